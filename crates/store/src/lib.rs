@@ -1,0 +1,60 @@
+//! The arbiter: one small trait over object stores, with outcomes that never lie.
+//!
+//! A coordination protocol over a store stands or falls with one question: *did my conditional write happen?*
+//! This crate answers it in five ways and never guesses:
+//!
+//! | [`Write`] | meaning |
+//! |---|---|
+//! | [`Won`](Write::Won) | it happened, and this is the new version |
+//! | [`Lost`](Write::Lost) | it did not happen, because the condition did not hold |
+//! | [`Unknown`](Write::Unknown) | it may have happened, or may still happen after this answer |
+//! | [`Unavailable`](Write::Unavailable) | it did not happen; the store was not reached or was too busy |
+//! | [`Denied`](Write::Denied) | it did not happen, and will not until somebody changes something |
+//!
+//! No backend retries a conditional write by itself: a retry can be refused *because of the first try*, and would
+//! then report a win as a loss.
+//!
+//! Not promised: a [`Lost`](Write::Lost) says nothing about who won; read the object to learn that. Store times
+//! ([`Object::modified`]) are comparable with each other only, never with a clock of this machine.
+
+mod outcome;
+
+pub use outcome::{Condition, Entry, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use std::fmt::Debug;
+
+/// The largest object any backend accepts or returns. Coordination objects are a few hundred bytes; anything
+/// larger is foreign and must not fill a node's memory.
+pub const BODY_MAX_BYTES: usize = 1 << 20;
+
+/// A backend that can arbitrate: conditional writes on single objects, and lists.
+///
+/// Keys are `/`-separated paths already validated by the caller (`plg_coordinator_global/ns/seat.json`). A backend
+/// prepends its own prefix and hides it in the answers.
+///
+/// Duties of an implementation:
+/// 1. Every call ends: within the backend's request timeout, or when its future is dropped. A dropped write counts
+///    as [`Write::Unknown`].
+/// 2. `put` makes at most one attempt that could take effect.
+/// 3. A new version is never equal to an earlier version of the same key, provided bodies differ.
+/// 4. `list` sees every write that ended before it began.
+#[async_trait]
+pub trait Store: Send + Sync + Debug + 'static {
+    /// Reads one object; with `unless`, answers [`Read::Unchanged`] while the object still has that version.
+    async fn get(&self, key: &str, unless: Option<&Version>) -> Read;
+
+    /// Writes one object if `condition` holds.
+    async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write;
+
+    /// Removes one object. Unconditional: no engine offers a portable conditional delete, so remove only what is
+    /// dead by construction, never what a conditional write protects.
+    async fn remove(&self, key: &str) -> Remove;
+
+    /// Lists every object below `prefix` (which ends in `/`), in key order, following pages, at most `limit` of them.
+    async fn list(&self, prefix: &str, limit: usize) -> List;
+
+    /// What this store is, for people: scheme, bucket, prefix, endpoint. Never a secret.
+    fn describe(&self) -> String;
+}
