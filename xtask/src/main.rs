@@ -1,2 +1,81 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask`: what a developer of this workspace types.
+//!
+//! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
+//! running it and never writes; `fix` writes; `s3` lends a developer an engine.
+
+#![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
+
+mod engine;
+mod fix;
+mod interrupt;
+mod process;
+mod s3;
+mod test;
+mod verify;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use workspace::Workspace;
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about = "Developer tasks of this workspace")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Verify, build, test without and with S3 engines
+    Test(test::Args),
+    /// Formatting, clippy, docs and the workspace rules; never writes
+    Verify,
+    /// Format, apply clippy's suggestions, strip trailing whitespace
+    Fix,
+    /// An S3 engine on loopback for a developer
+    #[command(subcommand)]
+    S3(s3::Command),
+    /// Become the given command, bound to die with the caller (internal)
+    #[command(hide = true)]
+    Bound {
+        /// The process that must still be the parent
+        #[arg(long)]
+        parent: i32,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let task = Cli::parse().task;
+    let outcome = Workspace::locate().and_then(|workspace| dispatch(&workspace, task));
+    match outcome {
+        _ if interrupt::pending() => {
+            eprintln!("xtask: interrupted");
+            ExitCode::from(130)
+        }
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `Ok(false)` means the task ran, found something wrong and has already said what.
+fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
+    if let Task::Bound { parent, command } = task {
+        return Err(process::become_bound(parent, &command));
+    }
+    interrupt::install()?;
+    match task {
+        Task::Test(args) => test::run(workspace, &args),
+        Task::Verify => verify::run(workspace),
+        Task::Fix => fix::run(workspace),
+        Task::S3(command) => s3::run(workspace, command),
+        Task::Bound { .. } => unreachable!("handled above, before any signal handler is in place"),
+    }
+}

@@ -1,0 +1,30 @@
+//! ministack: answers like AWS, in one event loop.
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use super::install;
+use super::site::Site;
+use crate::workspace::Workspace;
+
+const VERSION: &str = "1.5.33";
+
+pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
+    let packages = install::wheel(workspace, "ministack", VERSION)?;
+    let port = site.ports(1)?[0];
+    let mut server = Command::new("python3");
+    server
+        .args(["-m", "ministack"])
+        .env("PYTHONPATH", packages)
+        // By default it listens on every address of the machine.
+        .env("BIND_HOST", "127.0.0.1")
+        .env("GATEWAY_PORT", port.to_string())
+        .env("SERVICES", "s3")
+        // Nor do we want its MQTT broker, on a fixed port of every address.
+        .env("IOT_MTLS_ENABLED", "0")
+        .env("SFTP_ENABLED", "0")
+        .env("LOG_LEVEL", "WARNING");
+    site.spawn("server", server)?;
+    site.serve(port, None)
+}

@@ -1,0 +1,147 @@
+//! Real S3 engines on loopback, for tests and for a developer.
+//!
+//! A site is one started engine: its directory, its processes, its endpoints. Its state is on disk from the first
+//! moment, so that whatever a killed run leaves behind is found and ended by the next one.
+
+mod ceph;
+mod install;
+mod ministack;
+mod rclone;
+mod seaweedfs;
+mod site;
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::workspace::Workspace;
+pub(crate) use site::{Lifetime, Site, clean_leftovers, run_dir};
+
+/// An engine we can start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Engine {
+    /// A real store, with two gateways
+    Seaweedfs,
+    /// AWS-like status codes, single event loop
+    Ministack,
+    /// Ignores conditions: the negative control
+    Rclone,
+    /// Ceph's gateway, from Debian packages
+    Ceph,
+}
+
+impl Engine {
+    /// What `cargo xtask test` runs without being asked.
+    pub(crate) const DEFAULT: [Self; 3] = [Self::Seaweedfs, Self::Ministack, Self::Rclone];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Seaweedfs => "seaweedfs",
+            Self::Ministack => "ministack",
+            Self::Rclone => "rclone",
+            Self::Ceph => "ceph",
+        }
+    }
+
+    /// First of the ports a developer's engine listens on; the others follow it.
+    fn base_port(self) -> u16 {
+        match self {
+            Self::Seaweedfs => 18333,
+            Self::Ministack => 18366,
+            Self::Rclone => 18376,
+            Self::Ceph => 18386,
+        }
+    }
+
+    /// Installs the engine if needed and starts it in `dir`.
+    pub(crate) fn start(self, workspace: &Workspace, dir: &Path, lifetime: Lifetime) -> Result<Site> {
+        let mut site = Site::create(self, dir, lifetime)?;
+        let started = match self {
+            Self::Seaweedfs => seaweedfs::start(workspace, &mut site),
+            Self::Ministack => ministack::start(workspace, &mut site),
+            Self::Rclone => rclone::start(workspace, &mut site),
+            Self::Ceph => ceph::start(&mut site),
+        };
+        match started {
+            Ok(()) => Ok(site),
+            Err(error) => {
+                let error = error.context(format!("{} did not start", self.name()));
+                let tails = site.log_tails();
+                site.stop();
+                Err(if tails.is_empty() { error } else { error.context(tails) })
+            }
+        }
+    }
+}
+
+/// What a client has to know about a started engine. Field names are those of the tests' environment variable.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Access {
+    pub(crate) name: Engine,
+    pub(crate) endpoints: Vec<String>,
+    pub(crate) bucket: String,
+    pub(crate) access_key: String,
+    pub(crate) secret_key: String,
+    /// An identity that may read and list only, where the engine has such a thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reader_access_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) reader_secret_key: Option<String>,
+    /// `false`: the engine ignores conditions and must be refused.
+    pub(crate) safe: bool,
+    /// How many ways to race on one key; SeaweedFS lets losers wait in steps of a second.
+    pub(crate) race: u32,
+}
+
+impl Access {
+    fn new(engine: Engine) -> Self {
+        Self {
+            name: engine,
+            endpoints: Vec::new(),
+            bucket: "tenure-test".to_owned(),
+            access_key: "testkey".to_owned(),
+            secret_key: "testsecret".to_owned(),
+            reader_access_key: None,
+            reader_secret_key: None,
+            safe: engine != Engine::Rclone,
+            race: if engine == Engine::Seaweedfs { 8 } else { 32 },
+        }
+    }
+
+    fn with_reader(&mut self) {
+        self.reader_access_key = Some("readkey".to_owned());
+        self.reader_secret_key = Some("readsecret".to_owned());
+    }
+}
+
+/// Where S3 clients believe all of these engines are.
+pub(crate) const REGION: &str = "us-east-1";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn access_is_what_the_tests_parse() {
+        let mut access = Access::new(Engine::Seaweedfs);
+        access.endpoints.push("http://127.0.0.1:1".to_owned());
+        let value = serde_json::to_value(&access).expect("serialises");
+        assert_eq!(value["name"], "seaweedfs");
+        assert_eq!(value["race"], 8);
+        assert_eq!(value["safe"], true);
+        assert!(value.get("reader_access_key").is_none());
+        access.with_reader();
+        let value = serde_json::to_value(&access).expect("serialises");
+        assert_eq!(value["reader_access_key"], "readkey");
+    }
+
+    #[test]
+    fn only_the_negative_control_is_unsafe() {
+        let unsafe_ones: Vec<_> =
+            Engine::value_variants().iter().filter(|engine| !Access::new(**engine).safe).collect();
+        assert_eq!(unsafe_ones, [&Engine::Rclone]);
+    }
+}

@@ -1,0 +1,244 @@
+//! One started engine: directory, processes, state on disk.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Access, Engine, REGION};
+use crate::process::{self, Identity};
+use crate::workspace::Workspace;
+
+/// How long an engine may take from its start to a bucket that holds an object.
+const READY: Duration = Duration::from_secs(60);
+const LOG_TAIL_LINES: usize = 25;
+const STATE: &str = "state.json";
+
+/// How long an engine lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lifetime {
+    /// Until this process ends, however it ends.
+    Bound,
+    /// Until somebody stops it.
+    Detached,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    /// The run this engine belongs to; nobody's when detached.
+    owner: Option<Identity>,
+    /// In the order they were started.
+    processes: Vec<Identity>,
+    access: Access,
+}
+
+/// A started engine; a bound one is stopped and removed when dropped.
+pub(crate) struct Site {
+    pub(crate) dir: PathBuf,
+    lifetime: Lifetime,
+    state: State,
+    children: Vec<Child>,
+    logs: Vec<PathBuf>,
+}
+
+impl Site {
+    /// An empty site in a fresh `dir`, its state on disk.
+    pub(super) fn create(engine: Engine, dir: &Path, lifetime: Lifetime) -> Result<Self> {
+        if dir.exists() {
+            fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        }
+        fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let owner = match lifetime {
+            Lifetime::Bound => Identity::of(std::process::id()),
+            Lifetime::Detached => None,
+        };
+        let state = State { owner, processes: Vec::new(), access: Access::new(engine) };
+        let site = Self { dir: dir.to_path_buf(), lifetime, state, children: Vec::new(), logs: Vec::new() };
+        site.save()?;
+        Ok(site)
+    }
+
+    /// The site that an earlier call left in `dir`, if there is one.
+    pub(crate) fn open(dir: &Path) -> Option<Self> {
+        let state = serde_json::from_slice(&fs::read(dir.join(STATE)).ok()?).ok()?;
+        Some(Self {
+            dir: dir.to_path_buf(),
+            lifetime: Lifetime::Detached,
+            state,
+            children: Vec::new(),
+            logs: Vec::new(),
+        })
+    }
+
+    pub(crate) fn access(&self) -> &Access {
+        &self.state.access
+    }
+
+    pub(super) fn access_mut(&mut self) -> &mut Access {
+        &mut self.state.access
+    }
+
+    /// Whether everything that was started still runs.
+    pub(crate) fn running(&self) -> bool {
+        !self.state.processes.is_empty() && self.state.processes.iter().all(Identity::alive)
+    }
+
+    fn save(&self) -> Result<()> {
+        let (file, temporary) = (self.dir.join(STATE), self.dir.join("state.json.new"));
+        fs::write(&temporary, serde_json::to_vec_pretty(&self.state)?)?;
+        fs::rename(&temporary, &file).with_context(|| format!("cannot write {}", file.display()))
+    }
+
+    /// `count` ports nobody listens on: any for a run of tests, always the same for a developer.
+    pub(super) fn ports(&self, count: u16) -> Result<Vec<u16>> {
+        let first = match self.lifetime {
+            Lifetime::Bound => None,
+            Lifetime::Detached => Some(self.state.access.name.base_port()),
+        };
+        // All are held until the last is found, so that they differ.
+        let held: Vec<TcpListener> = (0..count)
+            .map(|offset| {
+                let port = first.map_or(0, |first| first + offset);
+                TcpListener::bind(("127.0.0.1", port))
+                    .with_context(|| format!("port {port} is taken by somebody else"))
+            })
+            .collect::<Result<_>>()?;
+        held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    }
+
+    /// Starts one of the engine's processes with its output in `<label>.log`.
+    pub(super) fn spawn(&mut self, label: &str, command: Command) -> Result<()> {
+        let log = self.dir.join(format!("{label}.log"));
+        let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+        let mut command = match self.lifetime {
+            Lifetime::Bound => process::bound(&command),
+            Lifetime::Detached => command,
+        };
+        // No `current_dir`: an engine gets absolute paths only.
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {label}"))?;
+        self.logs.push(log);
+        let identity = Identity::of(child.id());
+        self.children.push(child);
+        self.state.processes.push(identity.with_context(|| format!("{label} ended at once"))?);
+        self.save()
+    }
+
+    /// An error when one of the engine's processes has ended.
+    pub(super) fn check_alive(&mut self) -> Result<()> {
+        for child in &mut self.children {
+            if let Some(status) = child.try_wait()? {
+                bail!("a process of the engine ended: {status}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Announces an endpoint and waits until the bucket can be used through it.
+    pub(super) fn serve(&mut self, port: u16, reader_arn: Option<&str>) -> Result<()> {
+        let endpoint = format!("http://127.0.0.1:{port}");
+        let access = &mut self.state.access;
+        access.endpoints.push(endpoint.clone());
+        let job = json!({
+            "endpoint": endpoint,
+            "region": REGION,
+            "bucket": access.bucket,
+            "access_key": access.access_key,
+            "secret_key": access.secret_key,
+            "reader_access_key": access.reader_access_key,
+            "reader_secret_key": access.reader_secret_key,
+            "reader_arn": reader_arn,
+            "deadline_s": READY.as_secs(),
+        });
+        let mut script = Command::new("python3");
+        script.args(["-c", include_str!("prepare.py"), &job.to_string()]);
+        let limit = READY + Duration::from_secs(30);
+        process::capture_while(&mut script, limit, || self.check_alive())?.ok("waiting for the engine")?;
+        self.save()
+    }
+
+    /// The last lines of every log that has any.
+    pub(super) fn log_tails(&self) -> String {
+        let mut text = String::new();
+        for path in &self.logs {
+            let log = fs::read(path).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            let lines: Vec<&str> = log.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(LOG_TAIL_LINES)..];
+            if !tail.is_empty() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy();
+                text.push_str(&format!("--- end of {name} ---\n{}\n", tail.join("\n")));
+            }
+        }
+        text
+    }
+
+    /// Ends the engine's processes, the youngest first, and removes its directory.
+    pub(crate) fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        for process in self.state.processes.drain(..).rev() {
+            process.end();
+        }
+        for mut child in self.children.drain(..) {
+            // It was told to end, or never got an identity and ended by itself; either way this returns.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if let Err(error) = fs::remove_dir_all(&self.dir)
+            && self.dir.exists()
+        {
+            eprintln!("xtask: cannot remove {}: {error}", self.dir.display());
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if self.lifetime == Lifetime::Bound {
+            self.end();
+        }
+    }
+}
+
+/// The directories of one run of tests: `<engines>/run/<process>-<engine>`.
+pub(crate) fn run_dir(workspace: &Workspace, engine: Engine) -> PathBuf {
+    workspace.engines().join("run").join(format!("{}-{}", std::process::id(), engine.name()))
+}
+
+/// Ends engines whose run is gone; tells which.
+pub(crate) fn clean_leftovers(workspace: &Workspace) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(workspace.engines().join("run")) else { return Vec::new() };
+    let mut cleaned = Vec::new();
+    for dir in entries.filter_map(Result::ok).map(|entry| entry.path()) {
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        match Site::open(&dir) {
+            Some(site) if site.state.owner.as_ref().is_some_and(Identity::alive) => {}
+            Some(site) => {
+                site.stop();
+                cleaned.push(name);
+            }
+            // Created this moment by a live run, or a wreck.
+            None => {
+                let owner = name.split('-').next().and_then(|pid| pid.parse().ok());
+                if owner.and_then(Identity::of).is_none() && fs::remove_dir_all(&dir).is_ok() {
+                    cleaned.push(name);
+                }
+            }
+        }
+    }
+    cleaned
+}

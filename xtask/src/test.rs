@@ -1,0 +1,263 @@
+//! `cargo xtask test`: every check there is, with its duration, and one last line that says what was not run.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::engine::{self, Engine, Lifetime, Site};
+use crate::workspace::Workspace;
+use crate::{interrupt, process, verify};
+
+/// A hung test must not hang the run.
+const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// The engines' addresses and credentials, for tests marked as ignored because they need them.
+const ENGINES_VARIABLE: &str = "TENURE_TEST_S3_ENGINES";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Without S3 engines
+    #[arg(long, conflicts_with = "engine")]
+    quick: bool,
+    /// Without `cargo xtask verify`
+    #[arg(long)]
+    no_verify: bool,
+    /// Which engines: naming ceph alone adds it to the usual three, naming any of those replaces them
+    #[arg(long, value_enum)]
+    engine: Vec<Engine>,
+    /// Passed on to the test programs, e.g. part of a test's name
+    #[arg(last = true)]
+    filter: Vec<String>,
+}
+
+impl Args {
+    fn engines(&self) -> Vec<Engine> {
+        if self.quick {
+            return Vec::new();
+        }
+        let mut chosen = self.engine.clone();
+        if !chosen.iter().any(|engine| Engine::DEFAULT.contains(engine)) {
+            chosen.extend(Engine::DEFAULT);
+        }
+        chosen.sort();
+        chosen.dedup();
+        chosen
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    let mut report = Report::new();
+    for leftover in engine::clean_leftovers(workspace) {
+        println!("xtask: ended and removed {leftover}, left behind by a killed run");
+    }
+    if args.no_verify {
+        report.skip("verify (--no-verify)");
+    } else {
+        report.step("verify", || verify::run(workspace));
+    }
+    if !report
+        .step("build", || process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), LIMIT))
+    {
+        report.skip("all tests (the build failed)");
+        return Ok(report.finish());
+    }
+    let mut sites = Vec::new();
+    for engine in args.engines() {
+        report.step(&format!("start {}", engine.name()), || {
+            sites.push(engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)?);
+            Ok(true)
+        });
+    }
+    let test = |more: &[&str]| {
+        let mut command = workspace.cargo();
+        command.args(["test", "--workspace", "--no-fail-fast"]).args(more).args(&args.filter);
+        with_engines(&mut command, &sites).map(|()| command)
+    };
+    report.tests("tests", test(&["--"])?);
+    if args.quick {
+        report.skip("engine tests (--quick)");
+    } else if sites.is_empty() {
+        report.skip("engine tests (no engine started)");
+    } else {
+        let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
+        // Named targets, so that ignored code blocks in the docs stay ignored.
+        let command = test(&["--lib", "--bins", "--tests", "--", "--ignored"])?;
+        report.tests(&format!("engine tests ({})", names.join(", ")), command);
+    }
+    if !sites.is_empty() {
+        report.step("stop engines", || {
+            sites.drain(..).rev().for_each(Site::stop);
+            Ok(true)
+        });
+    }
+    for engine in clap::ValueEnum::value_variants() {
+        if !args.quick && !args.engines().contains(engine) {
+            report.skip(&format!("{0} (--engine {0})", engine.name()));
+        }
+    }
+    if !args.filter.is_empty() {
+        report.skip(&format!("tests that do not match `{}`", args.filter.join(" ")));
+    }
+    Ok(report.finish())
+}
+
+fn with_engines(command: &mut Command, sites: &[Site]) -> Result<()> {
+    // Never the caller's own: a test that finds addresses of engines that are not ours would be a mystery.
+    command.env_remove(ENGINES_VARIABLE);
+    if !sites.is_empty() {
+        let access: Vec<_> = sites.iter().map(Site::access).collect();
+        command.env(ENGINES_VARIABLE, serde_json::to_string(&access)?);
+    }
+    Ok(())
+}
+
+/// What ran, how long it took, what did not run.
+struct Report {
+    began: Instant,
+    passed: Vec<String>,
+    failed: Vec<String>,
+    skipped: Vec<String>,
+}
+
+impl Report {
+    fn new() -> Self {
+        Self { began: Instant::now(), passed: Vec::new(), failed: Vec::new(), skipped: Vec::new() }
+    }
+
+    fn skip(&mut self, what: &str) {
+        self.skipped.push(what.to_owned());
+    }
+
+    /// Runs one step; a failure is remembered, not passed on, so that the other steps still have their say.
+    fn step(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
+        self.counted_step(name, || action().map(|passed| (passed, String::new())))
+    }
+
+    fn tests(&mut self, name: &str, mut command: Command) {
+        self.counted_step(name, || {
+            let mut count = Count::default();
+            let passed = process::tee(&mut command, LIMIT, |line| count.add(line))?;
+            Ok((passed, count.to_string()))
+        });
+    }
+
+    fn counted_step(&mut self, name: &str, action: impl FnOnce() -> Result<(bool, String)>) -> bool {
+        if interrupt::pending() {
+            self.skip(&format!("{name} (interrupted)"));
+            return false;
+        }
+        println!("\n==> {name}");
+        let began = Instant::now();
+        let (passed, count) = action().unwrap_or_else(|error| {
+            println!("{error:#}");
+            (false, String::new())
+        });
+        let verdict = if passed { "ok" } else { "FAILED" };
+        println!("==> {name}: {verdict} in {:.1} s", began.elapsed().as_secs_f64());
+        let entry = if count.is_empty() { name.to_owned() } else { format!("{name}: {count}") };
+        if passed {
+            self.passed.push(entry)
+        } else {
+            self.failed.push(entry)
+        }
+        passed
+    }
+
+    fn finish(self) -> bool {
+        let line = self.line();
+        println!("\n{line}");
+        self.failed.is_empty()
+    }
+
+    fn line(&self) -> String {
+        let verdict = if self.failed.is_empty() { "PASSED" } else { "FAILED" };
+        let mut line = format!("{verdict} in {:.0} s", self.began.elapsed().as_secs_f64());
+        for (title, entries) in [("FAILED", &self.failed), ("ran", &self.passed), ("SKIPPED", &self.skipped)]
+        {
+            if !entries.is_empty() {
+                line.push_str(&format!(" | {title}: {}", entries.join(", ")));
+            }
+        }
+        line
+    }
+}
+
+/// Totals over the summaries of several test programs.
+#[derive(Default)]
+struct Count {
+    passed: u32,
+    failed: u32,
+    ignored: u32,
+}
+
+impl Count {
+    fn add(&mut self, line: &str) {
+        let Some(summary) = line.trim().strip_prefix("test result: ") else { return };
+        for part in summary.split([';', '.']) {
+            let Some((number, kind)) = part.trim().split_once(' ') else { continue };
+            let Ok(number) = number.parse::<u32>() else { continue };
+            match kind {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Count {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} passed", self.passed)?;
+        if self.failed > 0 {
+            write!(formatter, " {} FAILED", self.failed)?;
+        }
+        if self.ignored > 0 {
+            write!(formatter, " {} ignored here", self.ignored)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(engines: &[Engine]) -> Args {
+        Args { quick: false, no_verify: false, engine: engines.to_vec(), filter: Vec::new() }
+    }
+
+    #[test]
+    fn ceph_is_added_and_a_usual_engine_narrows() {
+        assert_eq!(args(&[]).engines(), Engine::DEFAULT);
+        assert_eq!(args(&[Engine::Ceph]).engines().len(), 4);
+        assert_eq!(args(&[Engine::Ministack]).engines(), [Engine::Ministack]);
+        assert_eq!(args(&[Engine::Ceph, Engine::Seaweedfs]).engines(), [Engine::Seaweedfs, Engine::Ceph]);
+        assert_eq!(Args { quick: true, ..args(&[]) }.engines(), []);
+    }
+
+    #[test]
+    fn totals_are_added_up_over_programs() {
+        let mut count = Count::default();
+        count.add(
+            "test result: ok. 12 passed; 0 failed; 3 ignored; 0 measured; 4 filtered out; finished in 0.01s",
+        );
+        count.add("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s");
+        count.add("test a::b ... ok");
+        assert_eq!(count.to_string(), "13 passed 2 FAILED 3 ignored here");
+    }
+
+    #[test]
+    fn a_failed_step_fails_the_run_and_is_named() {
+        let mut report = Report::new();
+        assert!(report.step("good", || Ok(true)));
+        assert!(!report.step("bad", || anyhow::bail!("no")));
+        report.skip("ceph");
+        let line = report.line();
+        assert!(
+            line.starts_with("FAILED") && line.contains("FAILED: bad") && line.contains("SKIPPED: ceph"),
+            "{line}"
+        );
+        assert!(!report.finish());
+    }
+}

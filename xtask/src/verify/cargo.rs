@@ -1,0 +1,130 @@
+//! What cargo can check by itself, turned into violations.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Violation;
+use crate::process::{self, Captured};
+use crate::workspace::Workspace;
+
+const LIMIT: Duration = Duration::from_secs(15 * 60);
+
+/// Unformatted places; a person runs `cargo xtask fix`.
+pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let captured = process::capture(workspace.cargo().args(["fmt", "--all", "--check"]), LIMIT)?;
+    let found = unformatted(&captured.stdout, &workspace.root);
+    or_failure(captured, found, "fmt")
+}
+
+pub(super) fn clippy(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--message-format=short",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    diagnosed(&mut command, "clippy")
+}
+
+pub(super) fn doc(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command
+        .args(["doc", "--workspace", "--no-deps", "--message-format=short"])
+        .env("RUSTDOCFLAGS", "-D warnings");
+    diagnosed(&mut command, "doc")
+}
+
+/// The lock file says exactly what the manifests ask for, so that a fresh clone builds what was tested.
+pub(super) fn lockfile(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command.args(["metadata", "--locked", "--format-version=1"]);
+    let captured = process::capture(&mut command, LIMIT)?;
+    Ok(match captured.success {
+        true => Vec::new(),
+        false => vec![Violation::new("Cargo.lock", 1, "lockfile", captured.stderr.trim())],
+    })
+}
+
+fn diagnosed(command: &mut Command, rule: &'static str) -> Result<Vec<Violation>> {
+    let captured = process::capture(command, LIMIT)?;
+    let found = diagnostics(&captured.stderr, rule);
+    or_failure(captured, found, rule)
+}
+
+/// A command that failed without a message we understand must not count as a pass.
+fn or_failure(captured: Captured, found: Vec<Violation>, rule: &str) -> Result<Vec<Violation>> {
+    if found.is_empty() && !captured.success {
+        captured.ok(&format!("cargo {rule}"))?;
+    }
+    Ok(found)
+}
+
+/// `path:line:column: error: message`, as `--message-format=short` prints it.
+fn diagnostics(output: &str, rule: &'static str) -> Vec<Violation> {
+    output.lines().filter_map(|line| diagnostic(line, rule)).collect()
+}
+
+fn diagnostic(line: &str, rule: &'static str) -> Option<Violation> {
+    let mut parts = line.splitn(4, ':');
+    let (path, row, column) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
+    column.parse::<usize>().ok()?;
+    let message = parts.next()?.trim();
+    let level = message.split([':', '[']).next()?;
+    matches!(level, "error" | "warning").then(|| Violation::new(path, row, rule, message))
+}
+
+/// `Diff in <absolute path>:<line>:`, as rustfmt prints it.
+fn unformatted(output: &str, root: &Path) -> Vec<Violation> {
+    let place = |line: &str| {
+        let (path, row) = line.strip_prefix("Diff in ")?.trim_end_matches(':').rsplit_once(':')?;
+        let path = PathBuf::from(path);
+        let path = path.strip_prefix(root).unwrap_or(&path);
+        Some(Violation::new(path, row.parse().ok()?, "fmt", "not formatted; run `cargo xtask fix`"))
+    };
+    output.lines().filter_map(place).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_messages_become_violations() {
+        let output = "    Checking x v0.1.0\n\
+            src/a.rs:3:5: error: used `unwrap()` on a `Result` value\n\
+            src/b.rs:9:1: error[E0425]: cannot find value\n\
+            error: could not compile `x` (lib) due to 2 previous errors\n";
+        let found: Vec<String> = diagnostics(output, "clippy").iter().map(ToString::to_string).collect();
+        assert_eq!(
+            found,
+            [
+                "src/a.rs:3: clippy: error: used `unwrap()` on a `Result` value",
+                "src/b.rs:9: clippy: error[E0425]: cannot find value",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_failure_without_a_message_is_not_a_pass() {
+        let captured =
+            |success| Captured { success, stdout: String::new(), stderr: "linker not found".to_owned() };
+        assert!(or_failure(captured(true), Vec::new(), "clippy").is_ok());
+        let error = or_failure(captured(false), Vec::new(), "clippy").expect_err("it failed");
+        assert!(error.to_string().contains("linker not found"));
+    }
+
+    #[test]
+    fn rustfmt_places_are_relative_to_the_root() {
+        let output = "Diff in /checkout/src/a.rs:12:\n-  x\n+x\nDiff in /checkout/b.rs:1:\n";
+        let found = unformatted(output, Path::new("/checkout"));
+        assert_eq!(found.len(), 2);
+        assert!(found[0].to_string().starts_with("src/a.rs:12: fmt:"));
+    }
+}

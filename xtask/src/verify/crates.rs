@@ -1,0 +1,146 @@
+//! Who may depend on whom.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use super::Violation;
+use crate::process;
+use crate::workspace::Workspace;
+
+const LIMIT: Duration = Duration::from_secs(120);
+const CORE: &str = "tenure-core";
+
+/// For each crate of the workspace, the crates of the workspace it may know, also in its tests:
+/// cli → server → plugins → tenure → {store, core}; store and core know nothing of each other.
+/// A crate missing here is a violation, so that a new one gets its place before it gets its code.
+const MAY_KNOW: [(&str, &[&str]); 8] = [
+    (CORE, &[]),
+    ("tenure-store", &[]),
+    ("tenure", &["tenure-store", CORE]),
+    // Built on the public API only.
+    ("tenure-plugins", &["tenure"]),
+    ("tenure-server", &["tenure-plugins", "tenure", "tenure-store", CORE]),
+    ("tenure-cli", &["tenure-server", "tenure-plugins", "tenure", "tenure-store", CORE]),
+    ("tenure-sim", &["tenure", "tenure-store", CORE]),
+    ("xtask", &[]),
+];
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    manifest_path: String,
+    dependencies: Vec<Dependency>,
+}
+
+#[derive(Deserialize)]
+struct Dependency {
+    name: String,
+}
+
+pub(super) fn check_direction(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command.args(["metadata", "--no-deps", "--format-version=1"]);
+    direction(&process::capture(&mut command, LIMIT)?.ok("cargo metadata")?, &workspace.root)
+}
+
+fn direction(metadata: &str, root: &Path) -> Result<Vec<Violation>> {
+    let metadata: Metadata = serde_json::from_str(metadata).context("cargo metadata")?;
+    let members: Vec<&str> = metadata.packages.iter().map(|package| package.name.as_str()).collect();
+    let mut found = Vec::new();
+    for package in &metadata.packages {
+        let manifest = Path::new(&package.manifest_path);
+        let manifest = manifest.strip_prefix(root).unwrap_or(manifest);
+        let mut violation =
+            |message: String| found.push(Violation::new(manifest, 1, "crate-direction", message));
+        let Some((_, allowed)) = MAY_KNOW.iter().find(|(name, _)| *name == package.name) else {
+            violation(format!("`{}` has no place in the direction table of xtask", package.name));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let name = dependency.name.as_str();
+            if members.contains(&name) && !allowed.contains(&name) {
+                violation(format!("`{}` must not know `{name}`", package.name));
+            }
+        }
+    }
+    Ok(found)
+}
+
+pub(super) fn check_core_is_pure(workspace: &Workspace) -> Result<Vec<Violation>> {
+    let mut command = workspace.cargo();
+    command.args(["tree", "--package", CORE, "--edges", "normal,build", "--prefix", "none"]);
+    Ok(dependencies_of_core(&process::capture(&mut command, LIMIT)?.ok("cargo tree")?))
+}
+
+/// The first line of the tree is the crate itself.
+fn dependencies_of_core(tree: &str) -> Vec<Violation> {
+    let lines = tree.lines().skip(1).filter(|line| !line.trim().is_empty());
+    lines
+        .map(|line| {
+            Violation::new("crates/core/Cargo.toml", 1, "core-is-pure", format!("depends on {}", line.trim()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(packages: &[(&str, &[&str])]) -> String {
+        let package = |(name, dependencies): &(&str, &[&str])| {
+            let dependencies: Vec<_> =
+                dependencies.iter().map(|name| serde_json::json!({ "name": name })).collect();
+            serde_json::json!({
+                "name": name, "manifest_path": format!("/checkout/{name}/Cargo.toml"), "dependencies": dependencies,
+            })
+        };
+        serde_json::json!({ "packages": packages.iter().map(package).collect::<Vec<_>>() }).to_string()
+    }
+
+    fn found(packages: &[(&str, &[&str])]) -> Vec<String> {
+        let found = direction(&metadata(packages), Path::new("/checkout")).expect("metadata is read");
+        found.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn the_right_direction_passes() {
+        let packages: [(&str, &[&str]); 4] = [
+            ("tenure-core", &["proptest"]),
+            ("tenure-store", &["tokio"]),
+            ("tenure", &["tenure-core", "tenure-store"]),
+            ("tenure-cli", &["tenure", "tenure-store"]),
+        ];
+        assert_eq!(found(&packages), [""; 0]);
+    }
+
+    #[test]
+    fn the_wrong_direction_is_named() {
+        let packages: [(&str, &[&str]); 3] =
+            [("tenure-core", &[]), ("tenure-store", &["tenure-core"]), ("tenure", &["tenure-store"])];
+        assert_eq!(
+            found(&packages),
+            ["tenure-store/Cargo.toml:1: crate-direction: `tenure-store` must not know `tenure-core`"]
+        );
+    }
+
+    #[test]
+    fn a_crate_without_a_place_is_named() {
+        assert_eq!(found(&[("tenure-extra", &[])]).len(), 1);
+    }
+
+    #[test]
+    fn any_dependency_of_core_is_a_violation() {
+        assert_eq!(dependencies_of_core("tenure-core v0.1.0 (/checkout/crates/core)\n"), []);
+        let found = dependencies_of_core("tenure-core v0.1.0 (/checkout/crates/core)\nserde v1.0.0\n");
+        assert_eq!(found.len(), 1);
+        assert!(found[0].message.contains("serde v1.0.0"));
+    }
+}

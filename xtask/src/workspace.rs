@@ -1,0 +1,65 @@
+//! Where things are.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// The checkout this xtask belongs to.
+pub(crate) struct Workspace {
+    /// The directory with the workspace's `Cargo.toml`.
+    pub(crate) root: PathBuf,
+    /// Cargo's target directory.
+    target: PathBuf,
+}
+
+impl Workspace {
+    /// Finds the workspace from what `cargo run` says, or from where xtask was built.
+    pub(crate) fn locate() -> Result<Self> {
+        let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = manifest.parent().context("xtask lies in the workspace root")?.to_path_buf();
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Ok(Self { root, target })
+    }
+
+    /// Installed engines, their logs and data.
+    pub(crate) fn engines(&self) -> PathBuf {
+        self.target.join("engines")
+    }
+
+    /// `cargo` in the workspace root: the same cargo that runs us.
+    pub(crate) fn cargo(&self) -> Command {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut command = Command::new(cargo);
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// Every file git tracks or would add, relative to the root, sorted; what is ignored is nobody's text.
+    pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
+        let output = Command::new("git")
+            .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+            .current_dir(&self.root)
+            .output()
+            .context("git ls-files")?;
+        anyhow::ensure!(
+            output.status.success(),
+            "git ls-files: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        let listed = String::from_utf8(output.stdout).context("git ls-files: a path is not UTF-8")?;
+        let mut files: Vec<PathBuf> =
+            listed.split('\0').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+        files.retain(|path| self.root.join(path).is_file());
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    /// A file's text, or `None` when it is not text.
+    pub(crate) fn text(&self, path: &Path) -> Option<String> {
+        std::fs::read(self.root.join(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok())
+    }
+}
