@@ -17,9 +17,27 @@
 //! Not promised: a [`Lost`](Write::Lost) says nothing about who won; read the object to learn that. Store times
 //! ([`Object::modified`]) are comparable with each other only, never with a clock of this machine.
 
+pub mod conformance;
+mod faulty;
+mod memory;
+mod metered;
+mod object;
+mod open;
 mod outcome;
+mod sqlite;
+mod tally;
+mod url;
 
-pub use outcome::{Condition, Entry, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write};
+pub use faulty::{Faults, Faulty, Link};
+pub use memory::MemoryStore;
+pub use metered::{Meter, MeterSnapshot, Metered};
+pub use object::{CloudStore, EtagForm};
+pub use open::{Credentials, Lanes, OpenError, OpenOptions, open, open_str};
+pub use outcome::{
+    Condition, Entry, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write,
+};
+pub use sqlite::SqliteStore;
+pub use url::{Provider, StoreUrl, URL_FORMS, UrlError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -57,4 +75,10 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// What this store is, for people: scheme, bucket, prefix, endpoint. Never a secret.
     fn describe(&self) -> String;
+
+    /// Which spelling of ETags this store was found to understand in conditional writes; `None` where it is not known
+    /// yet or the question does not arise.
+    fn etag_form(&self) -> Option<EtagForm> {
+        None
+    }
 }

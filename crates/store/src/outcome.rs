@@ -138,7 +138,8 @@ impl Trouble {
     /// Builds one; the detail is cut to 400 characters and stripped of control characters, because it may come from
     /// the other side of a network.
     pub fn new(kind: TroubleKind, detail: impl fmt::Display) -> Trouble {
-        let detail = detail.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+        let detail =
+            detail.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
         Trouble { kind, detail }
     }
 }

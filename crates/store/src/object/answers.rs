@@ -1,0 +1,214 @@
+//! From raw answers to outcomes. The table of what each status means, in one place.
+
+use super::wire::{Call, Ending};
+use crate::{Condition, List, Read, Remove, Trouble, TroubleKind, Write};
+
+/// What an unsuccessful request amounts to, whatever it wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Failure {
+    /// The condition was looked at and did not hold (412, 304).
+    Condition,
+    /// There is no such object (404).
+    NoObject,
+    /// The request took no effect, for a passing reason.
+    Passing(Trouble),
+    /// The request took no effect, for a reason that stays.
+    Lasting(Trouble),
+    /// The request may have taken effect.
+    Unclear(Trouble),
+}
+
+/// Error codes that blame the key, the secret, the token or the clock, under whatever status they come.
+const CREDENTIAL_CODES: [&str; 14] = [
+    "AuthFailure",
+    "AuthenticationFailed",
+    "AuthorizationHeaderMalformed",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidAuthenticationInfo",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "MissingSecurityHeader",
+    "NoAuthenticationInformation",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+];
+
+/// Codes that say the bucket, not the object, is missing.
+const NO_BUCKET_CODES: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
+
+/// Judges a failed call. `ever_sent` says whether this store got as far as sending a request before: credentials that
+/// cannot be had at the first request are a configuration error, later they are a passing one.
+pub(super) fn judge(
+    call: &Call,
+    what: &str,
+    error: Option<&object_store::Error>,
+    ever_sent: bool,
+) -> Failure {
+    match &call.store {
+        None => not_sent(call, what, error, ever_sent),
+        Some(Ending::Open) => {
+            Failure::Unclear(Trouble::new(TroubleKind::Timeout, format!("{what}: no answer in time")))
+        }
+        Some(Ending::NotConnected { detail, timeout }) => {
+            let kind = if *timeout { TroubleKind::Timeout } else { TroubleKind::Connection };
+            Failure::Passing(Trouble::new(kind, format!("{what}: cannot connect: {detail}")))
+        }
+        Some(Ending::Broken { detail, timeout: true }) => Failure::Unclear(Trouble::new(
+            TroubleKind::Timeout,
+            format!("{what}: no answer in time: {detail}"),
+        )),
+        Some(Ending::Broken { detail, timeout: false }) => Failure::Unclear(Trouble::new(
+            TroubleKind::Connection,
+            format!("{what}: the answer was lost: {detail}"),
+        )),
+        Some(Ending::Answered { status, code, message }) => answered(*status, code, message, what),
+    }
+}
+
+/// The client stopped before it sent anything: it has no credentials, or refuses the request itself.
+fn not_sent(call: &Call, what: &str, error: Option<&object_store::Error>, ever_sent: bool) -> Failure {
+    let why = match &call.other {
+        Some(Ending::Answered { status, code, .. }) => {
+            format!("the credentials service answered {status} {code}")
+        }
+        Some(Ending::NotConnected { detail, .. } | Ending::Broken { detail, .. }) => {
+            format!("no credentials in the environment, and the credentials service did not answer: {detail}")
+        }
+        Some(Ending::Open) => {
+            "no credentials in the environment, and the credentials service did not answer in time".to_owned()
+        }
+        // Without any request there is no signed URL the text could repeat.
+        None => error.map_or_else(|| "nothing was sent in time".to_owned(), ToString::to_string),
+    };
+    // What fails before any request is a token file or a helper program: credentials too.
+    let kind = match (&call.other, error) {
+        (None, None) => TroubleKind::Timeout,
+        (Some(_), _) | (None, Some(_)) => TroubleKind::Credentials,
+    };
+    let trouble = Trouble::new(kind, format!("{what}: {why}"));
+    match ever_sent || kind == TroubleKind::Timeout {
+        true => Failure::Passing(trouble),
+        false => Failure::Lasting(trouble),
+    }
+}
+
+fn answered(status: u16, code: &str, message: &str, what: &str) -> Failure {
+    let said = |kind: TroubleKind| {
+        // What an engine says about credentials may repeat some of them; its code is enough.
+        let words = if kind == TroubleKind::Credentials { "" } else { message };
+        let text =
+            [code, words].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(": ");
+        Trouble::new(kind, format!("{what}: {status} {text}").trim_end())
+    };
+    if (400..500).contains(&status) && CREDENTIAL_CODES.contains(&code) {
+        return Failure::Lasting(said(TroubleKind::Credentials));
+    }
+    match status {
+        // Done, but without what an answer must have (an ETag).
+        200..=299 => Failure::Unclear(said(TroubleKind::Malformed)),
+        304 | 412 => Failure::Condition,
+        300..=399 => {
+            let detail =
+                format!("{what}: {status} {code}: the bucket is at another endpoint or in another region");
+            Failure::Lasting(Trouble::new(TroubleKind::Missing, detail))
+        }
+        401 => Failure::Lasting(said(TroubleKind::Credentials)),
+        403 => Failure::Lasting(said(TroubleKind::Permission)),
+        404 if NO_BUCKET_CODES.contains(&code) => Failure::Lasting(said(TroubleKind::Missing)),
+        404 => Failure::NoObject,
+        // Azure answers a create of something that exists with 409 and this code; every other 409 is two writers at
+        // once, and neither says that somebody holds the object nor wrote anything.
+        409 if code == "BlobAlreadyExists" => Failure::Condition,
+        409 => Failure::Passing(said(TroubleKind::Busy)),
+        408 => Failure::Unclear(said(TroubleKind::Timeout)),
+        400 if code == "RequestTimeout" => Failure::Unclear(said(TroubleKind::Timeout)),
+        413 => Failure::Lasting(said(TroubleKind::TooLarge)),
+        429 | 503 => Failure::Unclear(said(TroubleKind::Throttled)),
+        400..=499 | 501 | 505 => Failure::Lasting(said(TroubleKind::Unsupported)),
+        // Ceph answers a lost race with 500. It may also have written: nothing is known.
+        _ => Failure::Unclear(said(TroubleKind::Server)),
+    }
+}
+
+/// Judges an error of a store whose wire cannot be seen.
+pub(super) fn judge_unseen(error: &object_store::Error, what: &str) -> Failure {
+    use object_store::Error as E;
+    let said = |kind: TroubleKind| Trouble::new(kind, format!("{what}: {error}"));
+    match error {
+        E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. } => Failure::Condition,
+        E::NotFound { .. } => Failure::NoObject,
+        E::PermissionDenied { .. } => Failure::Lasting(said(TroubleKind::Permission)),
+        E::Unauthenticated { .. } => Failure::Lasting(said(TroubleKind::Credentials)),
+        E::NotSupported { .. } | E::NotImplemented { .. } | E::UnknownConfigurationKey { .. } => {
+            Failure::Lasting(said(TroubleKind::Unsupported))
+        }
+        E::InvalidPath { .. } => Failure::Lasting(said(TroubleKind::Malformed)),
+        E::Generic { .. } | E::JoinError { .. } | _ => Failure::Unclear(said(TroubleKind::Server)),
+    }
+}
+
+impl Failure {
+    pub(super) fn into_write(self, condition: &Condition, what: &str) -> Write {
+        let odd = |answer: &str| {
+            let detail = format!("{what}: answered {answer} to a write without a condition");
+            Write::Denied(Trouble::new(TroubleKind::Malformed, detail))
+        };
+        match (self, condition) {
+            (Failure::Condition, Condition::Absent | Condition::Matches(_)) => Write::Lost,
+            (Failure::Condition, Condition::Any) => odd("412"),
+            // The object that was to be replaced is not there.
+            (Failure::NoObject, Condition::Matches(_)) => Write::Lost,
+            (Failure::NoObject, Condition::Absent | Condition::Any) => Write::Denied(Trouble::new(
+                TroubleKind::Missing,
+                format!("{what}: 404, no such bucket or container"),
+            )),
+            (Failure::Passing(trouble), _) => Write::Unavailable(trouble),
+            (Failure::Lasting(trouble), _) => Write::Denied(trouble),
+            (Failure::Unclear(trouble), _) => Write::Unknown(trouble),
+        }
+    }
+
+    pub(super) fn into_read(self, conditional: bool, what: &str) -> Read {
+        match self {
+            Failure::Condition if conditional => Read::Unchanged,
+            Failure::Condition => Read::Denied(Trouble::new(
+                TroubleKind::Malformed,
+                format!("{what}: answered 304 or 412 to a read without a condition"),
+            )),
+            Failure::NoObject => Read::Absent,
+            Failure::Passing(trouble) | Failure::Unclear(trouble) => Read::Unavailable(trouble),
+            Failure::Lasting(trouble) => Read::Denied(trouble),
+        }
+    }
+
+    pub(super) fn into_remove(self, what: &str) -> Remove {
+        match self {
+            Failure::NoObject => Remove::Done,
+            Failure::Condition => {
+                Remove::Unknown(Trouble::new(TroubleKind::Malformed, format!("{what}: answered 304 or 412")))
+            }
+            Failure::Passing(trouble) => Remove::Unavailable(trouble),
+            Failure::Lasting(trouble) => Remove::Denied(trouble),
+            Failure::Unclear(trouble) => Remove::Unknown(trouble),
+        }
+    }
+
+    pub(super) fn into_list(self, what: &str) -> List {
+        match self {
+            // A prefix without objects is an empty list, never a 404.
+            Failure::NoObject => List::Denied(Trouble::new(
+                TroubleKind::Missing,
+                format!("{what}: 404, no such bucket or container"),
+            )),
+            Failure::Condition => List::Unavailable(Trouble::new(
+                TroubleKind::Malformed,
+                format!("{what}: answered 304 or 412"),
+            )),
+            Failure::Passing(trouble) | Failure::Unclear(trouble) => List::Unavailable(trouble),
+            Failure::Lasting(trouble) => List::Denied(trouble),
+        }
+    }
+}

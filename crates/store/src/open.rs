@@ -1,0 +1,175 @@
+//! Opening a store by URL.
+
+use crate::object::CloudStore;
+use crate::{MemoryStore, Provider, SqliteStore, Store, StoreUrl, UrlError};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a store is opened. Everything here bounds something or overrides the environment; the defaults suit a lease
+/// of a few seconds.
+#[derive(Clone, Debug)]
+pub struct OpenOptions {
+    /// No request lasts longer. Must be shorter than the lease, or one slow request costs the seat; a longer one
+    /// forgives a slower store.
+    pub request_timeout: Duration,
+    /// No attempt to connect lasts longer; part of the request's time. A refused connection is certain not to have
+    /// written anything, so a short one turns unknown outcomes into known ones.
+    pub connect_timeout: Duration,
+    /// Overrides the endpoint of the environment (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL`, `AZURE_ENDPOINT`). Plain HTTP
+    /// is spoken only to an endpoint that begins with `http://`.
+    pub endpoint: Option<String>,
+    /// Overrides the S3 credentials of the environment.
+    pub credentials: Option<Credentials>,
+}
+
+impl OpenOptions {
+    /// Options for a request timeout, the others derived from it.
+    pub fn with_request_timeout(request_timeout: Duration) -> OpenOptions {
+        OpenOptions {
+            request_timeout,
+            connect_timeout: request_timeout / 2,
+            endpoint: None,
+            credentials: None,
+        }
+    }
+}
+
+impl Default for OpenOptions {
+    fn default() -> OpenOptions {
+        OpenOptions::with_request_timeout(Duration::from_secs(2))
+    }
+}
+
+/// A pair of S3 keys. Its `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The access key id.
+    pub access_key: String,
+    /// The secret.
+    pub secret_key: String,
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(…)")
+    }
+}
+
+/// One store through two doors: what runs in the one never queues behind what runs in the other.
+#[derive(Clone, Debug)]
+pub struct Lanes {
+    /// For the seat: claims, renewals, polls. Its own connections.
+    pub lease: Arc<dyn Store>,
+    /// For everything else.
+    pub bulk: Arc<dyn Store>,
+}
+
+impl Lanes {
+    /// Both lanes on one store, for stores that have nothing to queue behind.
+    pub fn same(store: Arc<dyn Store>) -> Lanes {
+        Lanes { lease: Arc::clone(&store), bulk: store }
+    }
+}
+
+/// Why a store could not be opened. Nothing was written.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The URL is wrong.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// A setting of the environment or the options is wrong.
+    #[error("{setting}: {rule}")]
+    Setting {
+        /// Which one.
+        setting: String,
+        /// What it must be.
+        rule: String,
+    },
+    /// The database file cannot be used.
+    #[error("sqlite database {}: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
+    /// The database file is fine but somebody held it too long.
+    #[error("sqlite database {} is busy: {reason}", path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+        /// What was waited for.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    /// Whether what the user wrote is at fault (URL, setting, file), so that trying again is pointless.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            OpenError::Url(_) | OpenError::Setting { .. } | OpenError::File { .. } => true,
+            OpenError::Busy { .. } => false,
+        }
+    }
+
+    /// Whether trying again later may help.
+    pub fn is_retryable(&self) -> bool {
+        !self.is_usage()
+    }
+}
+
+/// Opens the store a URL names. Does not talk to an object store yet: whether it answers, allows and honours
+/// conditions is what [`probe`](crate::conformance::probe) asks.
+pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenError> {
+    check(options)?;
+    match url {
+        StoreUrl::Memory { name: None } => Ok(Lanes::same(Arc::new(MemoryStore::new()))),
+        StoreUrl::Memory { name: Some(name) } => Ok(Lanes::same(Arc::new(MemoryStore::named(name)))),
+        StoreUrl::Sqlite { path } => {
+            let lease = SqliteStore::open(path, options.request_timeout).await?;
+            let bulk = SqliteStore::open(path, options.request_timeout).await?;
+            Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
+        }
+        StoreUrl::Bucket { provider, bucket, prefix } => {
+            // Two clients, so two connection pools: a slow list cannot delay a renewal.
+            let lease = CloudStore::connect(*provider, bucket, prefix, options)?;
+            let bulk = CloudStore::connect(*provider, bucket, prefix, options)?.with_form_of(&lease);
+            Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
+        }
+    }
+}
+
+/// Opens the store that a text names; see [`open`].
+pub async fn open_str(url: &str, options: &OpenOptions) -> Result<Lanes, OpenError> {
+    open(&url.parse::<StoreUrl>()?, options).await
+}
+
+fn check(options: &OpenOptions) -> Result<(), OpenError> {
+    let wrong = |setting: &str, rule: String| Err(OpenError::Setting { setting: setting.to_owned(), rule });
+    if options.request_timeout < Duration::from_millis(10)
+        || options.request_timeout > Duration::from_secs(600)
+    {
+        return wrong("request timeout", format!("must be 10 ms to 600 s, is {:?}", options.request_timeout));
+    }
+    if options.connect_timeout.is_zero() || options.connect_timeout > options.request_timeout {
+        let rule = format!(
+            "must be above 0 and at most the request timeout ({:?}), is {:?}",
+            options.request_timeout, options.connect_timeout
+        );
+        return wrong("connect timeout", rule);
+    }
+    Ok(())
+}
+
+impl Provider {
+    /// Where this provider's endpoint override is read from.
+    pub(crate) fn endpoint_setting(self) -> &'static str {
+        match self {
+            Provider::S3 => "AWS_ENDPOINT_URL",
+            Provider::Gcs => "GOOGLE_BASE_URL",
+            Provider::Azure => "AZURE_ENDPOINT",
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The database file: what is checked before it is touched, and how it is made.
+
+use crate::OpenError;
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// "TENU": marks the file as ours in SQLite's header.
+const APPLICATION_ID: u32 = 0x5445_4E55;
+
+/// The schema this code reads and writes.
+const SCHEMA_VERSION: u32 = 1;
+
+/// File systems whose locks and shared memory do not hold between machines. FUSE is among them because sshfs, rclone
+/// and bucket mounts all look like it; a shared mount is the very mistake this check exists for.
+const NETWORK_FILE_SYSTEMS: [(u64, &str); 14] = [
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB2"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "kAFS"),
+    (0x7375_7245, "Coda"),
+    (0x564C, "NCP"),
+    (0x00C3_6400, "Ceph"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x0102_1997, "9P"),
+    (0x4750_4653, "GPFS"),
+    (0x1910_1999, "OrangeFS"),
+    (0x6573_5546, "FUSE"),
+];
+
+/// Which file a path led to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(path: &Path) -> std::io::Result<Identity> {
+        let metadata = fs::metadata(path)?;
+        Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
+    }
+
+    /// Whether the path still leads to this file.
+    pub(super) fn still_at(self, path: &Path) -> Result<(), String> {
+        match Identity::of(path) {
+            Ok(now) if now == self => Ok(()),
+            Ok(_) => {
+                Err("the database file was replaced while it was open; restart to use the new one".to_owned())
+            }
+            Err(error) => Err(format!("the database file is gone: {error}")),
+        }
+    }
+}
+
+/// Opens or creates the database.
+pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, Identity), OpenError> {
+    check_directory(path)?;
+    let fresh = check_file(path)?;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let wrong = |error: rusqlite::Error| explain(path, &error);
+    let mut connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
+    connection.busy_timeout(busy_timeout).map_err(wrong)?;
+    if fresh {
+        create(&mut connection).map_err(wrong)?;
+    }
+    // Asked again inside the database: another process may have made or changed the file since the header was read.
+    check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(wrong)?;
+    if !mode.eq_ignore_ascii_case("wal") {
+        let reason = format!(
+            "write-ahead logging is not possible here (journal mode {mode}); use a local file system"
+        );
+        return Err(refused(path, reason));
+    }
+    // FULL, not NORMAL: after a power loss NORMAL may roll the last commits back, and with them an epoch.
+    connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
+    let identity =
+        Identity::of(path).map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
+    Ok((connection, identity))
+}
+
+/// Tables, sequence and marks in one transaction, while the journal mode is still the default: that way the main file
+/// is ours from its first byte on, and nobody ever sees it half made.
+fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
+    let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    if tables > 0 {
+        // Another process was faster.
+        return Ok(());
+    }
+    transaction.execute_batch(
+        "CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+         INSERT INTO meta (name, value) VALUES ('sequence', 0);
+         CREATE TABLE object (
+             key TEXT PRIMARY KEY, body BLOB NOT NULL, version INTEGER NOT NULL,
+             modified_ms INTEGER NOT NULL, boot TEXT NOT NULL);",
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    transaction.commit()
+}
+
+fn pragma(connection: &Connection, name: &str) -> Result<u32, rusqlite::Error> {
+    // SQLite shows both as signed numbers; a foreign mark may be negative.
+    connection
+        .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
+        .map(|mark| u32::from_ne_bytes(mark.to_ne_bytes()))
+}
+
+fn check_directory(path: &Path) -> Result<(), OpenError> {
+    if path.is_dir() {
+        return Err(refused(path, "is a directory; name a file in it"));
+    }
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match fs::metadata(parent) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(refused(path, format!("{} is not a directory", parent.display()))),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(refused(
+                path,
+                format!("the directory {} does not exist; create it first", parent.display()),
+            ));
+        }
+        Err(error) => return Err(refused(path, format!("{}: {error}", parent.display()))),
+    }
+    // The file itself may be a link or a mount of its own.
+    let place = if path.exists() { path } else { parent };
+    let system =
+        rustix::fs::statfs(place).map_err(|error| refused(path, format!("statfs failed: {error}")))?;
+    let magic = u64::from_ne_bytes((system.f_type as i64).to_ne_bytes()) & 0xFFFF_FFFF;
+    match NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic) {
+        None => Ok(()),
+        Some((_, name)) => Err(refused(
+            path,
+            format!(
+                "lies on a {name} file system, where locks do not hold between machines; \
+                 use a local disk, or a bucket to coordinate several machines"
+            ),
+        )),
+    }
+}
+
+/// Looks at an existing file without opening it as a database, so that a foreign one is not changed in the least.
+/// Answers whether the tables are still to be made.
+fn check_file(path: &Path) -> Result<bool, OpenError> {
+    let mut file = match File::options().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
+            return Err(refused(path, format!("cannot be read and written by this user: {error}")));
+        }
+        Err(error) => return Err(refused(path, format!("cannot be opened: {error}"))),
+    };
+    let metadata = file.metadata().map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
+    if !metadata.is_file() {
+        return Err(refused(path, "is not a regular file"));
+    }
+    if metadata.permissions().readonly() {
+        // Root may write it all the same; whoever took the write permission away meant it.
+        return Err(refused(path, "is read-only; restore the write permission (chmod u+w)"));
+    }
+    if metadata.len() == 0 {
+        return Ok(true);
+    }
+    let mut header = [0_u8; 100];
+    if file.read_exact(&mut header).is_err() || !header.starts_with(b"SQLite format 3\0") {
+        return Err(refused(path, "is not an SQLite database; it was left untouched"));
+    }
+    let number =
+        |at: usize| Ok(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
+    check_marks(path, number(68), number(60))?;
+    Ok(false)
+}
+
+fn check_marks(
+    path: &Path,
+    application_id: Result<u32, rusqlite::Error>,
+    version: Result<u32, rusqlite::Error>,
+) -> Result<(), OpenError> {
+    let application_id = application_id.map_err(|error| explain(path, &error))?;
+    let version = version.map_err(|error| explain(path, &error))?;
+    if application_id != APPLICATION_ID {
+        let reason = format!(
+            "belongs to another application (application_id {application_id:#x}, not {APPLICATION_ID:#x}); \
+             it was left untouched"
+        );
+        return Err(refused(path, reason));
+    }
+    if version != SCHEMA_VERSION {
+        let advice = if version > SCHEMA_VERSION { "upgrade this program" } else { "it is damaged" };
+        let reason = format!(
+            "has schema version {version}, and this program knows {SCHEMA_VERSION}: {advice}; left untouched"
+        );
+        return Err(refused(path, reason));
+    }
+    Ok(())
+}
+
+fn refused(path: &Path, reason: impl Into<String>) -> OpenError {
+    OpenError::File { path: path.to_path_buf(), reason: reason.into() }
+}
+
+fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
+    let code = error.sqlite_error_code();
+    if matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
+        return OpenError::Busy { path: path.to_path_buf(), reason: error.to_string() };
+    }
+    if matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen)) {
+        let reason = format!("cannot be written ({error}); the file and its directory must be writable");
+        return refused(path, reason);
+    }
+    refused(path, error.to_string())
+}
+
+/// Identifies this boot of this machine.
+pub(super) fn boot_id() -> Result<Arc<str>, String> {
+    let file = "/proc/sys/kernel/random/boot_id";
+    let text = fs::read_to_string(file).map_err(|error| format!("{file} cannot be read: {error}"))?;
+    Ok(Arc::from(text.trim()))
+}
+
+/// Milliseconds since boot, time suspended included.
+pub(super) fn boot_ms() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
+}

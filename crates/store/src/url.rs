@@ -1,0 +1,195 @@
+//! Store URLs: what an operator writes to say where the arbiter is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The forms that [`StoreUrl`] understands, for error messages and help texts.
+pub const URL_FORMS: &str = "memory:[name], sqlite:<path>, s3://<bucket>[/<prefix>], gs://<bucket>[/<prefix>], az://<container>[/<prefix>]";
+
+/// The longest prefix below a bucket, in bytes: S3 keys end at 1,024, and the rest belongs to the objects.
+const PREFIX_MAX_BYTES: usize = 512;
+
+/// The longest bucket name any provider gives out, in bytes.
+const BUCKET_MAX_BYTES: usize = 222;
+
+/// A checked store URL. It cannot hold a secret: credentials come from the environment only.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum StoreUrl {
+    /// `memory:` is a new store, `memory:name` the one of that name in this process.
+    Memory {
+        /// The shared name, if any.
+        name: Option<String>,
+    },
+    /// `sqlite:path`, a database file shared by the processes of one machine.
+    Sqlite {
+        /// The database file.
+        path: PathBuf,
+    },
+    /// A bucket of an object store.
+    Bucket {
+        /// Who keeps it.
+        provider: Provider,
+        /// Bucket or container.
+        bucket: String,
+        /// Prefix of every key, without slashes at its ends; empty for none.
+        prefix: String,
+    },
+}
+
+/// The object stores that can be reached.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Provider {
+    /// Amazon S3 and whatever speaks its protocol.
+    S3,
+    /// Google Cloud Storage.
+    Gcs,
+    /// Azure Blob Storage.
+    Azure,
+}
+
+impl Provider {
+    /// The scheme of its URLs.
+    pub fn scheme(self) -> &'static str {
+        match self {
+            Provider::S3 => "s3",
+            Provider::Gcs => "gs",
+            Provider::Azure => "az",
+        }
+    }
+}
+
+/// Why a store URL was refused. Names the value and the rule; a part that may be a secret is not repeated.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("store URL {value}: {rule}")]
+pub struct UrlError {
+    /// The URL, or as much of it as is safe to print.
+    pub value: String,
+    /// The rule it breaks.
+    pub rule: String,
+}
+
+impl UrlError {
+    fn new(value: impl fmt::Display, rule: impl Into<String>) -> UrlError {
+        // Whatever is printed came from outside: bounded, and no control characters.
+        let value =
+            value.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+        UrlError { value, rule: rule.into() }
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<StoreUrl, UrlError> {
+        let Some((scheme, rest)) = text.split_once(':') else {
+            return Err(UrlError::new(
+                format!("{text:?}"),
+                format!("has no scheme; known forms are {URL_FORMS}"),
+            ));
+        };
+        match scheme.to_ascii_lowercase().as_str() {
+            "memory" => memory(text, rest),
+            "sqlite" => sqlite(text, rest),
+            "s3" => bucket(Provider::S3, rest),
+            "gs" => bucket(Provider::Gcs, rest),
+            "az" => bucket(Provider::Azure, rest),
+            // The rest is not repeated: an https URL pasted here may well carry credentials.
+            _ => Err(UrlError::new(
+                format!("{:?}", format!("{scheme}:…")),
+                format!("unknown scheme {scheme:?}; known forms are {URL_FORMS}"),
+            )),
+        }
+    }
+}
+
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Memory { name } => write!(f, "memory:{}", name.as_deref().unwrap_or_default()),
+            StoreUrl::Sqlite { path } => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Bucket { provider, bucket, prefix } => {
+                write!(f, "{}://{bucket}", provider.scheme())?;
+                if prefix.is_empty() { Ok(()) } else { write!(f, "/{prefix}") }
+            }
+        }
+    }
+}
+
+fn memory(text: &str, rest: &str) -> Result<StoreUrl, UrlError> {
+    let name = rest.trim_start_matches("//");
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() > 64 || !name.chars().all(allowed) {
+        let rule = "a memory store's name has at most 64 characters of A-Z a-z 0-9 - _ .";
+        return Err(UrlError::new(format!("{text:?}"), rule));
+    }
+    Ok(StoreUrl::Memory { name: (!name.is_empty()).then(|| name.to_owned()) })
+}
+
+fn sqlite(text: &str, rest: &str) -> Result<StoreUrl, UrlError> {
+    // `sqlite:///abs` and `sqlite://rel` are common spellings of the same thing.
+    let path = rest.strip_prefix("//").unwrap_or(rest);
+    if path.is_empty() {
+        return Err(UrlError::new(
+            format!("{text:?}"),
+            "the path of the database file is missing: sqlite:<path>",
+        ));
+    }
+    if path.starts_with(':') || path.contains('?') || path.contains('\0') {
+        let rule = "the path must name a plain file: no options (?…), no :memory: (use memory:), no NUL";
+        return Err(UrlError::new(format!("{text:?}"), rule));
+    }
+    Ok(StoreUrl::Sqlite { path: PathBuf::from(path) })
+}
+
+fn bucket(provider: Provider, rest: &str) -> Result<StoreUrl, UrlError> {
+    let scheme = provider.scheme();
+    let Some(rest) = rest.strip_prefix("//") else {
+        return Err(UrlError::new(format!("{scheme}:…"), format!("must begin with {scheme}://<bucket>")));
+    };
+    let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if name.contains('@') || name.contains(':') {
+        let rule = "holds credentials or a port; credentials come from the environment, \
+                    an endpoint from AWS_ENDPOINT_URL and its like";
+        return Err(UrlError::new(format!("{scheme}://…"), rule));
+    }
+    if rest.contains(['?', '#']) {
+        let rule = "takes no options (?…, #…); region, endpoint and credentials come from the environment";
+        return Err(UrlError::new(format!("{scheme}://…"), rule));
+    }
+    let shown = format!("{:?}", format!("{scheme}://{rest}"));
+    if name.is_empty() {
+        let rule = format!("the bucket is missing: {scheme}://<bucket>[/<prefix>]");
+        return Err(UrlError::new(shown, rule));
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.len() > BUCKET_MAX_BYTES || !name.chars().all(allowed) || matches!(name, "." | "..") {
+        let rule = format!(
+            "a bucket's name has at most {BUCKET_MAX_BYTES} characters of A-Z a-z 0-9 - _ . (got {name:?})"
+        );
+        return Err(UrlError::new(shown, rule));
+    }
+    let prefix = prefix.trim_end_matches('/');
+    check_prefix(prefix).map_err(|rule| UrlError::new(shown, rule))?;
+    Ok(StoreUrl::Bucket { provider, bucket: name.to_owned(), prefix: prefix.to_owned() })
+}
+
+/// A prefix becomes part of keys and signed paths: only segments that every engine spells the same way.
+fn check_prefix(prefix: &str) -> Result<(), String> {
+    if prefix.len() > PREFIX_MAX_BYTES {
+        return Err(format!("the prefix has {} bytes; at most {PREFIX_MAX_BYTES} are allowed", prefix.len()));
+    }
+    if prefix.is_empty() {
+        return Ok(());
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=' | '+' | ',');
+    let good =
+        |segment: &str| !segment.is_empty() && !matches!(segment, "." | "..") && segment.chars().all(allowed);
+    match prefix.split('/').find(|segment| !good(segment)) {
+        None => Ok(()),
+        Some(segment) => Err(format!(
+            "the prefix segment {segment:?} is refused: segments are not empty, not . or .., \
+             and use A-Z a-z 0-9 - _ . = + , only"
+        )),
+    }
+}
