@@ -1,1 +1,229 @@
-//! Conformance (being written).
+//! Does this store keep its promises? One suite for every backend, run by the tests and by `tenure doctor`.
+//!
+//! Everything happens below a throw-away prefix that is removed afterwards. An answer that leaves something open
+//! (a timeout, a 5xx, a refused connection) is settled by reading back where that is possible; it is never held against
+//! the store. Only an answer that contradicts another one is.
+
+mod bench;
+mod checks;
+mod probe;
+mod races;
+
+pub use probe::{Probe, probe};
+
+use crate::{EtagForm, Store};
+use bench::{Bench, Stop};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How much work the suite does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Objects made for the list check. Above 2,000 it sees a second and a third page.
+    pub list_keys: usize,
+    /// Writers in one race to create an object.
+    pub race_width: usize,
+    /// Such races, each for a new object.
+    pub race_rounds: usize,
+    /// Writers that increment one counter together.
+    pub counter_width: usize,
+    /// Increments by each of them.
+    pub counter_rounds: usize,
+}
+
+impl Default for Plan {
+    /// What the tests use.
+    fn default() -> Plan {
+        Plan { list_keys: 2_600, race_width: 32, race_rounds: 20, counter_width: 8, counter_rounds: 10 }
+    }
+}
+
+impl Plan {
+    /// A plan for people who wait: some hundred requests.
+    pub fn quick() -> Plan {
+        Plan { list_keys: 50, race_width: 8, race_rounds: 5, counter_width: 4, counter_rounds: 5 }
+    }
+
+    /// The same plan with races and counters of at most this width, for engines that serve contended writers slowly.
+    pub fn with_width(self, width: usize) -> Plan {
+        Plan { race_width: self.race_width.min(width), counter_width: self.counter_width.min(width), ..self }
+    }
+}
+
+/// What a check came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It holds.
+    Pass,
+    /// It does not hold; the sentence says what was seen.
+    Fail(String),
+    /// It could not be found out; the sentence says why.
+    Skipped(String),
+}
+
+/// One check and what came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Check {
+    /// A short name, stable.
+    pub name: &'static str,
+    /// What a pass proves.
+    pub proves: &'static str,
+    /// Whether leadership would be unsafe without it.
+    pub is_vital: bool,
+    /// What it came to.
+    pub verdict: Verdict,
+    /// How long its requests took.
+    pub latencies: Latencies,
+}
+
+/// How long requests took.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Latencies {
+    /// How many there were.
+    pub requests: usize,
+    /// Half of them took at most this.
+    pub median: Duration,
+    /// 99 of 100 took at most this.
+    pub p99: Duration,
+    /// The slowest.
+    pub max: Duration,
+}
+
+/// What the whole suite came to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// The store, as it describes itself.
+    pub store: String,
+    /// How many endpoints of it were used.
+    pub endpoints: usize,
+    /// The ETag spelling that was learned, if any.
+    pub etag_form: Option<EtagForm>,
+    /// The checks, in the order they ran.
+    pub checks: Vec<Check>,
+}
+
+impl Report {
+    /// Conditions are honoured: every vital check passed, except those that need a second endpoint and had none.
+    pub fn is_safe(&self) -> bool {
+        let settled = |check: &&Check| match &check.verdict {
+            Verdict::Pass => true,
+            Verdict::Fail(_) => false,
+            Verdict::Skipped(_) => check.name == TWO_ENDPOINTS && self.endpoints < 2,
+        };
+        self.checks.iter().filter(|check| check.is_vital).all(|check| settled(&check))
+    }
+
+    /// Conditions are not honoured: a vital check failed. Neither safe nor unsafe means that it could not be found out.
+    pub fn is_unsafe(&self) -> bool {
+        self.checks.iter().any(|check| check.is_vital && matches!(check.verdict, Verdict::Fail(_)))
+    }
+
+    /// No check failed, vital or not.
+    pub fn is_clean(&self) -> bool {
+        !self.checks.iter().any(|check| matches!(check.verdict, Verdict::Fail(_)))
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.store)?;
+        for check in &self.checks {
+            match &check.verdict {
+                Verdict::Pass => writeln!(f, "  pass  {} (median {:?})", check.name, check.latencies.median)?,
+                Verdict::Fail(why) => writeln!(f, "  FAIL  {}: {why}", check.name)?,
+                Verdict::Skipped(why) => writeln!(f, "  skip  {}: {why}", check.name)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the suite is doing.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress<'a> {
+    /// A check begins.
+    Started {
+        /// Its name.
+        name: &'static str,
+        /// Its number, from 1.
+        number: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// A check ended.
+    Finished(&'a Check),
+}
+
+pub(crate) const TWO_ENDPOINTS: &str = "two endpoints";
+
+/// A check to be run: name, what it proves, whether it is vital.
+type Title = (&'static str, &'static str, bool);
+
+const TITLES: [Title; 12] = [
+    ("create once", "a second create of an object is refused and changes nothing", true),
+    ("replace current", "a replace with the current version wins and gives a new version", true),
+    ("replace stale", "a replace with an old version is refused and changes nothing", true),
+    ("replace missing", "a replace of an object that does not exist is refused and makes nothing", true),
+    ("read unchanged", "a read tells whether the object has changed", false),
+    ("remove", "an object can be removed, and made again under a new version", false),
+    ("large and empty bodies", "bodies of nothing and of the largest size come back as they were", false),
+    ("list pages", "a list is complete over several pages, in order, with store times", false),
+    ("list after write", "a list sees what was written or removed before it began", false),
+    ("create race", "of many writers that create one object at once, exactly one wins", true),
+    ("counter race", "of many writers that replace one object at once, no update is lost", true),
+    (TWO_ENDPOINTS, "what is written through one endpoint holds at the other at once", true),
+];
+
+/// Runs the suite on one store, given as one or two endpoints of it, below `prefix` (which may be empty). `unique` keeps
+/// runs apart; it must be a valid key segment.
+pub async fn run(
+    endpoints: &[Arc<dyn Store>],
+    prefix: &str,
+    unique: &str,
+    plan: &Plan,
+    progress: &mut (dyn FnMut(Progress<'_>) + Send),
+) -> Report {
+    let Some(first) = endpoints.first() else {
+        return Report { store: "no endpoint".to_owned(), endpoints: 0, etag_form: None, checks: Vec::new() };
+    };
+    let bench = Bench::new(endpoints, prefix, unique);
+    let mut checks = Vec::with_capacity(TITLES.len());
+    for (index, title) in TITLES.into_iter().enumerate() {
+        progress(Progress::Started { name: title.0, number: index + 1, of: TITLES.len() });
+        let outcome = run_one(index, &bench, plan).await;
+        let check = finish(title, outcome, bench.take_latencies());
+        progress(Progress::Finished(&check));
+        checks.push(check);
+    }
+    bench.clean_up().await;
+    Report { store: first.describe(), endpoints: endpoints.len(), etag_form: first.etag_form(), checks }
+}
+
+/// The check at this place of [`TITLES`].
+async fn run_one(index: usize, bench: &Bench<'_>, plan: &Plan) -> Result<(), Stop> {
+    match index {
+        0 => checks::create_once(bench).await,
+        1 => checks::replace_current(bench).await,
+        2 => checks::replace_stale(bench).await,
+        3 => checks::replace_missing(bench).await,
+        4 => checks::read_unchanged(bench).await,
+        5 => checks::remove(bench).await,
+        6 => checks::bodies(bench).await,
+        7 => checks::list_pages(bench, plan.list_keys).await,
+        8 => checks::list_after_write(bench).await,
+        9 => races::create(bench, plan.race_width, plan.race_rounds).await,
+        10 => races::counter(bench, plan.counter_width, plan.counter_rounds).await,
+        _ => checks::two_endpoints(bench).await,
+    }
+}
+
+fn finish(title: Title, outcome: Result<(), Stop>, latencies: Latencies) -> Check {
+    let verdict = match outcome {
+        Ok(()) => Verdict::Pass,
+        Err(Stop::Fail(sentence)) => Verdict::Fail(sentence),
+        Err(Stop::Skip(sentence)) => Verdict::Skipped(sentence),
+    };
+    let (name, proves, is_vital) = title;
+    Check { name, proves, is_vital, verdict, latencies }
+}

@@ -1,0 +1,104 @@
+//! The short question a node asks before it trusts a store: six requests.
+
+use crate::{Condition, EtagForm, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
+use bytes::Bytes;
+
+/// What the probe found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Probe {
+    /// Conditions are honoured, as far as one writer can see.
+    Safe {
+        /// The ETag spelling that was learned, where there is a choice.
+        etag_form: Option<EtagForm>,
+        /// Unchanged reads are answered as such; without that every poll costs a whole body.
+        unchanged_reads: bool,
+    },
+    /// The store contradicted itself: it must not arbitrate. The sentence says how.
+    Unsafe(String),
+    /// It could not be found out now.
+    Unavailable(Trouble),
+    /// The store refuses, until somebody changes something.
+    Denied(Trouble),
+}
+
+impl Probe {
+    /// Whether the store may be used.
+    pub fn is_safe(&self) -> bool {
+        match self {
+            Probe::Safe { .. } => true,
+            Probe::Unsafe(_) | Probe::Unavailable(_) | Probe::Denied(_) => false,
+        }
+    }
+}
+
+/// Asks a store whether it honours conditions, with one object below `prefix` that is removed afterwards. `unique` must be
+/// new at every call and a valid part of a key.
+pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
+    let prefix = prefix.trim_matches('/');
+    let slash = if prefix.is_empty() { "" } else { "/" };
+    let key = format!("{prefix}{slash}probe-{unique}");
+    let found = match ask(store, &key, unique).await {
+        Ok(unchanged_reads) => Probe::Safe { etag_form: store.etag_form(), unchanged_reads },
+        Err(probe) => probe,
+    };
+    match (store.remove(&key).await, found) {
+        // Without the right to remove, objects of dead nodes pile up: better known at start.
+        (Remove::Denied(trouble), Probe::Safe { .. }) => Probe::Denied(trouble),
+        (Remove::Done | Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_), found) => found,
+    }
+}
+
+async fn ask(store: &dyn Store, key: &str, unique: &str) -> Result<bool, Probe> {
+    let body = |n: u8| Bytes::from(format!("probe {unique} {n}"));
+    let first = match put(store, key, body(1), Condition::Absent).await? {
+        Some(version) => version,
+        None => return Err(refused_create(store, key).await),
+    };
+    if put(store, key, body(2), Condition::Absent).await?.is_some() {
+        return Err(Probe::Unsafe("it accepts a second create of the same object".to_owned()));
+    }
+    let Some(second) = put(store, key, body(3), Condition::Matches(first.clone())).await? else {
+        return Err(Probe::Unsafe("it refuses to replace an object by its current version".to_owned()));
+    };
+    if second == first {
+        return Err(Probe::Unsafe("a replace does not change the version".to_owned()));
+    }
+    if put(store, key, body(4), Condition::Matches(first)).await?.is_some() {
+        return Err(Probe::Unsafe("it accepts a replace by an old version".to_owned()));
+    }
+    match store.get(key, Some(&second)).await {
+        Read::Unchanged => Ok(true),
+        Read::Found(object) if object.version == second && object.body == body(3) => Ok(false),
+        Read::Found(_) => Err(Probe::Unsafe("a refused write changed the object".to_owned())),
+        Read::Absent => Err(Probe::Unsafe("an object that was just written is not there".to_owned())),
+        Read::Unavailable(trouble) => Err(Probe::Unavailable(trouble)),
+        Read::Denied(trouble) => Err(Probe::Denied(trouble)),
+    }
+}
+
+/// A certain answer, or the reason to stop: what is unclear says nothing about safety.
+async fn put(
+    store: &dyn Store,
+    key: &str,
+    body: Bytes,
+    condition: Condition,
+) -> Result<Option<Version>, Probe> {
+    match store.put(key, body, condition).await {
+        Write::Won(version) => Ok(Some(version)),
+        Write::Lost => Ok(None),
+        Write::Unknown(trouble) | Write::Unavailable(trouble) => Err(Probe::Unavailable(trouble)),
+        Write::Denied(trouble) => Err(Probe::Denied(trouble)),
+    }
+}
+
+/// The very first create was refused. If something is there, the name was not new: nothing is proved.
+async fn refused_create(store: &dyn Store, key: &str) -> Probe {
+    match store.get(key, None).await {
+        Read::Absent => Probe::Unsafe("it refuses to create an object that does not exist".to_owned()),
+        Read::Found(_) | Read::Unchanged => {
+            Probe::Unavailable(Trouble::new(TroubleKind::Busy, format!("{key} exists already; try again")))
+        }
+        Read::Unavailable(trouble) => Probe::Unavailable(trouble),
+        Read::Denied(trouble) => Probe::Denied(trouble),
+    }
+}
