@@ -1,0 +1,146 @@
+//! The numbers the protocol runs by, already validated.
+
+/// Parameters of one node's election. All durations in milliseconds.
+///
+/// The core trusts these; the settings of the embedding library validate them and explain what they refuse.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Config {
+    /// Whether this node takes part at all. If not, it makes no request, ever.
+    pub eligible: bool,
+    /// How often the leader renews.
+    pub heartbeat_ms: u64,
+    /// How long the leader may act after the sending of a renewal.
+    pub lease_ms: u64,
+    /// How many leases (in thousandths) the seat must stay unchanged before its holder counts as unavailable.
+    pub expiry_factor_permille: u64,
+    /// How long a standby waits after noticing, in case the leader comes back.
+    pub takeover_delay_ms: u64,
+    /// How often a standby looks at the seat.
+    pub election_interval_ms: u64,
+    /// Least wait before the first request.
+    pub startup_jitter_min_ms: u64,
+    /// Longest wait before the first request.
+    pub startup_jitter_max_ms: u64,
+    /// How long nodes that start together wait for each other before the first claim.
+    pub settle_ms: u64,
+    /// How often a node refreshes its presence.
+    pub presence_ms: u64,
+    /// How much older than the expiry a seat must be, by the store's clock, to be called dead at a cold start.
+    pub store_clock_margin_ms: u64,
+    /// How long processes may take to stop when leadership is given up.
+    pub drain_ms: u64,
+    /// The mistake this build makes on purpose.
+    #[cfg(feature = "teeth")]
+    pub mutant: Option<crate::Mutant>,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            eligible: true,
+            heartbeat_ms: 1000,
+            lease_ms: 2500,
+            expiry_factor_permille: 3000,
+            takeover_delay_ms: 1000,
+            election_interval_ms: 1000,
+            startup_jitter_min_ms: 0,
+            startup_jitter_max_ms: 5000,
+            settle_ms: 500,
+            presence_ms: 15_000,
+            store_clock_margin_ms: 30_000,
+            drain_ms: 10_000,
+            #[cfg(feature = "teeth")]
+            mutant: None,
+        }
+    }
+}
+
+/// Ranks beyond this one hold back no longer: with that many nodes before it, one will have claimed.
+const RANK_MAX: u64 = 8;
+
+impl Config {
+    /// How long a seat with this lease must stay unchanged before its holder counts as unavailable.
+    pub fn expiry_ms(&self, lease_ms: u64) -> u64 {
+        if self.has(crate::Mutant::ExpiryTooShort) {
+            return lease_ms / 2;
+        }
+        lease_ms.saturating_mul(self.expiry_factor_permille) / 1000
+    }
+
+    /// 80 % of the lease: not renewed by then, the leader winds its processes down.
+    pub fn wind_down_ms(&self) -> u64 {
+        self.lease_ms / 5 * 4
+    }
+
+    /// How much faster (in thousandths) a standby's clock may run than the leader's before two could believe to lead:
+    /// the gap between one lease and the expiry.
+    pub fn tolerated_drift_permille(&self) -> u64 {
+        self.expiry_factor_permille.saturating_sub(1000)
+    }
+
+    /// A crashed leader is replaced within this, if the store answers at once: the standby may see the last renewal one
+    /// interval late, then waits out the expiry and the takeover delay.
+    pub fn failover_bound_ms(&self) -> u64 {
+        self.election_interval_ms + self.expiry_ms(self.lease_ms) + self.takeover_delay_ms
+    }
+
+    /// The pause before a failed request is tried again: quick enough to save a lease, slow enough to spare the store.
+    pub(crate) fn retry_ms(&self) -> u64 {
+        (self.heartbeat_ms / 4).clamp(10, 1000)
+    }
+
+    /// How far apart in time neighbouring ranks claim.
+    pub(crate) fn rank_step_ms(&self) -> u64 {
+        (self.heartbeat_ms / 4).clamp(10, 500)
+    }
+
+    /// How long the node of this rank holds back in a takeover.
+    pub(crate) fn hold_back_ms(&self, rank: u64) -> u64 {
+        rank.min(RANK_MAX) * self.rank_step_ms()
+    }
+
+    /// In a first election nodes may be up to `settle_ms` apart, so everyone but the first gives that much more.
+    pub(crate) fn first_hold_back_ms(&self, rank: u64) -> u64 {
+        if rank == 0 { 0 } else { self.settle_ms + self.hold_back_ms(rank) }
+    }
+
+    /// A node that gave leadership up by request lets all others try before it tries again.
+    pub(crate) fn step_down_cooldown_ms(&self) -> u64 {
+        2 * self.election_interval_ms + self.hold_back_ms(RANK_MAX)
+    }
+
+    /// A presence older than this belongs to a dead node.
+    pub(crate) fn presence_live_ms(&self) -> u64 {
+        self.presence_ms * 3
+    }
+
+    /// The startup wait for a random number uniform over `u64`.
+    pub(crate) fn jitter_ms(&self, random: u64) -> u64 {
+        let span = u128::from(self.startup_jitter_max_ms.saturating_sub(self.startup_jitter_min_ms)) + 1;
+        let share = (u128::from(random) * span) >> 64;
+        // The share is below the span, which came from a u64 difference plus one.
+        self.startup_jitter_min_ms + u64::try_from(share).unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_spans_its_range_and_no_more() {
+        let config = Config { startup_jitter_min_ms: 2000, startup_jitter_max_ms: 8000, ..Config::default() };
+        assert_eq!(config.jitter_ms(0), 2000);
+        assert_eq!(config.jitter_ms(u64::MAX), 8000);
+        assert_eq!(config.jitter_ms(u64::MAX / 2), 5000);
+    }
+
+    #[test]
+    fn ranks_claim_in_order_and_the_crowd_does_not_wait_for_ever() {
+        let config = Config::default();
+        assert_eq!(config.hold_back_ms(0), 0);
+        assert!(config.hold_back_ms(1) < config.hold_back_ms(2));
+        assert_eq!(config.hold_back_ms(9), config.hold_back_ms(9999));
+        assert!(config.first_hold_back_ms(1) > config.settle_ms);
+    }
+}

@@ -1,0 +1,527 @@
+//! The coordinator: state, dispatch, and the only places where the role changes.
+
+use crate::config::Config;
+use crate::event::Event;
+use crate::id::{Holder, NodeId, Nonce};
+use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
+use crate::leader::Tenure;
+use crate::presence::Presence;
+use crate::seat::{Epoch, Expect, Seat, SeatState, Version};
+use crate::standby::Standby;
+use crate::startup::Starting;
+use crate::time::Time;
+
+/// What a node is in its election. A node that is not started, starting up, or not eligible has no role.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Role {
+    /// Watches the leader.
+    Standby,
+    /// Tries for the seat.
+    Candidate,
+    /// Holds the seat and acts.
+    Leader,
+    /// Holds the seat, but winds its processes down.
+    Draining,
+}
+
+/// One node's part in the election of one namespace.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Coordinator {
+    pub(crate) config: Config,
+    pub(crate) me: Holder,
+    pub(crate) now: Time,
+    role: Option<Role>,
+    pub(crate) phase: Phase,
+    /// The seat as this node last saw or wrote it.
+    pub(crate) seen: Seen,
+    /// The leader last announced.
+    leader: Option<(NodeId, Epoch)>,
+    /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
+    pub(crate) highest: Epoch,
+    /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
+    pub(crate) retired: Epoch,
+    /// At most one seat request is under way, so that answers cannot overtake each other.
+    pub(crate) seat_flight: Option<SeatFlight>,
+    /// Own seat writes whose outcome is unknown, all on top of the version last seen.
+    pub(crate) pending: Vec<PendingWrite>,
+    pub(crate) presence: Presence,
+    health: Health,
+    /// Set once a stop was asked for: when to be gone at the latest.
+    pub(crate) stop_by: Option<Time>,
+    requests: u64,
+    nonces: u64,
+    wake: Option<(WakeToken, Time)>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Phase {
+    Idle,
+    Starting(Starting),
+    Standby(Standby),
+    Leading(Tenure),
+    Leaving { removal: Option<RequestId> },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Seen {
+    Nothing,
+    Absent,
+    Unreadable { version: Version },
+    Seat(SeenSeat),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SeenSeat {
+    pub(crate) seat: Seat,
+    pub(crate) version: Version,
+    /// Known for seats that were read, not for those this node wrote.
+    pub(crate) modified_ms: Option<u64>,
+    /// The end of the read that first saw this version.
+    pub(crate) since: Time,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SeatFlight {
+    pub(crate) id: RequestId,
+    pub(crate) sent: Time,
+    pub(crate) kind: FlightKind,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum FlightKind {
+    Read,
+    Claim(Seat),
+    Renew(Seat),
+    Vacate(Seat),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct PendingWrite {
+    pub(crate) nonce: Nonce,
+    pub(crate) sent: Time,
+}
+
+/// More unknown writes than this are not remembered; an older one that lands after all is vacated, not adopted.
+const PENDING_MAX: usize = 32;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Health {
+    Good,
+    Unavailable,
+    Denied,
+}
+
+/// What a read taught.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Learned {
+    Changed,
+    Unchanged,
+    Failed { denied: bool },
+}
+
+impl Coordinator {
+    /// A coordinator at rest.
+    pub fn new(config: Config, me: Holder) -> Coordinator {
+        Coordinator {
+            config,
+            me,
+            now: Time(0),
+            role: None,
+            phase: Phase::Idle,
+            seen: Seen::Nothing,
+            leader: None,
+            highest: Epoch(0),
+            retired: Epoch(0),
+            seat_flight: None,
+            pending: Vec::new(),
+            presence: Presence::default(),
+            health: Health::Good,
+            stop_by: None,
+            requests: 0,
+            nonces: 0,
+            wake: None,
+        }
+    }
+
+    /// The node's role, if it has one.
+    pub fn role(&self) -> Option<Role> {
+        self.role
+    }
+
+    /// Who this node is.
+    pub fn me(&self) -> &Holder {
+        &self.me
+    }
+
+    /// The leader last seen, with its epoch. It may be long dead.
+    pub fn leader(&self) -> Option<(&NodeId, Epoch)> {
+        self.leader.as_ref().map(|(node, epoch)| (node, *epoch))
+    }
+
+    /// The epoch this node acts in and the moment its lease ends; `None` for everybody but the leader.
+    ///
+    /// A draining leader whose processes have stopped acts no more: its vacate may have landed without an answer, and
+    /// somebody else may lead already.
+    pub fn lease(&self) -> Option<(Epoch, Time)> {
+        match &self.phase {
+            Phase::Leading(tenure) if tenure.processes => Some((tenure.epoch, self.deadline(tenure))),
+            Phase::Leading(_) | Phase::Idle | Phase::Starting(_) | Phase::Standby(_) | Phase::Leaving { .. } => None,
+        }
+    }
+
+    /// The highest epoch this node has seen.
+    pub fn highest_epoch(&self) -> Epoch {
+        self.highest
+    }
+
+    /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused
+    /// must learn that it leads no longer before it does anything else.
+    pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+        self.now = self.now.max(now);
+        self.enforce_deadline(out);
+        match input {
+            Input::Start { random } => self.on_start(random, out),
+            Input::Wake(token) => {
+                if self.wake.is_some_and(|(current, _)| current == token) {
+                    self.wake = None;
+                } else {
+                    return; // A wake-up that was replaced since.
+                }
+            }
+            Input::Answer { id, answer } => self.on_answer(id, answer, out),
+            Input::ProcessesStopped { epoch } => self.on_processes_stopped(epoch, out),
+            Input::StepDown => self.on_step_down(out),
+            Input::Stop => self.on_stop(out),
+        }
+        self.advance(out);
+        self.arm(out);
+    }
+
+    fn on_answer(&mut self, id: RequestId, answer: Answer, out: &mut Vec<Effect>) {
+        match answer {
+            Answer::Probe(answer) => self.on_probe(id, answer, out),
+            Answer::PresenceWritten(answer) => self.on_presence_written(id, answer, out),
+            Answer::PresenceRemoved => self.on_presence_removed(id, out),
+            Answer::Nodes(answer) => self.on_nodes(id, answer, out),
+            Answer::Seat(answer) => {
+                let Some(flight) = self.seat_flight.take_if(|flight| flight.id == id) else { return };
+                self.on_seat_read(flight.sent, answer, out);
+            }
+            Answer::SeatWritten(answer) => {
+                let Some(flight) = self.seat_flight.take_if(|flight| flight.id == id) else { return };
+                self.on_seat_written(flight, answer, out);
+            }
+        }
+    }
+
+    fn on_seat_read(&mut self, sent: Time, answer: SeatAnswer, out: &mut Vec<Effect>) {
+        let learned = self.learn(answer, out);
+        match self.phase {
+            Phase::Starting(_) => self.starting_read(learned),
+            Phase::Standby(_) => self.standby_read(sent, learned, out),
+            Phase::Leading(_) => self.leader_read(learned, out),
+            Phase::Idle | Phase::Leaving { .. } => {}
+        }
+    }
+
+    fn on_seat_written(&mut self, flight: SeatFlight, answer: WriteAnswer, out: &mut Vec<Effect>) {
+        let seat = match flight.kind {
+            FlightKind::Claim(ref seat) | FlightKind::Renew(ref seat) | FlightKind::Vacate(ref seat) => seat.clone(),
+            FlightKind::Read => return,
+        };
+        let answer = self.mistake(answer, &seat);
+        match &answer {
+            WriteAnswer::Won(version) => {
+                self.note_health(Health::Good, out);
+                self.wrote(seat.clone(), version.clone(), out);
+            }
+            WriteAnswer::Lost => self.note_health(Health::Good, out),
+            WriteAnswer::Unknown => {
+                self.note_health(Health::Unavailable, out);
+                if self.pending.len() == PENDING_MAX {
+                    self.pending.remove(0);
+                }
+                self.pending.push(PendingWrite { nonce: seat.nonce, sent: flight.sent });
+            }
+            WriteAnswer::Unavailable => self.note_health(Health::Unavailable, out),
+            WriteAnswer::Denied => self.note_health(Health::Denied, out),
+        }
+        match self.phase {
+            Phase::Standby(_) => self.standby_written(flight, &answer, out),
+            Phase::Leading(_) => self.leader_written(flight, &answer, out),
+            Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => {}
+        }
+    }
+
+    /// The teeth that bite here; the answer itself in every real build.
+    fn mistake(&self, answer: WriteAnswer, seat: &Seat) -> WriteAnswer {
+        let wrong = (answer == WriteAnswer::Lost && self.config.has(crate::Mutant::LostTakenForWon))
+            || (answer == WriteAnswer::Unknown && self.config.has(crate::Mutant::UnknownTakenForWon));
+        if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
+    }
+
+    /// Own writes are the surest observations: they change what is seen without a read.
+    fn wrote(&mut self, seat: Seat, version: Version, out: &mut Vec<Effect>) {
+        self.highest = self.highest.max(seat.epoch);
+        self.pending.clear();
+        if seat.state == SeatState::Held {
+            self.announce(seat.holder.node.clone(), seat.epoch, out);
+        }
+        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: None, since: self.now });
+    }
+
+    fn learn(&mut self, answer: SeatAnswer, out: &mut Vec<Effect>) -> Learned {
+        match answer {
+            SeatAnswer::Unavailable => {
+                self.note_health(Health::Unavailable, out);
+                Learned::Failed { denied: false }
+            }
+            SeatAnswer::Denied => {
+                self.note_health(Health::Denied, out);
+                Learned::Failed { denied: true }
+            }
+            SeatAnswer::Unchanged => {
+                self.note_health(Health::Good, out);
+                Learned::Unchanged
+            }
+            SeatAnswer::Absent => {
+                self.note_health(Health::Good, out);
+                if self.seen == Seen::Absent {
+                    return Learned::Unchanged;
+                }
+                self.pending.clear();
+                self.seen = Seen::Absent;
+                Learned::Changed
+            }
+            SeatAnswer::Unreadable { version, problem } => {
+                self.note_health(Health::Good, out);
+                if self.seen == (Seen::Unreadable { version: version.clone() }) {
+                    return Learned::Unchanged;
+                }
+                self.seen = Seen::Unreadable { version };
+                out.push(Effect::Emit(Event::SeatUnreadable { problem }));
+                Learned::Changed
+            }
+            SeatAnswer::Found { seat, version, modified_ms } => {
+                self.note_health(Health::Good, out);
+                self.learn_seat(seat, version, modified_ms, out)
+            }
+        }
+    }
+
+    fn learn_seat(&mut self, seat: Seat, version: Version, modified_ms: u64, out: &mut Vec<Effect>) -> Learned {
+        if let Seen::Seat(seen) = &mut self.seen
+            && seen.version == version
+        {
+            seen.modified_ms = Some(modified_ms);
+            return Learned::Unchanged;
+        }
+        if seat.epoch < self.highest {
+            out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
+        }
+        self.highest = self.highest.max(seat.epoch);
+        // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
+        self.pending.retain(|write| write.nonce == seat.nonce);
+        if seat.state == SeatState::Held && seat.holder != self.me {
+            self.announce(seat.holder.node.clone(), seat.epoch, out);
+        }
+        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: Some(modified_ms), since: self.now });
+        Learned::Changed
+    }
+
+    /// Says who leads, once for every holder and epoch.
+    pub(crate) fn announce(&mut self, node: NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
+        if self.leader.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
+            return;
+        }
+        let previous = self.leader.replace((node.clone(), epoch)).map(|(node, _)| node);
+        out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
+    }
+
+    fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
+        if self.health == health {
+            return;
+        }
+        self.health = health;
+        out.push(Effect::Emit(match health {
+            Health::Good => Event::StoreRecovered,
+            Health::Unavailable => Event::StoreUnavailable,
+            Health::Denied => Event::StoreDenied,
+        }));
+    }
+
+    /// The other lanes report trouble too, but only the seat's answers count as recovery: it is the one that matters.
+    pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
+        if self.health == Health::Good {
+            self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
+        }
+    }
+
+    /// Does whatever has fallen due, in whatever phase.
+    fn advance(&mut self, out: &mut Vec<Effect>) {
+        self.advance_start(out);
+        self.advance_standby(out);
+        self.advance_leader(out);
+        self.advance_presence(out);
+        self.advance_leave(out);
+    }
+
+    /// Asks for the one wake-up that matters next. Asking again replaces the earlier one, so stale ones die.
+    fn arm(&mut self, out: &mut Vec<Effect>) {
+        let due = match &self.phase {
+            Phase::Idle => None,
+            Phase::Starting(starting) => self.start_due(starting),
+            Phase::Standby(standby) => self.standby_due(standby),
+            Phase::Leading(tenure) => self.leader_due(tenure),
+            Phase::Leaving { .. } => None,
+        };
+        let due = [due, self.presence_due(), self.stop_by].into_iter().flatten().min();
+        let Some(at) = due.filter(|_| self.phase != Phase::Idle) else {
+            self.wake = None;
+            return;
+        };
+        // Never in the past: what is due now has been done above, and what could not be done waits for an answer.
+        let at = at.max(self.now + 1);
+        if self.wake.is_some_and(|(_, armed)| armed == at) {
+            return;
+        }
+        self.requests += 1;
+        let token = WakeToken(self.requests);
+        self.wake = Some((token, at));
+        out.push(Effect::Wake { token, at });
+    }
+
+    pub(crate) fn request(&mut self, request: Request, out: &mut Vec<Effect>) -> RequestId {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        out.push(Effect::Request(id, request));
+        id
+    }
+
+    pub(crate) fn nonce(&mut self) -> Nonce {
+        self.nonces += 1;
+        Nonce { incarnation: self.me.incarnation, sequence: self.nonces }
+    }
+
+    pub(crate) fn send_read(&mut self, out: &mut Vec<Effect>) {
+        let unless = match &self.seen {
+            Seen::Seat(seen) => Some(seen.version.clone()),
+            Seen::Unreadable { version } => Some(version.clone()),
+            Seen::Nothing | Seen::Absent => None,
+        };
+        self.send_seat(Request::ReadSeat { unless }, FlightKind::Read, out);
+    }
+
+    pub(crate) fn send_write(&mut self, seat: Seat, expect: Expect, kind: fn(Seat) -> FlightKind, out: &mut Vec<Effect>) {
+        let flight = kind(seat.clone());
+        self.send_seat(Request::WriteSeat { seat, expect }, flight, out);
+    }
+
+    fn send_seat(&mut self, request: Request, kind: FlightKind, out: &mut Vec<Effect>) {
+        debug_assert!(self.seat_flight.is_none(), "one seat request at a time");
+        let id = self.request(request, out);
+        self.seat_flight = Some(SeatFlight { id, sent: self.now, kind });
+    }
+
+    /// Rewrites the seat last seen as vacant. Never deletes it, so an epoch can never repeat.
+    pub(crate) fn send_vacate(&mut self, out: &mut Vec<Effect>) {
+        let Seen::Seat(seen) = &self.seen else { return };
+        let (seat, version) = (seen.seat.clone(), seen.version.clone());
+        let nonce = self.nonce();
+        self.send_write(Seat { state: SeatState::Vacant, nonce, ..seat }, Expect::Version(version), FlightKind::Vacate, out);
+    }
+
+    fn on_stop(&mut self, out: &mut Vec<Effect>) {
+        if self.stop_by.is_some() || self.phase == Phase::Idle {
+            if self.phase == Phase::Idle {
+                out.push(Effect::Stopped(StopCause::Asked));
+            }
+            return;
+        }
+        self.stop_by = Some(self.now + self.config.drain_ms + self.config.lease_ms);
+        self.drain_for_stop(out);
+    }
+
+    /// Leaves once nothing of this node is left on the seat, or once the time for trying is over.
+    fn advance_leave(&mut self, out: &mut Vec<Effect>) {
+        let Some(by) = self.stop_by else { return };
+        let late = self.now >= by;
+        let may_leave = match &self.phase {
+            Phase::Idle => false,
+            Phase::Starting(_) => true,
+            Phase::Standby(_) => late || (self.seat_flight.is_none() && !self.has_business()),
+            Phase::Leading(_) => false,
+            Phase::Leaving { removal } => {
+                if late || removal.is_none() {
+                    self.become_idle(StopCause::Asked, out);
+                }
+                false
+            }
+        };
+        if may_leave {
+            self.become_leaving(out);
+        }
+    }
+
+    fn on_presence_removed(&mut self, id: RequestId, out: &mut Vec<Effect>) {
+        if self.phase == (Phase::Leaving { removal: Some(id) }) {
+            self.become_idle(StopCause::Asked, out);
+        }
+    }
+
+    // ---- The only places where the role changes. Each asserts the edge it takes.
+
+    fn turn(&mut self, from: &[Option<Role>], to: Option<Role>) {
+        assert!(from.contains(&self.role), "no way from {:?} to {to:?}", self.role);
+        self.role = to;
+    }
+
+    pub(crate) fn become_standby(&mut self, standby: Standby) {
+        let from = [None, Some(Role::Candidate), Some(Role::Leader), Some(Role::Draining)];
+        self.turn(&from, Some(Role::Standby));
+        self.phase = Phase::Standby(standby);
+    }
+
+    /// Back to watching, with the campaign dropped by the caller.
+    pub(crate) fn become_watcher(&mut self) {
+        if self.role == Some(Role::Candidate) {
+            self.turn(&[Some(Role::Candidate)], Some(Role::Standby));
+        }
+    }
+
+    pub(crate) fn become_candidate(&mut self) {
+        self.turn(&[Some(Role::Standby)], Some(Role::Candidate));
+    }
+
+    pub(crate) fn become_leader(&mut self, tenure: Tenure) {
+        assert!(tenure.epoch > self.retired, "an epoch that is over is never led again");
+        self.turn(&[Some(Role::Candidate), Some(Role::Draining)], Some(Role::Leader));
+        self.phase = Phase::Leading(tenure);
+    }
+
+    pub(crate) fn become_draining(&mut self) {
+        self.turn(&[Some(Role::Leader), Some(Role::Draining)], Some(Role::Draining));
+    }
+
+    fn become_leaving(&mut self, out: &mut Vec<Effect>) {
+        self.turn(&[None, Some(Role::Standby), Some(Role::Candidate)], None);
+        let removal = self.presence.is_written().then(|| self.request(Request::RemovePresence, out));
+        self.presence = Presence::default();
+        self.phase = Phase::Leaving { removal };
+        if removal.is_none() {
+            self.become_idle(StopCause::Asked, out);
+        }
+    }
+
+    pub(crate) fn become_idle(&mut self, cause: StopCause, out: &mut Vec<Effect>) {
+        self.turn(&[None], None);
+        self.phase = Phase::Idle;
+        self.seat_flight = None;
+        self.pending.clear();
+        self.presence = Presence::default();
+        self.seen = Seen::Nothing;
+        self.health = Health::Good;
+        self.stop_by = None;
+        out.push(Effect::Stopped(cause));
+    }
+}

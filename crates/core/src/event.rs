@@ -1,0 +1,171 @@
+//! Facts the core states. The driver gives them names, a namespace and a wall-clock time, and counts them.
+
+use crate::id::NodeId;
+use crate::io::SeatProblem;
+use crate::seat::Epoch;
+use crate::time::Time;
+
+/// Something that happened, for people and programs that watch. Nothing in the protocol depends on events.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// This node is not eligible: no election here, and no request.
+    Ineligible,
+    /// The startup wait has begun.
+    JitterStarted {
+        /// How long it is.
+        wait_ms: u64,
+    },
+    /// The node is known to the others (presence written, seat read).
+    Joined,
+    /// The seat is free and this node waits for its turn to claim it.
+    AwaitingTurn {
+        /// When its turn comes at the earliest.
+        ready_at: Time,
+    },
+    /// This node tries for the seat.
+    ElectionStarted {
+        /// Why there is an election.
+        cause: ElectionCause,
+    },
+    /// A standby looked at the seat.
+    ElectionCheck {
+        /// Whom it saw there.
+        leader: Option<NodeId>,
+        /// How long the seat has not changed.
+        unchanged_ms: u64,
+    },
+    /// The leader has not renewed for the whole expiry.
+    LeaderDown {
+        /// Who.
+        leader: NodeId,
+        /// Its epoch.
+        epoch: Epoch,
+        /// How long the seat has not changed, as far as this node can tell.
+        unchanged_ms: u64,
+    },
+    /// The leader that seemed down renewed after all; no takeover.
+    LeaderRecovered {
+        /// Who.
+        leader: NodeId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// Another holder, or the same one with a new epoch.
+    LeaderChanged {
+        /// The last leader this node knew.
+        previous: Option<NodeId>,
+        /// The leader now.
+        new: NodeId,
+        /// Its epoch.
+        epoch: Epoch,
+    },
+    /// This node leads.
+    BecameLeader {
+        /// With this epoch.
+        epoch: Epoch,
+        /// Until then, unless it renews.
+        deadline: Time,
+    },
+    /// A renewal was confirmed.
+    LeaseRenewed {
+        /// The epoch.
+        epoch: Epoch,
+        /// The new deadline.
+        deadline: Time,
+        /// From sending to knowing.
+        latency_ms: u64,
+    },
+    /// 80 % of the lease is gone without a renewal: processes are wound down.
+    LeaseAtRisk {
+        /// The epoch.
+        epoch: Epoch,
+        /// When leadership ends, unless a renewal gets through.
+        deadline: Time,
+    },
+    /// A renewal got through after all: processes may run again.
+    LeaseRecovered {
+        /// The epoch.
+        epoch: Epoch,
+    },
+    /// This node leads no longer.
+    LostLeadership {
+        /// The epoch it led with.
+        epoch: Epoch,
+        /// Why.
+        reason: LossReason,
+        /// Whether the seat was seen vacated, so that the next leader need not wait.
+        vacated: bool,
+    },
+    /// The seat cannot be read. It is left alone; nobody can lead until somebody repairs it.
+    SeatUnreadable {
+        /// What is wrong with it.
+        problem: SeatProblem,
+    },
+    /// The seat shows a lower epoch than one seen before: it was restored or overwritten by hand.
+    EpochRegressed {
+        /// The highest epoch seen.
+        seen: Epoch,
+        /// The epoch found.
+        found: Epoch,
+    },
+    /// Somebody else writes this node's presence: two processes run under one node id.
+    NodeConflict,
+    /// The store did not answer; said once, until it answers again.
+    StoreUnavailable,
+    /// The store refuses; said once, until it answers again.
+    StoreDenied,
+    /// The store answers again.
+    StoreRecovered,
+    /// The store does not honour conditions: this node will not take part.
+    StoreUnsafe,
+    /// Processes did not stop in time when leadership was given up; the seat was not vacated because of that.
+    ProcessesStuck {
+        /// The epoch they ran under.
+        epoch: Epoch,
+    },
+}
+
+/// Why there is an election.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ElectionCause {
+    /// The node started and found no leader.
+    First,
+    /// The leader vacated the seat, or the seat is gone.
+    Vacant,
+    /// The leader went silent.
+    LeaderDown,
+}
+
+/// Why leadership ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LossReason {
+    /// The node was asked to stop.
+    Shutdown,
+    /// The node was asked to hand over and goes on as standby.
+    StepDown,
+    /// No renewal was confirmed before the deadline.
+    LeaseExpired,
+    /// The seat shows another holder.
+    Superseded,
+    /// The store refused the renewals until the deadline.
+    StoreDenied,
+    /// The seat could not be read back until the deadline.
+    SeatUnreadable,
+    /// The seat was deleted under the leader.
+    SeatGone,
+}
+
+impl LossReason {
+    /// The reason as it appears on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LossReason::Shutdown => "shutdown",
+            LossReason::StepDown => "step down",
+            LossReason::LeaseExpired => "lease expired",
+            LossReason::Superseded => "superseded",
+            LossReason::StoreDenied => "store denied",
+            LossReason::SeatUnreadable => "seat unreadable",
+            LossReason::SeatGone => "seat gone",
+        }
+    }
+}

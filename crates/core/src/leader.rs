@@ -1,0 +1,343 @@
+//! The leader: renews on an exact cadence, stops acting by its own deadline, and gives the seat up in order.
+
+use crate::config::Config;
+use crate::coordinator::{Coordinator, FlightKind, Learned, Phase, SeatFlight, Seen};
+use crate::event::{Event, LossReason};
+use crate::io::{Effect, WriteAnswer};
+use crate::mutant::Mutant;
+use crate::seat::{Epoch, Expect, Seat, SeatState};
+use crate::standby::Standby;
+use crate::time::Time;
+
+/// One leadership, from the claim to the loss.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Tenure {
+    pub(crate) epoch: Epoch,
+    /// When the last confirmed claim or renewal was **sent**. The lease runs from here.
+    renewed: Time,
+    /// When the next renewal is due.
+    renew_at: Time,
+    /// A write's outcome is unknown, or one was refused: the next request is a read.
+    unresolved: bool,
+    /// What an expiry would be blamed on.
+    blame: LossReason,
+    /// Processes run, or have not been reported stopped yet.
+    pub(crate) processes: bool,
+    drain: Option<Drain>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Drain {
+    cause: DrainCause,
+    /// When the processes must have stopped.
+    by: Time,
+    /// Attempts left to vacate.
+    vacates: u8,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum DrainCause {
+    /// 80 % of the lease is gone; a renewal that gets through ends the drain.
+    AtRisk,
+    /// Leadership is being given up for good.
+    Asked(LossReason),
+}
+
+/// A vacate that fails this often is left to the expiry.
+const VACATES_MAX: u8 = 4;
+
+impl Tenure {
+    pub(crate) fn new(epoch: Epoch, sent: Time, config: &Config) -> Tenure {
+        Tenure {
+            epoch,
+            renewed: sent,
+            renew_at: sent + config.heartbeat_ms.min(config.wind_down_ms()),
+            unresolved: false,
+            blame: LossReason::LeaseExpired,
+            processes: true,
+            drain: None,
+        }
+    }
+}
+
+impl Coordinator {
+    fn tenure(&mut self) -> &mut Tenure {
+        match &mut self.phase {
+            Phase::Leading(tenure) => tenure,
+            Phase::Idle | Phase::Starting(_) | Phase::Standby(_) | Phase::Leaving { .. } => {
+                unreachable!("called only in the leading phase")
+            }
+        }
+    }
+
+    pub(crate) fn deadline(&self, tenure: &Tenure) -> Time {
+        tenure.renewed + self.config.lease_ms
+    }
+
+    fn wind_down_at(&self, tenure: &Tenure) -> Time {
+        tenure.renewed + self.config.wind_down_ms()
+    }
+
+    pub(crate) fn lead(&mut self, tenure: Tenure, out: &mut Vec<Effect>) {
+        let (epoch, deadline) = (tenure.epoch, self.deadline(&tenure));
+        self.become_leader(tenure);
+        let node = self.me.node.clone();
+        self.announce(node, epoch, out);
+        out.push(Effect::Emit(Event::BecameLeader { epoch, deadline }));
+        out.push(Effect::StartProcesses { epoch, deadline });
+    }
+
+    /// Before anything else, at every input: past its deadline a leader is a leader no more, whatever the store does.
+    pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &self.phase else { return };
+        if self.now >= self.deadline(tenure) && !self.config.has(Mutant::DeadlineIgnored) {
+            let reason = match &tenure.drain {
+                Some(Drain { cause: DrainCause::Asked(reason), .. }) => *reason,
+                Some(Drain { cause: DrainCause::AtRisk, .. }) | None => tenure.blame,
+            };
+            self.lose(reason, false, out);
+        }
+    }
+
+    /// The one way out of leadership.
+    fn lose(&mut self, reason: LossReason, vacated: bool, out: &mut Vec<Effect>) {
+        let now = self.now;
+        let tenure = self.tenure();
+        let (epoch, processes) = (tenure.epoch, tenure.processes);
+        if processes {
+            out.push(Effect::StopProcesses { epoch, by: now });
+        }
+        self.retired = self.retired.max(epoch);
+        let not_before = match reason {
+            LossReason::StepDown => now + self.config.step_down_cooldown_ms(),
+            LossReason::Shutdown
+            | LossReason::LeaseExpired
+            | LossReason::Superseded
+            | LossReason::StoreDenied
+            | LossReason::SeatUnreadable
+            | LossReason::SeatGone => now,
+        };
+        self.become_standby(Standby::after_leading(now, not_before));
+        out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated }));
+    }
+
+    pub(crate) fn leader_due(&self, tenure: &Tenure) -> Option<Time> {
+        let request = self.seat_flight.is_none().then_some(tenure.renew_at);
+        let wind_down = tenure.drain.is_none().then(|| self.wind_down_at(tenure));
+        let stuck = tenure.drain.as_ref().filter(|_| tenure.processes).map(|drain| drain.by);
+        [Some(self.deadline(tenure)), request, wind_down, stuck].into_iter().flatten().min()
+    }
+
+    pub(crate) fn advance_leader(&mut self, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &self.phase else { return };
+        if tenure.drain.is_none() && self.now >= self.wind_down_at(tenure) {
+            let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
+            out.push(Effect::Emit(Event::LeaseAtRisk { epoch, deadline }));
+            self.drain(DrainCause::AtRisk, deadline, out);
+        }
+        let now = self.now;
+        let Phase::Leading(Tenure { drain, processes, unresolved, renew_at, .. }) = &self.phase else { return };
+        if let Some(drain) = drain {
+            let gone = !processes;
+            match drain.cause {
+                DrainCause::Asked(_) if gone => return self.advance_vacate(out),
+                DrainCause::Asked(reason) if now >= drain.by => return self.give_up_stuck(reason, out),
+                DrainCause::AtRisk if now >= drain.by && !gone => {
+                    return self.give_up_stuck(LossReason::LeaseExpired, out);
+                }
+                DrainCause::Asked(_) | DrainCause::AtRisk => {}
+            }
+        }
+        if self.seat_flight.is_none() && now >= *renew_at {
+            if *unresolved { self.send_read(out) } else { self.renew(out) }
+        }
+    }
+
+    /// Sends a renewal. The next one is due one heartbeat after this one *was due*, so a slow answer or a late wake-up
+    /// does not stretch the cadence.
+    fn renew(&mut self, out: &mut Vec<Effect>) {
+        let Seen::Seat(seen) = &self.seen else { return };
+        let (seat, version) = (seen.seat.clone(), seen.version.clone());
+        let (now, heartbeat_ms) = (self.now, self.config.heartbeat_ms.max(1));
+        let tenure = self.tenure();
+        while tenure.renew_at <= now {
+            tenure.renew_at = tenure.renew_at + heartbeat_ms;
+        }
+        let nonce = self.nonce();
+        let seat = Seat { renewals: seat.renewals + 1, nonce, ..seat };
+        self.send_write(seat, Expect::Version(version), FlightKind::Renew, out);
+    }
+
+    pub(crate) fn leader_written(&mut self, flight: SeatFlight, answer: &WriteAnswer, out: &mut Vec<Effect>) {
+        match (&flight.kind, answer) {
+            (FlightKind::Renew(_), WriteAnswer::Won(_)) => self.on_renewed(flight.sent, out),
+            (FlightKind::Vacate(_), WriteAnswer::Won(_)) => self.on_vacated(out),
+            (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Lost | WriteAnswer::Unknown) => {
+                let now = self.now;
+                let tenure = self.tenure();
+                tenure.unresolved = true;
+                tenure.renew_at = now;
+            }
+            (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Unavailable) => {
+                self.try_again(LossReason::LeaseExpired);
+            }
+            (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Denied) => {
+                self.try_again(LossReason::StoreDenied);
+            }
+            (FlightKind::Read | FlightKind::Claim(_), _) => {}
+        }
+    }
+
+    fn on_renewed(&mut self, sent: Time, out: &mut Vec<Effect>) {
+        let (now, config) = (self.now, self.config.clone());
+        let tenure = self.tenure();
+        let from = if config.has(Mutant::DeadlineFromAnswer) { now } else { sent };
+        tenure.renewed = tenure.renewed.max(from);
+        tenure.unresolved = false;
+        tenure.blame = LossReason::LeaseExpired;
+        tenure.renew_at = tenure.renew_at.min(tenure.renewed + config.wind_down_ms()).max(sent + 1);
+        let (epoch, renewed) = (tenure.epoch, tenure.renewed);
+        let deadline = renewed + config.lease_ms;
+        out.push(Effect::Emit(Event::LeaseRenewed { epoch, deadline, latency_ms: now.since(sent) }));
+        out.push(Effect::ExtendLease { epoch, deadline });
+        self.recover(out);
+    }
+
+    /// A leader that was winding down because of its lease takes its work up again, once that work has stopped.
+    fn recover(&mut self, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &self.phase else { return };
+        let at_risk = matches!(tenure.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
+        if !at_risk || tenure.processes || self.now >= self.wind_down_at(tenure) {
+            return;
+        }
+        let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
+        let tenure = Tenure { drain: None, processes: true, ..tenure.clone() };
+        self.become_leader(tenure);
+        out.push(Effect::Emit(Event::LeaseRecovered { epoch }));
+        out.push(Effect::StartProcesses { epoch, deadline });
+    }
+
+    /// Nothing was written. Try again soon, and at 80 % of the lease at the latest.
+    fn try_again(&mut self, blame: LossReason) {
+        let (now, retry_ms, wind_down_ms) = (self.now, self.config.retry_ms(), self.config.wind_down_ms());
+        let tenure = self.tenure();
+        tenure.blame = blame;
+        tenure.renew_at = now + retry_ms;
+        let last_chance = tenure.renewed + wind_down_ms;
+        if last_chance > now {
+            tenure.renew_at = tenure.renew_at.min(last_chance);
+        }
+    }
+
+    /// A read after an unknown or refused write: whose record is on the seat?
+    pub(crate) fn leader_read(&mut self, learned: Learned, out: &mut Vec<Effect>) {
+        if let Learned::Failed { denied } = learned {
+            self.try_again(if denied { LossReason::StoreDenied } else { LossReason::LeaseExpired });
+            return;
+        }
+        let (epoch, vacating) = {
+            let tenure = self.tenure();
+            (tenure.epoch, matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. })))
+        };
+        let seat = match &self.seen {
+            Seen::Seat(seen) => seen.seat.clone(),
+            Seen::Absent => return self.lose(LossReason::SeatGone, false, out),
+            Seen::Unreadable { .. } | Seen::Nothing => return self.try_again(LossReason::SeatUnreadable),
+        };
+        if seat.holder != self.me || seat.epoch != epoch {
+            return self.lose(LossReason::Superseded, false, out);
+        }
+        if seat.state == SeatState::Vacant {
+            // This node's own vacate landed without its answer; anybody else's hand on the seat ends the tenure too.
+            return if vacating { self.on_vacated(out) } else { self.lose(LossReason::Superseded, false, out) };
+        }
+        self.tenure().unresolved = false;
+        let landed = self.pending.iter().find(|write| write.nonce == seat.nonce).map(|write| write.sent);
+        match landed {
+            Some(sent) => {
+                self.pending.clear();
+                let next = sent + self.config.heartbeat_ms;
+                self.tenure().renew_at = next;
+                self.on_renewed(sent, out);
+            }
+            None => self.try_again(LossReason::LeaseExpired),
+        }
+    }
+
+    fn drain(&mut self, cause: DrainCause, by: Time, out: &mut Vec<Effect>) {
+        self.become_draining();
+        let tenure = self.tenure();
+        tenure.drain = Some(Drain { cause, by, vacates: VACATES_MAX });
+        let (epoch, processes) = (tenure.epoch, tenure.processes);
+        if processes {
+            out.push(Effect::StopProcesses { epoch, by });
+        }
+    }
+
+    pub(crate) fn on_step_down(&mut self, out: &mut Vec<Effect>) {
+        self.drain_because(LossReason::StepDown, out);
+    }
+
+    pub(crate) fn drain_for_stop(&mut self, out: &mut Vec<Effect>) {
+        self.drain_because(LossReason::Shutdown, out);
+    }
+
+    fn drain_because(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &self.phase else { return };
+        let asked = match &tenure.drain {
+            Some(Drain { cause: DrainCause::Asked(earlier), .. }) => Some(*earlier),
+            Some(Drain { cause: DrainCause::AtRisk, .. }) | None => None,
+        };
+        // A stop overrides a step-down under way; nothing overrides a stop.
+        if asked.is_none() || (asked == Some(LossReason::StepDown) && reason == LossReason::Shutdown) {
+            let by = self.now + self.config.drain_ms;
+            self.drain(DrainCause::Asked(reason), by, out);
+        }
+    }
+
+    pub(crate) fn on_processes_stopped(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &mut self.phase else { return };
+        if tenure.epoch != epoch || tenure.drain.is_none() {
+            return;
+        }
+        tenure.processes = false;
+        self.recover(out);
+    }
+
+    /// Processes are gone; now, and only now, the seat is vacated.
+    fn advance_vacate(&mut self, out: &mut Vec<Effect>) {
+        let now = self.now;
+        let in_flight = self.seat_flight.is_some();
+        let tenure = self.tenure();
+        let Some(drain) = &mut tenure.drain else { return };
+        let DrainCause::Asked(reason) = drain.cause else { return };
+        if in_flight {
+            return;
+        }
+        if drain.vacates == 0 {
+            return self.lose(reason, false, out);
+        }
+        let waiting = drain.vacates < VACATES_MAX && now < tenure.renew_at;
+        if waiting {
+            return;
+        }
+        drain.vacates -= 1;
+        if tenure.unresolved { self.send_read(out) } else { self.send_vacate(out) }
+    }
+
+    fn on_vacated(&mut self, out: &mut Vec<Effect>) {
+        let tenure = self.tenure();
+        if let Some(Drain { cause: DrainCause::Asked(reason), .. }) = tenure.drain {
+            self.lose(reason, true, out);
+        }
+    }
+
+    /// Processes did not stop. To vacate now would invite a second leader beside them, so the lease is left to run out.
+    fn give_up_stuck(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &self.phase else { return };
+        let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
+        out.push(Effect::Emit(Event::ProcessesStuck { epoch }));
+        self.lose(reason, false, out);
+        self.spare_own_record_until(deadline);
+    }
+}

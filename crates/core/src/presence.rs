@@ -1,0 +1,97 @@
+//! Presence: how a node lets the others know that it is there to be ranked. Decides nothing but who tries when.
+
+use crate::coordinator::{Coordinator, Phase};
+use crate::event::Event;
+use crate::io::{Effect, Request, RequestId, WriteAnswer};
+use crate::seat::Version;
+use crate::time::Time;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Presence {
+    /// When the next write is due; `None` while the node does not take part.
+    due: Option<Time>,
+    /// The cadence the due times follow, so that a slow write does not shift the next one.
+    beat: Time,
+    flight: Option<RequestId>,
+    version: Option<Version>,
+    confirmed: Option<Time>,
+    sent: bool,
+}
+
+impl Presence {
+    /// When this node's presence was last known to be on the store.
+    pub(crate) fn confirmed(&self) -> Option<Time> {
+        self.confirmed
+    }
+
+    /// Whether a presence may be on the store.
+    pub(crate) fn is_written(&self) -> bool {
+        self.sent
+    }
+}
+
+impl Coordinator {
+    pub(crate) fn begin_presence(&mut self) {
+        self.presence.beat = self.now;
+        self.presence.due = Some(self.now);
+    }
+
+    /// The list did not show this node: somebody removed its presence, so it is written again at once.
+    pub(crate) fn presence_missing(&mut self) {
+        self.presence.version = None;
+        self.presence.due = Some(self.now);
+    }
+
+    pub(crate) fn presence_due(&self) -> Option<Time> {
+        self.presence.due.filter(|_| self.presence.flight.is_none())
+    }
+
+    pub(crate) fn advance_presence(&mut self, out: &mut Vec<Effect>) {
+        let leaving = matches!(self.phase, Phase::Idle | Phase::Leaving { .. }) || self.stop_by.is_some();
+        let Some(due) = self.presence_due().filter(|_| !leaving) else { return };
+        if self.now < due {
+            return;
+        }
+        while self.presence.beat <= self.now {
+            self.presence.beat = self.presence.beat + self.config.presence_ms.max(1);
+        }
+        let nonce = self.nonce();
+        let expect = self.presence.version.clone();
+        let id = self.request(Request::WritePresence { nonce, expect }, out);
+        self.presence.flight = Some(id);
+        self.presence.sent = true;
+    }
+
+    pub(crate) fn on_presence_written(&mut self, id: RequestId, answer: WriteAnswer, out: &mut Vec<Effect>) {
+        if self.presence.flight != Some(id) {
+            return;
+        }
+        self.presence.flight = None;
+        self.presence.due = Some(match answer {
+            WriteAnswer::Won(version) => {
+                self.presence.version = Some(version);
+                self.presence.confirmed = Some(self.now);
+                self.presence.beat
+            }
+            WriteAnswer::Lost => {
+                // This node's own object changed under it. It is the node's own, so it is simply written again; but
+                // whoever runs two processes under one id should hear of it.
+                self.presence.version = None;
+                out.push(Effect::Emit(Event::NodeConflict));
+                self.now
+            }
+            WriteAnswer::Unknown => {
+                // It may have landed, and then the known version is stale: do not take that for a conflict.
+                self.presence.version = None;
+                self.presence_retry(false, out)
+            }
+            WriteAnswer::Unavailable => self.presence_retry(false, out),
+            WriteAnswer::Denied => self.presence_retry(true, out),
+        });
+    }
+
+    fn presence_retry(&mut self, denied: bool, out: &mut Vec<Effect>) -> Time {
+        self.note_trouble(denied, out);
+        self.now + self.config.retry_ms().max(self.config.heartbeat_ms)
+    }
+}

@@ -1,0 +1,114 @@
+//! Startup: the jitter, the probe, and making oneself known. Nothing here can claim.
+
+use crate::coordinator::{Coordinator, Learned, Phase, Seen};
+use crate::event::Event;
+use crate::io::{Effect, ProbeAnswer, Request, RequestId, StopCause};
+use crate::standby::Standby;
+use crate::time::Time;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Starting {
+    /// No request has left the node yet.
+    Jitter { started: Time, until: Time },
+    /// Does the store honour conditions?
+    Probing { started: Time, flight: Option<RequestId>, retry_at: Time },
+    /// Presence and first look at the seat.
+    Enrolling { started: Time, read_at: Time, seat_read: bool },
+}
+
+impl Coordinator {
+    pub(crate) fn on_start(&mut self, random: u64, out: &mut Vec<Effect>) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        if !self.config.eligible {
+            out.push(Effect::Emit(Event::Ineligible));
+            return;
+        }
+        let wait_ms = self.config.jitter_ms(random);
+        if wait_ms > 0 {
+            out.push(Effect::Emit(Event::JitterStarted { wait_ms }));
+        }
+        self.phase = Phase::Starting(Starting::Jitter { started: self.now, until: self.now + wait_ms });
+    }
+
+    pub(crate) fn start_due(&self, starting: &Starting) -> Option<Time> {
+        match starting {
+            Starting::Jitter { until, .. } => Some(*until),
+            Starting::Probing { flight: None, retry_at, .. } => Some(*retry_at),
+            Starting::Probing { flight: Some(_), .. } => None,
+            Starting::Enrolling { read_at, seat_read: false, .. } if self.seat_flight.is_none() => Some(*read_at),
+            Starting::Enrolling { .. } => None,
+        }
+    }
+
+    pub(crate) fn advance_start(&mut self, out: &mut Vec<Effect>) {
+        let Phase::Starting(starting) = &self.phase else { return };
+        match starting.clone() {
+            Starting::Jitter { started, until } => {
+                if self.now >= until {
+                    let flight = Some(self.request(Request::Probe, out));
+                    self.phase = Phase::Starting(Starting::Probing { started, flight, retry_at: self.now });
+                }
+            }
+            Starting::Probing { started, flight: None, retry_at } => {
+                if self.now >= retry_at {
+                    let flight = Some(self.request(Request::Probe, out));
+                    self.phase = Phase::Starting(Starting::Probing { started, flight, retry_at });
+                }
+            }
+            Starting::Probing { flight: Some(_), .. } => {}
+            Starting::Enrolling { started, read_at, seat_read } => {
+                if !seat_read && self.seat_flight.is_none() && self.now >= read_at {
+                    self.send_read(out);
+                }
+                if seat_read && let Some(confirmed) = self.presence.confirmed() {
+                    self.join(started, confirmed, out);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn on_probe(&mut self, id: RequestId, answer: ProbeAnswer, out: &mut Vec<Effect>) {
+        let Phase::Starting(Starting::Probing { started, flight, .. }) = self.phase else { return };
+        if flight != Some(id) {
+            return;
+        }
+        match answer {
+            ProbeAnswer::Safe => {
+                let enrolling = Starting::Enrolling { started, read_at: self.now, seat_read: false };
+                self.phase = Phase::Starting(enrolling);
+                self.begin_presence();
+            }
+            ProbeAnswer::Unsafe => {
+                out.push(Effect::Emit(Event::StoreUnsafe));
+                self.become_idle(StopCause::StoreUnsafe, out);
+            }
+            ProbeAnswer::Unavailable | ProbeAnswer::Denied => {
+                self.note_trouble(answer == ProbeAnswer::Denied, out);
+                let retry_at = self.now + self.config.heartbeat_ms;
+                self.phase = Phase::Starting(Starting::Probing { started, flight: None, retry_at });
+            }
+        }
+    }
+
+    pub(crate) fn starting_read(&mut self, learned: Learned) {
+        let retry_at = self.now + self.config.retry_ms();
+        if let Phase::Starting(Starting::Enrolling { read_at, seat_read, .. }) = &mut self.phase {
+            match learned {
+                Learned::Changed | Learned::Unchanged => *seat_read = self.seen != Seen::Nothing,
+                Learned::Failed { .. } => *read_at = retry_at,
+            }
+        }
+    }
+
+    /// All is known that is needed to stand by. Nodes that start together wait until the last of them must have written
+    /// its presence, so that the outcome is the same with and without jitter.
+    fn join(&mut self, started: Time, presence_confirmed: Time, out: &mut Vec<Effect>) {
+        out.push(Effect::Emit(Event::Joined));
+        let by_start = started + self.config.startup_jitter_max_ms + self.config.settle_ms;
+        let settled = by_start.max(presence_confirmed + self.config.settle_ms);
+        self.become_standby(Standby::joined(self.now + self.config.election_interval_ms, settled));
+        self.standby_joined(out);
+    }
+}
