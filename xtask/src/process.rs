@@ -14,7 +14,7 @@ use crate::interrupt;
 
 const POLL: Duration = Duration::from_millis(20);
 /// How long a group may take to end after SIGTERM before SIGKILL.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A process identified by more than its number, so that a reused number is never mistaken for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -73,7 +73,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         command.args(["test", "--workspace", "--no-fail-fast"]).args(more).args(&args.filter);
         with_engines(&mut command, &sites).map(|()| command)
     };
-    report.tests("tests", test(&["--"])?);
+    let filtered = !args.filter.is_empty();
+    report.tests("tests", test(&["--"])?, filtered);
     if args.quick {
         report.skip("engine tests (--quick)");
     } else if sites.is_empty() {
@@ -82,12 +83,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
         // Named targets, so that ignored code blocks in the docs stay ignored.
         let command = test(&["--lib", "--bins", "--tests", "--", "--ignored"])?;
-        report.tests(&format!("engine tests ({})", names.join(", ")), command);
+        report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
     if !sites.is_empty() {
-        report.step("stop engines", || {
+        report.timed("stop engines", || {
             sites.drain(..).rev().for_each(Site::stop);
-            Ok(true)
+            Ok((true, String::new()))
         });
     }
     for engine in clap::ValueEnum::value_variants() {
@@ -95,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             report.skip(&format!("{0} (--engine {0})", engine.name()));
         }
     }
-    if !args.filter.is_empty() {
+    if filtered {
         report.skip(&format!("tests that do not match `{}`", args.filter.join(" ")));
     }
     Ok(report.finish())
@@ -130,22 +131,34 @@ impl Report {
 
     /// Runs one step; a failure is remembered, not passed on, so that the other steps still have their say.
     fn step(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
-        self.counted_step(name, || action().map(|passed| (passed, String::new())))
+        self.may_start(name) && self.timed(name, || action().map(|passed| (passed, String::new())))
     }
 
-    fn tests(&mut self, name: &str, mut command: Command) {
-        self.counted_step(name, || {
+    /// Runs test programs and counts; that none ran at all is a failure unless a filter explains it.
+    fn tests(&mut self, name: &str, mut command: Command, filtered: bool) {
+        if !self.may_start(name) {
+            return;
+        }
+        self.timed(name, || {
             let mut count = Count::default();
             let passed = process::tee(&mut command, LIMIT, |line| count.add(line))?;
-            Ok((passed, count.to_string()))
+            let idle = passed && count.passed == 0 && !filtered;
+            if idle {
+                println!("not one test ran");
+            }
+            Ok((passed && !idle, count.to_string()))
         });
     }
 
-    fn counted_step(&mut self, name: &str, action: impl FnOnce() -> Result<(bool, String)>) -> bool {
-        if interrupt::pending() {
+    fn may_start(&mut self, name: &str) -> bool {
+        let interrupted = interrupt::pending();
+        if interrupted {
             self.skip(&format!("{name} (interrupted)"));
-            return false;
         }
+        !interrupted
+    }
+
+    fn timed(&mut self, name: &str, action: impl FnOnce() -> Result<(bool, String)>) -> bool {
         println!("\n==> {name}");
         let began = Instant::now();
         let (passed, count) = action().unwrap_or_else(|error| {
@@ -245,6 +258,16 @@ mod tests {
         count.add("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.5s");
         count.add("test a::b ... ok");
         assert_eq!(count.to_string(), "13 passed 2 FAILED 3 ignored here");
+    }
+
+    #[test]
+    fn a_run_without_a_single_test_fails_unless_filtered() {
+        let silent = || Command::new("true");
+        let mut report = Report::new();
+        report.tests("filtered", silent(), true);
+        assert_eq!(report.failed, [""; 0]);
+        report.tests("empty", silent(), false);
+        assert_eq!(report.failed, ["empty: 0 passed"]);
     }
 
     #[test]

@@ -24,6 +24,12 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
+    /// A workspace in a directory of a test's own.
+    #[cfg(test)]
+    pub(crate) fn at(root: &Path) -> Self {
+        Self { root: root.to_path_buf(), target: root.join("target") }
+    }
+
     /// Installed engines, their logs and data.
     pub(crate) fn engines(&self) -> PathBuf {
         self.target.join("engines")

@@ -12,7 +12,7 @@ mod site;
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -68,10 +68,9 @@ impl Engine {
         match started {
             Ok(()) => Ok(site),
             Err(error) => {
-                let error = error.context(format!("{} did not start", self.name()));
                 let tails = site.log_tails();
                 site.stop();
-                Err(if tails.is_empty() { error } else { error.context(tails) })
+                Err(anyhow!("{} did not start: {error:#}\n{tails}", self.name()))
             }
         }
     }

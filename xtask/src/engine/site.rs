@@ -242,3 +242,59 @@ pub(crate) fn clean_leftovers(workspace: &Workspace) -> Vec<String> {
     }
     cleaned
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run's directory with one process in its state, as a killed run leaves it.
+    fn plant(workspace: &Workspace, owner: Option<Identity>) -> (PathBuf, Child) {
+        let dir = run_dir(workspace, Engine::Rclone);
+        let mut site = Site::create(Engine::Rclone, &dir, Lifetime::Detached).expect("a site");
+        let mut sleep = Command::new("sleep");
+        sleep.arg("60");
+        site.spawn("sleep", sleep).expect("started");
+        site.state.owner = owner;
+        site.save().expect("saved");
+        (dir, site.children.remove(0))
+    }
+
+    #[test]
+    fn leftovers_of_a_dead_run_are_ended_and_those_of_a_live_one_kept() {
+        let target = tempfile::tempdir().expect("a directory");
+        let workspace = Workspace::at(target.path());
+        let (dir, mut child) = plant(&workspace, Identity::of(std::process::id()));
+        assert_eq!(clean_leftovers(&workspace), [""; 0]);
+        assert!(child.try_wait().expect("a child").is_none(), "a live run's engine was ended");
+        child.kill().and_then(|()| child.wait()).expect("ended");
+
+        let (_, mut child) = plant(&workspace, None);
+        assert_eq!(clean_leftovers(&workspace).len(), 1);
+        assert!(!dir.exists());
+        assert!(child.try_wait().expect("a child").is_some(), "a dead run's engine still runs");
+    }
+
+    #[test]
+    fn a_bound_engine_ends_with_its_guard() {
+        let target = tempfile::tempdir().expect("a directory");
+        let dir = target.path().join("site");
+        let mut site = Site::create(Engine::Rclone, &dir, Lifetime::Bound).expect("a site");
+        let child = Command::new("sleep").arg("60").process_group(0).spawn().expect("started");
+        let identity = Identity::of(child.id()).expect("it runs");
+        site.state.processes.push(identity.clone());
+        site.children.push(child);
+        drop(site);
+        assert!(!identity.alive() && !dir.exists());
+    }
+
+    #[test]
+    fn free_ports_differ() {
+        let target = tempfile::tempdir().expect("a directory");
+        let site =
+            Site::create(Engine::Rclone, &target.path().join("site"), Lifetime::Bound).expect("a site");
+        let mut ports = site.ports(10).expect("free ports");
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 10);
+    }
+}

@@ -41,17 +41,6 @@ pub(super) fn doc(workspace: &Workspace) -> Result<Vec<Violation>> {
     diagnosed(&mut command, "doc")
 }
 
-/// The lock file says exactly what the manifests ask for, so that a fresh clone builds what was tested.
-pub(super) fn lockfile(workspace: &Workspace) -> Result<Vec<Violation>> {
-    let mut command = workspace.cargo();
-    command.args(["metadata", "--locked", "--format-version=1"]);
-    let captured = process::capture(&mut command, LIMIT)?;
-    Ok(match captured.success {
-        true => Vec::new(),
-        false => vec![Violation::new("Cargo.lock", 1, "lockfile", captured.stderr.trim())],
-    })
-}
-
 fn diagnosed(command: &mut Command, rule: &'static str) -> Result<Vec<Violation>> {
     let captured = process::capture(command, LIMIT)?;
     let found = diagnostics(&captured.stderr, rule);

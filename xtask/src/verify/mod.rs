@@ -39,7 +39,7 @@ impl std::fmt::Display for Violation {
 type Check = fn(&Workspace) -> Result<Vec<Violation>>;
 
 /// Cheap ones first, but all of them always run.
-const CHECKS: [(&str, Check); 9] = [
+const CHECKS: [(&str, Check); 8] = [
     ("text", text::check),
     ("requirements", requirements::check),
     ("crate-direction", crates::check_direction),
@@ -48,7 +48,6 @@ const CHECKS: [(&str, Check); 9] = [
     ("clippy", cargo::clippy),
     ("doc", cargo::doc),
     ("reference", reference::check),
-    ("lockfile", cargo::lockfile),
 ];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
