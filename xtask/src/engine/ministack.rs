@@ -20,6 +20,7 @@ pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
         // By default it listens on every address of the machine.
         .env("BIND_HOST", "127.0.0.1")
         .env("GATEWAY_PORT", port.to_string())
+        .env("TMPDIR", &site.dir)
         .env("SERVICES", "s3")
         // Nor do we want its MQTT broker, on a fixed port of every address.
         .env("IOT_MTLS_ENABLED", "0")

@@ -27,6 +27,13 @@ pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
     else {
         unreachable!("ten ports were asked for")
     };
+    for (role, port) in [("s3", s3), ("s3", second), ("filer", filer)] {
+        site.litter(format!("/tmp/seaweedfs-{role}-{port}.sock"));
+    }
+    let grpc = [("s3", s3_grpc), ("s3", second_grpc), ("master", master_grpc), ("volume", volume_grpc)];
+    for (role, port) in grpc.into_iter().chain([("filer", filer_grpc)]) {
+        site.litter(format!("/tmp/seaweedfs-{role}-grpc-{port}.sock"));
+    }
     let mut server = weed_command(&weed, "server");
     server
         .arg(format!("-dir={}", data.display()))

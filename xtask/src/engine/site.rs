@@ -35,6 +35,8 @@ struct State {
     owner: Option<Identity>,
     /// In the order they were started.
     processes: Vec<Identity>,
+    /// Files the engine puts elsewhere and forgets when it is killed.
+    litter: Vec<PathBuf>,
     access: Access,
 }
 
@@ -58,7 +60,7 @@ impl Site {
             Lifetime::Bound => Identity::of(std::process::id()),
             Lifetime::Detached => None,
         };
-        let state = State { owner, processes: Vec::new(), access: Access::new(engine) };
+        let state = State { owner, processes: Vec::new(), litter: Vec::new(), access: Access::new(engine) };
         let site = Self { dir: dir.to_path_buf(), lifetime, state, children: Vec::new(), logs: Vec::new() };
         site.save()?;
         Ok(site)
@@ -110,6 +112,11 @@ impl Site {
             })
             .collect::<Result<_>>()?;
         held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+    }
+
+    /// Names a file outside the directory that must go with the engine.
+    pub(super) fn litter(&mut self, file: String) {
+        self.state.litter.push(file.into());
     }
 
     /// Starts one of the engine's processes with its output in `<label>.log`.
@@ -197,6 +204,10 @@ impl Site {
             // It was told to end, or never got an identity and ended by itself; either way this returns.
             let _ = child.kill();
             let _ = child.wait();
+        }
+        for file in self.state.litter.drain(..) {
+            // Gone already if the engine had the time to end in order.
+            let _ = fs::remove_file(file);
         }
         if let Err(error) = fs::remove_dir_all(&self.dir)
             && self.dir.exists()
