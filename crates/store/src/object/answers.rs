@@ -64,6 +64,12 @@ pub(super) fn judge(
             TroubleKind::Connection,
             format!("{what}: the answer was lost: {detail}"),
         )),
+        // Done, but the answer lacks what it must have (an ETag) or holds what nobody can read. No signed URL can be in
+        // the client's words: those belong to requests that failed.
+        Some(Ending::Answered { status: status @ 200..=299, .. }) => {
+            let why = error.map_or_else(|| "no whole answer in time".to_owned(), ToString::to_string);
+            Failure::Unclear(Trouble::new(TroubleKind::Malformed, format!("{what}: {status}, but {why}")))
+        }
         Some(Ending::Answered { status, code, message }) => answered(*status, code, message, what),
     }
 }
@@ -107,8 +113,6 @@ fn answered(status: u16, code: &str, message: &str, what: &str) -> Failure {
         return Failure::Lasting(said(TroubleKind::Credentials));
     }
     match status {
-        // Done, but without what an answer must have (an ETag).
-        200..=299 => Failure::Unclear(said(TroubleKind::Malformed)),
         304 | 412 => Failure::Condition,
         300..=399 => {
             let detail =

@@ -2,8 +2,9 @@
 
 use crate::OpenError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use std::fs::{self, File};
-use std::io::{ErrorKind, Read};
+use rustix::fs::Access;
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -152,18 +153,18 @@ fn check_directory(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at an existing file without opening it as a database, so that a foreign one is not changed in the least.
-/// Answers whether the tables are still to be made.
+/// Looks at an existing file in a way that changes nothing, so that a foreign one keeps every byte. Answers whether
+/// the tables are still to be made.
+///
+/// The file is not opened by ourselves: POSIX drops all locks of a process on a file when it closes any descriptor of
+/// it, so a look with `File::open` would strip another connection of this process of its locks. SQLite's own file layer
+/// knows about that.
 fn check_file(path: &Path) -> Result<bool, OpenError> {
-    let mut file = match File::options().read(true).write(true).open(path) {
-        Ok(file) => file,
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),
-        Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) => {
-            return Err(refused(path, format!("cannot be read and written by this user: {error}")));
-        }
-        Err(error) => return Err(refused(path, format!("cannot be opened: {error}"))),
+        Err(error) => return Err(refused(path, format!("cannot be looked at: {error}"))),
     };
-    let metadata = file.metadata().map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
     if !metadata.is_file() {
         return Err(refused(path, "is not a regular file"));
     }
@@ -171,17 +172,25 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
         // Root may write it all the same; whoever took the write permission away meant it.
         return Err(refused(path, "is read-only; restore the write permission (chmod u+w)"));
     }
+    if let Err(error) = rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK) {
+        return Err(refused(path, format!("cannot be read and written by this user: {error}")));
+    }
     if metadata.len() == 0 {
         return Ok(true);
     }
-    let mut header = [0_u8; 100];
-    if file.read_exact(&mut header).is_err() || !header.starts_with(b"SQLite format 3\0") {
-        return Err(refused(path, "is not an SQLite database; it was left untouched"));
-    }
-    let number =
-        |at: usize| Ok(u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]));
-    check_marks(path, number(68), number(60))?;
+    // Immutable: no lock, no journal, no shared memory, only a look at the main file.
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(path)?), flags);
+    let connection = connection.map_err(|error| explain(path, &error))?;
+    check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
     Ok(false)
+}
+
+/// The path as SQLite reads it in a URI.
+fn escaped(path: &Path) -> Result<String, OpenError> {
+    let text = path.to_str().ok_or_else(|| refused(path, "the path is not UTF-8"))?;
+    Ok(text.replace('%', "%25").replace('?', "%3f").replace('#', "%23"))
 }
 
 fn check_marks(
@@ -216,6 +225,9 @@ fn explain(path: &Path, error: &rusqlite::Error) -> OpenError {
     let code = error.sqlite_error_code();
     if matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
         return OpenError::Busy { path: path.to_path_buf(), reason: error.to_string() };
+    }
+    if code == Some(ErrorCode::NotADatabase) {
+        return refused(path, "is not an SQLite database; it was left untouched");
     }
     if matches!(code, Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen)) {
         let reason = format!("cannot be written ({error}); the file and its directory must be writable");
