@@ -57,6 +57,8 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
         let began = Instant::now();
         match check(workspace) {
             Ok(found) => {
+                // A module shared by several test programs is checked, and reported, once for each.
+                let found: BTreeSet<Violation> = found.into_iter().collect();
                 let verdict =
                     if found.is_empty() { "ok".to_owned() } else { format!("{} violations", found.len()) };
                 println!("verify {name}: {verdict} ({:.1} s)", began.elapsed().as_secs_f64());
