@@ -124,7 +124,7 @@ impl World {
     /// A new life of a node, at rest.
     pub fn add(&mut self, name: &str, config: Config) {
         self.lives += 1;
-        let me = Holder { node: NodeId::new(name).unwrap(), incarnation: Incarnation(self.lives) };
+        let me = Holder { node: NodeId::new(id_of(name)).unwrap(), incarnation: Incarnation(self.lives) };
         let old = self.nodes.get(name);
         let (cut, rate, dawdles) = old.map_or((false, 1000, false), |old| (old.cut, old.rate, old.dawdles));
         let node = Node {
@@ -184,7 +184,7 @@ impl World {
         match happening {
             Happening::Land { id, request, answer_in } => {
                 // A request on the wire lands even if its sender is dead by now.
-                let answer = self.store.apply(self.now, &name, &request, &mut self.violations);
+                let answer = self.store.apply(self.now, id_of(&name), &request, &mut self.violations);
                 if let Some(delay) = answer_in {
                     self.schedule(self.now + delay, name, life, Happening::Answer { id, answer });
                 }
@@ -324,6 +324,11 @@ impl World {
             self.violations.push(format!("t={}: {believers:?} all believe to lead", self.now));
         }
     }
+}
+
+/// The node id of a process: `pod-a@2` is a second process that runs under the id `pod-a`.
+fn id_of(name: &str) -> &str {
+    name.split_once('@').map_or(name, |(id, _)| id)
 }
 
 pub fn kind_name(kind: Kind) -> &'static str {

@@ -34,12 +34,16 @@ impl Script {
             "run" => {
                 let end = self.world.now + number(rest[0]);
                 self.world.run_until(end);
+                if rest.get(1) == Some(&"quietly") {
+                    self.printed = self.world.notes.len();
+                }
             }
             "crash" => self.each(rest, |world, name| world.crash(name)),
             "pause" => self.each(rest, |world, name| world.node(name).paused = true),
             "resume" => self.each(rest, World::resume),
             "cut" => self.each(rest, |world, name| world.node(name).cut = true),
             "heal" => self.each(rest, |world, name| world.node(name).cut = false),
+            "reset" => *self = Script::new(),
             "stuck" => self.each(rest, |world, name| world.node(name).stuck = true),
             "stop" => self.each(rest, |world, name| world.input(name, Input::Stop)),
             "stepdown" => self.each(rest, |world, name| world.input(name, Input::StepDown)),
@@ -132,6 +136,13 @@ impl Script {
             "corrupt" => drop(self.world.store.put(now, store::Stored::Garbage(SeatProblem::Corrupt))),
             "newer" => drop(self.world.store.put(now, store::Stored::Garbage(SeatProblem::Newer))),
             "delete" => self.world.store.seat = None,
+            "forge" => {
+                let holder = Holder { node: NodeId::new(words[1]).unwrap(), incarnation: Incarnation(0xbad) };
+                let (epoch, lease_ms) = (Epoch(number(words[2])), self.config.lease_ms);
+                let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
+                let seat = Seat { epoch, state: SeatState::Held, holder, lease_ms, renewals: 0, nonce };
+                drop(self.world.store.put(now, store::Stored::Seat(seat)));
+            }
             "save" => self.saved = self.world.store.seat.clone(),
             "restore" => self.world.store.seat = self.saved.clone(),
             "print" => {
@@ -197,6 +208,9 @@ impl Script {
             Note::Event(Event::LeaseRenewed { epoch, deadline, .. }) => {
                 self.shown.contains("renewals").then(|| format!("renewed {epoch:?} until {}", deadline.0))
             }
+            Note::Event(event @ Event::LostLeadership { reason, .. }) if self.shown.contains("reasons") => {
+                Some(format!("{event:?} = {:?}", reason.as_str()))
+            }
             Note::Event(event) => Some(format!("{event:?}")),
             Note::Request(request) => self.shown.contains("requests").then(|| format!("-> {}", short(request))),
             Note::Started(epoch) => Some(format!("processes of {epoch:?} start")),
@@ -220,7 +234,8 @@ fn short(request: &Request) -> String {
 }
 
 fn topic(word: &str) -> &'static str {
-    ["checks", "renewals", "requests"].into_iter().find(|topic| *topic == word).expect("checks, renewals or requests")
+    let topics = ["checks", "renewals", "requests", "reasons"];
+    topics.into_iter().find(|topic| *topic == word).unwrap_or_else(|| panic!("one of {topics:?}, not {word:?}"))
 }
 
 fn number(text: &str) -> u64 {
