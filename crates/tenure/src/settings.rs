@@ -1,0 +1,162 @@
+//! Settings: declared once, layered, validated together, explained.
+//!
+//! [`FIELDS`] declares every setting: its names in files, environment and flags, its default, its limits and its
+//! meaning. Layers are laid over each other (default, [preset](PRESETS), file, environment, then flag or builder),
+//! the outcome is checked against the rules of each value and the rules between them, and every problem is reported at
+//! once, with the value's source. What comes out is plain data: [`Settings`].
+//!
+//! - A program that embeds the library: [`Settings::builder`].
+//! - A binary with a file, an environment and flags: [`Settings::loader`].
+//!
+//! Not promised: settings are not watched. A change takes effect with the next start.
+
+mod builder;
+mod error;
+mod field;
+mod file;
+mod load;
+mod places;
+mod rules;
+mod show;
+mod suggest;
+mod table;
+
+pub use builder::SettingsBuilder;
+pub use error::{Problem, SettingsError, Source};
+pub use field::{Computation, Fallback, Field, Kind, Value};
+pub use load::Loader;
+pub use places::default_store;
+pub use show::{Origin, Resolved, default_toml};
+pub use table::{DEPRECATED, Deprecated, FIELDS, PRESETS, Preset};
+
+use error::shown;
+use rules::{Grade, RULES};
+use std::path::PathBuf;
+use tenure_core::NodeId;
+use tenure_store::StoreUrl;
+
+/// Everything a node runs by. Plain data: valid when it comes from [`loader`](Settings::loader) or
+/// [`builder`](Settings::builder); after a change by hand, ask [`check`](Settings::check).
+///
+/// Durations are milliseconds. Defaults, limits and trade-offs: the row of the same name in [`FIELDS`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// `preset`: which set of defaults was chosen. It has already taken effect.
+    pub preset: String,
+    /// `namespace`: the election this node takes part in.
+    pub namespace: String,
+    /// `node`: the name of this node.
+    pub node: NodeId,
+    /// `dataDir`: the directory of the default store.
+    pub data_dir: PathBuf,
+    /// `store`: the arbiter.
+    pub store: StoreUrl,
+    /// `eligible`: whether this node may lead.
+    pub eligible: bool,
+    /// `heartbeatInterval`: how often the leader renews.
+    pub heartbeat_interval_ms: u64,
+    /// `leaseTimeout`: how long the leader may act after the sending of a renewal.
+    pub lease_timeout_ms: u64,
+    /// `leaseExpiryFactor`, in thousandths: how many leases without a change make the leader unavailable.
+    pub lease_expiry_factor_permille: u64,
+    /// `takeoverDelay`: how long a standby waits in case the leader comes back.
+    pub takeover_delay_ms: u64,
+    /// `electionInterval`: how often a standby looks at the seat.
+    pub election_interval_ms: u64,
+    /// `startupJitterMin`: least wait before the first request.
+    pub startup_jitter_min_ms: u64,
+    /// `startupJitterMax`: longest wait before the first request.
+    pub startup_jitter_max_ms: u64,
+    /// `electionSettle`: how long nodes that start together wait for each other before the first claim.
+    pub election_settle_ms: u64,
+    /// `presenceInterval`: how often a node refreshes its presence.
+    pub presence_interval_ms: u64,
+    /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
+    pub store_clock_margin_ms: u64,
+    /// `requestTimeout`: when a request to the store is given up.
+    pub request_timeout_ms: u64,
+    /// `drainTimeout`: how long leader-only work may take to stop.
+    pub drain_timeout_ms: u64,
+    /// `telemetryPrefix`: the first part of telemetry names.
+    pub telemetry_prefix: String,
+    /// `diagnosticsEnabled`: whether every election step is logged.
+    pub diagnostics_enabled: bool,
+}
+
+impl Settings {
+    /// Starts from layers: files, environment, flags.
+    pub fn loader() -> Loader {
+        Loader::default()
+    }
+
+    /// Starts from a program.
+    pub fn builder() -> SettingsBuilder {
+        SettingsBuilder::default()
+    }
+
+    /// The value of a setting by its name in files; `None` if there is no such setting.
+    pub fn value(&self, name: &str) -> Option<Value> {
+        Field::named(name).map(|field| (field.slot.get)(self))
+    }
+
+    /// What the protocol core needs of them.
+    pub fn core_config(&self) -> tenure_core::Config {
+        // The core has a field more in builds that test its checkers, hence the rest pattern.
+        #[allow(clippy::needless_update)]
+        tenure_core::Config {
+            eligible: self.eligible,
+            heartbeat_ms: self.heartbeat_interval_ms,
+            lease_ms: self.lease_timeout_ms,
+            expiry_factor_permille: self.lease_expiry_factor_permille,
+            takeover_delay_ms: self.takeover_delay_ms,
+            election_interval_ms: self.election_interval_ms,
+            startup_jitter_min_ms: self.startup_jitter_min_ms,
+            startup_jitter_max_ms: self.startup_jitter_max_ms,
+            settle_ms: self.election_settle_ms,
+            presence_ms: self.presence_interval_ms,
+            store_clock_margin_ms: self.store_clock_margin_ms,
+            drain_ms: self.drain_timeout_ms,
+            ..tenure_core::Config::default()
+        }
+    }
+
+    /// A crashed leader is replaced within this many ms, if the store answers at once.
+    pub fn failover_bound_ms(&self) -> u64 {
+        self.core_config().failover_bound_ms()
+    }
+
+    /// How far clocks may drift apart, in thousandths, before two nodes could believe to lead.
+    pub fn tolerated_drift_permille(&self) -> u64 {
+        self.core_config().tolerated_drift_permille()
+    }
+
+    /// Validates settings that were changed by hand, by the rules every loaded setting has passed.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        load::check(self)
+    }
+
+    /// What works, but has a drawback worth a line in the log.
+    pub fn warnings(&self) -> Vec<String> {
+        let warnings = RULES.iter().filter(|rule| rule.grade == Grade::Warning);
+        warnings
+            .filter_map(|rule| {
+                let text = (rule.broken)(self)?;
+                let fields = std::iter::once(&rule.field).chain(rule.others);
+                let values: Vec<_> = fields.map(|name| format!("{name} = {}", self.shown(name))).collect();
+                Some(format!("{text} [{}]", values.join(", ")))
+            })
+            .collect()
+    }
+
+    /// The settings that belong to the namespace's service, by name: what a leader publishes and later nodes compare.
+    pub fn shared(&self) -> serde_json::Map<String, serde_json::Value> {
+        let shared = FIELDS.iter().filter(|field| field.shared);
+        shared.map(|field| (field.name.to_owned(), (field.slot.get)(self).to_json())).collect()
+    }
+
+    /// A setting's value as messages show it.
+    fn shown(&self, name: &str) -> String {
+        self.value(name).map_or_else(String::new, |value| shown(&value.to_string()))
+    }
+}

@@ -1,0 +1,123 @@
+//! Rules between settings. Rules of one setting alone are its kind's.
+
+use super::Settings;
+use tenure_store::{Provider, StoreUrl};
+
+/// What a broken rule means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Grade {
+    /// The settings cannot work.
+    Error,
+    /// They work, with a drawback worth knowing.
+    Warning,
+}
+
+/// One rule.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// The setting to change first, blamed in the message.
+    pub(super) field: &'static str,
+    /// The other settings involved, shown with their values.
+    pub(super) others: &'static [&'static str],
+    pub(super) grade: Grade,
+    /// What is wrong, if anything.
+    pub(super) broken: fn(&Settings) -> Option<String>,
+}
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        field: "leaseTimeout",
+        others: &["heartbeatInterval"],
+        grade: Grade::Error,
+        broken: lease_outlives_heartbeat,
+    },
+    Rule {
+        field: "leaseTimeout",
+        others: &["heartbeatInterval"],
+        grade: Grade::Warning,
+        broken: lease_survives_a_lost_renewal,
+    },
+    Rule {
+        field: "requestTimeout",
+        others: &["leaseTimeout"],
+        grade: Grade::Error,
+        broken: request_leaves_room_for_another,
+    },
+    Rule {
+        field: "electionInterval",
+        others: &["leaseTimeout", "leaseExpiryFactor"],
+        grade: Grade::Error,
+        broken: standby_looks_twice,
+    },
+    Rule {
+        field: "startupJitterMax",
+        others: &["startupJitterMin"],
+        grade: Grade::Error,
+        broken: jitter_has_a_range,
+    },
+    Rule {
+        field: "heartbeatInterval",
+        others: &["store"],
+        grade: Grade::Warning,
+        broken: gcs_takes_one_write_a_second,
+    },
+];
+
+fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
+    let (lease, heartbeat) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
+    if lease <= heartbeat {
+        return Some(
+            "`leaseTimeout` must be greater than `heartbeatInterval`, at least 1.5 times: otherwise every lease \
+             ends before it is renewed"
+                .to_owned(),
+        );
+    }
+    (lease * 2 < heartbeat * 3).then(|| {
+        "`leaseTimeout` must be at least 1.5 × `heartbeatInterval`: a renewal must be sent and answered before 80 % \
+         of the lease, where the leader begins to wind down"
+            .to_owned()
+    })
+}
+
+fn lease_survives_a_lost_renewal(settings: &Settings) -> Option<String> {
+    let (lease, heartbeat) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
+    let allowed = lease > heartbeat && lease * 2 >= heartbeat * 3;
+    (allowed && lease < heartbeat * 2).then(|| {
+        "`leaseTimeout` is less than 2 × `heartbeatInterval`: a single slow or lost renewal can cost leadership"
+            .to_owned()
+    })
+}
+
+fn request_leaves_room_for_another(settings: &Settings) -> Option<String> {
+    (settings.request_timeout_ms * 2 >= settings.lease_timeout_ms).then(|| {
+        "`requestTimeout` must be less than half of `leaseTimeout`: a renewal that hangs must be given up in time \
+         for another within the lease"
+            .to_owned()
+    })
+}
+
+fn standby_looks_twice(settings: &Settings) -> Option<String> {
+    let most_ms = settings.core_config().expiry_ms(settings.lease_timeout_ms) / 2;
+    (settings.election_interval_ms > most_ms).then(|| {
+        format!(
+            "`electionInterval` must be at most half of `leaseTimeout` × `leaseExpiryFactor` ({most_ms} ms): a \
+             standby that looks at the seat less often notices a failure late"
+        )
+    })
+}
+
+fn jitter_has_a_range(settings: &Settings) -> Option<String> {
+    (settings.startup_jitter_max_ms < settings.startup_jitter_min_ms)
+        .then(|| "`startupJitterMax` must be >= `startupJitterMin`".to_owned())
+}
+
+fn gcs_takes_one_write_a_second(settings: &Settings) -> Option<String> {
+    let StoreUrl::Bucket { provider: Provider::Gcs, .. } = settings.store else {
+        return None;
+    };
+    (settings.heartbeat_interval_ms < 2000).then(|| {
+        "`heartbeatInterval` should be at least 2000 on gs:// stores: GCS allows about one write a second to one \
+         object and refuses renewals beyond that"
+            .to_owned()
+    })
+}

@@ -1,0 +1,391 @@
+//! The table of settings, the presets, and what is no longer a setting.
+
+use super::Settings;
+use super::field::{Computation, Fallback, Field, Kind, Slot, Value};
+use super::places::store_in;
+use std::path::PathBuf;
+use tenure_core::NodeId;
+
+/// No duration of an election is longer than a day; more is a mistaken unit.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// A field of [`Settings`] whose type is the value's own.
+macro_rules! slot {
+    ($value:ident, $field:ident) => {
+        Slot {
+            get: |settings| Value::$value(settings.$field.clone()),
+            set: |settings, value| {
+                if let Value::$value(value) = value {
+                    settings.$field = value;
+                }
+            },
+        }
+    };
+}
+
+const fn millis(min: u64) -> Kind {
+    Kind::Millis { min, max: DAY_MS }
+}
+
+/// Every setting. Order: whatever a computed default follows comes before it.
+pub const FIELDS: &[Field] = &[
+    Field {
+        name: "preset",
+        env: "TENURE_PRESET",
+        also: &[],
+        flag: "--preset",
+        kind: Kind::Choice(&["default", "thrifty", "fast"]),
+        default: Fallback::Text("default"),
+        doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor and takeoverDelay; anything \
+              set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
+              makes a fifth of the requests and takes about 51 s to replace a crashed leader; `fast` replaces it in \
+              about 2 s, makes four times the requests, and tolerates clocks that drift apart by 50 % instead of \
+              200 %. All nodes of a namespace should use the same.",
+        shared: false,
+        slot: slot!(Text, preset),
+    },
+    Field {
+        name: "namespace",
+        env: "TENURE_NAMESPACE",
+        also: &[],
+        flag: "--namespace",
+        kind: Kind::Id,
+        default: Fallback::Text("default"),
+        doc: "The election this node takes part in: one namespace has one leader. Default: default. Nodes meet only \
+              if namespace and store are the same. One namespace for all keeps requests few; one for each job lets \
+              jobs have different leaders, at the price of one election each.",
+        shared: false,
+        slot: slot!(Text, namespace),
+    },
+    Field {
+        name: "node",
+        env: "TENURE_NODE",
+        also: &[],
+        flag: "--node",
+        kind: Kind::Id,
+        default: Fallback::Computed {
+            rule: "host name, -, process id",
+            needs: &[],
+            compute: Computation(|_, places| places.node.to_string()),
+        },
+        doc: "The name of this node, unique in its namespace. Default: host name, `-`, process id. A name that \
+              survives restarts (a pod's) is easier to follow in logs and ranks the same every time; the default is \
+              unique even for several processes of one machine, but new at every start.",
+        shared: false,
+        slot: Slot {
+            get: |settings| Value::Text(settings.node.to_string()),
+            set: |settings, value| {
+                if let Value::Text(text) = value
+                    && let Ok(id) = NodeId::new(&text)
+                {
+                    settings.node = id;
+                }
+            },
+        },
+    },
+    Field {
+        name: "dataDir",
+        env: "TENURE_DATA_DIR",
+        also: &[],
+        flag: "--data-dir",
+        kind: Kind::Text,
+        default: Fallback::Computed {
+            rule: "$XDG_DATA_HOME/tenure, else $HOME/.local/share/tenure, else .",
+            needs: &[],
+            compute: Computation(|_, places| places.data_dir.display().to_string()),
+        },
+        doc: "The directory of the default store. Default: $XDG_DATA_HOME/tenure, else $HOME/.local/share/tenure, \
+              else the working directory. Without effect if `store` is set. It must be on a local disk: file locks \
+              over a network file system are not reliable.",
+        shared: false,
+        slot: Slot {
+            get: |settings| Value::Text(settings.data_dir.display().to_string()),
+            set: |settings, value| {
+                if let Value::Text(text) = value {
+                    settings.data_dir = PathBuf::from(text);
+                }
+            },
+        },
+    },
+    Field {
+        name: "store",
+        env: "TENURE_STORE",
+        also: &[],
+        flag: "--store",
+        kind: Kind::Store,
+        default: Fallback::Computed {
+            rule: "sqlite:<dataDir>/tenure.db",
+            needs: &["dataDir"],
+            compute: Computation(|settings, _| store_in(&settings.data_dir)),
+        },
+        doc: "The arbiter: sqlite:<path>, s3://<bucket>[/<prefix>], gs://…, az://…, or memory:[name]. Default: \
+              sqlite:tenure.db in `dataDir`. A bucket lets several machines share a namespace and is paid by the \
+              request; sqlite is free and fast, for the processes of one machine; memory is for tests in one \
+              process. Credentials never stand here: they come from the provider's own environment variables.",
+        shared: false,
+        slot: Slot {
+            get: |settings| Value::Text(settings.store.to_string()),
+            set: |settings, value| {
+                if let Value::Text(text) = value
+                    && let Ok(url) = text.parse()
+                {
+                    settings.store = url;
+                }
+            },
+        },
+    },
+    Field {
+        name: "eligible",
+        env: "TENURE_ELIGIBLE",
+        also: &["COORDINATOR_ELIGIBLE"],
+        flag: "--eligible",
+        kind: Kind::Bool,
+        default: Fallback::Text("true"),
+        doc: "Whether this node may lead. Default: true. With false it makes no election request at all, so it \
+              costs nothing and learns nothing. At least one node of a namespace must be eligible, or nobody leads; \
+              two or more, or nobody takes over.",
+        shared: false,
+        slot: slot!(Bool, eligible),
+    },
+    Field {
+        name: "heartbeatInterval",
+        env: "TENURE_HEARTBEAT_INTERVAL",
+        also: &[],
+        flag: "--heartbeat-interval",
+        kind: millis(50),
+        default: Fallback::Text("1000"),
+        doc: "How often the leader renews its lease, in ms. Default: 1000 (thrifty 5000, fast 250). At most two \
+              thirds of leaseTimeout, better less than half. Shorter: a lost renewal is made up for sooner, but \
+              every renewal is a paid write. Longer: cheaper, but with less room for a slow answer. On gs:// keep \
+              it at 2000 or more: GCS allows about one write a second to one object.",
+        shared: true,
+        slot: slot!(Millis, heartbeat_interval_ms),
+    },
+    Field {
+        name: "leaseTimeout",
+        env: "TENURE_LEASE_TIMEOUT",
+        also: &[],
+        flag: "--lease-timeout",
+        kind: millis(1),
+        default: Fallback::Text("2500"),
+        doc: "How long the leader may act after the sending of a renewal, in ms, by its own clock. Default: 2500 \
+              (thrifty 15000, fast 1000). At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced \
+              sooner. Longer: a slow or briefly unreachable store does not cost leadership.",
+        shared: true,
+        slot: slot!(Millis, lease_timeout_ms),
+    },
+    Field {
+        name: "leaseExpiryFactor",
+        env: "TENURE_LEASE_EXPIRY_FACTOR",
+        also: &[],
+        flag: "--lease-expiry-factor",
+        kind: Kind::Factor { min_permille: 1250, max_permille: 100_000 },
+        default: Fallback::Text("3"),
+        doc: "How many leases the seat must stay unchanged before its holder counts as unavailable. Default: 3 (fast \
+              1.5). A factor f tolerates clocks that drift apart by (f - 1) × 100 %. Smaller: faster failover. \
+              Larger: more tolerance for drifting clocks and paused virtual machines.",
+        shared: true,
+        slot: slot!(Permille, lease_expiry_factor_permille),
+    },
+    Field {
+        name: "takeoverDelay",
+        env: "TENURE_TAKEOVER_DELAY",
+        also: &["COORDINATOR_TAKEOVER_DELAY"],
+        flag: "--takeover-delay",
+        kind: millis(0),
+        default: Fallback::Text("1000"),
+        doc: "How long a standby waits once the leader counts as unavailable, in ms, in case it comes back. \
+              Default: 1000 (fast 100). Adds to leaseTimeout × leaseExpiryFactor. 0: failover without pause. \
+              Longer: fewer changes of leader when the store falters.",
+        shared: true,
+        slot: slot!(Millis, takeover_delay_ms),
+    },
+    Field {
+        name: "electionInterval",
+        env: "TENURE_ELECTION_INTERVAL",
+        also: &["COORDINATOR_ELECTION_INTERVAL"],
+        flag: "--election-interval",
+        kind: millis(50),
+        default: Fallback::Computed {
+            rule: "heartbeatInterval",
+            needs: &["heartbeatInterval"],
+            compute: Computation(|settings, _| settings.heartbeat_interval_ms.to_string()),
+        },
+        doc: "How often a standby looks at the seat, in ms. Default: heartbeatInterval. At most half of \
+              leaseTimeout × leaseExpiryFactor. Shorter: a vacated seat is taken sooner, at one conditional read \
+              each time and from every standby. Longer: fewer reads, and failover later by as much.",
+        shared: true,
+        slot: slot!(Millis, election_interval_ms),
+    },
+    Field {
+        name: "startupJitterMin",
+        env: "TENURE_STARTUP_JITTER_MIN",
+        also: &[],
+        flag: "--startup-jitter-min",
+        kind: millis(0),
+        default: Fallback::Text("0"),
+        doc: "The least wait before the first request to the store, in ms. Default: 0. At most startupJitterMax; \
+              equal to it, the wait is exactly that long. Larger delays every start by at least as much.",
+        shared: true,
+        slot: slot!(Millis, startup_jitter_min_ms),
+    },
+    Field {
+        name: "startupJitterMax",
+        env: "TENURE_STARTUP_JITTER_MAX",
+        also: &[],
+        flag: "--startup-jitter-max",
+        kind: millis(0),
+        default: Fallback::Text("5000"),
+        doc: "The longest wait before the first request to the store, in ms; the wait is drawn uniformly between \
+              the two. Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
+              spreads over more time, and the first election of a namespace waits for it.",
+        shared: true,
+        slot: slot!(Millis, startup_jitter_max_ms),
+    },
+    Field {
+        name: "electionSettle",
+        env: "TENURE_ELECTION_SETTLE",
+        also: &[],
+        flag: "--election-settle",
+        kind: millis(0),
+        default: Fallback::Text("500"),
+        doc: "How long nodes that start together wait for each other before the first claim, in ms, on top of \
+              startupJitterMax. Default: 500. Shorter: the first leader is there sooner, but may not be the first \
+              by name if the store is slow. Longer: the ranking is complete. Without effect once there is a leader.",
+        shared: true,
+        slot: slot!(Millis, election_settle_ms),
+    },
+    Field {
+        name: "presenceInterval",
+        env: "TENURE_PRESENCE_INTERVAL",
+        also: &[],
+        flag: "--presence-interval",
+        kind: millis(1000),
+        default: Fallback::Text("15000"),
+        doc: "How often a node refreshes its presence, in ms; three times that without a refresh and it counts as \
+              dead in the ranking. Default: 15000. Only decides who tries first, never who leads. Shorter: dead \
+              nodes leave the ranking sooner, at one write from every node each time. Longer: cheaper, but a \
+              takeover may wait a moment for a node that is gone.",
+        shared: true,
+        slot: slot!(Millis, presence_interval_ms),
+    },
+    Field {
+        name: "storeClockMargin",
+        env: "TENURE_STORE_CLOCK_MARGIN",
+        also: &[],
+        flag: "--store-clock-margin",
+        kind: millis(0),
+        default: Fallback::Text("30000"),
+        doc: "How much longer than leaseTimeout × leaseExpiryFactor a seat must have been left alone, by the \
+              store's own clock, before a starting node takes it without watching it first, in ms. Default: 30000. \
+              Shorter: a cold start after an outage leads sooner, trusting the store's clock more. Longer: a store \
+              whose time jumps cannot mislead.",
+        shared: true,
+        slot: slot!(Millis, store_clock_margin_ms),
+    },
+    Field {
+        name: "requestTimeout",
+        env: "TENURE_REQUEST_TIMEOUT",
+        also: &[],
+        flag: "--request-timeout",
+        kind: millis(10),
+        default: Fallback::Computed {
+            rule: "30 % of leaseTimeout",
+            needs: &["leaseTimeout"],
+            compute: Computation(|settings, _| (settings.lease_timeout_ms * 3 / 10).max(10).to_string()),
+        },
+        doc: "When a request to the store is given up, in ms. Default: 30 % of leaseTimeout. Less than half of \
+              leaseTimeout, so that a renewal that hangs can be tried again within the lease. Shorter: more tries \
+              in a lease. Longer: a slow store still gets its answer through.",
+        shared: false,
+        slot: slot!(Millis, request_timeout_ms),
+    },
+    Field {
+        name: "drainTimeout",
+        env: "TENURE_DRAIN_TIMEOUT",
+        also: &[],
+        flag: "--drain-timeout",
+        kind: millis(0),
+        default: Fallback::Text("10000"),
+        doc: "How long leader-only work may take to stop when leadership is given up by request, in ms. Default: \
+              10000. The seat is vacated afterwards. Shorter: shutdown is quick, and slow work is cut off. Longer: \
+              work ends cleanly; keep it below the grace period of whatever stops the process.",
+        shared: false,
+        slot: slot!(Millis, drain_timeout_ms),
+    },
+    Field {
+        name: "telemetryPrefix",
+        env: "TENURE_TELEMETRY_PREFIX",
+        also: &[],
+        flag: "--telemetry-prefix",
+        kind: Kind::Id,
+        default: Fallback::Text("serviceradar"),
+        doc: "The first part of the names of telemetry events (serviceradar.coordinator.became_leader). Default: \
+              serviceradar. Follows the rule of ids. Another prefix keeps systems apart in one collector, but \
+              dashboards made for the default no longer find the events.",
+        shared: false,
+        slot: slot!(Text, telemetry_prefix),
+    },
+    Field {
+        name: "diagnosticsEnabled",
+        env: "TENURE_DIAGNOSTICS_ENABLED",
+        also: &[],
+        flag: "--diagnostics-enabled",
+        kind: Kind::Bool,
+        default: Fallback::Text("false"),
+        doc: "Whether the service logs every election step and not only changes. Default: false. On: a stuck \
+              election explains itself, at a few log lines a heartbeat. Off: quiet logs. Decides nothing else.",
+        shared: true,
+        slot: slot!(Bool, diagnostics_enabled),
+    },
+];
+
+/// Defaults that belong together.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    /// Its name, a value of the setting `preset`.
+    pub name: &'static str,
+    /// The settings it changes, as texts.
+    pub values: &'static [(&'static str, &'static str)],
+}
+
+/// Every preset.
+pub const PRESETS: &[Preset] = &[
+    Preset { name: "default", values: &[] },
+    Preset { name: "thrifty", values: &[("heartbeatInterval", "5000"), ("leaseTimeout", "15000")] },
+    Preset {
+        name: "fast",
+        values: &[
+            ("heartbeatInterval", "250"),
+            ("leaseTimeout", "1000"),
+            ("leaseExpiryFactor", "1.5"),
+            ("takeoverDelay", "100"),
+        ],
+    },
+];
+
+/// Something that once was a setting: accepted with any value, ignored, and named in one warning.
+#[derive(Clone, Debug)]
+pub struct Deprecated {
+    /// Its names in files and on the command line.
+    pub names: &'static [&'static str],
+    /// Its environment variables.
+    pub env: &'static [&'static str],
+    /// The warning.
+    pub warning: &'static str,
+}
+
+/// Every deprecated setting.
+pub const DEPRECATED: &[Deprecated] = &[Deprecated {
+    names: &["cluster_coordinator", "clusterCoordinator"],
+    env: &["CLUSTER_COORDINATOR", "TENURE_CLUSTER_COORDINATOR"],
+    warning: "`cluster_coordinator` is deprecated and ignored: the election decides which node coordinates; remove \
+              the setting (to keep a node from leading, set `eligible` to false)",
+}];
+
+impl Default for Settings {
+    /// The defaults of the table, for this process: its data directory and its name.
+    fn default() -> Settings {
+        super::load::defaults(&super::places::Places::of_process())
+    }
+}
