@@ -79,8 +79,6 @@ async fn denied_and_throttled_requests_do_not_happen() {
 #[tokio::test(start_paused = true)]
 async fn a_cut_takes_the_answers_of_requests_under_way() {
     let (inner, store) = faulty(1, Faults { delay: 1.0, delay_max: SECOND, ..Faults::default() });
-    let slow = MemoryStore::new();
-    let slow_store = Faulty::new(Arc::new(Faulty::new(Arc::new(slow.clone()), 5)), 6);
     store.cut(true);
     assert!(matches!(store.put("k", "x".into(), Condition::Any).await, Write::Unknown(_)));
     assert!(matches!(store.get("k", None).await, Read::Unavailable(_)));
@@ -91,6 +89,7 @@ async fn a_cut_takes_the_answers_of_requests_under_way() {
     store.cut(false);
     won(&store, "k", "x", Condition::Any).await;
     // Cut while the inner store is still busy with it: it happens, and nobody hears of it.
+    let slow = MemoryStore::new();
     let inside = Faulty::new(Arc::new(slow.clone()), 8);
     inside.set(Faults { delay: 1.0, delay_max: SECOND, ..Faults::default() });
     let outside = Faulty::new(Arc::new(inside), 9);
@@ -102,7 +101,6 @@ async fn a_cut_takes_the_answers_of_requests_under_way() {
     outside.cut(true);
     assert!(matches!(writing.await.unwrap(), Write::Unknown(_)));
     assert_eq!(found(&slow, "k").await.body, "x");
-    drop(slow_store);
 }
 
 #[tokio::test(start_paused = true)]

@@ -37,7 +37,19 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     let prefix = prefix.trim_matches('/');
     let slash = if prefix.is_empty() { "" } else { "/" };
     let key = format!("{prefix}{slash}probe-{unique}");
-    let found = match ask(store, &key, unique).await {
+    let body = |n: u8| Bytes::from(format!("probe {unique} {n}"));
+    let first = match store.put(&key, body(1), Condition::Absent).await {
+        Write::Won(version) => version,
+        Write::Lost => return refused_create(store, &key).await,
+        Write::Unknown(trouble) => {
+            // It may be there: tidy up, whatever comes of it.
+            store.remove(&key).await;
+            return Probe::Unavailable(trouble);
+        }
+        Write::Unavailable(trouble) => return Probe::Unavailable(trouble),
+        Write::Denied(trouble) => return Probe::Denied(trouble),
+    };
+    let found = match ask(store, &key, first, body).await {
         Ok(unchanged_reads) => Probe::Safe { etag_form: store.etag_form(), unchanged_reads },
         Err(probe) => probe,
     };
@@ -48,12 +60,13 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     }
 }
 
-async fn ask(store: &dyn Store, key: &str, unique: &str) -> Result<bool, Probe> {
-    let body = |n: u8| Bytes::from(format!("probe {unique} {n}"));
-    let first = match put(store, key, body(1), Condition::Absent).await? {
-        Some(version) => version,
-        None => return Err(refused_create(store, key).await),
-    };
+/// Everything after the first create. Answers whether unchanged reads are told.
+async fn ask(
+    store: &dyn Store,
+    key: &str,
+    first: Version,
+    body: impl Fn(u8) -> Bytes,
+) -> Result<bool, Probe> {
     if put(store, key, body(2), Condition::Absent).await?.is_some() {
         return Err(Probe::Unsafe("it accepts a second create of the same object".to_owned()));
     }

@@ -7,6 +7,11 @@ use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Connections idle for longer are closed from this side. Stores close theirs after some 20 s; a write sent at that very
+/// moment would be one of unknown outcome.
+const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Builds the client and its description.
 pub(super) fn connect(
@@ -118,13 +123,14 @@ fn check_endpoint(provider: Provider, endpoint: Option<&str>) -> Result<bool, Op
 
 /// Never retry: see the module above. The client would otherwise retry for three minutes.
 fn no_retries() -> RetryConfig {
-    RetryConfig { max_retries: 0, retry_timeout: std::time::Duration::ZERO, ..RetryConfig::default() }
+    RetryConfig { max_retries: 0, retry_timeout: Duration::ZERO, ..RetryConfig::default() }
 }
 
 fn client_options(options: &OpenOptions, plain_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_timeout(options.request_timeout)
         .with_connect_timeout(options.connect_timeout)
+        .with_pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .with_allow_http(plain_http)
 }
 
