@@ -1,2 +1,56 @@
-//! Placeholder.
-fn main() {}
+//! The `tenure` binary: a view of the library. Nothing here decides anything by itself.
+#![allow(clippy::print_stdout, reason = "a command line talks on stdout")]
+
+mod args;
+mod config;
+mod demo;
+mod doctor;
+mod exit;
+mod log;
+mod run;
+mod status;
+
+use args::{Cli, Verb};
+use clap::{CommandFactory, Parser};
+use exit::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
+    match verb {
+        Verb::Run(args) => runtime()?.block_on(run::run(args)),
+        Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),
+        Verb::Demo(args) => runtime()?.block_on(demo::demo(args)),
+        Verb::Config(args) => config::config(args.action),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Reference { what } => reference(&what),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// The names in the code, for checking the reference pages against.
+fn reference(what: &str) -> Result<ExitCode, Failure> {
+    match what {
+        "settings" => tenure::settings::FIELDS.iter().for_each(|field| println!("{}", field.name)),
+        "events" => tenure::EVENT_NAMES.iter().for_each(|name| println!("{name}")),
+        "exit-codes" => exit::CODES.iter().for_each(|(code, _)| println!("{code}")),
+        other => {
+            return Err(Failure::usage(format!("no reference for {other:?}: settings, events or exit-codes")));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

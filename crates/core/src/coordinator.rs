@@ -165,7 +165,11 @@ impl Coordinator {
     pub fn lease(&self) -> Option<(Epoch, Time)> {
         match &self.phase {
             Phase::Leading(tenure) if tenure.processes => Some((tenure.epoch, self.deadline(tenure))),
-            Phase::Leading(_) | Phase::Idle | Phase::Starting(_) | Phase::Standby(_) | Phase::Leaving { .. } => None,
+            Phase::Leading(_)
+            | Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Standby(_)
+            | Phase::Leaving { .. } => None,
         }
     }
 
@@ -226,7 +230,9 @@ impl Coordinator {
 
     fn on_seat_written(&mut self, flight: SeatFlight, answer: WriteAnswer, out: &mut Vec<Effect>) {
         let seat = match flight.kind {
-            FlightKind::Claim(ref seat) | FlightKind::Renew(ref seat) | FlightKind::Vacate(ref seat) => seat.clone(),
+            FlightKind::Claim(ref seat) | FlightKind::Renew(ref seat) | FlightKind::Vacate(ref seat) => {
+                seat.clone()
+            }
             FlightKind::Read => return,
         };
         let answer = self.mistake(answer, &seat);
@@ -309,7 +315,13 @@ impl Coordinator {
         }
     }
 
-    fn learn_seat(&mut self, seat: Seat, version: Version, modified_ms: u64, out: &mut Vec<Effect>) -> Learned {
+    fn learn_seat(
+        &mut self,
+        seat: Seat,
+        version: Version,
+        modified_ms: u64,
+        out: &mut Vec<Effect>,
+    ) -> Learned {
         if let Seen::Seat(seen) = &mut self.seen
             && seen.version == version
         {
@@ -412,7 +424,13 @@ impl Coordinator {
         self.send_seat(Request::ReadSeat { unless }, FlightKind::Read, out);
     }
 
-    pub(crate) fn send_write(&mut self, seat: Seat, expect: Expect, kind: fn(Seat) -> FlightKind, out: &mut Vec<Effect>) {
+    pub(crate) fn send_write(
+        &mut self,
+        seat: Seat,
+        expect: Expect,
+        kind: fn(Seat) -> FlightKind,
+        out: &mut Vec<Effect>,
+    ) {
         let flight = kind(seat.clone());
         self.send_seat(Request::WriteSeat { seat, expect }, flight, out);
     }
@@ -428,7 +446,12 @@ impl Coordinator {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
         let nonce = self.nonce();
-        self.send_write(Seat { state: SeatState::Vacant, nonce, ..seat }, Expect::Version(version), FlightKind::Vacate, out);
+        self.send_write(
+            Seat { state: SeatState::Vacant, nonce, ..seat },
+            Expect::Version(version),
+            FlightKind::Vacate,
+            out,
+        );
     }
 
     fn on_stop(&mut self, out: &mut Vec<Effect>) {

@@ -136,7 +136,9 @@ impl Coordinator {
             self.drain(DrainCause::AtRisk, deadline, out);
         }
         let now = self.now;
-        let Phase::Leading(Tenure { drain, processes, unresolved, renew_at, .. }) = &self.phase else { return };
+        let Phase::Leading(Tenure { drain, processes, unresolved, renew_at, .. }) = &self.phase else {
+            return;
+        };
         if let Some(drain) = drain {
             let gone = !processes;
             match drain.cause {
@@ -249,7 +251,11 @@ impl Coordinator {
         }
         if seat.state == SeatState::Vacant {
             // This node's own vacate landed without its answer; anybody else's hand on the seat ends the tenure too.
-            return if vacating { self.on_vacated(out) } else { self.lose(LossReason::Superseded, false, out) };
+            return if vacating {
+                self.on_vacated(out)
+            } else {
+                self.lose(LossReason::Superseded, false, out)
+            };
         }
         self.tenure().unresolved = false;
         let landed = self.pending.iter().find(|write| write.nonce == seat.nonce).map(|write| write.sent);

@@ -96,7 +96,11 @@ impl Coordinator {
     pub(crate) fn has_business(&self) -> bool {
         let unresolved = match &self.phase {
             Phase::Standby(Standby { campaign: Some(campaign), .. }) => campaign.unresolved,
-            Phase::Standby(_) | Phase::Idle | Phase::Starting(_) | Phase::Leading(_) | Phase::Leaving { .. } => false,
+            Phase::Standby(_)
+            | Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Leading(_)
+            | Phase::Leaving { .. } => false,
         };
         unresolved || self.own_record().is_some()
     }
@@ -104,7 +108,9 @@ impl Coordinator {
     /// This very incarnation's record, found on the seat while not leading.
     fn own_record(&self) -> Option<&SeenSeat> {
         match &self.seen {
-            Seen::Seat(seen) if seen.seat.state == SeatState::Held && seen.seat.holder == self.me => Some(seen),
+            Seen::Seat(seen) if seen.seat.state == SeatState::Held && seen.seat.holder == self.me => {
+                Some(seen)
+            }
             Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
         }
     }
@@ -134,7 +140,9 @@ impl Coordinator {
         }
         let vacate = self.own_record().map(|_| standby.vacate_at);
         let list = match &standby.campaign {
-            Some(campaign) if campaign.claim_at.is_none() && standby.nodes.is_none() => Some(campaign.ready_at),
+            Some(campaign) if campaign.claim_at.is_none() && standby.nodes.is_none() => {
+                Some(campaign.ready_at)
+            }
             Some(_) | None => None,
         };
         [Some(self.read_at(standby)), vacate, list].into_iter().flatten().min()
@@ -143,7 +151,10 @@ impl Coordinator {
     pub(crate) fn advance_standby(&mut self, out: &mut Vec<Effect>) {
         let Phase::Standby(standby) = &self.phase else { return };
         let list_due = standby.nodes.is_none()
-            && standby.campaign.as_ref().is_some_and(|c| c.claim_at.is_none() && (c.is_down() || self.now >= c.ready_at));
+            && standby
+                .campaign
+                .as_ref()
+                .is_some_and(|c| c.claim_at.is_none() && (c.is_down() || self.now >= c.ready_at));
         if list_due && self.stop_by.is_none() {
             let id = self.request(Request::ListNodes, out);
             self.standby().nodes = Some((id, NodesPurpose::Rank));
@@ -179,7 +190,8 @@ impl Coordinator {
         }
         if candidate && self.role() == Some(crate::Role::Standby) {
             self.become_candidate();
-            let cause = self.standby().campaign.as_ref().map_or(ElectionCause::First, |campaign| campaign.cause);
+            let cause =
+                self.standby().campaign.as_ref().map_or(ElectionCause::First, |campaign| campaign.cause);
             out.push(Effect::Emit(Event::ElectionStarted { cause }));
         }
         self.send_read(out);
@@ -334,7 +346,12 @@ impl Coordinator {
         self.send_write(seat, expect, FlightKind::Claim, out);
     }
 
-    pub(crate) fn standby_written(&mut self, flight: SeatFlight, answer: &WriteAnswer, out: &mut Vec<Effect>) {
+    pub(crate) fn standby_written(
+        &mut self,
+        flight: SeatFlight,
+        answer: &WriteAnswer,
+        out: &mut Vec<Effect>,
+    ) {
         let retry_at = self.now + self.config.retry_ms();
         let now = self.now;
         match flight.kind {
@@ -370,7 +387,11 @@ impl Coordinator {
     fn on_claimed(&mut self, epoch: Epoch, sent: Time, out: &mut Vec<Effect>) {
         let sent = if self.config.has(Mutant::LateRecordAdopted) { self.now } else { sent };
         let in_time = self.now < sent + self.config.wind_down_ms();
-        if in_time && epoch > self.retired && self.role() == Some(crate::Role::Candidate) && self.stop_by.is_none() {
+        if in_time
+            && epoch > self.retired
+            && self.role() == Some(crate::Role::Candidate)
+            && self.stop_by.is_none()
+        {
             self.lead(Tenure::new(epoch, sent, &self.config), out);
         } else {
             self.vacate_own_record(out);

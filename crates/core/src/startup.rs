@@ -37,7 +37,9 @@ impl Coordinator {
             Starting::Jitter { until, .. } => Some(*until),
             Starting::Probing { flight: None, retry_at, .. } => Some(*retry_at),
             Starting::Probing { flight: Some(_), .. } => None,
-            Starting::Enrolling { read_at, seat_read: false, .. } if self.seat_flight.is_none() => Some(*read_at),
+            Starting::Enrolling { read_at, seat_read: false, .. } if self.seat_flight.is_none() => {
+                Some(*read_at)
+            }
             Starting::Enrolling { .. } => None,
         }
     }

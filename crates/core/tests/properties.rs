@@ -12,7 +12,9 @@ fn no_schedule_elects_two_leaders_and_every_schedule_ends_with_one() {
             let seed: u64 = seed.parse().expect("TENURE_SEED is a number");
             seed..seed + 1
         }
-        Err(_) => 0..std::env::var("TENURE_SEEDS").map_or(3000, |n| n.parse().expect("TENURE_SEEDS is a number")),
+        Err(_) => {
+            0..std::env::var("TENURE_SEEDS").map_or(3000, |n| n.parse().expect("TENURE_SEEDS is a number"))
+        }
     };
     let (mut claims, mut faults, total) = (0, 0, seeds.end - seeds.start);
     for seed in seeds {
@@ -23,7 +25,10 @@ fn no_schedule_elects_two_leaders_and_every_schedule_ends_with_one() {
     }
     println!("{total} schedules, {faults} faults, {claims} claims, no violation");
     // A world in which nothing happens would prove nothing.
-    assert!(claims as u64 > total && faults as u64 > 20 * total, "{claims} claims, {faults} faults in {total} schedules");
+    assert!(
+        claims as u64 > total && faults as u64 > 20 * total,
+        "{claims} claims, {faults} faults in {total} schedules"
+    );
 }
 
 #[test]

@@ -11,7 +11,9 @@ const SEEDS_MAX: u64 = 3000;
 fn must_be_caught(mutant: Mutant) {
     for seed in 0..SEEDS_MAX {
         // A broken variant may also die of an assertion in the core; that counts as caught.
-        let result = std::panic::catch_unwind(|| random::run(seed, |config: &mut Config| config.mutant = Some(mutant)));
+        let result = std::panic::catch_unwind(|| {
+            random::run(seed, |config: &mut Config| config.mutant = Some(mutant))
+        });
         let caught = match result {
             Ok(outcome) => outcome.violations.first().cloned(),
             Err(_) => Some("an assertion of the core".to_owned()),

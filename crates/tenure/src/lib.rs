@@ -1,1 +1,54 @@
-//! Placeholder.
+//! Coordination for clusters that own nothing but a bucket.
+//!
+//! A [`Node`] takes part in the election of one namespace, with an object store as the only arbiter. When it leads, it
+//! holds a [`LeaderGuard`]: the epoch to stamp on everything it does, and a deadline it checks by itself.
+//!
+//! ```
+//! use tenure::{Node, Settings};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder()
+//!     .store("memory:")
+//!     .namespace("reports")
+//!     .node("pod-a")
+//!     .startup_jitter_max(0)
+//!     .build()?;
+//! let node = Node::start(settings).await?;
+//! let guard = node.lead().await.ok_or("the node was stopped")?;
+//! assert_eq!(guard.epoch(), 1);
+//! while guard.is_valid() {
+//!     // … do one small piece of the leader's work, stamped with guard.epoch() …
+//!     break;
+//! }
+//! drop(guard); // the work has stopped: the seat may be given to the next
+//! node.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is not promised
+//!
+//! A guard that was valid a moment ago may not be valid now: the process may have been paused between the check and the
+//! side effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs.
+
+mod carrier;
+mod clock;
+mod driver;
+mod event;
+mod guard;
+mod keys;
+mod node;
+pub mod settings;
+mod status;
+mod telemetry;
+mod wire;
+
+pub use clock::{BootClock, Clock, TokioClock};
+pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
+pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
+pub use keys::{Keys, Namespace};
+pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
+pub use settings::{Settings, SettingsError};
+pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
+pub use tenure_core::{IdError, NodeId, Role};
+pub use tenure_store as store;

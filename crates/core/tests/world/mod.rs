@@ -311,9 +311,10 @@ impl World {
     pub fn believers(&self) -> Vec<String> {
         let believes = |node: &Node| {
             node.alive
-                && node.core.lease().is_some_and(|(_, deadline)| {
-                    !node.paused || Time(self.now * node.rate / 1000) < deadline
-                })
+                && node
+                    .core
+                    .lease()
+                    .is_some_and(|(_, deadline)| !node.paused || Time(self.now * node.rate / 1000) < deadline)
         };
         self.nodes.iter().filter(|(_, node)| believes(node)).map(|(name, _)| name.clone()).collect()
     }

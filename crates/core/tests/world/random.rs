@@ -59,7 +59,9 @@ pub fn run(seed: u64, change: impl Fn(&mut Config)) -> Outcome {
         }
     }
     let trace = world.notes.iter().fold(0xcbf2_9ce4_8422_2325u64, |hash, note| {
-        format!("{note:?}").bytes().fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+        format!("{note:?}")
+            .bytes()
+            .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     });
     Outcome { violations: world.violations, claims: world.store.claims.len(), faults, trace }
 }
@@ -95,7 +97,8 @@ fn trouble(world: &mut World, name: &str, rng: &mut ChaCha8Rng) {
                 5 => Fault::SlowAnswer(rng.random_range(500..2500)),
                 _ => Fault::Slow(rng.random_range(100..4000)),
             };
-            let kind = [Kind::Any, Kind::Claim, Kind::Renew, Kind::Vacate, Kind::Read][rng.random_range(0..5)];
+            let kind =
+                [Kind::Any, Kind::Claim, Kind::Renew, Kind::Vacate, Kind::Read][rng.random_range(0..5)];
             for _ in 0..rng.random_range(1..4) {
                 world.node(name).faults.push_back((kind, fault));
             }
@@ -123,7 +126,11 @@ fn settle(world: &mut World, names: &[String], config: &Config, rng: &mut ChaCha
         world.input(name, Input::Start { random: rng.random() });
     }
     // Late landings and slow answers still under way, a drain, the startup wait, and a failover on the slowest clock.
-    let bound = 12_000 + config.drain_ms + config.startup_jitter_max_ms + config.failover_bound_ms() * 10 / 9 + 10_000;
+    let bound = 12_000
+        + config.drain_ms
+        + config.startup_jitter_max_ms
+        + config.failover_bound_ms() * 10 / 9
+        + 10_000;
     let until = world.now + bound;
     world.run_until(until);
     let leaders = world.believers();

@@ -13,7 +13,13 @@ pub struct Script {
 
 impl Script {
     pub fn new() -> Script {
-        Script { world: World::new(), config: Config::default(), shown: BTreeSet::new(), saved: None, printed: 0 }
+        Script {
+            world: World::new(),
+            config: Config::default(),
+            shown: BTreeSet::new(),
+            saved: None,
+            printed: 0,
+        }
     }
 
     /// Runs one command line and returns what it printed.
@@ -120,10 +126,12 @@ impl Script {
         };
         let kind = match after("on") {
             None => Kind::Any,
-            Some(name) => [Kind::Claim, Kind::Renew, Kind::Vacate, Kind::Read, Kind::Presence, Kind::List, Kind::Probe]
-                .into_iter()
-                .find(|kind| kind_name(*kind) == name)
-                .unwrap_or_else(|| panic!("no kind {name:?}")),
+            Some(name) => {
+                [Kind::Claim, Kind::Renew, Kind::Vacate, Kind::Read, Kind::Presence, Kind::List, Kind::Probe]
+                    .into_iter()
+                    .find(|kind| kind_name(*kind) == name)
+                    .unwrap_or_else(|| panic!("no kind {name:?}"))
+            }
         };
         for _ in 0..after("x").map_or(1, number) {
             self.world.node(words[0]).faults.push_back((kind, fault));
@@ -169,7 +177,8 @@ impl Script {
                 Some(role) => format!("{role:?}"),
             };
             let lease = node.core.lease().filter(|_| node.alive);
-            let lease = lease.map_or(String::new(), |(epoch, deadline)| format!(" {epoch:?} until {}", deadline.0));
+            let lease =
+                lease.map_or(String::new(), |(epoch, deadline)| format!(" {epoch:?} until {}", deadline.0));
             format!("{name}: {role}{lease}\n")
         };
         self.world.nodes.iter().map(line).collect()
@@ -179,8 +188,12 @@ impl Script {
     fn requests(&mut self) -> String {
         let mut said = String::new();
         for (name, node) in &mut self.world.nodes {
-            let counts: Vec<String> = std::mem::take(&mut node.sent).iter().map(|(kind, n)| format!("{kind} {n}")).collect();
-            said += &format!("{name}: {}\n", if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
+            let counts: Vec<String> =
+                std::mem::take(&mut node.sent).iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+            said += &format!(
+                "{name}: {}\n",
+                if counts.is_empty() { "none".to_owned() } else { counts.join(", ") }
+            );
         }
         said
     }
@@ -202,9 +215,10 @@ impl Script {
 
     fn describe(&self, note: &Note) -> Option<String> {
         match note {
-            Note::Event(Event::ElectionCheck { leader, unchanged_ms }) => {
-                self.shown.contains("checks").then(|| format!("looks: {leader:?}, unchanged for {unchanged_ms}"))
-            }
+            Note::Event(Event::ElectionCheck { leader, unchanged_ms }) => self
+                .shown
+                .contains("checks")
+                .then(|| format!("looks: {leader:?}, unchanged for {unchanged_ms}")),
             Note::Event(Event::LeaseRenewed { epoch, deadline, .. }) => {
                 self.shown.contains("renewals").then(|| format!("renewed {epoch:?} until {}", deadline.0))
             }
@@ -212,7 +226,9 @@ impl Script {
                 Some(format!("{event:?} = {:?}", reason.as_str()))
             }
             Note::Event(event) => Some(format!("{event:?}")),
-            Note::Request(request) => self.shown.contains("requests").then(|| format!("-> {}", short(request))),
+            Note::Request(request) => {
+                self.shown.contains("requests").then(|| format!("-> {}", short(request)))
+            }
             Note::Started(epoch) => Some(format!("processes of {epoch:?} start")),
             Note::Stopping(epoch) => Some(format!("processes of {epoch:?} stop")),
             Note::Stopped(cause) => Some(format!("at rest ({cause:?})")),
@@ -235,7 +251,10 @@ fn short(request: &Request) -> String {
 
 fn topic(word: &str) -> &'static str {
     let topics = ["checks", "renewals", "requests", "reasons"];
-    topics.into_iter().find(|topic| *topic == word).unwrap_or_else(|| panic!("one of {topics:?}, not {word:?}"))
+    topics
+        .into_iter()
+        .find(|topic| *topic == word)
+        .unwrap_or_else(|| panic!("one of {topics:?}, not {word:?}"))
 }
 
 fn number(text: &str) -> u64 {

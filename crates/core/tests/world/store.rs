@@ -44,10 +44,16 @@ impl SimStore {
 
     pub fn apply(&mut self, now: u64, name: &str, request: &Request, violations: &mut Vec<String>) -> Answer {
         match request {
-            Request::Probe => Answer::Probe(if self.unsafe_ { ProbeAnswer::Unsafe } else { ProbeAnswer::Safe }),
+            Request::Probe => {
+                Answer::Probe(if self.unsafe_ { ProbeAnswer::Unsafe } else { ProbeAnswer::Safe })
+            }
             Request::ReadSeat { unless } => Answer::Seat(self.read(unless.as_ref())),
-            Request::WriteSeat { seat, expect } => Answer::SeatWritten(self.write(now, seat, expect, violations)),
-            Request::WritePresence { expect, .. } => Answer::PresenceWritten(self.presence(now, name, expect.as_ref())),
+            Request::WriteSeat { seat, expect } => {
+                Answer::SeatWritten(self.write(now, seat, expect, violations))
+            }
+            Request::WritePresence { expect, .. } => {
+                Answer::PresenceWritten(self.presence(now, name, expect.as_ref()))
+            }
             Request::RemovePresence => {
                 self.nodes.remove(name);
                 Answer::PresenceRemoved
@@ -89,12 +95,19 @@ impl SimStore {
         if let Some(SeatObject { stored: Stored::Seat(old), .. }) = &self.seat {
             let same_holder = old.holder == seat.holder && old.epoch == seat.epoch;
             if !same_holder && seat.epoch <= old.epoch {
-                violations.push(format!("t={now}: {:?} written over {:?}", (seat.epoch, &seat.holder), (old.epoch, &old.holder)));
+                violations.push(format!(
+                    "t={now}: {:?} written over {:?}",
+                    (seat.epoch, &seat.holder),
+                    (old.epoch, &old.holder)
+                ));
             }
         }
         if seat.state == SeatState::Held && seat.renewals == 0 {
-            if let Some((_, other)) = self.claims.iter().find(|(epoch, holder)| *epoch == seat.epoch && *holder != seat.holder) {
-                violations.push(format!("t={now}: {:?} claimed by {other:?} and by {:?}", seat.epoch, seat.holder));
+            if let Some((_, other)) =
+                self.claims.iter().find(|(epoch, holder)| *epoch == seat.epoch && *holder != seat.holder)
+            {
+                violations
+                    .push(format!("t={now}: {:?} claimed by {other:?} and by {:?}", seat.epoch, seat.holder));
             }
             self.claims.push((seat.epoch, seat.holder.clone()));
         }
@@ -131,7 +144,9 @@ pub fn refusal(request: &Request, denied: bool) -> Answer {
     let write = if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable };
     match request {
         Request::Probe => Answer::Probe(if denied { ProbeAnswer::Denied } else { ProbeAnswer::Unavailable }),
-        Request::ReadSeat { .. } => Answer::Seat(if denied { SeatAnswer::Denied } else { SeatAnswer::Unavailable }),
+        Request::ReadSeat { .. } => {
+            Answer::Seat(if denied { SeatAnswer::Denied } else { SeatAnswer::Unavailable })
+        }
         Request::WriteSeat { .. } => Answer::SeatWritten(write),
         Request::WritePresence { .. } => Answer::PresenceWritten(write),
         Request::RemovePresence => Answer::PresenceRemoved,

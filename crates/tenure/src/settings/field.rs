@@ -130,7 +130,7 @@ impl Value {
     }
 
     /// The value as an object on the store has it.
-    pub(super) fn to_json(&self) -> serde_json::Value {
+    pub fn to_json(&self) -> serde_json::Value {
         match self {
             Value::Millis(ms) => (*ms).into(),
             Value::Permille(permille) if permille % 1000 == 0 => (permille / 1000).into(),

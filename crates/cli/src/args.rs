@@ -1,0 +1,226 @@
+//! The command line. Every setting of the library is a flag here; the library's table is the only list of them.
+
+use crate::exit::Failure;
+use crate::log::LogForm;
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use std::path::PathBuf;
+use tenure::Settings;
+use tenure::settings::{FIELDS, Field, Kind, Resolved, Source};
+use tenure::store::StoreUrl;
+
+/// Coordination for clusters that own nothing but a bucket.
+#[derive(Parser)]
+#[command(name = "tenure", version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
+refusing, 5 store unsafe, 6 object unreadable."
+)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Verb,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Run a node in the foreground: it stands by, leads when it is its turn, and hands over when told to stop
+    Run(RunArgs),
+    /// Show who leads a namespace, since when, and which nodes are there
+    Status(StatusArgs),
+    /// Check whether a store can be trusted to arbitrate, and how fast it answers
+    Doctor(DoctorArgs),
+    /// Show, check or print settings
+    Config(ConfigArgs),
+    /// Watch three nodes survive a crash, a pause and a hand-over, in under a minute
+    Demo(DemoArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print names this software uses, one a line, for checking the documentation
+    #[command(hide = true)]
+    Reference {
+        /// What: settings, events or exit-codes
+        what: String,
+    },
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "SIGTERM or SIGINT: stop the work, vacate the seat, leave. A second signal ends at once.\n\
+The log level is set by TENURE_LOG (error, warn, info, debug)."
+)]
+pub(crate) struct RunArgs {
+    /// Print every event as one JSON object per line on stdout
+    #[arg(long)]
+    pub(crate) events: bool,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, default_value = "human")]
+    pub(crate) log: LogForm,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Exit code 0 with a live leader, 3 with none. A holder counts as live if it renews while it is \
+watched, for at most one of its leases."
+)]
+pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Writes only below a throw-away prefix, and removes it. Exit code 5 if the store ignores \
+conditions, 4 if it cannot be reached or refuses."
+)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The whole suite: 32-way races and thousands of objects instead of a few hundred requests
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// A second endpoint of the same store, to check that both see one truth
+    #[arg(long, value_name = "URL")]
+    pub(crate) second_endpoint: Option<String>,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(crate) action: ConfigAction,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ConfigAction {
+    /// Check the settings and say everything that is wrong with them, at once
+    Check {
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
+    /// Show what is set, and from where
+    Show {
+        /// Every setting with its value and origin, not only those that were set
+        #[arg(long)]
+        resolved: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
+    /// Print a complete settings file with the defaults, explained
+    Default,
+}
+
+#[derive(Args)]
+pub(crate) struct DemoArgs {
+    /// Run on this store instead of an embedded one made for the occasion
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+/// The settings given on the command line, one flag per field of the library's table.
+pub(crate) struct SettingsArgs {
+    config: Option<PathBuf>,
+    given: Vec<(&'static str, String)>,
+}
+
+impl SettingsArgs {
+    /// Defaults, preset, file, environment, flags: the later wins.
+    pub(crate) fn load(&self) -> Result<Resolved, Failure> {
+        let mut loader = Settings::loader().env(std::env::vars());
+        if let Some(path) = &self.config {
+            loader = loader.file(path);
+        }
+        for (name, value) in &self.given {
+            loader = loader.flag(name, value.as_str());
+        }
+        Ok(loader.load()?)
+    }
+
+    /// The data directory of the default store is made when first needed; a directory somebody names must exist.
+    pub(crate) fn prepare_store(resolved: &Resolved) -> Result<(), Failure> {
+        if !matches!(resolved.source("store"), Some(Source::Default)) {
+            return Ok(());
+        }
+        let StoreUrl::Sqlite { path } = &resolved.settings.store else { return Ok(()) };
+        let Some(folder) = path.parent() else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|error| {
+            Failure::usage(format!("cannot make the data directory {}: {error}", folder.display()))
+        })
+    }
+}
+
+impl FromArgMatches for SettingsArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingsArgs, clap::Error> {
+        let value =
+            |field: &Field| matches.get_one::<String>(field.name).map(|value| (field.name, value.clone()));
+        Ok(SettingsArgs {
+            config: matches.get_one::<PathBuf>("config").cloned(),
+            given: FIELDS.iter().filter_map(value).collect(),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = SettingsArgs::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for SettingsArgs {
+    fn augment_args(command: Command) -> Command {
+        let config = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .env("TENURE_CONFIG")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Settings file, TOML or JSON")
+            .help_heading("Settings");
+        FIELDS.iter().fold(command.arg(config), |command, field| {
+            // The first sentence in the short help, the whole paragraph in the long one.
+            let short =
+                field.doc.split_once(". ").map_or(field.doc, |(first, _)| first).trim_end_matches('.');
+            let heading = if ["store", "namespace", "node", "preset"].contains(&field.name) {
+                "Settings"
+            } else {
+                "Tuning"
+            };
+            command.arg(
+                Arg::new(field.name)
+                    .long(field.flag.trim_start_matches("--"))
+                    .value_name(placeholder(field.kind))
+                    // The settings say what is wrong with a value, all of them at once; clap only carries the text.
+                    .allow_hyphen_values(true)
+                    .help(short.to_owned())
+                    .long_help(format!("{}\n\n[env: {}]", field.doc, field.env))
+                    .help_heading(heading),
+            )
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        SettingsArgs::augment_args(command)
+    }
+}
+
+/// What stands for a value in the help.
+fn placeholder(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Millis { .. } => "MS",
+        Kind::Factor { .. } => "FACTOR",
+        Kind::Bool => "BOOL",
+        Kind::Text => "TEXT",
+        Kind::Id => "ID",
+        Kind::Store => "URL",
+        Kind::Choice(_) => "NAME",
+    }
+}

@@ -1,0 +1,103 @@
+//! Real processes of this very binary, and what they say of themselves.
+
+use crate::exit::Failure;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+
+/// One thing a node said: the event as it stands on the wire.
+pub(super) struct Said {
+    pub(super) node: String,
+    pub(super) event: Value,
+}
+
+impl Said {
+    /// The event's name without its prefix.
+    pub(super) fn name(&self) -> &str {
+        let name = self.event["event"].as_str().unwrap_or("");
+        name.rsplit_once('.').map_or(name, |(_, last)| last)
+    }
+
+    pub(super) fn number(&self, field: &str) -> u64 {
+        self.event[field].as_u64().unwrap_or(0)
+    }
+}
+
+pub(super) struct Cluster {
+    store: String,
+    namespace: String,
+    children: BTreeMap<String, Child>,
+    said: mpsc::UnboundedReceiver<Said>,
+    mouth: mpsc::UnboundedSender<Said>,
+}
+
+impl Cluster {
+    pub(super) fn new(store: String) -> Cluster {
+        let (mouth, said) = mpsc::unbounded_channel();
+        let namespace = format!("demo-{:08x}", rand::random::<u32>());
+        Cluster { store, namespace, children: BTreeMap::new(), said, mouth }
+    }
+
+    /// Starts a node with the fast preset, so that the story fits into a minute.
+    pub(super) fn start(&mut self, node: &str) -> Result<(), Failure> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["run", "--events", "--log", "off", "--preset", "fast", "--startup-jitter-max", "0"])
+            .args(["--store", &self.store, "--namespace", &self.namespace, "--node", node])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()?;
+        let stdout = child.stdout.take().ok_or_else(|| Failure::other("no output of the node"))?;
+        let (mouth, name) = (self.mouth.clone(), node.to_owned());
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stdout).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                if let Ok(event) = serde_json::from_str(&line) {
+                    let _ = mouth.send(Said { node: name.clone(), event });
+                }
+            }
+        });
+        self.children.insert(node.to_owned(), child);
+        Ok(())
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Said> {
+        self.said.recv().await
+    }
+
+    pub(super) fn signal(&self, node: &str, signal: Signal) -> Result<(), Failure> {
+        let child = self.children.get(node).and_then(Child::id);
+        let pid = child.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let pid = pid.ok_or_else(|| Failure::other(format!("{node} is not running")))?;
+        kill_process(pid, signal).map_err(|error| Failure::other(format!("cannot signal {node}: {error}")))
+    }
+
+    /// Waits for a node's process to be gone.
+    pub(super) async fn gone(&mut self, node: &str) -> Result<(), Failure> {
+        if let Some(mut child) = self.children.remove(node) {
+            child.wait().await?;
+        }
+        Ok(())
+    }
+
+    /// Ends whatever still runs, in order where it can.
+    pub(super) async fn end(&mut self) {
+        for (node, mut child) in std::mem::take(&mut self.children) {
+            let pid = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+            if let Some(pid) = pid {
+                let _ = kill_process(pid, Signal::CONT);
+                let _ = kill_process(pid, Signal::TERM);
+            }
+            let limit = std::time::Duration::from_secs(5);
+            if tokio::time::timeout(limit, child.wait()).await.is_err() {
+                eprintln!("tenure: {node} did not stop in time and is killed");
+                let _ = child.kill().await;
+            }
+        }
+    }
+}

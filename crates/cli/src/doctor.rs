@@ -1,0 +1,125 @@
+//! `tenure doctor`: the conformance suite on the user's own store.
+
+use crate::args::{DoctorArgs, SettingsArgs};
+use crate::exit::Failure;
+use comfy_table::{ContentArrangement, Table, presets};
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::conformance::{self, Plan, Probe, Progress, Report, Verdict};
+use tenure::store::{OpenOptions, Store, open};
+
+/// Contended writes on some engines take seconds; the doctor wants to see them end, not to hurry them.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
+    let resolved = args.settings.load()?;
+    SettingsArgs::prepare_store(&resolved)?;
+    let url = &resolved.settings.store;
+    let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
+    let mut endpoints = vec![open(url, &options).await?.lease];
+    if let Some(second) = args.second_endpoint {
+        let options = OpenOptions { endpoint: Some(second), ..options };
+        endpoints.push(open(url, &options).await?.lease);
+    }
+    let unique = format!("{:016x}", rand::random::<u64>());
+    reachable(&*endpoints[0], &unique).await?;
+    let report = examine(&endpoints, &unique, args.full).await;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&json(&report)).map_err(Failure::other)?);
+    } else {
+        print(&report);
+    }
+    verdict(&report)
+}
+
+/// One short question first: a store that refuses or is away needs no table.
+async fn reachable(store: &dyn Store, unique: &str) -> Result<(), Failure> {
+    match conformance::probe(store, "", unique).await {
+        Probe::Denied(trouble) => {
+            Err(Failure::store(format!("{}: the store refuses: {trouble}", store.describe())))
+        }
+        Probe::Unavailable(trouble) => {
+            Err(Failure::store(format!("{}: the store does not answer: {trouble}", store.describe())))
+        }
+        // The suite says the same, with more to show for it.
+        Probe::Safe { .. } | Probe::Unsafe(_) => Ok(()),
+    }
+}
+
+async fn examine(endpoints: &[Arc<dyn Store>], unique: &str, full: bool) -> Report {
+    let plan = if full { Plan::default() } else { Plan::quick() };
+    let live = std::io::stderr().is_terminal();
+    let mut progress = |progress: Progress<'_>| match progress {
+        Progress::Started { name, number, of } if live => eprint!("\r\x1b[K{number}/{of} {name} … "),
+        Progress::Finished(_) if live => eprint!("\r\x1b[K"),
+        Progress::Started { .. } | Progress::Finished(_) => {}
+    };
+    conformance::run(endpoints, "tenure-doctor", unique, &plan, &mut progress).await
+}
+
+fn print(report: &Report) {
+    println!("{}", report.store);
+    if let Some(form) = report.etag_form {
+        println!("If-Match is understood with {} ETags", form.as_str());
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(["VERDICT", "CHECK", "MEDIAN", "P99", "WHAT IT MEANS"]);
+    for check in &report.checks {
+        let (word, text) = match &check.verdict {
+            Verdict::Pass => ("pass", check.proves),
+            Verdict::Fail(why) => ("FAIL", why.as_str()),
+            Verdict::Skipped(why) => ("skip", why.as_str()),
+        };
+        table.add_row([
+            word.to_owned(),
+            check.name.to_owned(),
+            ms(check.latencies.median),
+            ms(check.latencies.p99),
+            text.to_owned(),
+        ]);
+    }
+    println!("\n{table}\n");
+}
+
+fn ms(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+fn json(report: &Report) -> serde_json::Value {
+    let checks = report.checks.iter().map(|check| {
+        let (verdict, why) = match &check.verdict {
+            Verdict::Pass => ("pass", None),
+            Verdict::Fail(why) => ("fail", Some(why)),
+            Verdict::Skipped(why) => ("skipped", Some(why)),
+        };
+        serde_json::json!({
+            "name": check.name, "verdict": verdict, "why": why, "vital": check.is_vital, "proves": check.proves,
+            "requests": check.latencies.requests,
+            "medianMs": check.latencies.median.as_secs_f64() * 1000.0,
+            "p99Ms": check.latencies.p99.as_secs_f64() * 1000.0,
+        })
+    });
+    serde_json::json!({
+        "store": report.store,
+        "safe": report.is_safe(),
+        "etagForm": report.etag_form.map(|form| form.as_str()),
+        "checks": checks.collect::<Vec<_>>(),
+    })
+}
+
+fn verdict(report: &Report) -> Result<ExitCode, Failure> {
+    if report.is_unsafe() {
+        return Err(Failure::unsafe_store(format!(
+            "{} does not honour conditional writes: two nodes could lead at once. Do not use it.",
+            report.store
+        )));
+    }
+    if !report.is_safe() {
+        return Err(Failure::store("some checks could not be finished, so nothing is proved; try again"));
+    }
+    eprintln!("this store can arbitrate: conditional writes are honoured");
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,94 @@
+//! Exit codes: what a script can rely on.
+
+use std::fmt;
+use std::process::ExitCode;
+use tenure::StartError;
+
+/// Every way the binary ends, with what it means. The reference page is checked against this table.
+pub(crate) const CODES: &[(u8, &str)] = &[
+    (0, "done; for `status`: there is a live leader"),
+    (1, "failed for another reason"),
+    (2, "wrong arguments or settings; nothing was done"),
+    (3, "there is no live leader"),
+    (4, "the store cannot be reached, or refuses"),
+    (5, "the store does not honour conditional writes"),
+    (6, "an object on the store cannot be read"),
+    (130, "ended at once by a second SIGINT"),
+    (143, "ended at once by a second SIGTERM"),
+];
+
+/// An error with the exit code it deserves.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl Failure {
+    fn new(code: u8, message: impl fmt::Display) -> Failure {
+        Failure { code, message: message.to_string() }
+    }
+
+    pub(crate) fn other(message: impl fmt::Display) -> Failure {
+        Failure::new(1, message)
+    }
+
+    pub(crate) fn usage(message: impl fmt::Display) -> Failure {
+        Failure::new(2, message)
+    }
+
+    pub(crate) fn store(message: impl fmt::Display) -> Failure {
+        Failure::new(4, message)
+    }
+
+    pub(crate) fn unsafe_store(message: impl fmt::Display) -> Failure {
+        Failure::new(5, message)
+    }
+
+    pub(crate) fn unreadable(message: impl fmt::Display) -> Failure {
+        Failure::new(6, message)
+    }
+
+    /// Says what is wrong and gives the code to end with.
+    pub(crate) fn report(&self) -> ExitCode {
+        eprintln!("tenure: {}", self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<tenure::store::OpenError> for Failure {
+    fn from(error: tenure::store::OpenError) -> Failure {
+        if error.is_usage() { Failure::usage(error) } else { Failure::store(error) }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Settings(error) => Failure::usage(error),
+            StartError::Id(error) => Failure::usage(error),
+            StartError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<tenure::SettingsError> for Failure {
+    fn from(error: tenure::SettingsError) -> Failure {
+        Failure::usage(error)
+    }
+}
+
+impl From<tenure::StatusError> for Failure {
+    fn from(error: tenure::StatusError) -> Failure {
+        match error {
+            tenure::StatusError::Unavailable(_) | tenure::StatusError::Denied(_) => Failure::store(error),
+            tenure::StatusError::Unreadable { .. } => Failure::unreadable(error),
+        }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::other(error)
+    }
+}

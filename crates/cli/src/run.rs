@@ -1,0 +1,127 @@
+//! `tenure run`: a node in the foreground.
+
+use crate::args::{RunArgs, SettingsArgs};
+use crate::exit::Failure;
+use crate::log;
+use std::io::Write;
+use std::process::ExitCode;
+use tenure::{Event, EventKind, Node, StopReason};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
+    log::start(args.log);
+    let resolved = args.settings.load()?;
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+    SettingsArgs::prepare_store(&resolved)?;
+    let settings = resolved.settings;
+
+    let mut signals = Signals::new()?;
+    tracing::info!(
+        "node {} joins namespace {} on {} (heartbeat {} ms, lease {} ms)",
+        settings.node,
+        settings.namespace,
+        settings.store,
+        settings.heartbeat_interval_ms,
+        settings.lease_timeout_ms
+    );
+    let node = Node::start(settings).await?;
+    let printer = args.events.then(|| print_events(node.events()));
+    let mut watched = Startup::new(node.events());
+    let refused = tokio::select! {
+        code = signals.next() => {
+            tracing::info!("stopping; a second signal ends at once");
+            tokio::spawn(async move {
+                let _ = code;
+                let code = signals.next().await;
+                std::process::exit(i32::from(code));
+            });
+            None
+        }
+        detail = watched.denied() => Some(Failure::store(format!("the store refuses: {detail}"))),
+        reason = node.ended() => match reason {
+            StopReason::StoreUnsafe => Some(Failure::unsafe_store(
+                "the store does not honour conditional writes, so no leadership on it can be safe; see `tenure doctor`",
+            )),
+            StopReason::Asked => None,
+        },
+    };
+    node.shutdown().await;
+    if let Some(printer) = printer {
+        // The channel is closed by now, so the thread ends once it has printed what is left.
+        let _ = printer.join();
+    }
+    match refused {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Watches whether the store refuses before the node ever joined. Later refusals are ridden out.
+struct Startup {
+    events: broadcast::Receiver<Event>,
+    joined: bool,
+}
+
+impl Startup {
+    fn new(events: broadcast::Receiver<Event>) -> Startup {
+        Startup { events, joined: false }
+    }
+
+    async fn denied(&mut self) -> String {
+        while !self.joined {
+            match self.events.recv().await {
+                Ok(Event { kind: EventKind::StoreDenied { detail }, .. }) => return detail,
+                Ok(Event { kind: EventKind::Joined, .. }) => self.joined = true,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => break,
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+/// Prints events on a thread of their own: a reader that does not read must not hold up the node.
+fn print_events(mut events: broadcast::Receiver<Event>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        loop {
+            let line = match events.blocking_recv() {
+                Ok(event) => event.to_json(),
+                Err(RecvError::Lagged(missed)) => {
+                    tracing::warn!("the reader of --events is too slow: {missed} events were left out");
+                    continue;
+                }
+                Err(RecvError::Closed) => return,
+            };
+            let mut out = std::io::stdout().lock();
+            if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
+                return; // Nobody reads any more.
+            }
+        }
+    })
+}
+
+/// SIGTERM and SIGINT, with the exit code each deserves.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        Ok(Signals {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) -> u8 {
+        tokio::select! {
+            _ = self.terminate.recv() => 143,
+            _ = self.interrupt.recv() => 130,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! `tenure status`: a look from outside. Nothing is written.
+
+use crate::args::StatusArgs;
+use crate::exit::Failure;
+use comfy_table::{Table, presets};
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::store::{OpenOptions, StoreUrl};
+use tenure::{Namespace, Settings, Status};
+
+const NO_LEADER: u8 = 3;
+
+/// A look is not lease traffic: it may take longer than a renewal may.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let Some(status) = look(&settings, &namespace).await? else {
+        if args.json {
+            println!(
+                "{}",
+                serde_json::json!({"namespace": namespace.as_str(), "store": settings.store.to_string(), "epoch": 0, "leader": null, "nodes": []})
+            );
+        } else {
+            println!("no leader: {} does not exist yet", settings.store);
+        }
+        return Ok(ExitCode::from(NO_LEADER));
+    };
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::other)?);
+    } else {
+        print(&status);
+    }
+    Ok(if status.has_live_leader() { ExitCode::SUCCESS } else { ExitCode::from(NO_LEADER) })
+}
+
+/// `None` if the embedded store has not been made yet: looking must not make it.
+async fn look(settings: &Settings, namespace: &Namespace) -> Result<Option<Status>, Failure> {
+    if let StoreUrl::Sqlite { path } = &settings.store
+        && !path.exists()
+    {
+        return Ok(None);
+    }
+    let lanes =
+        tenure::store::open(&settings.store, &OpenOptions::with_request_timeout(REQUEST_TIMEOUT)).await?;
+    Ok(Some(Status::read(&lanes, namespace).await?))
+}
+
+fn print(status: &Status) {
+    println!("namespace  {}", status.namespace);
+    println!("store      {}", status.store);
+    match &status.leader {
+        Some(leader) => {
+            println!("leader     {} (incarnation {})", leader.node, leader.incarnation);
+            println!("epoch      {}", status.epoch);
+            println!("since      {}", leader.since.as_deref().unwrap_or("unknown"));
+            let health = if leader.live {
+                format!("live: seen to renew, {} renewals of {} ms", leader.renewals, leader.lease_timeout)
+            } else {
+                format!("SILENT: no renewal for a whole lease ({} ms)", leader.lease_timeout)
+            };
+            println!("lease      {health}");
+        }
+        None => {
+            println!("leader     none");
+            println!("epoch      {}", status.epoch);
+        }
+    }
+    if status.nodes.is_empty() {
+        println!("nodes      none");
+        return;
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["NODE", "ROLE", "LAST SEEN"]);
+    for node in &status.nodes {
+        let seen = Duration::from_millis(node.last_seen_ms_ago);
+        table.add_row([node.node.clone(), node.role.to_owned(), format!("{:.1} s ago", seen.as_secs_f64())]);
+    }
+    println!("\n{table}");
+}

@@ -1,0 +1,226 @@
+//! Carries the core's requests to the store and brings the answers back. Decides nothing.
+
+use crate::keys::Keys;
+use crate::wire::{PresenceDocument, SeatDocument};
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tenure_core::{
+    Answer, Expect, Holder, NodeEntry, NodesAnswer, Nonce, ProbeAnswer, Request, Seat, SeatAnswer, Version,
+    WriteAnswer,
+};
+use tenure_store::conformance::{Probe, probe};
+use tenure_store::{Condition, Lanes, List, Read, Trouble, TroubleKind, Write};
+
+/// Presences beyond this are not ranked; claims are settled by compare-and-swap in any case.
+const NODES_MAX: usize = 10_000;
+
+/// The probe makes six requests in a row.
+const PROBE_REQUESTS: u32 = 8;
+
+/// One node's way to the store.
+#[derive(Clone)]
+pub(crate) struct Carrier {
+    pub(crate) lanes: Lanes,
+    pub(crate) keys: Keys,
+    pub(crate) me: Holder,
+    pub(crate) request_timeout: Duration,
+    pub(crate) started_at: Arc<str>,
+    /// What the leader publishes of its settings.
+    pub(crate) shared_settings: Arc<Map<String, Value>>,
+    /// The seat document last read or written, by version: what it carries beyond the record must survive a rewrite.
+    document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
+    /// The last trouble, so that an event can say in words what the core only knows as a kind.
+    trouble: Arc<Mutex<String>>,
+}
+
+impl Carrier {
+    pub(crate) fn new(
+        lanes: Lanes,
+        keys: Keys,
+        me: Holder,
+        request_timeout: Duration,
+        started_at: Arc<str>,
+        shared_settings: Arc<Map<String, Value>>,
+    ) -> Carrier {
+        let (document, trouble) = Default::default();
+        Carrier { lanes, keys, me, request_timeout, started_at, shared_settings, document, trouble }
+    }
+
+    pub(crate) fn last_trouble(&self) -> String {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Every request ends within its time; what has not answered by then is unknown.
+    pub(crate) async fn carry(&self, request: Request) -> Answer {
+        let limit = match &request {
+            Request::Probe => self.request_timeout * PROBE_REQUESTS,
+            Request::ReadSeat { .. }
+            | Request::WriteSeat { .. }
+            | Request::WritePresence { .. }
+            | Request::RemovePresence
+            | Request::ListNodes => self.request_timeout,
+        };
+        let silence = silence(&request);
+        match tokio::time::timeout(limit, self.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.note(&Trouble::new(
+                    TroubleKind::Timeout,
+                    format!("no answer within {} ms", limit.as_millis()),
+                ));
+                silence
+            }
+        }
+    }
+
+    async fn send(&self, request: Request) -> Answer {
+        match request {
+            Request::Probe => Answer::Probe(self.probe().await),
+            Request::ReadSeat { unless } => Answer::Seat(self.read_seat(unless).await),
+            Request::WriteSeat { seat, expect } => Answer::SeatWritten(self.write_seat(&seat, expect).await),
+            Request::WritePresence { nonce, expect } => {
+                Answer::PresenceWritten(self.write_presence(nonce, expect).await)
+            }
+            Request::RemovePresence => {
+                let _ = self.lanes.bulk.remove(&self.keys.node(&self.me.node)).await;
+                Answer::PresenceRemoved
+            }
+            Request::ListNodes => Answer::Nodes(self.list_nodes().await),
+        }
+    }
+
+    async fn probe(&self) -> ProbeAnswer {
+        let unique = format!("{}-{:08x}", self.me.incarnation, rand::random::<u32>());
+        match probe(&*self.lanes.lease, self.keys.root(), &unique).await {
+            Probe::Safe { .. } => ProbeAnswer::Safe,
+            Probe::Unsafe(sentence) => {
+                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = sentence;
+                ProbeAnswer::Unsafe
+            }
+            Probe::Unavailable(trouble) => {
+                self.note(&trouble);
+                ProbeAnswer::Unavailable
+            }
+            Probe::Denied(trouble) => {
+                self.note(&trouble);
+                ProbeAnswer::Denied
+            }
+        }
+    }
+
+    async fn read_seat(&self, unless: Option<Version>) -> SeatAnswer {
+        let unless = unless.map(|version| tenure_store::Version::new(version.as_str()));
+        match self.lanes.lease.get(&self.keys.seat(), unless.as_ref()).await {
+            Read::Unchanged => SeatAnswer::Unchanged,
+            Read::Absent => SeatAnswer::Absent,
+            Read::Found(object) => {
+                let version = Version::new(object.version.as_str());
+                match SeatDocument::parse(&object.body) {
+                    Ok((document, seat)) => {
+                        self.remember(version.clone(), document);
+                        SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
+                    }
+                    Err(unreadable) => {
+                        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = unreadable.detail;
+                        SeatAnswer::Unreadable { version, problem: unreadable.problem }
+                    }
+                }
+            }
+            Read::Unavailable(trouble) => {
+                self.note(&trouble);
+                SeatAnswer::Unavailable
+            }
+            Read::Denied(trouble) => {
+                self.note(&trouble);
+                SeatAnswer::Denied
+            }
+        }
+    }
+
+    async fn write_seat(&self, seat: &Seat, expect: Expect) -> WriteAnswer {
+        let (condition, before) = match expect {
+            Expect::Absent => (Condition::Absent, None),
+            Expect::Version(version) => {
+                let known = self.document.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let before = known.filter(|(known, _)| *known == version).map(|(_, document)| document);
+                (Condition::Matches(tenure_store::Version::new(version.as_str())), before)
+            }
+        };
+        let now = format!("{:.3}", jiff::Timestamp::now());
+        let document = SeatDocument::new(seat, before.as_ref(), now, (*self.shared_settings).clone());
+        let answer = self.lanes.lease.put(&self.keys.seat(), document.to_bytes().into(), condition).await;
+        let answer = self.write_answer(answer);
+        if let WriteAnswer::Won(version) = &answer {
+            self.remember(version.clone(), document);
+        }
+        answer
+    }
+
+    async fn write_presence(&self, nonce: Nonce, expect: Option<Version>) -> WriteAnswer {
+        let body = PresenceDocument::new(&self.me, nonce, &self.started_at).to_bytes();
+        let condition = match expect {
+            Some(version) => Condition::Matches(tenure_store::Version::new(version.as_str())),
+            None => Condition::Any,
+        };
+        let answer = self.lanes.bulk.put(&self.keys.node(&self.me.node), body.into(), condition).await;
+        self.write_answer(answer)
+    }
+
+    async fn list_nodes(&self) -> NodesAnswer {
+        match self.lanes.bulk.list(&self.keys.nodes(), NODES_MAX).await {
+            List::Entries { entries, .. } => NodesAnswer::Found(
+                entries
+                    .into_iter()
+                    .filter_map(|entry| {
+                        let node = self.keys.node_of(&entry.key)?;
+                        Some(NodeEntry { node, modified_ms: entry.modified.0 })
+                    })
+                    .collect(),
+            ),
+            List::Unavailable(trouble) | List::Denied(trouble) => {
+                self.note(&trouble);
+                NodesAnswer::Unavailable
+            }
+        }
+    }
+
+    fn write_answer(&self, answer: Write) -> WriteAnswer {
+        match answer {
+            Write::Won(version) => WriteAnswer::Won(Version::new(version.as_str())),
+            Write::Lost => WriteAnswer::Lost,
+            Write::Unknown(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Unknown
+            }
+            Write::Unavailable(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Unavailable
+            }
+            Write::Denied(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Denied
+            }
+        }
+    }
+
+    fn remember(&self, version: Version, document: SeatDocument) {
+        *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, document));
+    }
+
+    fn note(&self, trouble: &Trouble) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.to_string();
+    }
+}
+
+/// What a request that was not answered comes to: a write may have happened, a read has not.
+pub(crate) fn silence(request: &Request) -> Answer {
+    match request {
+        Request::Probe => Answer::Probe(ProbeAnswer::Unavailable),
+        Request::ReadSeat { .. } => Answer::Seat(SeatAnswer::Unavailable),
+        Request::WriteSeat { .. } => Answer::SeatWritten(WriteAnswer::Unknown),
+        Request::WritePresence { .. } => Answer::PresenceWritten(WriteAnswer::Unknown),
+        Request::RemovePresence => Answer::PresenceRemoved,
+        Request::ListNodes => Answer::Nodes(NodesAnswer::Unavailable),
+    }
+}

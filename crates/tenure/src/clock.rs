@@ -1,0 +1,55 @@
+//! Clocks. Leases run on a clock that keeps counting while the machine sleeps.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// Milliseconds from any fixed origin, never going back, counting on while the machine is suspended.
+pub trait Clock: Send + Sync + Debug + 'static {
+    /// Now.
+    fn now_ms(&self) -> u64;
+
+    /// Whether timers of the runtime may fall behind this clock, as they do when the machine is suspended: a leader then
+    /// looks at the clock more often than its next deadline alone would ask for.
+    fn outruns_timers(&self) -> bool {
+        true
+    }
+}
+
+/// The machine's boot-time clock (`CLOCK_BOOTTIME`).
+///
+/// `std::time::Instant` stops while a machine is suspended: a laptop lid closed for an hour would leave a leader that
+/// believes in its lease for another two seconds. Where there is no such clock, the monotonic one is used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    fn now_ms(&self) -> u64 {
+        #[cfg(target_os = "linux")]
+        let id = rustix::time::ClockId::Boottime;
+        #[cfg(not(target_os = "linux"))]
+        let id = rustix::time::ClockId::Monotonic;
+        let now = rustix::time::clock_gettime(id);
+        u64::try_from(now.tv_sec).unwrap_or(0) * 1000 + u64::try_from(now.tv_nsec).unwrap_or(0) / 1_000_000
+    }
+}
+
+/// The runtime's clock, for tests on paused time.
+#[derive(Clone, Debug)]
+pub struct TokioClock(tokio::time::Instant);
+
+impl TokioClock {
+    /// A clock that starts now.
+    pub fn new() -> Arc<TokioClock> {
+        Arc::new(TokioClock(tokio::time::Instant::now()))
+    }
+}
+
+impl Clock for TokioClock {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn outruns_timers(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,313 @@
+//! The driver: the only loop that feeds the core. It carries messages and keeps time; it decides nothing.
+
+use crate::carrier::{Carrier, silence};
+use crate::clock::Clock;
+use crate::event::{Event, EventKind, LostReason};
+use crate::guard::{LeaderGuard, Leadership, LeaseState};
+use crate::telemetry;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{Coordinator, Effect, Epoch, Input, Request, RequestId, Role, StopCause, Time, WakeToken};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::{Id, JoinSet};
+
+/// While it leads, a node looks at its clock at least this often: the runtime's timers stand still while the machine
+/// sleeps, and after that every moment of believing in the old lease is one too many.
+const LEADER_LOOK: Duration = Duration::from_millis(100);
+
+/// What the handle asks of the driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    StepDown(oneshot::Sender<bool>),
+    Stop,
+}
+
+/// Where events and leadership go. Outlives the driver's lives.
+#[derive(Clone)]
+pub(crate) struct Outlets {
+    pub(crate) namespace: Arc<str>,
+    pub(crate) node: tenure_core::NodeId,
+    pub(crate) prefix: Arc<str>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) events: broadcast::Sender<Event>,
+    pub(crate) leadership: watch::Sender<Leadership>,
+}
+
+impl Outlets {
+    pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
+        let event = Event {
+            namespace: Arc::clone(&self.namespace),
+            node: self.node.clone(),
+            epoch,
+            time: jiff::Timestamp::now(),
+            boot_ms: self.clock.now_ms(),
+            prefix: Arc::clone(&self.prefix),
+            kind,
+        };
+        telemetry::log(&event);
+        // No reader is fine.
+        let _ = self.events.send(event);
+    }
+}
+
+/// One life of a node's candidate.
+pub(crate) struct Driver {
+    core: Coordinator,
+    carrier: Carrier,
+    outlets: Outlets,
+    diagnostics: bool,
+    requests: JoinSet<(RequestId, tenure_core::Answer)>,
+    /// What each running request is, in case its task dies and cannot say so itself.
+    running: HashMap<Id, (RequestId, Request)>,
+    wake: Option<(WakeToken, Time)>,
+    lease: Option<Arc<LeaseState>>,
+    guard_gone: Option<oneshot::Receiver<()>>,
+    /// Work of this epoch was told to stop and is waited for.
+    draining: Option<(Epoch, oneshot::Receiver<()>)>,
+    step_downs: Vec<oneshot::Sender<bool>>,
+    stopped: Option<StopCause>,
+}
+
+impl Drop for Driver {
+    /// However a life ends, also by a panic: nobody acts on its lease any more.
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}
+
+impl Driver {
+    pub(crate) fn new(core: Coordinator, carrier: Carrier, outlets: Outlets, diagnostics: bool) -> Driver {
+        Driver {
+            core,
+            carrier,
+            outlets,
+            diagnostics,
+            requests: JoinSet::new(),
+            running: HashMap::new(),
+            wake: None,
+            lease: None,
+            guard_gone: None,
+            draining: None,
+            step_downs: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    /// Runs until the coordinator comes to rest.
+    pub(crate) async fn run(mut self, random: u64, commands: &mut mpsc::Receiver<Command>) -> StopCause {
+        self.feed(Input::Start { random });
+        loop {
+            if let Some(cause) = self.stopped {
+                return cause;
+            }
+            if let Some(input) = self.next(commands).await {
+                self.feed(input);
+            }
+        }
+    }
+
+    /// The next thing that happens. Cancel-safe in every branch, and biased, so that a run can be repeated exactly.
+    async fn next(&mut self, commands: &mut mpsc::Receiver<Command>) -> Option<Input> {
+        let sleep = self.sleep_for();
+        tokio::select! {
+            biased;
+            command = commands.recv() => match command {
+                // Nobody holds the node any more: leave in order.
+                None | Some(Command::Stop) => Some(Input::Stop),
+                Some(Command::StepDown(reply)) => self.on_step_down(reply),
+            },
+            Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
+            _ = gone(&mut self.draining) => {
+                let (epoch, _) = self.draining.take()?;
+                Some(Input::ProcessesStopped { epoch })
+            }
+            () = sleep_or_never(sleep) => self.on_slept(),
+        }
+    }
+
+    fn sleep_for(&self) -> Option<Duration> {
+        let (_, at) = self.wake?;
+        let left = Duration::from_millis(at.0.saturating_sub(self.outlets.clock.now_ms()));
+        let watchful = self.lease.is_some() && self.outlets.clock.outruns_timers();
+        Some(if watchful { left.min(LEADER_LOOK) } else { left })
+    }
+
+    fn on_slept(&mut self) -> Option<Input> {
+        let (token, at) = self.wake?;
+        if self.outlets.clock.now_ms() < at.0 {
+            return None;
+        }
+        self.wake = None;
+        Some(Input::Wake(token))
+    }
+
+    fn on_step_down(&mut self, reply: oneshot::Sender<bool>) -> Option<Input> {
+        if self.core.role() != Some(Role::Leader) && self.core.role() != Some(Role::Draining) {
+            let _ = reply.send(false);
+            return None;
+        }
+        self.step_downs.push(reply);
+        Some(Input::StepDown)
+    }
+
+    fn on_done(
+        &mut self,
+        done: Result<(Id, (RequestId, tenure_core::Answer)), tokio::task::JoinError>,
+    ) -> Option<Input> {
+        match done {
+            Ok((task, (id, answer))) => {
+                self.running.remove(&task);
+                Some(Input::Answer { id, answer })
+            }
+            // A backend that panics has not answered; what it was asked may have happened.
+            Err(error) => {
+                let (id, request) = self.running.remove(&error.id())?;
+                tracing::error!(target: "tenure", %error, "a store request died");
+                Some(Input::Answer { id, answer: silence(&request) })
+            }
+        }
+    }
+
+    fn feed(&mut self, input: Input) {
+        let mut effects = Vec::new();
+        let said = self.diagnostics.then(|| format!("{input:?}"));
+        self.core.handle(Time(self.outlets.clock.now_ms()), input, &mut effects);
+        if let Some(observed) = said {
+            let role = self.core.role();
+            tracing::info!(target: "tenure::diagnostics", namespace = &*self.outlets.namespace, ?role, observed, decided = ?effects);
+        }
+        for effect in effects {
+            self.carry_out(effect);
+        }
+        self.publish();
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        match effect {
+            Effect::Request(id, request) => {
+                let carrier = self.carrier.clone();
+                let sent = request.clone();
+                let task = self.requests.spawn(async move { (id, carrier.carry(request).await) });
+                self.running.insert(task.id(), (id, sent));
+            }
+            Effect::Wake { token, at } => self.wake = Some((token, at)),
+            Effect::StartProcesses { epoch, deadline } => {
+                let (guard, lease, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.clock));
+                self.lease = Some(lease);
+                self.guard_gone = Some(gone);
+                self.outlets.leadership.send_modify(|leadership| leadership.guard = Some(guard));
+            }
+            Effect::ExtendLease { epoch, deadline } => {
+                if let Some(lease) = self.lease.as_ref().filter(|lease| lease.epoch() == epoch) {
+                    lease.extend(deadline);
+                }
+            }
+            Effect::StopProcesses { epoch, by: _ } => {
+                self.withdraw();
+                if let Some(gone) = self.guard_gone.take() {
+                    self.draining = Some((epoch, gone));
+                }
+            }
+            Effect::Emit(event) => self.emit(event),
+            Effect::Stopped(cause) => {
+                self.stopped = Some(cause);
+                self.outlets.emit(self.core.highest_epoch().0, EventKind::Stopped);
+            }
+        }
+    }
+
+    /// Ends the lease for everybody who holds a guard.
+    fn withdraw(&mut self) {
+        if let Some(lease) = self.lease.take() {
+            lease.cancel();
+        }
+        self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
+    }
+
+    fn publish(&self) {
+        let role = self.core.role();
+        let (leader, epoch) = match self.core.leader() {
+            Some((node, epoch)) => (Some(node.clone()), epoch.0),
+            None => (None, 0),
+        };
+        self.outlets.leadership.send_if_modified(|leadership| {
+            let changed = leadership.role != role || leadership.leader != leader || leadership.epoch != epoch;
+            (leadership.role, leadership.leader, leadership.epoch) = (role, leader, epoch);
+            changed
+        });
+    }
+
+    fn emit(&mut self, event: tenure_core::Event) {
+        use tenure_core::Event as Core;
+        let known = self.core.highest_epoch();
+        let detail = || self.carrier.last_trouble();
+        let now_ms = self.outlets.clock.now_ms();
+        let (epoch, kind) = match event {
+            Core::Ineligible => (known, EventKind::Ineligible),
+            Core::JitterStarted { wait_ms } => (known, EventKind::StartupJitter { wait_ms }),
+            Core::Joined => (known, EventKind::Joined),
+            Core::AwaitingTurn { ready_at } => {
+                (known, EventKind::AwaitingTurn { wait_ms: ready_at.0.saturating_sub(now_ms) })
+            }
+            Core::ElectionStarted { cause } => (known, EventKind::ElectionStarted { cause }),
+            Core::ElectionCheck { leader, unchanged_ms } => {
+                (known, EventKind::ElectionCheck { leader, unchanged_ms })
+            }
+            Core::LeaderDown { leader, epoch, unchanged_ms } => {
+                (epoch, EventKind::LeaderDown { leader, unchanged_ms })
+            }
+            Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
+            Core::LeaderChanged { previous, new, epoch } => {
+                self.outlets
+                    .emit(epoch.0, EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() });
+                if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
+                    return; // The standby's telemetry is not this node's to emit.
+                }
+                (epoch, EventKind::LeaderChangeSeen { previous, new })
+            }
+            Core::BecameLeader { epoch, deadline } => {
+                (epoch, EventKind::BecameLeader { deadline_boot_ms: deadline.0 })
+            }
+            Core::LeaseRenewed { epoch, deadline, latency_ms } => {
+                (epoch, EventKind::LeaseRenewed { deadline_boot_ms: deadline.0, latency_ms })
+            }
+            Core::LeaseAtRisk { epoch, deadline } => {
+                (epoch, EventKind::LeaseAtRisk { deadline_boot_ms: deadline.0 })
+            }
+            Core::LeaseRecovered { epoch } => (epoch, EventKind::LeaseRecovered),
+            Core::LostLeadership { epoch, reason, vacated } => {
+                for reply in self.step_downs.drain(..) {
+                    let _ = reply.send(true);
+                }
+                (epoch, EventKind::LostLeadership { reason: LostReason::Protocol(reason), vacated })
+            }
+            Core::SeatUnreadable { problem } => {
+                (known, EventKind::SeatUnreadable { problem, detail: detail() })
+            }
+            Core::EpochRegressed { seen, found } => (seen, EventKind::EpochRegressed { found: found.0 }),
+            Core::NodeConflict => (known, EventKind::NodeConflict),
+            Core::StoreUnavailable => (known, EventKind::StoreUnavailable { detail: detail() }),
+            Core::StoreDenied => (known, EventKind::StoreDenied { detail: detail() }),
+            Core::StoreRecovered => (known, EventKind::StoreRecovered),
+            Core::StoreUnsafe => (known, EventKind::StoreUnsafe { detail: detail() }),
+            Core::ProcessesStuck { epoch } => (epoch, EventKind::ProcessesStuck),
+        };
+        self.outlets.emit(epoch.0, kind);
+    }
+}
+
+async fn gone(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) {
+    match draining {
+        // An error means that the sender is gone without a word, which is gone all the same.
+        Some((_, gone)) => drop(gone.await),
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_or_never(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,364 @@
+//! Events: what happened, under the documents' own names.
+
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem};
+
+/// Something that happened to one node in one namespace.
+///
+/// Events are for people and programs that watch; nothing in the protocol depends on their delivery. They travel on a
+/// bounded channel: a slow reader learns how many it missed, and never holds up the node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The node that says it.
+    pub node: NodeId,
+    /// The epoch it speaks of: the leader's, or the highest one the node knows.
+    pub epoch: u64,
+    /// Wall-clock time, for people.
+    pub time: jiff::Timestamp,
+    /// The node's boot-time clock in milliseconds, for comparing events of one machine.
+    pub boot_ms: u64,
+    /// Prefix of the telemetry names.
+    pub(crate) prefix: Arc<str>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// The node is not eligible and takes no part.
+    Ineligible,
+    /// The startup wait has begun.
+    StartupJitter {
+        /// How long it is.
+        wait_ms: u64,
+    },
+    /// The node is known to the others.
+    Joined,
+    /// The seat is free; the node waits for its turn.
+    AwaitingTurn {
+        /// How long at least.
+        wait_ms: u64,
+    },
+    /// The node tries for the seat.
+    ElectionStarted {
+        /// Why.
+        cause: ElectionCause,
+    },
+    /// A standby looked at the seat.
+    ElectionCheck {
+        /// Whom it saw.
+        leader: Option<NodeId>,
+        /// How long the seat has not changed.
+        unchanged_ms: u64,
+    },
+    /// The leader went silent for the whole expiry.
+    LeaderDown {
+        /// Who.
+        leader: NodeId,
+        /// For how long.
+        unchanged_ms: u64,
+    },
+    /// The silent leader is back before anybody took over.
+    LeaderRecovered {
+        /// Who.
+        leader: NodeId,
+    },
+    /// There is a new leader, or the same one with a new epoch. Emitted on every node.
+    LeaderChanged {
+        /// The last one known.
+        previous: Option<NodeId>,
+        /// The one now.
+        new: NodeId,
+    },
+    /// The same, as telemetry of a standby.
+    LeaderChangeSeen {
+        /// The last one known.
+        previous: Option<NodeId>,
+        /// The one now.
+        new: NodeId,
+    },
+    /// This node leads.
+    BecameLeader {
+        /// Until then on the boot-time clock, unless it renews.
+        deadline_boot_ms: u64,
+    },
+    /// The lease was renewed.
+    LeaseRenewed {
+        /// The new deadline on the boot-time clock.
+        deadline_boot_ms: u64,
+        /// From sending to knowing.
+        latency_ms: u64,
+    },
+    /// 80 % of the lease is gone without a renewal; work is being stopped.
+    LeaseAtRisk {
+        /// When leadership ends.
+        deadline_boot_ms: u64,
+    },
+    /// A renewal got through after all; work may go on.
+    LeaseRecovered,
+    /// This node leads no longer.
+    LostLeadership {
+        /// Why.
+        reason: LostReason,
+        /// Whether the seat was vacated, so that the next leader need not wait.
+        vacated: bool,
+    },
+    /// The seat is not a seat, or a newer one. It is left alone.
+    SeatUnreadable {
+        /// Which.
+        problem: SeatProblem,
+        /// In words.
+        detail: String,
+    },
+    /// The seat shows a lower epoch than one seen before.
+    EpochRegressed {
+        /// The lower one.
+        found: u64,
+    },
+    /// Two processes run under this node's id.
+    NodeConflict,
+    /// The store does not answer.
+    StoreUnavailable {
+        /// In words.
+        detail: String,
+    },
+    /// The store refuses.
+    StoreDenied {
+        /// In words.
+        detail: String,
+    },
+    /// The store answers again.
+    StoreRecovered,
+    /// The store does not honour conditions.
+    StoreUnsafe {
+        /// In words.
+        detail: String,
+    },
+    /// Work did not stop in time; the seat was not vacated.
+    ProcessesStuck,
+    /// The candidate died and is started again.
+    CandidateRestarted {
+        /// The how-manieth time in a row.
+        attempt: u32,
+        /// How long it waits first.
+        wait_ms: u64,
+    },
+    /// The node has left.
+    Stopped,
+}
+
+/// Why leadership ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// The protocol ended it.
+    Protocol(LossReason),
+    /// The candidate panicked; its lease was withdrawn with it.
+    Panic,
+}
+
+impl LostReason {
+    /// The reason as it appears on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            LostReason::Protocol(reason) => reason.as_str(),
+            LostReason::Panic => "panic",
+        }
+    }
+}
+
+/// Every event name this software emits, with `{prefix}` for the telemetry prefix. Kept beside the code that emits them
+/// so that the reference can be checked against it.
+pub const EVENT_NAMES: &[&str] = &[
+    "leader:changed",
+    "{prefix}.coordinator.awaiting_turn",
+    "{prefix}.coordinator.became_leader",
+    "{prefix}.coordinator.candidate_restarted",
+    "{prefix}.coordinator.election_check",
+    "{prefix}.coordinator.election_started",
+    "{prefix}.coordinator.epoch_regressed",
+    "{prefix}.coordinator.ineligible",
+    "{prefix}.coordinator.joined",
+    "{prefix}.coordinator.leader_changed",
+    "{prefix}.coordinator.leader_down",
+    "{prefix}.coordinator.leader_recovered",
+    "{prefix}.coordinator.lease_at_risk",
+    "{prefix}.coordinator.lease_recovered",
+    "{prefix}.coordinator.lease_renewed",
+    "{prefix}.coordinator.lost_leadership",
+    "{prefix}.coordinator.node_conflict",
+    "{prefix}.coordinator.processes_stuck",
+    "{prefix}.coordinator.seat_unreadable",
+    "{prefix}.coordinator.startup_jitter",
+    "{prefix}.coordinator.stopped",
+    "{prefix}.coordinator.store_denied",
+    "{prefix}.coordinator.store_recovered",
+    "{prefix}.coordinator.store_unavailable",
+    "{prefix}.coordinator.store_unsafe",
+];
+
+impl Event {
+    /// The wire name: `leader:changed`, `serviceradar.coordinator.became_leader`, …
+    pub fn name(&self) -> String {
+        let short = self.kind.short_name();
+        if short == "leader:changed" {
+            short.to_owned()
+        } else {
+            format!("{}.coordinator.{short}", self.prefix)
+        }
+    }
+
+    /// The event as one JSON object: `event`, `namespace`, `node`, `epoch`, `time`, `bootMs`, then its own fields.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::new();
+        object.insert("event".to_owned(), self.name().into());
+        object.insert("namespace".to_owned(), Value::from(&*self.namespace));
+        object.insert("node".to_owned(), self.node.as_str().into());
+        object.insert("epoch".to_owned(), self.epoch.into());
+        object.insert("time".to_owned(), format!("{:.3}", self.time).into());
+        object.insert("bootMs".to_owned(), self.boot_ms.into());
+        if let Value::Object(fields) = self.kind.fields() {
+            object.extend(fields);
+        }
+        Value::Object(object)
+    }
+}
+
+impl EventKind {
+    fn short_name(&self) -> &'static str {
+        match self {
+            EventKind::Ineligible => "ineligible",
+            EventKind::StartupJitter { .. } => "startup_jitter",
+            EventKind::Joined => "joined",
+            EventKind::AwaitingTurn { .. } => "awaiting_turn",
+            EventKind::ElectionStarted { .. } => "election_started",
+            EventKind::ElectionCheck { .. } => "election_check",
+            EventKind::LeaderDown { .. } => "leader_down",
+            EventKind::LeaderRecovered { .. } => "leader_recovered",
+            EventKind::LeaderChanged { .. } => "leader:changed",
+            EventKind::LeaderChangeSeen { .. } => "leader_changed",
+            EventKind::BecameLeader { .. } => "became_leader",
+            EventKind::LeaseRenewed { .. } => "lease_renewed",
+            EventKind::LeaseAtRisk { .. } => "lease_at_risk",
+            EventKind::LeaseRecovered => "lease_recovered",
+            EventKind::LostLeadership { .. } => "lost_leadership",
+            EventKind::SeatUnreadable { .. } => "seat_unreadable",
+            EventKind::EpochRegressed { .. } => "epoch_regressed",
+            EventKind::NodeConflict => "node_conflict",
+            EventKind::StoreUnavailable { .. } => "store_unavailable",
+            EventKind::StoreDenied { .. } => "store_denied",
+            EventKind::StoreRecovered => "store_recovered",
+            EventKind::StoreUnsafe { .. } => "store_unsafe",
+            EventKind::ProcessesStuck => "processes_stuck",
+            EventKind::CandidateRestarted { .. } => "candidate_restarted",
+            EventKind::Stopped => "stopped",
+        }
+    }
+
+    /// The event's own fields.
+    fn fields(&self) -> Value {
+        let id = |node: &Option<NodeId>| node.as_ref().map(NodeId::as_str).map(str::to_owned);
+        match self {
+            EventKind::Ineligible
+            | EventKind::Joined
+            | EventKind::LeaseRecovered
+            | EventKind::NodeConflict
+            | EventKind::StoreRecovered
+            | EventKind::ProcessesStuck
+            | EventKind::Stopped => Value::Null,
+            EventKind::StartupJitter { wait_ms } | EventKind::AwaitingTurn { wait_ms } => {
+                json!({"waitMs": wait_ms})
+            }
+            EventKind::ElectionStarted { cause } => json!({"cause": cause_name(*cause)}),
+            EventKind::ElectionCheck { leader, unchanged_ms } => {
+                json!({"leader": id(leader), "unchangedMs": unchanged_ms})
+            }
+            EventKind::LeaderDown { leader, unchanged_ms } => {
+                json!({"leader": leader.as_str(), "unchangedMs": unchanged_ms})
+            }
+            EventKind::LeaderRecovered { leader } => json!({"leader": leader.as_str()}),
+            EventKind::LeaderChanged { previous, new } => {
+                json!({"previousLeader": id(previous), "newLeader": new.as_str()})
+            }
+            EventKind::LeaderChangeSeen { previous, new } => {
+                json!({"previous_leader": id(previous), "new_leader": new.as_str()})
+            }
+            EventKind::BecameLeader { deadline_boot_ms } | EventKind::LeaseAtRisk { deadline_boot_ms } => {
+                json!({"deadlineBootMs": deadline_boot_ms})
+            }
+            EventKind::LeaseRenewed { deadline_boot_ms, latency_ms } => {
+                json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": latency_ms})
+            }
+            EventKind::LostLeadership { reason, vacated } => {
+                json!({"reason": reason.as_str(), "vacated": vacated})
+            }
+            EventKind::SeatUnreadable { problem, detail } => {
+                let problem = match problem {
+                    SeatProblem::Corrupt => "corrupt",
+                    SeatProblem::Newer => "newer version",
+                };
+                json!({"problem": problem, "detail": detail})
+            }
+            EventKind::EpochRegressed { found } => json!({"found": found}),
+            EventKind::StoreUnavailable { detail }
+            | EventKind::StoreDenied { detail }
+            | EventKind::StoreUnsafe { detail } => json!({"detail": detail}),
+            EventKind::CandidateRestarted { attempt, wait_ms } => {
+                json!({"attempt": attempt, "waitMs": wait_ms})
+            }
+        }
+    }
+}
+
+pub(crate) fn cause_name(cause: ElectionCause) -> &'static str {
+    match cause {
+        ElectionCause::First => "first election",
+        ElectionCause::Vacant => "seat vacant",
+        ElectionCause::LeaderDown => "leader down",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: EventKind) -> Event {
+        Event {
+            namespace: "test".into(),
+            node: NodeId::new("pod-b").expect("valid"),
+            epoch: 16,
+            time: jiff::Timestamp::UNIX_EPOCH,
+            boot_ms: 5,
+            prefix: "serviceradar".into(),
+            kind,
+        }
+    }
+
+    #[test]
+    fn leader_changed_has_the_documents_payload() {
+        let previous = Some(NodeId::new("pod-a").expect("valid"));
+        let new = NodeId::new("pod-b").expect("valid");
+        let value = event(EventKind::LeaderChanged { previous, new }).to_json();
+        assert_eq!(value["event"], "leader:changed");
+        let expected =
+            json!({"namespace": "test", "previousLeader": "pod-a", "newLeader": "pod-b", "epoch": 16});
+        for (field, wanted) in expected.as_object().expect("an object") {
+            assert_eq!(&value[field], wanted, "{field}");
+        }
+        assert_eq!(value["time"], "1970-01-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn telemetry_names_carry_the_prefix_and_are_listed() {
+        let lost = event(EventKind::LostLeadership { reason: LostReason::Panic, vacated: false });
+        assert_eq!(lost.name(), "serviceradar.coordinator.lost_leadership");
+        assert_eq!(lost.to_json()["reason"], "panic");
+        let listed = EVENT_NAMES.iter().map(|name| name.replace("{prefix}", "serviceradar"));
+        assert!(listed.into_iter().any(|name| name == lost.name()));
+    }
+}

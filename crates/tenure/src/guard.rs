@@ -1,0 +1,195 @@
+//! What a leader holds while it leads, and how anybody watches leadership.
+
+use crate::clock::Clock;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tenure_core::{Epoch, NodeId, Role, Time};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Proof of leadership, with its own end built in.
+///
+/// It carries the epoch and reports its expiry by its own deadline, even if nothing else in the process gets to run: the
+/// deadline is compared with the boot-time clock at every check. Clones share one lease.
+///
+/// **Drop every clone when the work has stopped.** While one is alive, Tenure takes the work to be running: a node that
+/// shuts down waits for it (up to `drainTimeout`) before it vacates the seat.
+#[derive(Clone)]
+pub struct LeaderGuard {
+    lease: Arc<LeaseState>,
+    _held: Arc<Held>,
+}
+
+pub(crate) struct LeaseState {
+    epoch: Epoch,
+    deadline_ms: AtomicU64,
+    cancel: CancellationToken,
+    clock: Arc<dyn Clock>,
+}
+
+/// Tells the driver when the last clone of a guard is gone.
+struct Held(Option<oneshot::Sender<()>>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(done) = self.0.take() {
+            // Nobody listens any more if the driver is gone; then nobody waits either.
+            let _ = done.send(());
+        }
+    }
+}
+
+/// Leadership ended; the work that was to be done must not be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("leadership in epoch {epoch} has ended")]
+pub struct LeadershipEnded {
+    /// The epoch that is over.
+    pub epoch: u64,
+}
+
+impl LeaderGuard {
+    /// A guard, the lease to steer it by, and the signal that its last clone is gone.
+    pub(crate) fn new(
+        epoch: Epoch,
+        deadline: Time,
+        clock: Arc<dyn Clock>,
+    ) -> (LeaderGuard, Arc<LeaseState>, oneshot::Receiver<()>) {
+        let lease = Arc::new(LeaseState {
+            epoch,
+            deadline_ms: AtomicU64::new(deadline.0),
+            cancel: CancellationToken::new(),
+            clock,
+        });
+        let (done, gone) = oneshot::channel();
+        (LeaderGuard { lease: Arc::clone(&lease), _held: Arc::new(Held(Some(done))) }, lease, gone)
+    }
+
+    /// The epoch to stamp on everything that is done under this guard.
+    pub fn epoch(&self) -> u64 {
+        self.lease.epoch.0
+    }
+
+    /// Whether leadership still holds, at this very moment, by this node's own clock.
+    pub fn is_valid(&self) -> bool {
+        self.lease.is_valid()
+    }
+
+    /// The same as an error, for `?` right before a side effect.
+    pub fn check(&self) -> Result<(), LeadershipEnded> {
+        if self.is_valid() { Ok(()) } else { Err(LeadershipEnded { epoch: self.epoch() }) }
+    }
+
+    /// How long the lease runs if it is not renewed again; zero once it is over.
+    pub fn remaining(&self) -> Duration {
+        self.lease.remaining()
+    }
+
+    /// Ends when leadership ends, is to be given up, or its lease runs out: time to stop.
+    pub async fn ended(&self) {
+        while self.is_valid() {
+            tokio::select! {
+                biased;
+                () = self.lease.cancel.cancelled() => return,
+                () = tokio::time::sleep(self.remaining()) => {}
+            }
+        }
+    }
+
+    /// Runs a future until it is done or leadership ends, whichever comes first.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LeadershipEnded> {
+        tokio::select! {
+            biased;
+            () = self.ended() => Err(LeadershipEnded { epoch: self.epoch() }),
+            output = work => Ok(output),
+        }
+    }
+
+    /// Cancelled when the work must stop. It does not know the deadline by itself: prefer [`ended`](LeaderGuard::ended).
+    pub fn cancellation(&self) -> CancellationToken {
+        self.lease.cancel.clone()
+    }
+}
+
+impl fmt::Debug for LeaderGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaderGuard(epoch {}, {:?} left)", self.epoch(), self.remaining())
+    }
+}
+
+impl LeaseState {
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    pub(crate) fn extend(&self, deadline: Time) {
+        self.deadline_ms.fetch_max(deadline.0, Ordering::Release);
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    fn is_valid(&self) -> bool {
+        !self.cancel.is_cancelled() && !self.remaining().is_zero()
+    }
+
+    fn remaining(&self) -> Duration {
+        Duration::from_millis(self.deadline_ms.load(Ordering::Acquire).saturating_sub(self.clock.now_ms()))
+    }
+}
+
+/// Leadership as one node sees it. Travels on a watch channel: a reader sees the latest, never a backlog.
+#[derive(Clone, Debug, Default)]
+pub struct Leadership {
+    /// This node's role; `None` while it starts, after it stopped, and for a node that is not eligible.
+    pub role: Option<Role>,
+    /// The leader last seen. It may be dead and not noticed yet.
+    pub leader: Option<NodeId>,
+    /// Its epoch; 0 if there never was one.
+    pub epoch: u64,
+    pub(crate) guard: Option<LeaderGuard>,
+}
+
+impl Leadership {
+    /// The guard, while this node leads and may act.
+    pub fn guard(&self) -> Option<LeaderGuard> {
+        self.guard.clone().filter(LeaderGuard::is_valid)
+    }
+
+    /// Whether this node leads and may act now.
+    pub fn is_leader(&self) -> bool {
+        self.guard.as_ref().is_some_and(LeaderGuard::is_valid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::TokioClock;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guard_ends_by_its_own_deadline() {
+        let (guard, lease, _gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
+        assert!(guard.check().is_ok());
+        lease.extend(Time(1500));
+        let started = tokio::time::Instant::now();
+        guard.ended().await;
+        assert_eq!(started.elapsed().as_millis(), 1500, "nobody told it; it looked at the clock");
+        assert_eq!(guard.check(), Err(LeadershipEnded { epoch: 7 }));
+        assert_eq!(guard.run(std::future::pending::<()>()).await, Err(LeadershipEnded { epoch: 7 }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_clone_tells_that_the_work_has_stopped() {
+        let (guard, lease, mut gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
+        let clone = guard.clone();
+        drop(guard);
+        assert!(gone.try_recv().is_err(), "one clone still works");
+        lease.cancel();
+        assert!(!clone.is_valid());
+        drop(clone);
+        assert!(gone.try_recv().is_ok());
+    }
+}

@@ -1,0 +1,92 @@
+//! Where things are on the store.
+
+use std::fmt;
+use tenure_core::{IdError, NodeId};
+
+/// A namespace: one election, one seat. Follows the same rule as a node id, because it becomes part of keys too.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Namespace(NodeId);
+
+impl Namespace {
+    /// Checks the text.
+    pub fn new(text: &str) -> Result<Namespace, IdError> {
+        NodeId::new(text).map(Namespace)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl fmt::Display for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Namespace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The keys of one namespace.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Keys {
+    root: String,
+}
+
+impl Keys {
+    /// The keys of a shared election.
+    pub fn global(namespace: &Namespace) -> Keys {
+        Keys { root: format!("plg_coordinator_global/{namespace}") }
+    }
+
+    /// Everything of the namespace is below this.
+    pub fn root(&self) -> &str {
+        &self.root
+    }
+
+    /// The seat.
+    pub fn seat(&self) -> String {
+        format!("{}/seat.json", self.root)
+    }
+
+    /// The folder of presences, ending in `/`.
+    pub fn nodes(&self) -> String {
+        format!("{}/nodes/", self.root)
+    }
+
+    /// A node's presence.
+    pub fn node(&self, node: &NodeId) -> String {
+        format!("{}/nodes/{node}.json", self.root)
+    }
+
+    /// Whose presence a key is; `None` for anything that is not one.
+    pub fn node_of(&self, key: &str) -> Option<NodeId> {
+        let name = key.strip_prefix(&self.nodes())?.strip_suffix(".json")?;
+        NodeId::new(name).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_the_documented_ones() {
+        let keys = Keys::global(&Namespace::new("production").expect("valid"));
+        assert_eq!(keys.seat(), "plg_coordinator_global/production/seat.json");
+        let node = NodeId::new("pod-a").expect("valid");
+        assert_eq!(keys.node(&node), "plg_coordinator_global/production/nodes/pod-a.json");
+        assert_eq!(keys.node_of(&keys.node(&node)), Some(node));
+        for foreign in [
+            "plg_coordinator_global/production/nodes/a/b.json",
+            "x",
+            "plg_coordinator_global/production/nodes/.json",
+        ] {
+            assert_eq!(keys.node_of(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! A node: the handle an application holds, and the supervisor that keeps its candidate alive.
+
+use crate::carrier::Carrier;
+use crate::clock::{BootClock, Clock};
+use crate::driver::{Command, Driver, Outlets};
+use crate::event::{Event, EventKind, LostReason};
+use crate::guard::{LeaderGuard, Leadership};
+use crate::keys::{Keys, Namespace};
+use crate::settings::{Settings, SettingsError};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{Coordinator, Holder, IdError, Incarnation, NodeId, Role, StopCause};
+use tenure_store::{Lanes, OpenError, OpenOptions};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// A reader that falls further behind than this is told how many events it missed.
+const EVENTS_KEPT: usize = 1024;
+
+/// A candidate that died is started again after this, doubled every time in a row …
+const RESTART_FIRST_MS: u64 = 100;
+/// … but never later than this,
+const RESTART_MAX_MS: u64 = 30_000;
+/// and the count starts anew once it has lived this long.
+const RESTART_FORGIVEN_MS: u64 = 60_000;
+
+/// Why a node could not be started. Nothing was written.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The namespace or node id is wrong.
+    #[error(transparent)]
+    Id(#[from] IdError),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+}
+
+/// Only a leader can step down.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this node does not lead")]
+pub struct NotLeading;
+
+/// Why a node ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StopReason {
+    /// It was asked to.
+    Asked,
+    /// The store does not honour conditional writes, so it refused to take part.
+    StoreUnsafe,
+}
+
+/// A participating process. Dropping it leaves the namespace in order, in the background; [`shutdown`](Node::shutdown)
+/// does the same and waits.
+#[derive(Debug)]
+pub struct Node {
+    id: NodeId,
+    commands: mpsc::Sender<Command>,
+    events: broadcast::Sender<Event>,
+    leadership: watch::Receiver<Leadership>,
+    ended: watch::Receiver<Option<StopReason>>,
+    supervisor: JoinHandle<()>,
+}
+
+/// Puts a node together.
+#[derive(Debug)]
+pub struct NodeBuilder {
+    settings: Settings,
+    lanes: Option<Lanes>,
+    clock: Arc<dyn Clock>,
+    random: Option<u64>,
+}
+
+impl NodeBuilder {
+    /// Uses these lanes instead of opening the store the settings name.
+    pub fn lanes(mut self, lanes: Lanes) -> NodeBuilder {
+        self.lanes = Some(lanes);
+        self
+    }
+
+    /// Uses another clock, for tests on paused time.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> NodeBuilder {
+        self.clock = clock;
+        self
+    }
+
+    /// The number that decides the startup wait, uniform over `u64`; drawn at random if not given.
+    pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
+        self.random = Some(random);
+        self
+    }
+
+    /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
+    /// trying, and says so in its events.
+    pub async fn start(self) -> Result<Node, StartError> {
+        let id = self.settings.node.clone();
+        let namespace = Namespace::new(&self.settings.namespace)?;
+        let request_timeout = Duration::from_millis(self.settings.request_timeout_ms);
+        let lanes = match self.lanes {
+            Some(lanes) => lanes,
+            None => {
+                let options = OpenOptions::with_request_timeout(request_timeout);
+                tenure_store::open(&self.settings.store, &options).await?
+            }
+        };
+        let (commands, inbox) = mpsc::channel(16);
+        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let (leadership, watcher) = watch::channel(Leadership::default());
+        let (end, ended) = watch::channel(None);
+        let outlets = Outlets {
+            namespace: Arc::from(namespace.as_str()),
+            node: id.clone(),
+            prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
+            clock: self.clock,
+            events: events.clone(),
+            leadership,
+        };
+        let supervisor = Supervisor {
+            keys: Keys::global(&namespace),
+            settings: self.settings,
+            lanes,
+            outlets,
+            random: self.random,
+            end,
+        };
+        let supervisor = tokio::spawn(supervisor.run(inbox));
+        Ok(Node { id, commands, events, leadership: watcher, ended, supervisor })
+    }
+}
+
+impl Node {
+    /// Starts a node on the store its settings name.
+    pub async fn start(settings: Settings) -> Result<Node, StartError> {
+        Node::builder(settings).start().await
+    }
+
+    /// A node with parts of one's own.
+    pub fn builder(settings: Settings) -> NodeBuilder {
+        NodeBuilder { settings, lanes: None, clock: Arc::new(BootClock), random: None }
+    }
+
+    /// This node's id.
+    pub fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    /// Leadership as this node sees it now, and every change of it.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        self.leadership.clone()
+    }
+
+    /// Events from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    /// Waits until this node leads. `None` once it can no more, because it was stopped.
+    pub async fn lead(&self) -> Option<LeaderGuard> {
+        let mut leadership = self.leadership();
+        loop {
+            if let Some(guard) = leadership.borrow_and_update().guard() {
+                return Some(guard);
+            }
+            leadership.changed().await.ok()?;
+        }
+    }
+
+    /// Hands leadership over and goes on as standby. Ends when this node leads no longer.
+    pub async fn step_down(&self) -> Result<(), NotLeading> {
+        let (reply, done) = oneshot::channel();
+        self.commands.send(Command::StepDown(reply)).await.map_err(|_| NotLeading)?;
+        match done.await {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(_) => Err(NotLeading),
+        }
+    }
+
+    /// Ends when the node has ended, for whatever reason.
+    pub async fn ended(&self) -> StopReason {
+        let mut ended = self.ended.clone();
+        match ended.wait_for(Option::is_some).await {
+            Ok(reason) => reason.unwrap_or(StopReason::Asked),
+            Err(_) => StopReason::Asked,
+        }
+    }
+
+    /// Leaves in order: work is stopped and waited for, the seat vacated, the presence removed.
+    pub async fn shutdown(self) -> StopReason {
+        // A node that ended already takes no commands.
+        let _ = self.commands.send(Command::Stop).await;
+        let reason = self.ended().await;
+        let _ = self.supervisor.await;
+        reason
+    }
+}
+
+/// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.
+struct Supervisor {
+    keys: Keys,
+    settings: Settings,
+    lanes: Lanes,
+    outlets: Outlets,
+    random: Option<u64>,
+    end: watch::Sender<Option<StopReason>>,
+}
+
+impl Supervisor {
+    async fn run(self, inbox: mpsc::Receiver<Command>) {
+        // Shared by the candidate's lives, one at a time; a panic in one life does not take it along.
+        let inbox = Arc::new(Mutex::new(inbox));
+        let mut deaths = 0u32;
+        let reason = loop {
+            let born_ms = self.outlets.clock.now_ms();
+            // A task of its own, so that a panic ends there and not here.
+            let life = tokio::spawn(self.live(Arc::clone(&inbox)));
+            match life.await {
+                Ok(StopCause::Asked) => break StopReason::Asked,
+                Ok(StopCause::StoreUnsafe) => break StopReason::StoreUnsafe,
+                Err(error) if error.is_cancelled() => break StopReason::Asked,
+                Err(_) => {}
+            }
+            let lived_ms = self.outlets.clock.now_ms().saturating_sub(born_ms);
+            deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
+            self.mourn(deaths).await;
+        };
+        self.outlets.leadership.send_replace(Leadership::default());
+        self.end.send_replace(Some(reason));
+    }
+
+    /// One life of the candidate, with an incarnation of its own: it never takes a former life's seat for its own.
+    fn live(
+        &self,
+        inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
+    ) -> impl Future<Output = StopCause> + Send + use<> {
+        let me = Holder { node: self.outlets.node.clone(), incarnation: Incarnation(rand::random()) };
+        let carrier = Carrier::new(
+            self.lanes.clone(),
+            self.keys.clone(),
+            me.clone(),
+            Duration::from_millis(self.settings.request_timeout_ms),
+            Arc::from(format!("{:.3}", jiff::Timestamp::now())),
+            Arc::new(self.settings.shared()),
+        );
+        let core = Coordinator::new(self.settings.core_config(), me);
+        let driver = Driver::new(core, carrier, self.outlets.clone(), self.settings.diagnostics_enabled);
+        let random = self.random.unwrap_or_else(rand::random);
+        async move { driver.run(random, &mut *inbox.lock().await).await }
+    }
+
+    /// The candidate died. Its lease was withdrawn with it; say so, and wait a little before the next life.
+    async fn mourn(&self, deaths: u32) {
+        let last = self.outlets.leadership.borrow().clone();
+        if matches!(last.role, Some(Role::Leader | Role::Draining)) {
+            self.outlets
+                .emit(last.epoch, EventKind::LostLeadership { reason: LostReason::Panic, vacated: false });
+        }
+        self.outlets.leadership.send_modify(|leadership| leadership.role = None);
+        let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);
+        self.outlets.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    }
+}

@@ -1,0 +1,90 @@
+//! Events as log lines: one sentence for people, the same facts as fields for machines.
+
+use crate::event::{Event, EventKind, LostReason, cause_name};
+use tenure_core::LossReason;
+
+/// Says an event through `tracing`. The wire name is a field, so a subscriber can pick telemetry out of the log.
+pub(crate) fn log(event: &Event) {
+    let name = event.name();
+    macro_rules! say {
+        ($level:ident, $($sentence:tt)+) => {
+            tracing::$level!(
+                target: "tenure",
+                event = name,
+                namespace = &*event.namespace,
+                node = event.node.as_str(),
+                epoch = event.epoch,
+                $($sentence)+
+            )
+        };
+    }
+    match &event.kind {
+        EventKind::Ineligible => say!(info, "not eligible: no part in the election"),
+        EventKind::StartupJitter { wait_ms } => {
+            say!(info, "waiting {wait_ms} ms before the first request (startup jitter)")
+        }
+        EventKind::Joined => say!(info, "joined the namespace"),
+        EventKind::AwaitingTurn { wait_ms } => say!(info, "no leader; may claim the seat in {wait_ms} ms"),
+        EventKind::ElectionStarted { cause } => say!(info, "trying for the seat ({})", cause_name(*cause)),
+        EventKind::ElectionCheck { leader, unchanged_ms } => {
+            let leader = leader.as_ref().map_or("nobody", |node| node.as_str());
+            say!(debug, leader, unchanged_ms, "looked at the seat")
+        }
+        EventKind::LeaderDown { leader, unchanged_ms } => {
+            say!(warn, "leader {leader} has been silent for {unchanged_ms} ms")
+        }
+        EventKind::LeaderRecovered { leader } => say!(info, "leader {leader} is back; no takeover"),
+        EventKind::LeaderChanged { previous, new } => match previous {
+            Some(previous) => say!(info, "the leader is {new} (before: {previous})"),
+            None => say!(info, "the leader is {new}"),
+        },
+        EventKind::LeaderChangeSeen { .. } => say!(debug, "leader change seen"),
+        EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
+        EventKind::LeaseRenewed { latency_ms, .. } => say!(debug, latency_ms, "lease renewed"),
+        EventKind::LeaseAtRisk { .. } => {
+            say!(warn, "80 % of the lease is gone without a renewal: stopping work")
+        }
+        EventKind::LeaseRecovered => say!(info, "lease renewed after all: work goes on"),
+        EventKind::LostLeadership { reason, vacated } => {
+            let asked = matches!(reason, LostReason::Protocol(LossReason::Shutdown | LossReason::StepDown));
+            let seat = if *vacated { "; the seat is vacant" } else { "" };
+            let reason = reason.as_str();
+            if asked {
+                say!(info, reason, "no longer leading ({reason}){seat}")
+            } else {
+                say!(warn, reason, "NO LONGER LEADING: {reason}{seat}")
+            }
+        }
+        EventKind::SeatUnreadable { detail, .. } => {
+            say!(
+                error,
+                "the seat object cannot be read and is left alone; nobody can lead until it is repaired: {detail}"
+            )
+        }
+        EventKind::EpochRegressed { found } => say!(
+            warn,
+            found,
+            "the seat shows epoch {found}, lower than {} seen before: the store was restored or the seat overwritten",
+            event.epoch
+        ),
+        EventKind::NodeConflict => {
+            say!(warn, "another process writes this node's presence: is the node id used twice?")
+        }
+        EventKind::StoreUnavailable { detail } => say!(warn, "the store does not answer: {detail}"),
+        EventKind::StoreDenied { detail } => say!(error, "the store refuses: {detail}"),
+        EventKind::StoreRecovered => say!(info, "the store answers again"),
+        EventKind::StoreUnsafe { detail } => {
+            say!(
+                error,
+                "the store does not honour conditional writes, so no leadership on it can be safe: {detail}"
+            )
+        }
+        EventKind::ProcessesStuck => {
+            say!(error, "work did not stop in time; the seat is not vacated and its lease must run out")
+        }
+        EventKind::CandidateRestarted { attempt, wait_ms } => {
+            say!(error, attempt, "the candidate died; starting it again in {wait_ms} ms")
+        }
+        EventKind::Stopped => say!(info, "left the namespace"),
+    }
+}

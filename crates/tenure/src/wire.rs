@@ -1,0 +1,264 @@
+//! The objects on the store: JSON, camelCase, with a major version. Fields this version does not know are kept.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, SeatProblem, SeatState};
+
+/// The major version this software writes and reads.
+const VERSION: u64 = 1;
+
+/// No object of ours is larger; a larger one is foreign.
+const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
+
+/// No lease is longer; a longer one on the store is corrupt, and would otherwise freeze the seat.
+const LEASE_MAX_MS: u64 = 24 * 3600 * 1000;
+
+/// `seat.json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SeatDocument {
+    v: u64,
+    pub(crate) epoch: u64,
+    state: StateName,
+    holder: HolderDocument,
+    lease_timeout: u64,
+    renewals: u64,
+    nonce: String,
+    /// When the holder claimed, by its wall clock. For people; nothing is decided by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) claimed_at: Option<String>,
+    /// The settings the namespace runs by, as its leader has them. For people and for later plugins.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub(crate) settings: Map<String, Value>,
+    /// Whatever a later minor version added.
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum StateName {
+    Held,
+    Vacant,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct HolderDocument {
+    node: String,
+    incarnation: String,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+/// Why an object is not a seat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unreadable {
+    pub(crate) problem: SeatProblem,
+    pub(crate) detail: String,
+}
+
+impl Unreadable {
+    fn corrupt(detail: impl Into<String>) -> Unreadable {
+        Unreadable { problem: SeatProblem::Corrupt, detail: detail.into() }
+    }
+}
+
+impl SeatDocument {
+    /// The document for a record of the core. What `before` carried beyond the record is kept.
+    pub(crate) fn new(
+        seat: &Seat,
+        before: Option<&SeatDocument>,
+        claimed_at: String,
+        settings: Map<String, Value>,
+    ) -> SeatDocument {
+        let same_tenure = before.filter(|before| before.epoch == seat.epoch.0);
+        SeatDocument {
+            v: VERSION,
+            epoch: seat.epoch.0,
+            state: match seat.state {
+                SeatState::Held => StateName::Held,
+                SeatState::Vacant => StateName::Vacant,
+            },
+            holder: HolderDocument {
+                node: seat.holder.node.to_string(),
+                incarnation: seat.holder.incarnation.to_string(),
+                extra: same_tenure.map(|before| before.holder.extra.clone()).unwrap_or_default(),
+            },
+            lease_timeout: seat.lease_ms,
+            renewals: seat.renewals,
+            nonce: format!("{}-{}", seat.nonce.incarnation, seat.nonce.sequence),
+            claimed_at: same_tenure.and_then(|before| before.claimed_at.clone()).or(Some(claimed_at)),
+            settings: before
+                .map(|before| before.settings.clone())
+                .unwrap_or_default()
+                .into_iter()
+                .chain(settings)
+                .collect(),
+            extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("maps with text keys always serialize")
+    }
+
+    /// Reads an object that may be anything at all.
+    pub(crate) fn parse(body: &[u8]) -> Result<(SeatDocument, Seat), Unreadable> {
+        if body.len() > DOCUMENT_MAX_BYTES {
+            return Err(Unreadable::corrupt(format!(
+                "{} bytes, at most {DOCUMENT_MAX_BYTES} are expected",
+                body.len()
+            )));
+        }
+        let value: Value =
+            serde_json::from_slice(body).map_err(|e| Unreadable::corrupt(format!("not JSON: {e}")))?;
+        let version = value.get("v").and_then(Value::as_u64);
+        match version {
+            Some(VERSION) => {}
+            Some(newer) if newer > VERSION => {
+                let detail =
+                    format!("written in version {newer}, this software knows up to {VERSION}: upgrade it");
+                return Err(Unreadable { problem: SeatProblem::Newer, detail });
+            }
+            Some(_) | None => return Err(Unreadable::corrupt("`v` must be 1")),
+        }
+        let document: SeatDocument =
+            serde_json::from_value(value).map_err(|e| Unreadable::corrupt(e.to_string()))?;
+        let seat = document.seat().map_err(Unreadable::corrupt)?;
+        Ok((document, seat))
+    }
+
+    fn seat(&self) -> Result<Seat, String> {
+        let node = NodeId::new(&self.holder.node).map_err(|e| format!("`holder.node`: {e}"))?;
+        let incarnation =
+            incarnation(&self.holder.incarnation).ok_or("`holder.incarnation` must be 16 hex digits")?;
+        let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+        if !(1..=LEASE_MAX_MS).contains(&self.lease_timeout) {
+            return Err(format!("`leaseTimeout` {} must be 1 to {LEASE_MAX_MS} ms", self.lease_timeout));
+        }
+        // An epoch near the end of the number range could not be raised any more; nobody ever counted that far.
+        if self.epoch == 0 || self.epoch > u64::MAX / 2 {
+            return Err(format!("`epoch` {} is out of range", self.epoch));
+        }
+        Ok(Seat {
+            epoch: Epoch(self.epoch),
+            state: match self.state {
+                StateName::Held => SeatState::Held,
+                StateName::Vacant => SeatState::Vacant,
+            },
+            holder: Holder { node, incarnation },
+            lease_ms: self.lease_timeout,
+            renewals: self.renewals,
+            nonce,
+        })
+    }
+}
+
+fn incarnation(text: &str) -> Option<Incarnation> {
+    (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
+}
+
+fn nonce(text: &str) -> Option<Nonce> {
+    let (incarnation_text, sequence) = text.split_once('-')?;
+    Some(Nonce { incarnation: incarnation(incarnation_text)?, sequence: sequence.parse().ok()? })
+}
+
+/// `nodes/<id>.json`. Only its age matters to the protocol; the rest is for people.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct PresenceDocument {
+    pub(crate) v: u64,
+    pub(crate) node: String,
+    pub(crate) incarnation: String,
+    pub(crate) nonce: String,
+    pub(crate) software: String,
+    pub(crate) started_at: String,
+}
+
+impl PresenceDocument {
+    pub(crate) fn new(me: &Holder, nonce: Nonce, started_at: &str) -> PresenceDocument {
+        PresenceDocument {
+            v: VERSION,
+            node: me.node.to_string(),
+            incarnation: me.incarnation.to_string(),
+            nonce: format!("{}-{}", nonce.incarnation, nonce.sequence),
+            software: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
+            started_at: started_at.to_owned(),
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("plain text fields always serialize")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat() -> Seat {
+        Seat {
+            epoch: Epoch(16),
+            state: SeatState::Held,
+            holder: Holder { node: NodeId::new("pod-b").expect("valid"), incarnation: Incarnation(0xab) },
+            lease_ms: 2500,
+            renewals: 3,
+            nonce: Nonce { incarnation: Incarnation(0xab), sequence: 9 },
+        }
+    }
+
+    fn document() -> SeatDocument {
+        SeatDocument::new(&seat(), None, "2026-01-01T00:00:00Z".to_owned(), Map::new())
+    }
+
+    #[test]
+    fn a_seat_survives_the_round_trip() {
+        let (read, record) = SeatDocument::parse(&document().to_bytes()).expect("our own");
+        assert_eq!(record, seat());
+        assert_eq!(read, document());
+    }
+
+    #[test]
+    fn unknown_fields_are_kept_on_rewrite() {
+        let mut value: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+        value["snapshot"] = "etag-of-tomorrow".into();
+        let (read, mut record) = SeatDocument::parse(value.to_string().as_bytes()).expect("still ours");
+        record.renewals += 1;
+        let rewritten = SeatDocument::new(&record, Some(&read), "later".to_owned(), Map::new()).to_bytes();
+        let rewritten: Value = serde_json::from_slice(&rewritten).expect("JSON");
+        assert_eq!(rewritten["snapshot"], "etag-of-tomorrow");
+        assert_eq!(rewritten["claimedAt"], "2026-01-01T00:00:00Z", "a renewal does not move the claim");
+    }
+
+    #[test]
+    fn what_is_not_a_seat_is_named_and_never_panics() {
+        let change = |field: &str, value: Value| {
+            let mut document: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+            document[field] = value;
+            document.to_string().into_bytes()
+        };
+        for (body, says) in [
+            (b"".to_vec(), "not JSON"),
+            (b"null".to_vec(), "`v`"),
+            (b"{}".to_vec(), "`v`"),
+            (vec![b'['; 200_000], "at most"),
+            (b"[[[[[".to_vec(), "not JSON"),
+            (
+                change("holder", serde_json::json!({"node": "../x", "incarnation": "00000000000000ab"})),
+                "holder.node",
+            ),
+            (change("leaseTimeout", u64::MAX.into()), "leaseTimeout"),
+            (change("epoch", 0.into()), "epoch"),
+            (change("epoch", u64::MAX.into()), "epoch"),
+            (change("epoch", (-1).into()), "invalid value"),
+            (change("nonce", "x".into()), "nonce"),
+            (change("state", "stolen".into()), "stolen"),
+        ] {
+            let error = SeatDocument::parse(&body).expect_err(says);
+            assert_eq!(error.problem, SeatProblem::Corrupt, "{says}");
+            assert!(error.detail.contains(says), "{says:?} not in {:?}", error.detail);
+        }
+        let newer = SeatDocument::parse(&change("v", 2.into())).expect_err("newer");
+        assert_eq!(newer.problem, SeatProblem::Newer);
+    }
+}
