@@ -49,7 +49,9 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
         "events" => tenure::EVENT_NAMES.iter().for_each(|name| println!("{name}")),
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| println!("{code}")),
         other => {
-            return Err(Failure::usage(format!("no reference for {other:?}: settings, events or exit-codes")));
+            return Err(Failure::usage(format!(
+                "no reference for {other:?}: settings, events or exit-codes"
+            )));
         }
     }
     Ok(ExitCode::SUCCESS)

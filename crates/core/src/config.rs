@@ -48,7 +48,7 @@ impl Default for Config {
             settle_ms: 500,
             presence_ms: 15_000,
             store_clock_margin_ms: 30_000,
-            drain_ms: 10_000,
+            drain_ms: 3000,
             #[cfg(feature = "teeth")]
             mutant: None,
         }
@@ -87,6 +87,11 @@ impl Config {
     /// The pause before a failed request is tried again: quick enough to save a lease, slow enough to spare the store.
     pub(crate) fn retry_ms(&self) -> u64 {
         (self.heartbeat_ms / 4).clamp(10, 1000)
+    }
+
+    /// A pause that doubles with every failure in a row, up to a limit.
+    pub(crate) fn backoff_ms(&self, first_ms: u64, failures: u32, limit_ms: u64) -> u64 {
+        first_ms.saturating_mul(1 << failures.min(16)).min(limit_ms.max(first_ms))
     }
 
     /// How far apart in time neighbouring ranks claim.

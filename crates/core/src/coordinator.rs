@@ -46,6 +46,8 @@ pub struct Coordinator {
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
     health: Health,
+    /// No claim before this: a held seat vanished or went back in time, and its holder may not have noticed yet.
+    pub(crate) wait_out: Time,
     /// Set once a stop was asked for: when to be gone at the latest.
     pub(crate) stop_by: Option<Time>,
     requests: u64,
@@ -136,6 +138,7 @@ impl Coordinator {
             pending: Vec::new(),
             presence: Presence::default(),
             health: Health::Good,
+            wait_out: Time(0),
             stop_by: None,
             requests: 0,
             nonces: 0,
@@ -239,7 +242,7 @@ impl Coordinator {
         match &answer {
             WriteAnswer::Won(version) => {
                 self.note_health(Health::Good, out);
-                self.wrote(seat.clone(), version.clone(), out);
+                self.wrote(seat.clone(), version.clone());
             }
             WriteAnswer::Lost => self.note_health(Health::Good, out),
             WriteAnswer::Unknown => {
@@ -267,12 +270,9 @@ impl Coordinator {
     }
 
     /// Own writes are the surest observations: they change what is seen without a read.
-    fn wrote(&mut self, seat: Seat, version: Version, out: &mut Vec<Effect>) {
+    fn wrote(&mut self, seat: Seat, version: Version) {
         self.highest = self.highest.max(seat.epoch);
         self.pending.clear();
-        if seat.state == SeatState::Held {
-            self.announce(seat.holder.node.clone(), seat.epoch, out);
-        }
         self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: None, since: self.now });
     }
 
@@ -296,6 +296,7 @@ impl Coordinator {
                     return Learned::Unchanged;
                 }
                 self.pending.clear();
+                self.distrust();
                 self.seen = Seen::Absent;
                 Learned::Changed
             }
@@ -328,17 +329,31 @@ impl Coordinator {
             seen.modified_ms = Some(modified_ms);
             return Learned::Unchanged;
         }
-        if seat.epoch < self.highest {
+        let regressed = seat.epoch < self.highest;
+        if regressed {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
+            self.distrust();
         }
         self.highest = self.highest.max(seat.epoch);
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
         self.pending.retain(|write| write.nonce == seat.nonce);
-        if seat.state == SeatState::Held && seat.holder != self.me {
+        // A record from the past names nobody who leads now.
+        if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
             self.announce(seat.holder.node.clone(), seat.epoch, out);
         }
         self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: Some(modified_ms), since: self.now });
         Learned::Changed
+    }
+
+    /// Somebody's hand took a held seat away. Its holder may act until its lease ends, so nobody claims before it would
+    /// have been given up for dead anyway.
+    fn distrust(&mut self) {
+        if let Seen::Seat(seen) = &self.seen
+            && seen.seat.state == SeatState::Held
+            && seen.seat.holder != self.me
+        {
+            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(seen.seat.lease_ms));
+        }
     }
 
     /// Says who leads, once for every holder and epoch.
@@ -471,8 +486,11 @@ impl Coordinator {
         let late = self.now >= by;
         let may_leave = match &self.phase {
             Phase::Idle => false,
-            Phase::Starting(_) => true,
-            Phase::Standby(_) => late || (self.seat_flight.is_none() && !self.has_business()),
+            // A presence that lands after its removal would be a ghost.
+            Phase::Starting(_) => late || !self.presence.in_flight(),
+            Phase::Standby(_) => {
+                late || (self.seat_flight.is_none() && !self.has_business() && !self.presence.in_flight())
+            }
             Phase::Leading(_) => false,
             Phase::Leaving { removal } => {
                 if late || removal.is_none() {

@@ -153,6 +153,8 @@ pub enum LossReason {
     SeatUnreadable,
     /// The seat was deleted under the leader.
     SeatGone,
+    /// Its work was told to stop and did not.
+    ProcessesStuck,
 }
 
 impl LossReason {
@@ -166,6 +168,7 @@ impl LossReason {
             LossReason::StoreDenied => "store denied",
             LossReason::SeatUnreadable => "seat unreadable",
             LossReason::SeatGone => "seat gone",
+            LossReason::ProcessesStuck => "processes stuck",
         }
     }
 }

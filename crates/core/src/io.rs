@@ -8,7 +8,8 @@ use crate::time::Time;
 /// What the core is told.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
-    /// Take part. The random number, uniform over `u64`, decides the startup wait.
+    /// Take part. The random number, uniform over `u64`, decides the startup wait. Ignored unless at rest: after a
+    /// [`Input::Stop`], wait for [`Effect::Stopped`].
     Start {
         /// The random number.
         random: u64,

@@ -17,6 +17,8 @@ pub(crate) struct Tenure {
     renewed: Time,
     /// When the next renewal is due.
     renew_at: Time,
+    /// When the last renewal was sent, whatever became of it.
+    tried: Time,
     /// A write's outcome is unknown, or one was refused: the next request is a read.
     unresolved: bool,
     /// What an expiry would be blamed on.
@@ -52,6 +54,7 @@ impl Tenure {
             epoch,
             renewed: sent,
             renew_at: sent + config.heartbeat_ms.min(config.wind_down_ms()),
+            tried: sent,
             unresolved: false,
             blame: LossReason::LeaseExpired,
             processes: true,
@@ -91,10 +94,14 @@ impl Coordinator {
     pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         if self.now >= self.deadline(tenure) && !self.config.has(Mutant::DeadlineIgnored) {
+            let (epoch, told) = (tenure.epoch, tenure.drain.is_some() && tenure.processes);
             let reason = match &tenure.drain {
                 Some(Drain { cause: DrainCause::Asked(reason), .. }) => *reason,
                 Some(Drain { cause: DrainCause::AtRisk, .. }) | None => tenure.blame,
             };
+            if told {
+                out.push(Effect::Emit(Event::ProcessesStuck { epoch }));
+            }
             self.lose(reason, false, out);
         }
     }
@@ -115,7 +122,8 @@ impl Coordinator {
             | LossReason::Superseded
             | LossReason::StoreDenied
             | LossReason::SeatUnreadable
-            | LossReason::SeatGone => now,
+            | LossReason::SeatGone
+            | LossReason::ProcessesStuck => now,
         };
         self.become_standby(Standby::after_leading(now, not_before));
         out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated }));
@@ -140,12 +148,12 @@ impl Coordinator {
             return;
         };
         if let Some(drain) = drain {
-            let gone = !processes;
+            let gone = !processes || self.config.has(Mutant::VacatedBeforeStopped);
             match drain.cause {
                 DrainCause::Asked(_) if gone => return self.advance_vacate(out),
                 DrainCause::Asked(reason) if now >= drain.by => return self.give_up_stuck(reason, out),
                 DrainCause::AtRisk if now >= drain.by && !gone => {
-                    return self.give_up_stuck(LossReason::LeaseExpired, out);
+                    return self.give_up_stuck(LossReason::ProcessesStuck, out);
                 }
                 DrainCause::Asked(_) | DrainCause::AtRisk => {}
             }
@@ -165,6 +173,7 @@ impl Coordinator {
         while tenure.renew_at <= now {
             tenure.renew_at = tenure.renew_at + heartbeat_ms;
         }
+        tenure.tried = now;
         let nonce = self.nonce();
         let seat = Seat { renewals: seat.renewals + 1, nonce, ..seat };
         self.send_write(seat, Expect::Version(version), FlightKind::Renew, out);
@@ -219,6 +228,13 @@ impl Coordinator {
         out.push(Effect::StartProcesses { epoch, deadline });
     }
 
+    /// The read-back shows that nothing was written: renew at once, unless the last try was only just now.
+    fn renew_now(&mut self) {
+        let (now, retry_ms) = (self.now, self.config.retry_ms());
+        let tenure = self.tenure();
+        tenure.renew_at = now.max(tenure.tried + retry_ms);
+    }
+
     /// Nothing was written. Try again soon, and at 80 % of the lease at the latest.
     fn try_again(&mut self, blame: LossReason) {
         let (now, retry_ms, wind_down_ms) = (self.now, self.config.retry_ms(), self.config.wind_down_ms());
@@ -237,9 +253,12 @@ impl Coordinator {
             self.try_again(if denied { LossReason::StoreDenied } else { LossReason::LeaseExpired });
             return;
         }
-        let (epoch, vacating) = {
-            let tenure = self.tenure();
-            (tenure.epoch, matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. })))
+        let tenure = self.tenure();
+        let epoch = tenure.epoch;
+        // Once a vacate was sent, whatever else is found on the seat came after it.
+        let vacating = match &tenure.drain {
+            Some(Drain { cause: DrainCause::Asked(_), vacates, .. }) => *vacates < VACATES_MAX,
+            Some(Drain { cause: DrainCause::AtRisk, .. }) | None => false,
         };
         let seat = match &self.seen {
             Seen::Seat(seen) => seen.seat.clone(),
@@ -266,7 +285,7 @@ impl Coordinator {
                 self.tenure().renew_at = next;
                 self.on_renewed(sent, out);
             }
-            None => self.try_again(LossReason::LeaseExpired),
+            None => self.renew_now(),
         }
     }
 

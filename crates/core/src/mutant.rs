@@ -21,6 +21,8 @@ pub enum Mutant {
     ExpiryTooShort,
     /// A node that finds its own late record leads by it, however old the write is.
     LateRecordAdopted,
+    /// The seat is vacated while the leader's processes still run.
+    VacatedBeforeStopped,
 }
 
 impl Config {

@@ -16,12 +16,18 @@ pub(crate) struct Presence {
     version: Option<Version>,
     confirmed: Option<Time>,
     sent: bool,
+    failures: u32,
 }
 
 impl Presence {
     /// When this node's presence was last known to be on the store.
     pub(crate) fn confirmed(&self) -> Option<Time> {
         self.confirmed
+    }
+
+    /// Whether a write is under way.
+    pub(crate) fn in_flight(&self) -> bool {
+        self.flight.is_some()
     }
 
     /// Whether a presence may be on the store.
@@ -71,6 +77,7 @@ impl Coordinator {
             WriteAnswer::Won(version) => {
                 self.presence.version = Some(version);
                 self.presence.confirmed = Some(self.now);
+                self.presence.failures = 0;
                 self.presence.beat
             }
             WriteAnswer::Lost => {
@@ -92,6 +99,9 @@ impl Coordinator {
 
     fn presence_retry(&mut self, denied: bool, out: &mut Vec<Effect>) -> Time {
         self.note_trouble(denied, out);
-        self.now + self.config.retry_ms().max(self.config.heartbeat_ms)
+        let delay_ms =
+            self.config.backoff_ms(self.config.heartbeat_ms, self.presence.failures, self.config.presence_ms);
+        self.presence.failures += 1;
+        self.now + delay_ms
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Standby {
     vacate_at: Time,
     /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
     retry_at: Time,
+    /// Failures in a row, for the back-off.
+    failures: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,6 +48,8 @@ struct Campaign {
     claim_at: Option<Time>,
     /// A read was sent at or after `claim_at`; if it still shows the same seat, the claim goes out.
     confirming: bool,
+    /// When the last claim was sent.
+    tried: Time,
     /// The outcome of a claim is unknown, so the next read is for finding out.
     unresolved: bool,
 }
@@ -61,6 +65,7 @@ impl Standby {
             not_before: Time(0),
             vacate_at: Time(0),
             retry_at: Time(0),
+            failures: 0,
         }
     }
 
@@ -202,6 +207,7 @@ impl Coordinator {
             self.put_off();
             return;
         }
+        self.answered();
         self.emit_check(out);
         if self.own_record().is_some() {
             self.on_own_record(out);
@@ -273,26 +279,34 @@ impl Coordinator {
             self.drop_campaign();
             return;
         }
-        let retry_at = self.now + self.config.retry_ms();
+        let (now, retry_ms) = (self.now, self.config.retry_ms());
         let Some(campaign) = &mut self.standby().campaign else { return };
         campaign.confirming = false;
-        if campaign.unresolved {
-            campaign.unresolved = false;
-            campaign.claim_at = Some(retry_at);
+        if std::mem::take(&mut campaign.unresolved) && now < campaign.tried + retry_ms {
+            campaign.claim_at = Some(campaign.tried + retry_ms);
             return;
         }
+        campaign.tried = now;
         self.claim(out);
     }
 
     fn start_campaign(&mut self, cause: ElectionCause, out: &mut Vec<Effect>) {
-        let (now, delay) = (self.now, self.config.takeover_delay_ms);
+        let unchanged_ms = match &self.seen {
+            Seen::Seat(seen) => self.now.since(seen.since),
+            Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => 0,
+        };
+        self.start_campaign_after(cause, unchanged_ms, out);
+    }
+
+    fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
+        let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
         let mut suspect = None;
         if let Seen::Seat(seen) = &self.seen
             && seen.seat.state == SeatState::Held
         {
             let (leader, epoch) = (seen.seat.holder.node.clone(), seen.seat.epoch);
             suspect = Some(epoch);
-            out.push(Effect::Emit(Event::LeaderDown { leader, epoch, unchanged_ms: now.since(seen.since) }));
+            out.push(Effect::Emit(Event::LeaderDown { leader, epoch, unchanged_ms }));
         }
         let standby = self.standby();
         let ready_at = match cause {
@@ -300,10 +314,17 @@ impl Coordinator {
             ElectionCause::Vacant => now,
             ElectionCause::LeaderDown => now + delay,
         };
-        let ready_at = ready_at.max(standby.not_before);
+        let ready_at = ready_at.max(standby.not_before).max(wait_out);
         standby.cold = false;
-        standby.campaign =
-            Some(Campaign { cause, suspect, ready_at, claim_at: None, confirming: false, unresolved: false });
+        standby.campaign = Some(Campaign {
+            cause,
+            suspect,
+            ready_at,
+            claim_at: None,
+            confirming: false,
+            tried: Time(0),
+            unresolved: false,
+        });
         if ready_at > now {
             out.push(Effect::Emit(Event::AwaitingTurn { ready_at }));
         }
@@ -316,12 +337,25 @@ impl Coordinator {
 
     /// A read failed: nothing is known, so nothing is claimed; the look is repeated soon if a claim hangs on it.
     fn put_off(&mut self) {
-        let retry_at = self.now + self.config.retry_ms();
+        let retry_at = self.back_off();
         let standby = self.standby();
         standby.retry_at = retry_at;
         if let Some(campaign) = &mut standby.campaign {
             campaign.confirming = false;
         }
+    }
+
+    /// When to try again: soon after a first failure, no faster than the regular look after many.
+    fn back_off(&mut self) -> Time {
+        let failures = self.standby().failures;
+        self.standby().failures = failures.saturating_add(1);
+        self.now + self.config.backoff_ms(self.config.retry_ms(), failures, self.config.election_interval_ms)
+    }
+
+    /// The store answered: the next look need not be held back.
+    fn answered(&mut self) {
+        let standby = self.standby();
+        (standby.failures, standby.retry_at) = (0, Time(0));
     }
 
     fn claim(&mut self, out: &mut Vec<Effect>) {
@@ -352,8 +386,11 @@ impl Coordinator {
         answer: &WriteAnswer,
         out: &mut Vec<Effect>,
     ) {
-        let retry_at = self.now + self.config.retry_ms();
         let now = self.now;
+        match answer {
+            WriteAnswer::Won(_) | WriteAnswer::Lost => self.answered(),
+            WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
+        }
         match flight.kind {
             FlightKind::Claim(seat) => match answer {
                 WriteAnswer::Won(_) => self.on_claimed(seat.epoch, flight.sent, out),
@@ -364,6 +401,7 @@ impl Coordinator {
                     }
                 }
                 WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                    let retry_at = self.back_off();
                     if let Some(campaign) = &mut self.standby().campaign {
                         campaign.claim_at = Some(retry_at);
                     }
@@ -374,8 +412,9 @@ impl Coordinator {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
                 WriteAnswer::Lost | WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                    let retry_at = self.back_off();
                     let standby = self.standby();
-                    standby.vacate_at = retry_at;
+                    standby.vacate_at = standby.vacate_at.max(retry_at);
                     standby.poll_at = standby.poll_at.min(retry_at);
                 }
             },
@@ -415,14 +454,20 @@ impl Coordinator {
 
     /// Processes of the lost epoch may still run: the record stays until their lease has run out.
     pub(crate) fn spare_own_record_until(&mut self, deadline: Time) {
-        self.standby().vacate_at = deadline;
+        let standby = self.standby();
+        standby.vacate_at = deadline;
+        standby.not_before = standby.not_before.max(deadline);
     }
 
     fn vacate_own_record(&mut self, out: &mut Vec<Effect>) {
         let Some(seen) = self.own_record() else { return };
         self.retired = self.retired.max(seen.seat.epoch);
         self.drop_campaign();
-        self.standby().vacate_at = self.now + self.config.retry_ms();
+        let (now, retry_ms) = (self.now, self.config.retry_ms());
+        if now < self.standby().vacate_at {
+            return; // Spared for now, or tried only just now.
+        }
+        self.standby().vacate_at = now + retry_ms;
         self.send_vacate(out);
     }
 
@@ -431,7 +476,10 @@ impl Coordinator {
         let Some((_, purpose)) = standby.nodes.take_if(|(flight, _)| *flight == id) else { return };
         let nodes = match answer {
             NodesAnswer::Found(nodes) => Some(nodes),
-            NodesAnswer::Unavailable => None,
+            NodesAnswer::Unavailable => {
+                self.note_trouble(false, out);
+                None
+            }
         };
         match purpose {
             NodesPurpose::Age => {
@@ -451,10 +499,10 @@ impl Coordinator {
         let limit_ms = self.config.expiry_ms(seen.seat.lease_ms) + self.config.store_clock_margin_ms;
         let held = seen.seat.state == SeatState::Held;
         let Some(own) = nodes.iter().find(|entry| entry.node == self.me.node) else { return };
-        let dead = own.modified_ms.saturating_sub(seat_ms) > limit_ms;
+        let age_ms = own.modified_ms.saturating_sub(seat_ms);
         let standby = self.standby();
-        if dead && held && standby.cold && standby.campaign.is_none() {
-            self.start_campaign(ElectionCause::First, out);
+        if age_ms > limit_ms && held && standby.cold && standby.campaign.is_none() {
+            self.start_campaign_after(ElectionCause::First, age_ms, out);
         }
     }
 

@@ -38,4 +38,5 @@ teeth! {
     deadline_ignored => DeadlineIgnored,
     expiry_too_short => ExpiryTooShort,
     late_record_adopted => LateRecordAdopted,
+    vacated_before_processes_stopped => VacatedBeforeStopped,
 }

@@ -68,6 +68,8 @@ pub struct Node {
     config: Config,
     life: u64,
     held_up: Vec<Input>,
+    /// Processes that run, or were told to stop and have not: until when they may act.
+    acting: Option<(Epoch, Time)>,
     outstanding: BTreeSet<RequestId>,
     pub sent: BTreeMap<&'static str, u64>,
 }
@@ -139,6 +141,7 @@ impl World {
             config,
             life: self.lives,
             held_up: Vec::new(),
+            acting: None,
             outstanding: BTreeSet::new(),
             sent: BTreeMap::new(),
         };
@@ -218,6 +221,9 @@ impl World {
             node.held_up.push(input);
             return;
         }
+        if let Input::ProcessesStopped { epoch } = &input {
+            node.acting.take_if(|(acting, _)| acting == epoch);
+        }
         let mut effects = Vec::new();
         node.core.handle(Time(now * node.rate / 1000), input, &mut effects);
         for effect in effects {
@@ -234,8 +240,9 @@ impl World {
             Effect::Wake { token, at } => {
                 self.schedule(global(at), name.to_owned(), life, Happening::Wake { token });
             }
-            Effect::StartProcesses { epoch, .. } => {
+            Effect::StartProcesses { epoch, deadline } => {
                 self.note(name, Note::Started(epoch));
+                self.node(name).acting = Some((epoch, deadline));
                 let leader = (name.to_owned(), life);
                 if let Some(other) = self.leaders.insert(epoch, leader.clone())
                     && other != leader
@@ -252,7 +259,10 @@ impl World {
                     self.input(name, Input::ProcessesStopped { epoch });
                 }
             }
-            Effect::ExtendLease { .. } => {}
+            Effect::ExtendLease { epoch, deadline } => {
+                self.node(name).acting =
+                    Some((epoch, deadline)).filter(|_| self.nodes[name].acting.is_some());
+            }
             Effect::Emit(event) => self.note(name, Note::Event(event)),
             Effect::Stopped(cause) => self.note(name, Note::Stopped(cause)),
         }
@@ -306,15 +316,13 @@ impl World {
         self.notes.push((self.now, name.to_owned(), note));
     }
 
-    /// Nodes that believe to lead now. A paused node believes it until its own deadline; a running one until it says
-    /// otherwise.
+    /// Nodes that act, or believe they may. A running node believes it until it says otherwise; processes go on until
+    /// they were seen to stop, but no longer than their deadline, which they check by themselves.
     pub fn believers(&self) -> Vec<String> {
         let believes = |node: &Node| {
-            node.alive
-                && node
-                    .core
-                    .lease()
-                    .is_some_and(|(_, deadline)| !node.paused || Time(self.now * node.rate / 1000) < deadline)
+            let local = Time(self.now * node.rate / 1000);
+            let leads = !node.paused && node.core.lease().is_some();
+            node.alive && (leads || node.acting.is_some_and(|(_, deadline)| local < deadline))
         };
         self.nodes.iter().filter(|(_, node)| believes(node)).map(|(name, _)| name.clone()).collect()
     }

@@ -41,6 +41,7 @@ pub fn run(seed: u64, change: impl Fn(&mut Config)) -> Outcome {
         // Within the drift that the smallest expiry factor tolerates.
         world.node(name).rate = rng.random_range(950..=1050);
         world.node(name).dawdles = rng.random_bool(0.5);
+        world.node(name).stuck = rng.random_bool(0.1);
         world.input(name, Input::Start { random: rng.random() });
     }
     while world.now < TROUBLE_MS {

@@ -128,7 +128,7 @@ pub(super) fn shown(text: &str) -> String {
 
 /// Replaces everything between `://` and the last `@`. Greedy on purpose: a password may itself hold `/` and `@`,
 /// and hiding too much of a wrong URL costs less than printing a secret.
-pub(super) fn mask(text: &str) -> String {
+fn mask(text: &str) -> String {
     let Some(scheme_end) = text.find("://").map(|at| at + "://".len()) else {
         return text.to_owned();
     };

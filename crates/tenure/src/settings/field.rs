@@ -1,12 +1,12 @@
 //! What a setting is: its names, its kind of value, its default, and how a text becomes its value.
 
 use super::Settings;
-use super::error::{mask, shown};
+use super::error::shown;
 use super::places::Places;
 use std::fmt;
 use std::num::IntErrorKind;
 use tenure_core::NodeId;
-use tenure_store::StoreUrl;
+use tenure_store::{StoreUrl, URL_FORMS};
 
 /// The longest free text, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
@@ -323,14 +323,20 @@ impl Field {
         }
     }
 
-    /// The URL's own error knows which part of it may be a secret.
+    /// Whatever is wrong with a URL that holds an `@`, the message names neither it nor its parts: it is most likely a
+    /// password in the wrong place. Options are cut off for the same reason.
     fn store(&self, text: &str) -> Result<Value, Refusal> {
-        match text.parse::<StoreUrl>() {
-            Ok(url) => Ok(Value::Text(url.to_string())),
-            Err(error) => Err(Refusal {
-                rule: format!("`{}` {}", self.name, mask(&error.rule)),
-                safe_value: Some(shown(error.value.trim_matches('"'))),
-            }),
-        }
+        let error = match text.parse::<StoreUrl>() {
+            Ok(url) => return Ok(Value::Text(url.to_string())),
+            Err(error) => error,
+        };
+        let rule = if text.contains('@') {
+            format!("must not hold credentials, which come from the environment; known forms are {URL_FORMS}")
+        } else {
+            error.rule
+        };
+        let value = error.value.trim_matches('"');
+        let value = value.split_once('?').map_or_else(|| value.to_owned(), |(start, _)| format!("{start}?…"));
+        Err(Refusal { rule: format!("`{}`: {rule}", self.name), safe_value: Some(shown(&value)) })
     }
 }

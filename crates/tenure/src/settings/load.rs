@@ -211,7 +211,7 @@ impl Layers {
             Some(start) => name.starts_with(start),
             None => name == *pattern,
         };
-        let ours = FIELDS.iter().any(|field| field.env == name) || KNOWN_VARIABLES.iter().any(|p| known(&p));
+        let ours = FIELDS.iter().any(|field| field.env == name) || KNOWN_VARIABLES.iter().any(known);
         if ours || !name.starts_with("TENURE_") {
             return;
         }
@@ -276,7 +276,7 @@ impl Layers {
             }
             sources.insert(field.name, source);
         }
-        check_rules(&settings, &sources, &bad, &mut self.problems);
+        check_rules(&settings, &sources, bad, &mut self.problems);
         self.problems.into_result()?;
         self.warnings.extend(self.deprecated.into_iter().map(str::to_owned));
         self.warnings.extend(settings.warnings());
@@ -306,7 +306,7 @@ fn apply_preset(given: &mut BTreeMap<&'static str, (Raw, Source)>) {
 fn check_rules(
     settings: &Settings,
     sources: &BTreeMap<&'static str, Source>,
-    bad: &BTreeSet<&'static str>,
+    mut bad: BTreeSet<&'static str>,
     problems: &mut Problems,
 ) {
     let source = |name: &str| sources.get(name).cloned().unwrap_or(Source::Default);
@@ -315,6 +315,8 @@ fn check_rules(
             continue;
         }
         let Some(text) = (rule.broken)(settings) else { continue };
+        // What follows from it is not a second mistake.
+        bad.insert(rule.field);
         let others: Vec<String> = rule
             .others
             .iter()
@@ -346,7 +348,7 @@ pub(super) fn check(settings: &Settings) -> Result<(), SettingsError> {
         }
     }
     let sources = FIELDS.iter().map(|field| (field.name, Source::Builder)).collect();
-    check_rules(settings, &sources, &bad, &mut problems);
+    check_rules(settings, &sources, bad, &mut problems);
     problems.into_result()
 }
 
