@@ -64,7 +64,7 @@ impl SettingsBuilder {
         store_clock_margin(u64) = "storeClockMargin";
         /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of `leaseTimeout`.
         request_timeout(u64) = "requestTimeout";
-        /// Sets `drainTimeout` in ms: how long leader-only work may take to stop. Default: 10000.
+        /// Sets `drainTimeout` in ms: how long leader-only work may take to stop. Default: 3000.
         drain_timeout(u64) = "drainTimeout";
         /// Sets `diagnosticsEnabled`: whether every election step is logged. Default: false.
         diagnostics_enabled(bool) = "diagnosticsEnabled";

@@ -100,11 +100,16 @@ pub(super) struct Problems {
 
 impl Problems {
     pub(super) fn push(&mut self, problem: Problem) {
-        if self.kept.len() < PROBLEMS_MAX {
-            self.kept.push(problem);
-        } else {
+        if self.is_full() {
             self.omitted += 1;
+        } else {
+            self.kept.push(problem);
         }
+    }
+
+    /// Whether further problems are only counted, so that their texts need no effort.
+    pub(super) fn is_full(&self) -> bool {
+        self.kept.len() >= PROBLEMS_MAX
     }
 
     pub(super) fn into_result(self) -> Result<(), SettingsError> {

@@ -237,7 +237,8 @@ impl Layers {
             self.deprecated.insert(old.warning);
             return None;
         }
-        let hint = nearest(name, FIELDS.iter().map(|field| field.name).chain([BLOCK]));
+        let names = || FIELDS.iter().map(|field| field.name).chain([BLOCK]);
+        let hint = if self.problems.is_full() { None } else { nearest(name, names()) };
         let hint = hint.map_or_else(String::new, |hint| format!("; did you mean `{hint}`?"));
         self.refuse(path, None, format!("unknown setting{hint}"), source);
         None

@@ -306,10 +306,11 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--drain-timeout",
         kind: millis(0),
-        default: Fallback::Text("10000"),
+        default: Fallback::Text("3000"),
         doc: "How long leader-only work may take to stop when leadership is given up by request, in ms. Default: \
-              10000. The seat is vacated afterwards. Shorter: shutdown is quick, and slow work is cut off. Longer: \
-              work ends cleanly; keep it below the grace period of whatever stops the process.",
+              3000. The seat is vacated afterwards, so drainTimeout + electionInterval bounds a hand-over. Shorter: \
+              shutdown is quick, and slow work is cut off. Longer: work ends cleanly, but nobody else leads \
+              meanwhile; keep it below the grace period of whatever stops the process.",
         shared: false,
         slot: slot!(Millis, drain_timeout_ms),
     },

@@ -1,0 +1,132 @@
+//! The table of settings, and what is made of it.
+
+use super::{accepted, loader, toml};
+use std::collections::BTreeSet;
+use tenure::settings::{FIELDS, Fallback, Kind, Loader, Settings, Source, Value, default_toml};
+
+/// A valid value for each kind that is no default.
+fn other_value(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Millis { .. } => "1100",
+        Kind::Factor { .. } => "2.125",
+        Kind::Bool => "flip",
+        Kind::Text => "/elsewhere",
+        Kind::Id => "other",
+        Kind::Store => "s3://elsewhere/x",
+        Kind::Choice(_) => "thrifty",
+    }
+}
+
+#[test]
+fn every_row_of_the_table_works_through_every_layer() {
+    for field in FIELDS {
+        let default = accepted(loader().load()).value(field.name).expect(field.name);
+        let text = match (other_value(field.kind), &default) {
+            // It must outlive the heartbeat.
+            ("1100", _) if field.name == "leaseTimeout" => "3000".to_owned(),
+            ("flip", value) => (value != &Value::Bool(true)).to_string(),
+            (text, _) => text.to_owned(),
+        };
+        let by_flag = loader().flag(field.flag, text.as_str()).load().expect(field.name);
+        let value = by_flag.settings.value(field.name).expect(field.name);
+        assert_ne!(value, default, "{}", field.name);
+        assert_eq!(value.to_string(), text, "{}", field.name);
+        assert_eq!(by_flag.source(field.name), Some(&Source::Flag(field.flag.into())));
+        for name in std::iter::once(&field.env).chain(field.also) {
+            let by_env = loader().env([(*name, text.as_str())]).load().expect(name);
+            assert_eq!(by_env.settings, by_flag.settings, "{name}");
+        }
+        let quoted = matches!(field.kind, Kind::Text | Kind::Id | Kind::Store | Kind::Choice(_));
+        let line =
+            if quoted { format!("{} = {text:?}", field.name) } else { format!("{} = {text}", field.name) };
+        assert_eq!(toml(&line).expect(&line).settings, by_flag.settings, "{line}");
+        assert!(field.doc.contains("Default: "), "{}: the text says the default", field.name);
+        assert!(!field.default_text().is_empty());
+    }
+}
+
+#[test]
+fn names_follow_one_convention_and_are_unique() {
+    let mut seen = BTreeSet::new();
+    for field in FIELDS {
+        let words = field.name.chars().fold(String::new(), |words, c| match c.is_ascii_uppercase() {
+            true => words + "-" + &c.to_ascii_lowercase().to_string(),
+            false => words + &c.to_string(),
+        });
+        assert_eq!(field.flag, format!("--{words}"));
+        assert_eq!(field.env, format!("TENURE_{}", words.replace('-', "_").to_uppercase()));
+        for name in [field.name, field.env, field.flag].iter().chain(field.also) {
+            assert!(seen.insert(*name), "{name} is declared twice");
+        }
+    }
+}
+
+#[test]
+fn every_setting_has_a_setter() {
+    let built = Settings::builder()
+        .preset("fast")
+        .namespace("ns")
+        .node("n")
+        .data_dir("/d")
+        .store("memory:x")
+        .eligible(false)
+        .heartbeat_interval(1100)
+        .lease_timeout(4000)
+        .lease_expiry_factor(2.5)
+        .takeover_delay(1)
+        .election_interval(1200)
+        .startup_jitter_min(2)
+        .startup_jitter_max(3)
+        .election_settle(4)
+        .presence_interval(5000)
+        .store_clock_margin(6)
+        .request_timeout(700)
+        .drain_timeout(8)
+        .telemetry_prefix("t")
+        .diagnostics_enabled(true)
+        .resolve()
+        .expect("accepted");
+    for origin in &built.sources {
+        assert_eq!(origin.source, Source::Builder, "{}", origin.field.name);
+        let default = Settings::default().value(origin.field.name).expect("known");
+        assert_ne!(origin.value, default, "{}", origin.field.name);
+    }
+    assert!(Settings::builder().takeover_delay(u64::MAX).build().is_err());
+    assert!(Settings::builder().lease_expiry_factor(f64::NAN).build().is_err());
+}
+
+#[test]
+fn the_default_file_changes_nothing_even_uncommented() {
+    let file = default_toml();
+    let node = |loader: Loader| accepted(loader.load());
+    assert_eq!(node(loader().file_text("d.toml", file.as_str())), accepted(loader().load()));
+    let lines = file.lines().map(|line| match line.strip_prefix('#') {
+        Some(rest) if !rest.starts_with(' ') => rest,
+        Some(_) | None => line,
+    });
+    let uncommented: String = lines.flat_map(|line| [line, "\n"]).collect();
+    let resolved = loader().file_text("d.toml", uncommented.as_str()).load().expect("accepted");
+    assert_eq!(resolved.settings, accepted(loader().load()));
+    for field in FIELDS {
+        assert!(file.contains(&format!("{} = ", field.name)), "{} is missing", field.name);
+        let from_file = matches!(resolved.source(field.name), Some(Source::File(_)));
+        assert_eq!(from_file, matches!(field.default, Fallback::Text(_)), "{}", field.name);
+    }
+    assert!(file.lines().all(|line| line.chars().count() <= 110));
+}
+
+#[test]
+fn what_is_shown_loads_back() {
+    let resolved = loader()
+        .env([("TENURE_LEASE_EXPIRY_FACTOR", "2.5"), ("TENURE_DATA_DIR", "/a \"b\" #'c")])
+        .flag("preset", "fast")
+        .load()
+        .expect("accepted");
+    let file = resolved.to_toml_commented();
+    assert_eq!(accepted(Settings::loader().file_text("t.toml", file.as_str()).load()), resolved.settings);
+    assert!(file.contains("leaseExpiryFactor = 2.5 # environment TENURE_LEASE_EXPIRY_FACTOR\n"), "{file}");
+    assert!(file.contains("leaseTimeout = 1000 # preset fast\n"), "{file}");
+    let rows = resolved.rows();
+    assert_eq!(rows.len(), FIELDS.len());
+    assert!(rows.contains(&["preset".into(), "fast".into(), "flag --preset".into()]));
+}
