@@ -74,7 +74,7 @@ transcripts! {
     hazard_lost_answer_of_claim, hazard_lost_answer_of_renewal, hazard_late_claim_adopted, hazard_late_claim_vacated,
     hazard_late_renewal_vacated, hazard_lost_request, hazard_late_vacate, hazard_superseded, hazard_denied,
     hazard_corrupt_seat, hazard_newer_seat, hazard_seat_deleted, hazard_seat_restored, hazard_same_node_twice,
-    hazard_lease_at_risk_recovers, hazard_step_down, hazard_stuck_processes, hazard_stop_while_claiming,
-    hazard_cold_start_dead_seat, hazard_unsafe_store, hazard_store_away, hazard_rank_back_off, hazard_list_denied,
-    hazard_slow_store, cost_steady_state,
+    hazard_lease_at_risk_recovers, hazard_step_down, hazard_stuck_processes, hazard_stuck_step_down,
+    hazard_stuck_at_risk, hazard_stop_while_claiming, hazard_cold_start_dead_seat, hazard_unsafe_store,
+    hazard_store_away, hazard_rank_back_off, hazard_list_denied, hazard_slow_store, cost_steady_state,
 }
