@@ -46,6 +46,8 @@ pub struct Coordinator {
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
     health: Health,
+    /// What the store refused was a write: only a write that gets through ends that.
+    pub(crate) write_denied: bool,
     /// No claim before this: a held seat vanished or went back in time, and its holder may not have noticed yet.
     pub(crate) wait_out: Time,
     /// Set once a stop was asked for: when to be gone at the latest.
@@ -138,6 +140,7 @@ impl Coordinator {
             pending: Vec::new(),
             presence: Presence::default(),
             health: Health::Good,
+            write_denied: false,
             wait_out: Time(0),
             stop_by: None,
             requests: 0,
@@ -239,21 +242,16 @@ impl Coordinator {
             FlightKind::Read => return,
         };
         let answer = self.mistake(answer, &seat);
+        self.note_write(&answer, out);
         match &answer {
-            WriteAnswer::Won(version) => {
-                self.note_health(Health::Good, out);
-                self.wrote(seat.clone(), version.clone());
-            }
-            WriteAnswer::Lost => self.note_health(Health::Good, out),
+            WriteAnswer::Won(version) => self.wrote(seat.clone(), version.clone()),
             WriteAnswer::Unknown => {
-                self.note_health(Health::Unavailable, out);
                 if self.pending.len() == PENDING_MAX {
                     self.pending.remove(0);
                 }
                 self.pending.push(PendingWrite { nonce: seat.nonce, sent: flight.sent });
             }
-            WriteAnswer::Unavailable => self.note_health(Health::Unavailable, out),
-            WriteAnswer::Denied => self.note_health(Health::Denied, out),
+            WriteAnswer::Lost | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
         }
         match self.phase {
             Phase::Standby(_) => self.standby_written(flight, &answer, out),
@@ -305,6 +303,7 @@ impl Coordinator {
                 if self.seen == (Seen::Unreadable { version: version.clone() }) {
                     return Learned::Unchanged;
                 }
+                self.distrust();
                 self.seen = Seen::Unreadable { version };
                 out.push(Effect::Emit(Event::SeatUnreadable { problem }));
                 Learned::Changed
@@ -365,8 +364,9 @@ impl Coordinator {
         out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
     }
 
+    /// Trouble and recovery are said once each. A refused write is not mended by a read that is answered.
     fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
-        if self.health == health {
+        if self.health == health || (self.write_denied && health == Health::Good) {
             return;
         }
         self.health = health;
@@ -377,7 +377,20 @@ impl Coordinator {
         }));
     }
 
-    /// The other lanes report trouble too, but only the seat's answers count as recovery: it is the one that matters.
+    /// The outcome of a write, on whichever lane, as far as the store's health goes.
+    pub(crate) fn note_write(&mut self, answer: &WriteAnswer, out: &mut Vec<Effect>) {
+        self.write_denied = *answer == WriteAnswer::Denied;
+        self.note_health(
+            match answer {
+                WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,
+                WriteAnswer::Unknown | WriteAnswer::Unavailable => Health::Unavailable,
+                WriteAnswer::Denied => Health::Denied,
+            },
+            out,
+        );
+    }
+
+    /// A probe or a list failed.
     pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
         if self.health == Health::Good {
             self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
@@ -562,6 +575,7 @@ impl Coordinator {
         self.presence = Presence::default();
         self.seen = Seen::Nothing;
         self.health = Health::Good;
+        self.write_denied = false;
         self.stop_by = None;
         out.push(Effect::Stopped(cause));
     }

@@ -33,8 +33,10 @@ struct Drain {
     cause: DrainCause,
     /// When the processes must have stopped.
     by: Time,
-    /// Attempts left to vacate.
-    vacates: u8,
+    /// Attempts left to vacate or to find out.
+    attempts: u8,
+    /// A vacate was sent; it may have landed.
+    vacated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +48,7 @@ enum DrainCause {
 }
 
 /// A vacate that fails this often is left to the expiry.
-const VACATES_MAX: u8 = 4;
+const ATTEMPTS_MAX: u8 = 4;
 
 impl Tenure {
     pub(crate) fn new(epoch: Epoch, sent: Time, config: &Config) -> Tenure {
@@ -109,8 +111,8 @@ impl Coordinator {
     /// The one way out of leadership.
     fn lose(&mut self, reason: LossReason, vacated: bool, out: &mut Vec<Effect>) {
         let now = self.now;
-        let tenure = self.tenure();
-        let (epoch, processes) = (tenure.epoch, tenure.processes);
+        let Phase::Leading(tenure) = &self.phase else { return };
+        let (epoch, processes, deadline) = (tenure.epoch, tenure.processes, self.deadline(tenure));
         if processes {
             out.push(Effect::StopProcesses { epoch, by: now });
         }
@@ -125,7 +127,11 @@ impl Coordinator {
             | LossReason::SeatGone
             | LossReason::ProcessesStuck => now,
         };
-        self.become_standby(Standby::after_leading(now, not_before));
+        let mut standby = Standby::after_leading(now, not_before);
+        if processes {
+            standby.spare(epoch, deadline);
+        }
+        self.become_standby(standby);
         out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated }));
     }
 
@@ -253,28 +259,13 @@ impl Coordinator {
             self.try_again(if denied { LossReason::StoreDenied } else { LossReason::LeaseExpired });
             return;
         }
-        let tenure = self.tenure();
-        let epoch = tenure.epoch;
-        // Once a vacate was sent, whatever else is found on the seat came after it.
-        let vacating = match &tenure.drain {
-            Some(Drain { cause: DrainCause::Asked(_), vacates, .. }) => *vacates < VACATES_MAX,
-            Some(Drain { cause: DrainCause::AtRisk, .. }) | None => false,
-        };
         let seat = match &self.seen {
             Seen::Seat(seen) => seen.seat.clone(),
-            Seen::Absent => return self.lose(LossReason::SeatGone, false, out),
+            Seen::Absent => return self.end(LossReason::SeatGone, out),
             Seen::Unreadable { .. } | Seen::Nothing => return self.try_again(LossReason::SeatUnreadable),
         };
-        if seat.holder != self.me || seat.epoch != epoch {
-            return self.lose(LossReason::Superseded, false, out);
-        }
-        if seat.state == SeatState::Vacant {
-            // This node's own vacate landed without its answer; anybody else's hand on the seat ends the tenure too.
-            return if vacating {
-                self.on_vacated(out)
-            } else {
-                self.lose(LossReason::Superseded, false, out)
-            };
+        if seat.holder != self.me || seat.epoch != self.tenure().epoch || seat.state == SeatState::Vacant {
+            return self.end(LossReason::Superseded, out);
         }
         self.tenure().unresolved = false;
         let landed = self.pending.iter().find(|write| write.nonce == seat.nonce).map(|write| write.sent);
@@ -289,10 +280,19 @@ impl Coordinator {
         }
     }
 
+    /// The seat is this node's no more. If it was being given up, that is why; and once a vacate was sent, whatever is
+    /// found there came after it.
+    fn end(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
+        match self.tenure().drain {
+            Some(Drain { cause: DrainCause::Asked(asked), vacated, .. }) => self.lose(asked, vacated, out),
+            Some(Drain { cause: DrainCause::AtRisk, .. }) | None => self.lose(reason, false, out),
+        }
+    }
+
     fn drain(&mut self, cause: DrainCause, by: Time, out: &mut Vec<Effect>) {
         self.become_draining();
         let tenure = self.tenure();
-        tenure.drain = Some(Drain { cause, by, vacates: VACATES_MAX });
+        tenure.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated: false });
         let (epoch, processes) = (tenure.epoch, tenure.processes);
         if processes {
             out.push(Effect::StopProcesses { epoch, by });
@@ -321,12 +321,14 @@ impl Coordinator {
     }
 
     pub(crate) fn on_processes_stopped(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &mut self.phase else { return };
-        if tenure.epoch != epoch || tenure.drain.is_none() {
-            return;
+        match &mut self.phase {
+            Phase::Leading(tenure) if tenure.epoch == epoch && tenure.drain.is_some() => {
+                tenure.processes = false;
+                self.recover(out);
+            }
+            Phase::Standby(standby) => standby.spare_no_more(epoch),
+            Phase::Leading(_) | Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => {}
         }
-        tenure.processes = false;
-        self.recover(out);
     }
 
     /// Processes are gone; now, and only now, the seat is vacated.
@@ -339,15 +341,20 @@ impl Coordinator {
         if in_flight {
             return;
         }
-        if drain.vacates == 0 {
+        if drain.attempts == 0 {
             return self.lose(reason, false, out);
         }
-        let waiting = drain.vacates < VACATES_MAX && now < tenure.renew_at;
+        let waiting = drain.attempts < ATTEMPTS_MAX && now < tenure.renew_at;
         if waiting {
             return;
         }
-        drain.vacates -= 1;
-        if tenure.unresolved { self.send_read(out) } else { self.send_vacate(out) }
+        drain.attempts -= 1;
+        if tenure.unresolved {
+            self.send_read(out);
+        } else {
+            drain.vacated = true;
+            self.send_vacate(out);
+        }
     }
 
     fn on_vacated(&mut self, out: &mut Vec<Effect>) {
@@ -359,10 +366,8 @@ impl Coordinator {
 
     /// Processes did not stop. To vacate now would invite a second leader beside them, so the lease is left to run out.
     fn give_up_stuck(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &self.phase else { return };
-        let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
+        let epoch = self.tenure().epoch;
         out.push(Effect::Emit(Event::ProcessesStuck { epoch }));
         self.lose(reason, false, out);
-        self.spare_own_record_until(deadline);
     }
 }

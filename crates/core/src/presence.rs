@@ -73,6 +73,7 @@ impl Coordinator {
             return;
         }
         self.presence.flight = None;
+        self.note_write(&answer, out);
         self.presence.due = Some(match answer {
             WriteAnswer::Won(version) => {
                 self.presence.version = Some(version);
@@ -90,15 +91,13 @@ impl Coordinator {
             WriteAnswer::Unknown => {
                 // It may have landed, and then the known version is stale: do not take that for a conflict.
                 self.presence.version = None;
-                self.presence_retry(false, out)
+                self.presence_retry()
             }
-            WriteAnswer::Unavailable => self.presence_retry(false, out),
-            WriteAnswer::Denied => self.presence_retry(true, out),
+            WriteAnswer::Unavailable | WriteAnswer::Denied => self.presence_retry(),
         });
     }
 
-    fn presence_retry(&mut self, denied: bool, out: &mut Vec<Effect>) -> Time {
-        self.note_trouble(denied, out);
+    fn presence_retry(&mut self) -> Time {
         let delay_ms =
             self.config.backoff_ms(self.config.heartbeat_ms, self.presence.failures, self.config.presence_ms);
         self.presence.failures += 1;

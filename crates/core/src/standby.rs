@@ -22,10 +22,14 @@ pub(crate) struct Standby {
     not_before: Time,
     /// When an own record that must not be adopted is next vacated.
     vacate_at: Time,
+    /// Processes of this lost epoch may run until then: neither is their record vacated before, nor another claim made.
+    spare: Option<(Epoch, Time)>,
     /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
     retry_at: Time,
-    /// Failures in a row, for the back-off.
-    failures: u32,
+    /// Reads that failed in a row, for the back-off.
+    reads_failed: u32,
+    /// Writes that failed in a row. Counted apart: a store may let a node read and not write.
+    writes_failed: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -64,14 +68,35 @@ impl Standby {
             settled,
             not_before: Time(0),
             vacate_at: Time(0),
+            spare: None,
             retry_at: Time(0),
-            failures: 0,
+            reads_failed: 0,
+            writes_failed: 0,
         }
     }
 
     /// After leadership: look at once, and claim no sooner than told.
     pub(crate) fn after_leading(now: Time, not_before: Time) -> Standby {
         Standby { cold: false, not_before, ..Standby::joined(now, now) }
+    }
+
+    /// Processes of the lost epoch may still run: until their lease has run out, the record stays and this node claims
+    /// nothing beside them.
+    pub(crate) fn spare(&mut self, epoch: Epoch, deadline: Time) {
+        self.spare = Some((epoch, deadline));
+    }
+
+    /// The processes of a lost epoch have stopped after all.
+    pub(crate) fn spare_no_more(&mut self, epoch: Epoch) {
+        self.spare.take_if(|(spared, _)| *spared == epoch);
+    }
+
+    fn spared_until(&self) -> Time {
+        self.spare.map_or(Time(0), |(_, deadline)| deadline)
+    }
+
+    fn vacates_at(&self) -> Time {
+        self.vacate_at.max(self.spared_until())
     }
 }
 
@@ -134,6 +159,7 @@ impl Coordinator {
     fn read_at(&self, standby: &Standby) -> Time {
         let special = match &standby.campaign {
             Some(campaign) => campaign.claim_at,
+            None if self.own_record().is_some() => None,
             None => self.expiry_at(),
         };
         special.map_or(standby.poll_at, |at| at.min(standby.poll_at)).max(standby.retry_at)
@@ -143,7 +169,7 @@ impl Coordinator {
         if self.seat_flight.is_some() {
             return None;
         }
-        let vacate = self.own_record().map(|_| standby.vacate_at);
+        let vacate = self.own_record().map(|_| standby.vacates_at());
         let list = match &standby.campaign {
             Some(campaign) if campaign.claim_at.is_none() && standby.nodes.is_none() => {
                 Some(campaign.ready_at)
@@ -168,7 +194,7 @@ impl Coordinator {
             return;
         }
         let Phase::Standby(standby) = &self.phase else { return };
-        if self.own_record().is_some() && self.now >= standby.vacate_at {
+        if self.own_record().is_some() && self.now >= standby.vacates_at() {
             self.vacate_own_record(out);
             return;
         }
@@ -207,7 +233,13 @@ impl Coordinator {
             self.put_off();
             return;
         }
-        self.answered();
+        let (now, write_denied) = (self.now, self.write_denied);
+        let standby = self.standby();
+        (standby.reads_failed, standby.retry_at) = (0, Time(0));
+        if !write_denied {
+            // The store is back: an own record need not wait out the back-off of the outage.
+            standby.vacate_at = standby.vacate_at.min(now);
+        }
         self.emit_check(out);
         if self.own_record().is_some() {
             self.on_own_record(out);
@@ -314,7 +346,7 @@ impl Coordinator {
             ElectionCause::Vacant => now,
             ElectionCause::LeaderDown => now + delay,
         };
-        let ready_at = ready_at.max(standby.not_before).max(wait_out);
+        let ready_at = ready_at.max(standby.not_before).max(standby.spared_until()).max(wait_out);
         standby.cold = false;
         standby.campaign = Some(Campaign {
             cause,
@@ -337,8 +369,10 @@ impl Coordinator {
 
     /// A read failed: nothing is known, so nothing is claimed; the look is repeated soon if a claim hangs on it.
     fn put_off(&mut self) {
-        let retry_at = self.back_off();
+        let failures = self.standby().reads_failed;
+        let retry_at = self.back_off(failures);
         let standby = self.standby();
+        standby.reads_failed = failures.saturating_add(1);
         standby.retry_at = retry_at;
         if let Some(campaign) = &mut standby.campaign {
             campaign.confirming = false;
@@ -346,16 +380,8 @@ impl Coordinator {
     }
 
     /// When to try again: soon after a first failure, no faster than the regular look after many.
-    fn back_off(&mut self) -> Time {
-        let failures = self.standby().failures;
-        self.standby().failures = failures.saturating_add(1);
+    fn back_off(&self, failures: u32) -> Time {
         self.now + self.config.backoff_ms(self.config.retry_ms(), failures, self.config.election_interval_ms)
-    }
-
-    /// The store answered: the next look need not be held back.
-    fn answered(&mut self) {
-        let standby = self.standby();
-        (standby.failures, standby.retry_at) = (0, Time(0));
     }
 
     fn claim(&mut self, out: &mut Vec<Effect>) {
@@ -387,9 +413,17 @@ impl Coordinator {
         out: &mut Vec<Effect>,
     ) {
         let now = self.now;
+        let failures = self.standby().writes_failed;
+        let retry_at = self.back_off(failures);
+        let standby = self.standby();
         match answer {
-            WriteAnswer::Won(_) | WriteAnswer::Lost => self.answered(),
-            WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
+            // The store is there: the next look need not wait out the back-off of an outage.
+            WriteAnswer::Won(_) | WriteAnswer::Lost => {
+                (standby.writes_failed, standby.retry_at) = (0, Time(0))
+            }
+            WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                standby.writes_failed = failures.saturating_add(1);
+            }
         }
         match flight.kind {
             FlightKind::Claim(seat) => match answer {
@@ -401,7 +435,6 @@ impl Coordinator {
                     }
                 }
                 WriteAnswer::Unavailable | WriteAnswer::Denied => {
-                    let retry_at = self.back_off();
                     if let Some(campaign) = &mut self.standby().campaign {
                         campaign.claim_at = Some(retry_at);
                     }
@@ -411,8 +444,9 @@ impl Coordinator {
             FlightKind::Renew(_) | FlightKind::Vacate(_) => match answer {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
-                WriteAnswer::Lost | WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
-                    let retry_at = self.back_off();
+                // The seat has moved on; look at once.
+                WriteAnswer::Lost => self.standby().poll_at = now,
+                WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
                     let standby = self.standby();
                     standby.vacate_at = standby.vacate_at.max(retry_at);
                     standby.poll_at = standby.poll_at.min(retry_at);
@@ -452,19 +486,12 @@ impl Coordinator {
         }
     }
 
-    /// Processes of the lost epoch may still run: the record stays until their lease has run out.
-    pub(crate) fn spare_own_record_until(&mut self, deadline: Time) {
-        let standby = self.standby();
-        standby.vacate_at = deadline;
-        standby.not_before = standby.not_before.max(deadline);
-    }
-
     fn vacate_own_record(&mut self, out: &mut Vec<Effect>) {
         let Some(seen) = self.own_record() else { return };
         self.retired = self.retired.max(seen.seat.epoch);
         self.drop_campaign();
         let (now, retry_ms) = (self.now, self.config.retry_ms());
-        if now < self.standby().vacate_at {
+        if now < self.standby().vacates_at() {
             return; // Spared for now, or tried only just now.
         }
         self.standby().vacate_at = now + retry_ms;

@@ -66,6 +66,8 @@ pub(crate) struct Driver {
     /// Work of this epoch was told to stop and is waited for.
     draining: Option<(Epoch, oneshot::Receiver<()>)>,
     step_downs: Vec<oneshot::Sender<bool>>,
+    /// The handle is gone, and with it the commands.
+    abandoned: bool,
     stopped: Option<StopCause>,
 }
 
@@ -90,6 +92,7 @@ impl Driver {
             guard_gone: None,
             draining: None,
             step_downs: Vec::new(),
+            abandoned: false,
             stopped: None,
         }
     }
@@ -112,9 +115,13 @@ impl Driver {
         let sleep = self.sleep_for();
         tokio::select! {
             biased;
-            command = commands.recv() => match command {
-                // Nobody holds the node any more: leave in order.
-                None | Some(Command::Stop) => Some(Input::Stop),
+            command = commands.recv(), if !self.abandoned => match command {
+                Some(Command::Stop) => Some(Input::Stop),
+                // Nobody holds the node any more: leave in order. A closed channel is always ready, so ask it only once.
+                None => {
+                    self.abandoned = true;
+                    Some(Input::Stop)
+                }
                 Some(Command::StepDown(reply)) => self.on_step_down(reply),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),

@@ -124,6 +124,11 @@ fn settle(world: &mut World, names: &[String], config: &Config, rng: &mut ChaCha
         if world.node(name).paused {
             world.resume(name);
         }
+    }
+    // A node that is still leaving hears no start; by then everybody has left or stayed.
+    let left = world.now + (config.drain_ms + config.lease_ms) * 10 / 9 + 1000;
+    world.run_until(left);
+    for name in names {
         world.input(name, Input::Start { random: rng.random() });
     }
     // Late landings and slow answers still under way, a drain, the startup wait, and a failover on the slowest clock.

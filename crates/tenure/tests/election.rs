@@ -1,0 +1,215 @@
+//! The election through the library: production core, production driver, memory store, simulated time.
+
+mod common;
+
+use common::{Rig, leaders, sleep_ms};
+use std::time::Duration;
+use tenure::{EventKind, Role};
+
+#[tokio::test(start_paused = true)]
+async fn ce1_eligible_node_tries_for_leadership() {
+    let rig = Rig::new();
+    let mut a = rig.join("pod-a").await;
+    a.event(|kind| matches!(kind, EventKind::ElectionStarted { .. })).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ce2_ineligible_node_sends_no_request_ever() {
+    let rig = Rig::new();
+    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let b = rig.join("pod-b").await;
+    sleep_ms(120_000).await;
+    assert_eq!(a.meter.snapshot().requests(), 0);
+    assert!(a.so_far().iter().any(|event| event.kind == EventKind::Ineligible));
+    assert_eq!(a.node.leadership().borrow().role, None);
+    assert!(b.leads());
+    a.node.shutdown().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ce3_without_a_leader_it_leads_and_work_may_start() {
+    let rig = Rig::new();
+    let a = rig.join("pod-a").await;
+    let guard = a.node.lead().await.expect("leadership");
+    assert_eq!(guard.epoch(), 1);
+    assert!(guard.is_valid());
+    assert_eq!(rig.seat().await["holder"]["node"], "pod-a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ce4_with_a_leader_it_stands_by_and_looks_every_interval() {
+    let rig = Rig::new();
+    let _a = rig.join("pod-a").await;
+    sleep_ms(2000).await;
+    let mut b = rig.join("pod-b").await;
+    sleep_ms(2000).await;
+    b.so_far();
+    sleep_ms(10_000).await;
+    let checks =
+        b.so_far().iter().filter(|event| matches!(event.kind, EventKind::ElectionCheck { .. })).count();
+    assert_eq!(checks, 10, "one look per interval");
+    assert_eq!(b.node.leadership().borrow().role, Some(Role::Standby));
+    assert_eq!(b.node.leadership().borrow().leader.as_ref().map(|node| node.as_str()), Some("pod-a"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sb1_of_many_that_start_at_once_exactly_one_leads() {
+    let rig = Rig::new();
+    let members = rig.join_all(&["pod-e", "pod-c", "pod-a", "pod-d", "pod-b"]).await;
+    sleep_ms(3000).await;
+    assert_eq!(leaders(&members), ["pod-a"]);
+    sleep_ms(60_000).await;
+    assert_eq!(leaders(&members), ["pod-a"]);
+    assert_eq!(rig.seat().await["epoch"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sb2_after_a_partition_heals_one_leader_remains() {
+    let rig = Rig::new();
+    let mut members = rig.join_all(&["pod-a", "pod-b"]).await;
+    members[0].became_leader().await;
+    members[0].link.cut(true);
+    members[0].lost_leadership().await;
+    members[1].became_leader().await;
+    members[0].link.cut(false);
+    sleep_ms(20_000).await;
+    assert_eq!(leaders(&members), ["pod-b"]);
+    assert_eq!(members[0].node.leadership().borrow().role, Some(Role::Standby));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sb3_a_leader_cut_off_stops_before_anyone_else_may_lead() {
+    let rig = Rig::new();
+    let mut members = rig.join_all(&["pod-a", "pod-b"]).await;
+    let guard = members[0].node.lead().await.expect("leadership");
+    sleep_ms(3000).await;
+    members[0].link.cut(true);
+    guard.ended().await;
+    let ended_ms = members[0].lost_leadership().await.boot_ms;
+    let next = members[1].became_leader().await;
+    assert!(!guard.is_valid());
+    assert!(ended_ms < next.boot_ms, "{ended_ms} then {}", next.boot_ms);
+    assert_eq!(next.epoch, guard.epoch() + 1, "what the old one dispatched carries a stale epoch");
+}
+
+#[tokio::test(start_paused = true)]
+async fn fo4_leader_changed_reaches_every_node_with_the_documents_payload() {
+    let rig = Rig::new();
+    let mut members = rig.join_all(&["pod-a", "pod-b", "pod-c"]).await;
+    members[0].became_leader().await;
+    sleep_ms(5000).await;
+    for member in &mut members {
+        member.so_far();
+    }
+    // A crash: nothing of pod-a reaches the store any more.
+    members[0].link.cut(true);
+    for member in &mut members[1..] {
+        let event = member.event(|kind| matches!(kind, EventKind::LeaderChanged { .. })).await;
+        let value = event.to_json();
+        assert_eq!(value["event"], "leader:changed");
+        assert_eq!(value["namespace"], "test");
+        assert_eq!(value["previousLeader"], "pod-a");
+        assert_eq!(value["newLeader"], "pod-b");
+        assert_eq!(value["epoch"], 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn jb2_jitter_does_not_change_who_is_elected() {
+    for random in [[0, 0, 0], [u64::MAX, 0, u64::MAX / 2], [u64::MAX / 3, u64::MAX, 0]] {
+        let rig = Rig::new();
+        let mut members = Vec::new();
+        for (name, random) in ["pod-a", "pod-b", "pod-c"].into_iter().zip(random) {
+            members.push(rig.join_with(name, random, |settings| settings).await);
+        }
+        sleep_ms(9000).await;
+        assert_eq!(leaders(&members), ["pod-a"], "{random:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_waits_for_the_work_then_vacates_then_says_so() {
+    let rig = Rig::new();
+    let mut a = rig.join("pod-a").await;
+    let guard = a.node.lead().await.expect("leadership");
+    let leadership = a.node.leadership();
+    let stopping = tokio::spawn(a.node.shutdown());
+    guard.ended().await;
+    sleep_ms(1000).await;
+    assert_eq!(rig.seat().await["state"], "held", "work still runs");
+    assert_eq!(leadership.borrow().role, Some(Role::Draining));
+    drop(guard);
+    stopping.await.expect("no panic");
+    assert_eq!(rig.seat().await["state"], "vacant");
+    assert_eq!(rig.seat().await["epoch"], 1, "the record stays, so the epoch cannot repeat");
+    let said = std::iter::from_fn(|| a.events.try_recv().ok())
+        .find(|event| matches!(event.kind, EventKind::LostLeadership { .. }));
+    let said = said.expect("the loss").to_json();
+    assert_eq!((said["reason"].as_str(), said["vacated"].as_bool()), (Some("shutdown"), Some(true)));
+    assert_eq!(rig.store.len(), 1, "only the seat is left: {:?}", rig.store);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_stop_is_not_handed_over_before_its_lease_ends() {
+    let rig = Rig::new();
+    let mut members = rig.join_all(&["pod-a", "pod-b"]).await;
+    let guard = members[0].node.lead().await.expect("leadership");
+    sleep_ms(1500).await;
+    members[0].node.step_down().await.expect("it leads");
+    let lost = members[0].lost_leadership().await;
+    assert_eq!(lost.to_json()["vacated"], false);
+    let next = members[1].became_leader().await;
+    assert!(
+        next.boot_ms >= lost.boot_ms + 1000,
+        "pod-b leads {} ms after the loss",
+        next.boot_ms - lost.boot_ms
+    );
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_down_hands_over_and_only_a_leader_can() {
+    let rig = Rig::new();
+    let members = rig.join_all(&["pod-a", "pod-b"]).await;
+    sleep_ms(3000).await;
+    assert!(members[1].node.step_down().await.is_err());
+    members[0].node.step_down().await.expect("it leads");
+    sleep_ms(2000).await;
+    assert_eq!(leaders(&members), ["pod-b"]);
+    sleep_ms(30_000).await;
+    assert_eq!(leaders(&members), ["pod-b"], "no fail-back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_goes_away_costs_leadership_by_the_deadline_and_is_rejoined() {
+    let rig = Rig::new();
+    let mut a = rig.join("pod-a").await;
+    let guard = a.node.lead().await.expect("leadership");
+    sleep_ms(5000).await;
+    a.link.cut(true);
+    let cut = tokio::time::Instant::now();
+    guard.ended().await;
+    assert!(cut.elapsed() <= Duration::from_millis(2500), "{:?}", cut.elapsed());
+    drop(guard);
+    let lost = a.lost_leadership().await.to_json();
+    assert_eq!(lost["reason"], "lease expired");
+    sleep_ms(60_000).await;
+    a.link.cut(false);
+    let again = a.node.lead().await.expect("leadership in the same process");
+    assert_eq!(again.epoch(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_renewal_costs_nothing_and_a_lease_at_risk_recovers() {
+    let rig = Rig::new();
+    let mut a = rig.join("pod-a").await;
+    let guard = a.node.lead().await.expect("leadership");
+    sleep_ms(500).await;
+    a.link.cut(true);
+    sleep_ms(1200).await; // one heartbeat falls into it
+    a.link.cut(false);
+    sleep_ms(3000).await;
+    assert!(guard.is_valid(), "one lost renewal is ridden out");
+    let said = a.so_far();
+    assert!(!said.iter().any(|event| matches!(event.kind, EventKind::LeaseAtRisk { .. })), "{said:?}");
+}
