@@ -1,10 +1,10 @@
 //! The coordinator: state, dispatch, and the only places where the role changes.
 
 use crate::config::Config;
-use crate::event::Event;
 use crate::id::{Holder, NodeId, Nonce};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
 use crate::leader::Tenure;
+use crate::observe::{Health, Seen};
 use crate::presence::Presence;
 use crate::seat::{Epoch, Expect, Seat, SeatState, Version};
 use crate::standby::Standby;
@@ -35,7 +35,7 @@ pub struct Coordinator {
     /// The seat as this node last saw or wrote it.
     pub(crate) seen: Seen,
     /// The leader last announced.
-    leader: Option<(NodeId, Epoch)>,
+    pub(crate) leader: Option<(NodeId, Epoch)>,
     /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
     pub(crate) highest: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
@@ -45,7 +45,7 @@ pub struct Coordinator {
     /// Own seat writes whose outcome is unknown, all on top of the version last seen.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
-    health: Health,
+    pub(crate) health: Health,
     /// What the store refused was a write: only a write that gets through ends that.
     pub(crate) write_denied: bool,
     /// No claim before this: a held seat vanished or went back in time, and its holder may not have noticed yet.
@@ -64,24 +64,6 @@ pub(crate) enum Phase {
     Standby(Standby),
     Leading(Tenure),
     Leaving { removal: Option<RequestId> },
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Seen {
-    Nothing,
-    Absent,
-    Unreadable { version: Version },
-    Seat(SeenSeat),
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct SeenSeat {
-    pub(crate) seat: Seat,
-    pub(crate) version: Version,
-    /// Known for seats that were read, not for those this node wrote.
-    pub(crate) modified_ms: Option<u64>,
-    /// The end of the read that first saw this version.
-    pub(crate) since: Time,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -107,21 +89,6 @@ pub(crate) struct PendingWrite {
 
 /// More unknown writes than this are not remembered; an older one that lands after all is vacated, not adopted.
 const PENDING_MAX: usize = 32;
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Health {
-    Good,
-    Unavailable,
-    Denied,
-}
-
-/// What a read taught.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Learned {
-    Changed,
-    Unchanged,
-    Failed { denied: bool },
-}
 
 impl Coordinator {
     /// A coordinator at rest.
@@ -265,136 +232,6 @@ impl Coordinator {
         let wrong = (answer == WriteAnswer::Lost && self.config.has(crate::Mutant::LostTakenForWon))
             || (answer == WriteAnswer::Unknown && self.config.has(crate::Mutant::UnknownTakenForWon));
         if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
-    }
-
-    /// Own writes are the surest observations: they change what is seen without a read.
-    fn wrote(&mut self, seat: Seat, version: Version) {
-        self.highest = self.highest.max(seat.epoch);
-        self.pending.clear();
-        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: None, since: self.now });
-    }
-
-    fn learn(&mut self, answer: SeatAnswer, out: &mut Vec<Effect>) -> Learned {
-        match answer {
-            SeatAnswer::Unavailable => {
-                self.note_health(Health::Unavailable, out);
-                Learned::Failed { denied: false }
-            }
-            SeatAnswer::Denied => {
-                self.note_health(Health::Denied, out);
-                Learned::Failed { denied: true }
-            }
-            SeatAnswer::Unchanged => {
-                self.note_health(Health::Good, out);
-                Learned::Unchanged
-            }
-            SeatAnswer::Absent => {
-                self.note_health(Health::Good, out);
-                if self.seen == Seen::Absent {
-                    return Learned::Unchanged;
-                }
-                self.pending.clear();
-                self.distrust();
-                self.seen = Seen::Absent;
-                Learned::Changed
-            }
-            SeatAnswer::Unreadable { version, problem } => {
-                self.note_health(Health::Good, out);
-                if self.seen == (Seen::Unreadable { version: version.clone() }) {
-                    return Learned::Unchanged;
-                }
-                self.distrust();
-                self.seen = Seen::Unreadable { version };
-                out.push(Effect::Emit(Event::SeatUnreadable { problem }));
-                Learned::Changed
-            }
-            SeatAnswer::Found { seat, version, modified_ms } => {
-                self.note_health(Health::Good, out);
-                self.learn_seat(seat, version, modified_ms, out)
-            }
-        }
-    }
-
-    fn learn_seat(
-        &mut self,
-        seat: Seat,
-        version: Version,
-        modified_ms: u64,
-        out: &mut Vec<Effect>,
-    ) -> Learned {
-        if let Seen::Seat(seen) = &mut self.seen
-            && seen.version == version
-        {
-            seen.modified_ms = Some(modified_ms);
-            return Learned::Unchanged;
-        }
-        let regressed = seat.epoch < self.highest;
-        if regressed {
-            out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
-            self.distrust();
-        }
-        self.highest = self.highest.max(seat.epoch);
-        // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
-        self.pending.retain(|write| write.nonce == seat.nonce);
-        // A record from the past names nobody who leads now.
-        if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
-            self.announce(seat.holder.node.clone(), seat.epoch, out);
-        }
-        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: Some(modified_ms), since: self.now });
-        Learned::Changed
-    }
-
-    /// Somebody's hand took a held seat away. Its holder may act until its lease ends, so nobody claims before it would
-    /// have been given up for dead anyway.
-    fn distrust(&mut self) {
-        if let Seen::Seat(seen) = &self.seen
-            && seen.seat.state == SeatState::Held
-            && seen.seat.holder != self.me
-        {
-            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(seen.seat.lease_ms));
-        }
-    }
-
-    /// Says who leads, once for every holder and epoch.
-    pub(crate) fn announce(&mut self, node: NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
-        if self.leader.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
-            return;
-        }
-        let previous = self.leader.replace((node.clone(), epoch)).map(|(node, _)| node);
-        out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
-    }
-
-    /// Trouble and recovery are said once each. A refused write is not mended by a read that is answered.
-    fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
-        if self.health == health || (self.write_denied && health == Health::Good) {
-            return;
-        }
-        self.health = health;
-        out.push(Effect::Emit(match health {
-            Health::Good => Event::StoreRecovered,
-            Health::Unavailable => Event::StoreUnavailable,
-            Health::Denied => Event::StoreDenied,
-        }));
-    }
-
-    /// The outcome of a write, on whichever lane, as far as the store's health goes.
-    pub(crate) fn note_write(&mut self, answer: &WriteAnswer, out: &mut Vec<Effect>) {
-        self.write_denied = *answer == WriteAnswer::Denied;
-        self.note_health(
-            match answer {
-                WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,
-                WriteAnswer::Unknown | WriteAnswer::Unavailable => Health::Unavailable,
-                WriteAnswer::Denied => Health::Denied,
-            },
-            out,
-        );
-    }
-
-    /// A probe or a list failed.
-    pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
-        if self.health == Health::Good {
-            self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
-        }
     }
 
     /// Does whatever has fallen due, in whatever phase.

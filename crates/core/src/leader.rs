@@ -1,10 +1,11 @@
 //! The leader: renews on an exact cadence, stops acting by its own deadline, and gives the seat up in order.
 
 use crate::config::Config;
-use crate::coordinator::{Coordinator, FlightKind, Learned, Phase, SeatFlight, Seen};
+use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
 use crate::event::{Event, LossReason};
 use crate::io::{Effect, WriteAnswer};
 use crate::mutant::Mutant;
+use crate::observe::{Learned, Seen};
 use crate::seat::{Epoch, Expect, Seat, SeatState};
 use crate::standby::Standby;
 use crate::time::Time;

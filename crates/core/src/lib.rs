@@ -27,6 +27,7 @@
 //!   do so with the same epoch.
 //! - Seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
 
+mod campaign;
 mod config;
 mod coordinator;
 mod event;
@@ -34,6 +35,7 @@ mod id;
 mod io;
 mod leader;
 mod mutant;
+mod observe;
 mod presence;
 mod seat;
 mod standby;

@@ -1,8 +1,9 @@
 //! Startup: the jitter, the probe, and making oneself known. Nothing here can claim.
 
-use crate::coordinator::{Coordinator, Learned, Phase, Seen};
+use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
 use crate::io::{Effect, ProbeAnswer, Request, RequestId, StopCause};
+use crate::observe::{Learned, Seen};
 use crate::standby::Standby;
 use crate::time::Time;
 

@@ -1,5 +1,6 @@
 //! Random schedules of crashes, pauses, partitions and lost answers over the production core. One seed replays everything:
 //! `TENURE_SEED=17 cargo test -p tenure-core --test properties`.
+#![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
 mod world;
 

@@ -14,10 +14,9 @@ async fn put(rig: &Rig, key: &str, body: &'static [u8]) {
 }
 
 async fn get(rig: &Rig, key: &str) -> Vec<u8> {
-    match rig.store.get(key, None).await {
-        Read::Found(object) => object.body.to_vec(),
-        other => panic!("{other:?}"),
-    }
+    let read = rig.store.get(key, None).await;
+    let Read::Found(object) = read else { panic!("{read:?}") };
+    object.body.to_vec()
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,10 @@
 //! A small world for the core: nodes, one simulated store, virtual time, and faults. Everything is deterministic.
 #![allow(dead_code, unreachable_pub, missing_docs)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a world of tests may end by panicking, and talks on stdout"
+)]
 
 pub mod random;
 pub mod script;

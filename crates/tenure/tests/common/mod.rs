@@ -61,10 +61,9 @@ impl Rig {
     }
 
     pub async fn seat(&self) -> serde_json::Value {
-        match self.store.get("plg_coordinator_global/test/seat.json", None).await {
-            tenure::store::Read::Found(object) => serde_json::from_slice(&object.body).expect("JSON"),
-            other => panic!("no seat: {other:?}"),
-        }
+        let read = self.store.get("plg_coordinator_global/test/seat.json", None).await;
+        let tenure::store::Read::Found(object) = read else { panic!("no seat: {read:?}") };
+        serde_json::from_slice(&object.body).expect("JSON")
     }
 }
 

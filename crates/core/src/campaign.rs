@@ -1,0 +1,216 @@
+//! The campaign: from "the seat is to be had" to the claim, in the order of ranks.
+
+use crate::coordinator::{Coordinator, FlightKind, Phase};
+use crate::event::{ElectionCause, Event};
+use crate::io::{Effect, NodeEntry, NodesAnswer, RequestId};
+use crate::leader::Tenure;
+use crate::mutant::Mutant;
+use crate::observe::Seen;
+use crate::seat::{Epoch, Expect, Seat, SeatState};
+use crate::time::Time;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum NodesPurpose {
+    /// To rank the live nodes.
+    Rank,
+    /// To age the seat against this node's own fresh presence, both by the store's clock.
+    Age,
+}
+
+/// The way from "the seat is to be had" to the claim.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Campaign {
+    pub(crate) cause: ElectionCause,
+    /// The epoch of the silent leader; if the seat changes without a new epoch, that leader is back.
+    pub(crate) suspect: Option<Epoch>,
+    /// The takeover delay or the settling time ends then.
+    pub(crate) ready_at: Time,
+    /// Known once the presences were listed (or could not be).
+    pub(crate) claim_at: Option<Time>,
+    /// A read was sent at or after `claim_at`; if it still shows the same seat, the claim goes out.
+    pub(crate) confirming: bool,
+    /// When the last claim was sent.
+    pub(crate) tried: Time,
+    /// The outcome of a claim is unknown, so the next read is for finding out.
+    pub(crate) unresolved: bool,
+}
+
+impl Campaign {
+    pub(crate) fn is_down(&self) -> bool {
+        self.cause == ElectionCause::LeaderDown
+    }
+}
+
+impl Coordinator {
+    /// The confirming read shows the seat still to be had. After an unknown claim the same read says that the claim
+    /// has not landed; it is tried again a little later, not in a hot loop.
+    pub(crate) fn after_confirmation(&mut self, out: &mut Vec<Effect>) {
+        if self.stop_by.is_some() {
+            self.drop_campaign();
+            return;
+        }
+        let (now, retry_ms) = (self.now, self.config.retry_ms());
+        let Some(campaign) = &mut self.standby().campaign else { return };
+        campaign.confirming = false;
+        if std::mem::take(&mut campaign.unresolved) && now < campaign.tried + retry_ms {
+            campaign.claim_at = Some(campaign.tried + retry_ms);
+            return;
+        }
+        campaign.tried = now;
+        self.claim(out);
+    }
+
+    pub(crate) fn start_campaign(&mut self, cause: ElectionCause, out: &mut Vec<Effect>) {
+        let unchanged_ms = match &self.seen {
+            Seen::Seat(seen) => self.now.since(seen.since),
+            Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => 0,
+        };
+        self.start_campaign_after(cause, unchanged_ms, out);
+    }
+
+    fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
+        let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
+        let mut suspect = None;
+        if let Seen::Seat(seen) = &self.seen
+            && seen.seat.state == SeatState::Held
+        {
+            let (leader, epoch) = (seen.seat.holder.node.clone(), seen.seat.epoch);
+            suspect = Some(epoch);
+            out.push(Effect::Emit(Event::LeaderDown { leader, epoch, unchanged_ms }));
+        }
+        let standby = self.standby();
+        let ready_at = match cause {
+            ElectionCause::First => standby.settled,
+            ElectionCause::Vacant => now,
+            ElectionCause::LeaderDown => now + delay,
+        };
+        let ready_at = ready_at.max(standby.not_before).max(standby.spared_until()).max(wait_out);
+        standby.cold = false;
+        standby.campaign = Some(Campaign {
+            cause,
+            suspect,
+            ready_at,
+            claim_at: None,
+            confirming: false,
+            tried: Time(0),
+            unresolved: false,
+        });
+        if ready_at > now {
+            out.push(Effect::Emit(Event::AwaitingTurn { ready_at }));
+        }
+    }
+
+    pub(crate) fn drop_campaign(&mut self) {
+        self.standby().campaign = None;
+        self.become_watcher();
+    }
+
+    fn claim(&mut self, out: &mut Vec<Effect>) {
+        let (base, expect) = match &self.seen {
+            Seen::Seat(seen) => (seen.seat.epoch, Expect::Version(seen.version.clone())),
+            Seen::Absent => (Epoch(0), Expect::Absent),
+            Seen::Nothing | Seen::Unreadable { .. } => return,
+        };
+        let mut epoch = base.max(self.highest).next();
+        if self.config.has(Mutant::EpochNotRaised) {
+            epoch = base.max(Epoch(1));
+        }
+        let nonce = self.nonce();
+        let seat = Seat {
+            epoch,
+            state: SeatState::Held,
+            holder: self.me.clone(),
+            lease_ms: self.config.lease_ms,
+            renewals: 0,
+            nonce,
+        };
+        self.send_write(seat, expect, FlightKind::Claim, out);
+    }
+
+    /// The claim is known to be on the seat. It counts only within the time that its *sending* allows.
+    pub(crate) fn on_claimed(&mut self, epoch: Epoch, sent: Time, out: &mut Vec<Effect>) {
+        let sent = if self.config.has(Mutant::LateRecordAdopted) { self.now } else { sent };
+        let in_time = self.now < sent + self.config.wind_down_ms();
+        if in_time
+            && epoch > self.retired
+            && self.role() == Some(crate::Role::Candidate)
+            && self.stop_by.is_none()
+        {
+            self.lead(Tenure::new(epoch, sent, &self.config), out);
+        } else {
+            self.vacate_own_record(out);
+        }
+    }
+
+    pub(crate) fn on_nodes(&mut self, id: RequestId, answer: NodesAnswer, out: &mut Vec<Effect>) {
+        let Phase::Standby(standby) = &mut self.phase else { return };
+        let Some((_, purpose)) = standby.nodes.take_if(|(flight, _)| *flight == id) else { return };
+        let nodes = match answer {
+            NodesAnswer::Found(nodes) => Some(nodes),
+            NodesAnswer::Unavailable => {
+                self.note_trouble(false, out);
+                None
+            }
+        };
+        match purpose {
+            NodesPurpose::Age => {
+                if let Some(nodes) = nodes {
+                    self.age_seat(&nodes, out);
+                }
+            }
+            NodesPurpose::Rank => self.rank(nodes.as_deref()),
+        }
+    }
+
+    /// A cold start recognises a long-dead seat at once: by the store's clock alone, against this node's own presence,
+    /// and only beyond a wide margin.
+    fn age_seat(&mut self, nodes: &[NodeEntry], out: &mut Vec<Effect>) {
+        let Seen::Seat(seen) = &self.seen else { return };
+        let Some(seat_ms) = seen.modified_ms else { return };
+        let limit_ms = self.config.expiry_ms(seen.seat.lease_ms) + self.config.store_clock_margin_ms;
+        let held = seen.seat.state == SeatState::Held;
+        let Some(own) = nodes.iter().find(|entry| entry.node == self.me.node) else { return };
+        let age_ms = own.modified_ms.saturating_sub(seat_ms);
+        let standby = self.standby();
+        if age_ms > limit_ms && held && standby.cold && standby.campaign.is_none() {
+            self.start_campaign_after(ElectionCause::First, age_ms, out);
+        }
+    }
+
+    /// The turn to claim: the lexicographically first live node goes first. Without a list this node cannot know its
+    /// rank and goes last; compare-and-swap settles the rest.
+    fn rank(&mut self, nodes: Option<&[NodeEntry]>) {
+        let Some(cause) = self.standby().campaign.as_ref().map(|campaign| campaign.cause) else { return };
+        let rank = match nodes {
+            Some(nodes) => self.rank_among(nodes, cause),
+            None => u64::MAX,
+        };
+        let hold_back_ms = match cause {
+            ElectionCause::First => self.config.first_hold_back_ms(rank),
+            ElectionCause::Vacant | ElectionCause::LeaderDown => self.config.hold_back_ms(rank),
+        };
+        let now = self.now;
+        if let Some(campaign) = &mut self.standby().campaign {
+            campaign.claim_at = Some(campaign.ready_at.max(now) + hold_back_ms);
+        }
+    }
+
+    /// How many live nodes come before this one. The holder that died or left is not waited for; in a first election
+    /// it is, because it may have come back like everybody else.
+    fn rank_among(&mut self, nodes: &[NodeEntry], cause: ElectionCause) -> u64 {
+        let own_ms = nodes.iter().find(|entry| entry.node == self.me.node).map(|entry| entry.modified_ms);
+        if own_ms.is_none() {
+            self.presence_missing();
+        }
+        let age_ms = self.presence.confirmed().map_or(0, |at| self.now.since(at));
+        let oldest_ms = own_ms.map_or(0, |ms| (ms + age_ms).saturating_sub(self.config.presence_live_ms()));
+        let gone = match &self.seen {
+            Seen::Seat(seen) if cause != ElectionCause::First => Some(&seen.seat.holder.node),
+            Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
+        };
+        let ahead = |entry: &&NodeEntry| {
+            entry.node < self.me.node && entry.modified_ms >= oldest_ms && Some(&entry.node) != gone
+        };
+        nodes.iter().filter(ahead).count() as u64
+    }
+}

@@ -1,0 +1,174 @@
+//! Observation: what the seat looked like when this node last saw or wrote it, who leads by that, and whether the store
+//! answers.
+
+use crate::coordinator::Coordinator;
+use crate::event::Event;
+use crate::id::NodeId;
+use crate::io::{Effect, SeatAnswer, WriteAnswer};
+use crate::seat::{Epoch, Seat, SeatState, Version};
+use crate::time::Time;
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Seen {
+    Nothing,
+    Absent,
+    Unreadable { version: Version },
+    Seat(SeenSeat),
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct SeenSeat {
+    pub(crate) seat: Seat,
+    pub(crate) version: Version,
+    /// Known for seats that were read, not for those this node wrote.
+    pub(crate) modified_ms: Option<u64>,
+    /// The end of the read that first saw this version.
+    pub(crate) since: Time,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Health {
+    Good,
+    Unavailable,
+    Denied,
+}
+
+/// What a read taught.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Learned {
+    Changed,
+    Unchanged,
+    Failed { denied: bool },
+}
+
+impl Coordinator {
+    /// Own writes are the surest observations: they change what is seen without a read.
+    pub(crate) fn wrote(&mut self, seat: Seat, version: Version) {
+        self.highest = self.highest.max(seat.epoch);
+        self.pending.clear();
+        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: None, since: self.now });
+    }
+
+    pub(crate) fn learn(&mut self, answer: SeatAnswer, out: &mut Vec<Effect>) -> Learned {
+        match answer {
+            SeatAnswer::Unavailable => {
+                self.note_health(Health::Unavailable, out);
+                Learned::Failed { denied: false }
+            }
+            SeatAnswer::Denied => {
+                self.note_health(Health::Denied, out);
+                Learned::Failed { denied: true }
+            }
+            SeatAnswer::Unchanged => {
+                self.note_health(Health::Good, out);
+                Learned::Unchanged
+            }
+            SeatAnswer::Absent => {
+                self.note_health(Health::Good, out);
+                if self.seen == Seen::Absent {
+                    return Learned::Unchanged;
+                }
+                self.pending.clear();
+                self.distrust();
+                self.seen = Seen::Absent;
+                Learned::Changed
+            }
+            SeatAnswer::Unreadable { version, problem } => {
+                self.note_health(Health::Good, out);
+                if self.seen == (Seen::Unreadable { version: version.clone() }) {
+                    return Learned::Unchanged;
+                }
+                self.distrust();
+                self.seen = Seen::Unreadable { version };
+                out.push(Effect::Emit(Event::SeatUnreadable { problem }));
+                Learned::Changed
+            }
+            SeatAnswer::Found { seat, version, modified_ms } => {
+                self.note_health(Health::Good, out);
+                self.learn_seat(seat, version, modified_ms, out)
+            }
+        }
+    }
+
+    fn learn_seat(
+        &mut self,
+        seat: Seat,
+        version: Version,
+        modified_ms: u64,
+        out: &mut Vec<Effect>,
+    ) -> Learned {
+        if let Seen::Seat(seen) = &mut self.seen
+            && seen.version == version
+        {
+            seen.modified_ms = Some(modified_ms);
+            return Learned::Unchanged;
+        }
+        let regressed = seat.epoch < self.highest;
+        if regressed {
+            out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
+            self.distrust();
+        }
+        self.highest = self.highest.max(seat.epoch);
+        // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
+        self.pending.retain(|write| write.nonce == seat.nonce);
+        // A record from the past names nobody who leads now.
+        if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
+            self.announce(seat.holder.node.clone(), seat.epoch, out);
+        }
+        self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: Some(modified_ms), since: self.now });
+        Learned::Changed
+    }
+
+    /// Somebody's hand took a held seat away. Its holder may act until its lease ends, so nobody claims before it would
+    /// have been given up for dead anyway.
+    fn distrust(&mut self) {
+        if let Seen::Seat(seen) = &self.seen
+            && seen.seat.state == SeatState::Held
+            && seen.seat.holder != self.me
+        {
+            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(seen.seat.lease_ms));
+        }
+    }
+
+    /// Says who leads, once for every holder and epoch.
+    pub(crate) fn announce(&mut self, node: NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
+        if self.leader.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
+            return;
+        }
+        let previous = self.leader.replace((node.clone(), epoch)).map(|(node, _)| node);
+        out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
+    }
+
+    /// Trouble and recovery are said once each. A refused write is not mended by a read that is answered.
+    fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
+        if self.health == health || (self.write_denied && health == Health::Good) {
+            return;
+        }
+        self.health = health;
+        out.push(Effect::Emit(match health {
+            Health::Good => Event::StoreRecovered,
+            Health::Unavailable => Event::StoreUnavailable,
+            Health::Denied => Event::StoreDenied,
+        }));
+    }
+
+    /// The outcome of a write, on whichever lane, as far as the store's health goes.
+    pub(crate) fn note_write(&mut self, answer: &WriteAnswer, out: &mut Vec<Effect>) {
+        self.write_denied = *answer == WriteAnswer::Denied;
+        self.note_health(
+            match answer {
+                WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,
+                WriteAnswer::Unknown | WriteAnswer::Unavailable => Health::Unavailable,
+                WriteAnswer::Denied => Health::Denied,
+            },
+            out,
+        );
+    }
+
+    /// A probe or a list failed.
+    pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
+        if self.health == Health::Good {
+            self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
+        }
+    }
+}
