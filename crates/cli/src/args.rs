@@ -10,7 +10,7 @@ use tenure::store::StoreUrl;
 
 /// Coordination for clusters that own nothing but a bucket.
 #[derive(Parser)]
-#[command(name = "tenure", version, about, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tenure", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
 refusing, 5 store unsafe, 6 object unreadable."

@@ -32,10 +32,9 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let printer = args.events.then(|| print_events(node.events()));
     let mut watched = Startup::new(node.events());
     let refused = tokio::select! {
-        code = signals.next() => {
+        _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
             tokio::spawn(async move {
-                let _ = code;
                 let code = signals.next().await;
                 std::process::exit(i32::from(code));
             });

@@ -35,7 +35,7 @@ pub struct Plan {
 impl Default for Plan {
     /// What the tests use.
     fn default() -> Plan {
-        Plan { list_keys: 2_600, race_width: 32, race_rounds: 20, counter_width: 8, counter_rounds: 10 }
+        Plan { list_keys: 2_600, race_width: 32, race_rounds: 20, counter_width: 32, counter_rounds: 4 }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::carrier::{Carrier, silence};
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, LostReason};
-use crate::guard::{LeaderGuard, Leadership, LeaseState};
+use crate::guard::{LeaderGuard, Leadership};
 use crate::telemetry;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,7 +61,8 @@ pub(crate) struct Driver {
     /// What each running request is, in case its task dies and cannot say so itself.
     running: HashMap<Id, (RequestId, Request)>,
     wake: Option<(WakeToken, Time)>,
-    lease: Option<Arc<LeaseState>>,
+    /// Held while the node leads; everybody else's guards are clones of it.
+    guard: Option<LeaderGuard>,
     guard_gone: Option<oneshot::Receiver<()>>,
     /// Work of this epoch was told to stop and is waited for.
     draining: Option<(Epoch, oneshot::Receiver<()>)>,
@@ -88,7 +89,7 @@ impl Driver {
             requests: JoinSet::new(),
             running: HashMap::new(),
             wake: None,
-            lease: None,
+            guard: None,
             guard_gone: None,
             draining: None,
             step_downs: Vec::new(),
@@ -136,7 +137,7 @@ impl Driver {
     fn sleep_for(&self) -> Option<Duration> {
         let (_, at) = self.wake?;
         let left = Duration::from_millis(at.0.saturating_sub(self.outlets.clock.now_ms()));
-        let watchful = self.lease.is_some() && self.outlets.clock.outruns_timers();
+        let watchful = self.guard.is_some() && self.outlets.clock.outruns_timers();
         Some(if watchful { left.min(LEADER_LOOK) } else { left })
     }
 
@@ -200,14 +201,14 @@ impl Driver {
             }
             Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
-                let (guard, lease, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.clock));
-                self.lease = Some(lease);
-                self.guard_gone = Some(gone);
-                self.outlets.leadership.send_modify(|leadership| leadership.guard = Some(guard));
+                let (guard, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.clock));
+                let weak = guard.downgrade();
+                (self.guard, self.guard_gone) = (Some(guard), Some(gone));
+                self.outlets.leadership.send_modify(|leadership| leadership.guard = Some(weak));
             }
             Effect::ExtendLease { epoch, deadline } => {
-                if let Some(lease) = self.lease.as_ref().filter(|lease| lease.epoch() == epoch) {
-                    lease.extend(deadline);
+                if let Some(guard) = self.guard.as_ref().filter(|guard| guard.epoch() == epoch.0) {
+                    guard.lease().extend(deadline);
                 }
             }
             Effect::StopProcesses { epoch, by: _ } => {
@@ -226,8 +227,8 @@ impl Driver {
 
     /// Ends the lease for everybody who holds a guard.
     fn withdraw(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            lease.cancel();
+        if let Some(guard) = self.guard.take() {
+            guard.lease().cancel();
         }
         self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
     }

@@ -2,8 +2,8 @@
 
 use crate::clock::Clock;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tenure_core::{Epoch, NodeId, Role, Time};
 use tokio::sync::oneshot;
@@ -50,12 +50,12 @@ pub struct LeadershipEnded {
 }
 
 impl LeaderGuard {
-    /// A guard, the lease to steer it by, and the signal that its last clone is gone.
+    /// A guard, and the signal that its last clone is gone.
     pub(crate) fn new(
         epoch: Epoch,
         deadline: Time,
         clock: Arc<dyn Clock>,
-    ) -> (LeaderGuard, Arc<LeaseState>, oneshot::Receiver<()>) {
+    ) -> (LeaderGuard, oneshot::Receiver<()>) {
         let lease = Arc::new(LeaseState {
             epoch,
             deadline_ms: AtomicU64::new(deadline.0),
@@ -63,7 +63,15 @@ impl LeaderGuard {
             clock,
         });
         let (done, gone) = oneshot::channel();
-        (LeaderGuard { lease: Arc::clone(&lease), _held: Arc::new(Held(Some(done))) }, lease, gone)
+        (LeaderGuard { lease, _held: Arc::new(Held(Some(done))) }, gone)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakGuard {
+        WeakGuard { lease: Arc::clone(&self.lease), held: Arc::downgrade(&self._held) }
+    }
+
+    pub(crate) fn lease(&self) -> &LeaseState {
+        &self.lease
     }
 
     /// The epoch to stamp on everything that is done under this guard.
@@ -119,10 +127,6 @@ impl fmt::Debug for LeaderGuard {
 }
 
 impl LeaseState {
-    pub(crate) fn epoch(&self) -> Epoch {
-        self.epoch
-    }
-
     pub(crate) fn extend(&self, deadline: Time) {
         self.deadline_ms.fetch_max(deadline.0, Ordering::Release);
     }
@@ -149,18 +153,33 @@ pub struct Leadership {
     pub leader: Option<NodeId>,
     /// Its epoch; 0 if there never was one.
     pub epoch: u64,
-    pub(crate) guard: Option<LeaderGuard>,
+    pub(crate) guard: Option<WeakGuard>,
+}
+
+/// A guard that does not count as work in progress: whoever merely watches leadership must not hold it up.
+#[derive(Clone)]
+pub(crate) struct WeakGuard {
+    lease: Arc<LeaseState>,
+    held: Weak<Held>,
+}
+
+impl fmt::Debug for WeakGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "epoch {}, {:?} left", self.lease.epoch.0, self.lease.remaining())
+    }
 }
 
 impl Leadership {
     /// The guard, while this node leads and may act.
     pub fn guard(&self) -> Option<LeaderGuard> {
-        self.guard.clone().filter(LeaderGuard::is_valid)
+        let weak = self.guard.as_ref()?;
+        let guard = LeaderGuard { lease: Arc::clone(&weak.lease), _held: weak.held.upgrade()? };
+        guard.is_valid().then_some(guard)
     }
 
     /// Whether this node leads and may act now.
     pub fn is_leader(&self) -> bool {
-        self.guard.as_ref().is_some_and(LeaderGuard::is_valid)
+        self.guard.as_ref().is_some_and(|weak| weak.lease.is_valid())
     }
 }
 
@@ -171,9 +190,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_guard_ends_by_its_own_deadline() {
-        let (guard, lease, _gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
+        let (guard, _gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
         assert!(guard.check().is_ok());
-        lease.extend(Time(1500));
+        guard.lease().extend(Time(1500));
         let started = tokio::time::Instant::now();
         guard.ended().await;
         assert_eq!(started.elapsed().as_millis(), 1500, "nobody told it; it looked at the clock");
@@ -183,13 +202,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_last_clone_tells_that_the_work_has_stopped() {
-        let (guard, lease, mut gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
-        let clone = guard.clone();
+        let (guard, mut gone) = LeaderGuard::new(Epoch(7), Time(1000), TokioClock::new());
+        let watched = Leadership { guard: Some(guard.downgrade()), ..Leadership::default() };
+        let clone = watched.guard().expect("it is valid");
         drop(guard);
         assert!(gone.try_recv().is_err(), "one clone still works");
-        lease.cancel();
-        assert!(!clone.is_valid());
+        clone.lease().cancel();
+        assert!(!clone.is_valid() && !watched.is_leader());
         drop(clone);
-        assert!(gone.try_recv().is_ok());
+        assert!(gone.try_recv().is_ok(), "whoever merely watches holds nothing up");
+        assert!(watched.guard().is_none());
     }
 }
