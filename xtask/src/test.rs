@@ -75,6 +75,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     };
     let filtered = !args.filter.is_empty();
     report.tests("tests", test(&["--"])?, filtered);
+    // Broken variants of the protocol live behind a feature, so that no product build carries them.
+    let mut teeth = workspace.cargo();
+    teeth
+        .args(["test", "--package", "tenure-core", "--features", "teeth", "--test", "teeth", "--"])
+        .args(&args.filter);
+    report.tests("teeth", teeth, filtered);
     if args.quick {
         report.skip("engine tests (--quick)");
     } else if sites.is_empty() {
