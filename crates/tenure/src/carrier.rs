@@ -15,8 +15,8 @@ use tenure_store::{Condition, Lanes, List, Read, Trouble, TroubleKind, Write};
 /// Presences beyond this are not ranked; claims are settled by compare-and-swap in any case.
 const NODES_MAX: usize = 10_000;
 
-/// The probe makes six requests in a row.
-const PROBE_REQUESTS: u32 = 8;
+/// The probe makes seven requests in a row, and one more on some engines.
+const PROBE_REQUESTS: u32 = 9;
 
 /// One node's way to the store.
 #[derive(Clone)]

@@ -1,4 +1,4 @@
-//! The short question a node asks before it trusts a store: six requests.
+//! The short question a node asks before it trusts a store: seven requests.
 
 use crate::{Condition, EtagForm, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
 use bytes::Bytes;
@@ -38,6 +38,12 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     let slash = if prefix.is_empty() { "" } else { "/" };
     let key = format!("{prefix}{slash}probe-{unique}");
     let body = |n: u8| Bytes::from(format!("probe {unique} {n}"));
+    // A read first: some engines make a bucket that does not exist when it is first written to, which nobody asked for.
+    match store.get(&key, None).await {
+        Read::Absent | Read::Found(_) | Read::Unchanged => {}
+        Read::Unavailable(trouble) => return Probe::Unavailable(trouble),
+        Read::Denied(trouble) => return Probe::Denied(trouble),
+    }
     let first = match store.put(&key, body(1), Condition::Absent).await {
         Write::Won(version) => version,
         Write::Lost => return refused_create(store, &key).await,
