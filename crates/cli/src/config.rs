@@ -2,6 +2,7 @@
 
 use crate::args::ConfigAction;
 use crate::exit::Failure;
+use crate::out::{complain, say};
 use comfy_table::{Table, presets};
 use std::process::ExitCode;
 use tenure::settings::{Origin, Resolved, Source, default_toml};
@@ -11,22 +12,22 @@ pub(crate) fn config(action: ConfigAction) -> Result<ExitCode, Failure> {
         ConfigAction::Check { settings } => {
             let resolved = settings.load()?;
             warn(&resolved);
-            println!("the settings are valid");
-            println!("a crashed leader is replaced within {} ms", resolved.settings.failover_bound_ms());
+            say!("the settings are valid");
+            say!("a crashed leader is replaced within {} ms", resolved.settings.failover_bound_ms());
         }
         ConfigAction::Show { resolved: all, json, settings } => {
             let resolved = settings.load()?;
             warn(&resolved);
             show(&resolved, all, json)?;
         }
-        ConfigAction::Default => print!("{}", default_toml()),
+        ConfigAction::Default => say!("{}", default_toml().trim_end()),
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn warn(resolved: &Resolved) {
     for warning in &resolved.warnings {
-        eprintln!("tenure: warning: {warning}");
+        complain!("tenure: warning: {warning}");
     }
 }
 
@@ -39,7 +40,7 @@ fn show(resolved: &Resolved, all: bool, json: bool) -> Result<(), Failure> {
             (origin.field.name.to_owned(), value)
         };
         let object: serde_json::Map<_, _> = shown.map(entry).collect();
-        println!("{}", serde_json::to_string_pretty(&object).map_err(Failure::other)?);
+        say!("{}", serde_json::to_string_pretty(&object).map_err(Failure::other)?);
         return Ok(());
     }
     let mut table = Table::new();
@@ -49,9 +50,9 @@ fn show(resolved: &Resolved, all: bool, json: bool) -> Result<(), Failure> {
         table.add_row([origin.field.name.to_owned(), origin.value.to_string(), origin.source.to_string()]);
     }
     if table.is_empty() {
-        println!("nothing is set; `tenure config show --resolved` shows the defaults");
+        say!("nothing is set; `tenure config show --resolved` shows the defaults");
     } else {
-        println!("{table}");
+        say!("{table}");
     }
     Ok(())
 }

@@ -2,8 +2,9 @@
 
 use crate::args::{DoctorArgs, SettingsArgs};
 use crate::exit::Failure;
+use crate::out::{complain, say};
 use comfy_table::{ContentArrangement, Table, presets};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     reachable(&*endpoints[0], &unique).await?;
     let report = examine(&endpoints, &unique, args.full).await;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json(&report)).map_err(Failure::other)?);
+        say!("{}", serde_json::to_string_pretty(&json(&report)).map_err(Failure::other)?);
     } else {
         print(&report);
     }
@@ -52,17 +53,22 @@ async fn examine(endpoints: &[Arc<dyn Store>], unique: &str, full: bool) -> Repo
     let plan = if full { Plan::default() } else { Plan::quick() };
     let live = std::io::stderr().is_terminal();
     let mut progress = |progress: Progress<'_>| match progress {
-        Progress::Started { name, number, of } if live => eprint!("\r\x1b[K{number}/{of} {name} … "),
-        Progress::Finished(_) if live => eprint!("\r\x1b[K"),
+        Progress::Started { name, number, of } if live => show(&format!("{number}/{of} {name} … ")),
+        Progress::Finished(_) if live => show(""),
         Progress::Started { .. } | Progress::Finished(_) => {}
     };
     conformance::run(endpoints, "tenure-doctor", unique, &plan, &mut progress).await
 }
 
+/// Puts this in place of the line on the terminal.
+fn show(text: &str) {
+    let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
+}
+
 fn print(report: &Report) {
-    println!("{}", report.store);
+    say!("{}", report.store);
     if let Some(form) = report.etag_form {
-        println!("If-Match is understood with {} ETags", form.as_str());
+        say!("If-Match is understood with {} ETags", form.as_str());
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
@@ -81,7 +87,7 @@ fn print(report: &Report) {
             text.to_owned(),
         ]);
     }
-    println!("\n{table}\n");
+    say!("\n{table}\n");
 }
 
 fn ms(time: Duration) -> String {
@@ -120,6 +126,6 @@ fn verdict(report: &Report) -> Result<ExitCode, Failure> {
     if !report.is_safe() {
         return Err(Failure::store("some checks could not be finished, so nothing is proved; try again"));
     }
-    eprintln!("this store can arbitrate: conditional writes are honoured");
+    complain!("this store can arbitrate: conditional writes are honoured");
     Ok(ExitCode::SUCCESS)
 }

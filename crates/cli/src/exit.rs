@@ -1,5 +1,6 @@
 //! Exit codes: what a script can rely on.
 
+use crate::out::complain;
 use std::fmt;
 use std::process::ExitCode;
 use tenure::StartError;
@@ -51,7 +52,7 @@ impl Failure {
 
     /// Says what is wrong and gives the code to end with.
     pub(crate) fn report(&self) -> ExitCode {
-        eprintln!("tenure: {}", self.message);
+        complain!("tenure: {}", self.message);
         ExitCode::from(self.code)
     }
 }

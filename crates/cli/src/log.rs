@@ -25,6 +25,8 @@ pub(crate) enum LogForm {
 pub(crate) fn start(form: LogForm) {
     let filter = EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
+    // It would report a log that cannot be written by a panic, on the very task that holds the lease.
+    let builder = builder.log_internal_errors(false);
     match form {
         LogForm::Human => builder.with_ansi(std::io::stderr().is_terminal()).event_format(Human).init(),
         LogForm::Json => builder.json().flatten_event(true).init(),

@@ -1,5 +1,4 @@
 //! The `tenure` binary: a view of the library. Nothing here decides anything by itself.
-#![allow(clippy::print_stdout, reason = "a command line talks on stdout")]
 
 mod args;
 mod config;
@@ -7,19 +6,25 @@ mod demo;
 mod doctor;
 mod exit;
 mod log;
+mod out;
 mod run;
 mod status;
 
 use args::{Cli, Verb};
 use clap::{CommandFactory, Parser};
 use exit::Failure;
+use out::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match dispatch(cli.command) {
+    let code = match dispatch(cli.command) {
         Ok(code) => code,
         Err(failure) => failure.report(),
+    };
+    match out::failed() {
+        Some(error) => Failure::other(format!("cannot write to stdout: {error}")).report(),
+        None => code,
     }
 }
 
@@ -31,7 +36,9 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Demo(args) => runtime()?.block_on(demo::demo(args)),
         Verb::Config(args) => config::config(args.action),
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
+            say!("{}", String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
         Verb::Reference { what } => reference(&what),
@@ -45,9 +52,9 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 /// The names in the code, for checking the reference pages against.
 fn reference(what: &str) -> Result<ExitCode, Failure> {
     match what {
-        "settings" => tenure::settings::FIELDS.iter().for_each(|field| println!("{}", field.name)),
-        "events" => tenure::EVENT_NAMES.iter().for_each(|name| println!("{name}")),
-        "exit-codes" => exit::CODES.iter().for_each(|(code, _)| println!("{code}")),
+        "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
+        "events" => tenure::EVENT_NAMES.iter().for_each(|name| say!("{name}")),
+        "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
         other => {
             return Err(Failure::usage(format!(
                 "no reference for {other:?}: settings, events or exit-codes"

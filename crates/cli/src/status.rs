@@ -2,6 +2,7 @@
 
 use crate::args::StatusArgs;
 use crate::exit::Failure;
+use crate::out::say;
 use comfy_table::{Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,17 +19,17 @@ pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
     let Some(status) = look(&settings, &namespace).await? else {
         if args.json {
-            println!(
+            say!(
                 "{}",
                 serde_json::json!({"namespace": namespace.as_str(), "store": settings.store.to_string(), "epoch": 0, "leader": null, "nodes": []})
             );
         } else {
-            println!("no leader: {} does not exist yet", settings.store);
+            say!("no leader: {} does not exist yet", settings.store);
         }
         return Ok(ExitCode::from(NO_LEADER));
     };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&status).map_err(Failure::other)?);
+        say!("{}", serde_json::to_string_pretty(&status).map_err(Failure::other)?);
     } else {
         print(&status);
     }
@@ -37,8 +38,9 @@ pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
 
 /// `None` if the embedded store has not been made yet: looking must not make it.
 async fn look(settings: &Settings, namespace: &Namespace) -> Result<Option<Status>, Failure> {
+    // An empty file is a database to SQLite too, one whose tables are still to be made.
     if let StoreUrl::Sqlite { path } = &settings.store
-        && !path.exists()
+        && std::fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0)
     {
         return Ok(None);
     }
@@ -48,27 +50,27 @@ async fn look(settings: &Settings, namespace: &Namespace) -> Result<Option<Statu
 }
 
 fn print(status: &Status) {
-    println!("namespace  {}", status.namespace);
-    println!("store      {}", status.store);
+    say!("namespace  {}", status.namespace);
+    say!("store      {}", status.store);
     match &status.leader {
         Some(leader) => {
-            println!("leader     {} (incarnation {})", leader.node, leader.incarnation);
-            println!("epoch      {}", status.epoch);
-            println!("since      {}", leader.since.as_deref().unwrap_or("unknown"));
+            say!("leader     {} (incarnation {})", leader.node, leader.incarnation);
+            say!("epoch      {}", status.epoch);
+            say!("since      {}", leader.since.as_deref().unwrap_or("unknown"));
             let health = if leader.live {
                 format!("live: seen to renew, {} renewals of {} ms", leader.renewals, leader.lease_timeout)
             } else {
                 format!("SILENT: no renewal for a whole lease ({} ms)", leader.lease_timeout)
             };
-            println!("lease      {health}");
+            say!("lease      {health}");
         }
         None => {
-            println!("leader     none");
-            println!("epoch      {}", status.epoch);
+            say!("leader     none");
+            say!("epoch      {}", status.epoch);
         }
     }
     if status.nodes.is_empty() {
-        println!("nodes      none");
+        say!("nodes      none");
         return;
     }
     let mut table = Table::new();
@@ -78,5 +80,5 @@ fn print(status: &Status) {
         let seen = Duration::from_millis(node.last_seen_ms_ago);
         table.add_row([node.node.clone(), node.role.to_owned(), format!("{:.1} s ago", seen.as_secs_f64())]);
     }
-    println!("\n{table}");
+    say!("\n{table}");
 }

@@ -1,6 +1,7 @@
 //! Real processes of this very binary, and what they say of themselves.
 
 use crate::exit::Failure;
+use crate::out::complain;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -95,7 +96,7 @@ impl Cluster {
             }
             let limit = std::time::Duration::from_secs(5);
             if tokio::time::timeout(limit, child.wait()).await.is_err() {
-                eprintln!("tenure: {node} did not stop in time and is killed");
+                complain!("tenure: {node} did not stop in time and is killed");
                 let _ = child.kill().await;
             }
         }

@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, Said};
 use crate::exit::Failure;
+use crate::out::say;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -89,7 +90,7 @@ impl Story<'_> {
     }
 
     pub(super) async fn tell(mut self) -> Result<(), Failure> {
-        println!("Three nodes, one store, nothing else. Preset `fast`: a lease of one second.\n");
+        say!("Three nodes, one store, nothing else. Preset `fast`: a lease of one second.\n");
         for node in ["pod-a", "pod-b", "pod-c"] {
             self.cluster.start(node)?;
         }
@@ -145,9 +146,9 @@ impl Story<'_> {
     }
 
     fn conclude(self) -> Result<(), Failure> {
-        println!("\nEpoch  leader  led for   from what the nodes said themselves");
+        say!("\nEpoch  leader  led for   from what the nodes said themselves");
         for term in &self.ledger.terms {
-            println!(
+            say!(
                 "{:>5}  {:<6}  {:>5.1} s",
                 term.epoch,
                 term.node,
@@ -157,13 +158,13 @@ impl Story<'_> {
         if let Some(overlap) = self.ledger.overlaps() {
             return Err(Failure::other(format!("this must never happen: {overlap}")));
         }
-        println!("\nOne leader per epoch, never two at once, checked over every lease they claimed to hold.");
-        println!("Now your turn: `tenure run` in three terminals, then kill one.");
+        say!("\nOne leader per epoch, never two at once, checked over every lease they claimed to hold.");
+        say!("Now your turn: `tenure run` in three terminals, then kill one.");
         Ok(())
     }
 
     fn say(&self, node: &str, sentence: &str) {
-        println!("{:>6.1} s  {node:<6} {sentence}", self.began.elapsed().as_secs_f64());
+        say!("{:>6.1} s  {node:<6} {sentence}", self.began.elapsed().as_secs_f64());
     }
 
     /// Waits for somebody to lead who is not among those left out.

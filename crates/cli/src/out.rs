@@ -1,0 +1,39 @@
+//! Text on stdout and stderr. The standard macros panic when it cannot be written, and a reader that has gone away
+//! (`tenure config show | head`, a log collector that was restarted) is no reason to.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::sync::OnceLock;
+
+/// The first thing that went wrong on stdout, other than that nobody reads.
+static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// One line on stdout.
+macro_rules! say {
+    ($($text:tt)*) => { $crate::out::stdout(format_args!($($text)*)) };
+}
+
+/// One line on stderr.
+macro_rules! complain {
+    ($($text:tt)*) => { $crate::out::stderr(format_args!($($text)*)) };
+}
+
+pub(crate) use {complain, say};
+
+pub(crate) fn stdout(text: fmt::Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout(), "{text}")
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let _ = FAILED.set(error);
+    }
+}
+
+pub(crate) fn stderr(text: fmt::Arguments<'_>) {
+    // There is no other place to say it.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// What could not be written, at the end of the program.
+pub(crate) fn failed() -> Option<&'static io::Error> {
+    FAILED.get()
+}
