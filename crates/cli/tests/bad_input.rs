@@ -1,5 +1,5 @@
 //! Whatever is wrong: a clear sentence, the right exit code, nothing written, no panic.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, clippy::print_stdout, reason = "tests")]
 
 mod common;
 
