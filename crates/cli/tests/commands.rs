@@ -153,7 +153,7 @@ fn ce2_a_node_that_may_not_lead_asks_nothing() {
         if asks {
             cluster.event(0, life, "store_unavailable");
         } else {
-            cluster.event(0, life, "ineligible");
+            cluster.wait_log(life, "not eligible");
             // Eight heartbeats; that something does not happen cannot be waited for.
             std::thread::sleep(Duration::from_secs(2));
             assert!(cluster.is_running(life), "{}", cluster.log(life));
@@ -172,13 +172,33 @@ fn ce2_a_node_that_may_not_lead_leaves_the_others_alone() {
     let store = sandbox.sqlite("t.db");
     let mut cluster = Cluster::new(&sandbox, &store, FAST);
     let outsider = cluster.start_with("pod-a", &[("COORDINATOR_ELIGIBLE", "false")]);
-    cluster.event(0, outsider, "ineligible");
+    cluster.wait_log(outsider, "not eligible");
     cluster.start("pod-b");
     let leader = cluster.leader(0);
     assert_eq!(leader.node, "pod-b");
     let status = sandbox.tenure(["status", "--json", "--store", &store]).assert_code(0).json();
     assert_eq!(status["nodes"].as_array().unwrap().len(), 1, "it is not even known: {status}");
     cluster.finish();
+}
+
+#[test]
+fn the_first_events_are_printed_too() {
+    let sandbox = Sandbox::new();
+    for _ in 0..10 {
+        let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), &["--startup-jitter-min", "5000"]);
+        let waiting = cluster.start("pod-a");
+        let ineligible = cluster.start_with("pod-b", &[("COORDINATOR_ELIGIBLE", "false")]);
+        cluster.wait_log(waiting, "first request");
+        cluster.wait_log(ineligible, "not eligible");
+        for (life, name) in [(waiting, "startup_jitter"), (ineligible, "ineligible")] {
+            cluster.signal(life, Signal::TERM);
+            assert_eq!(cluster.exit(life).code(), Some(0));
+            let said: Vec<_> = cluster.history().iter().filter(|said| said.life == life).collect();
+            let names: Vec<&str> = said.iter().map(|said| said.name()).collect();
+            assert_eq!(names, [name, "stopped"], "what the log says, the events say");
+        }
+        cluster.finish();
+    }
 }
 
 /// `config show --resolved --json` in an environment.
