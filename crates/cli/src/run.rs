@@ -28,9 +28,10 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         settings.heartbeat_interval_ms,
         settings.lease_timeout_ms
     );
-    let node = Node::start(settings).await?;
-    let printer = args.events.then(|| print_events(node.events()));
-    let mut watched = Startup::new(node.events());
+    let builder = Node::builder(settings);
+    let printer = args.events.then(|| print_events(builder.events()));
+    let mut watched = Startup::new(builder.events());
+    let node = builder.start().await?;
     let refused = tokio::select! {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");

@@ -71,9 +71,16 @@ pub struct NodeBuilder {
     lanes: Option<Lanes>,
     clock: Arc<dyn Clock>,
     random: Option<u64>,
+    events: broadcast::Sender<Event>,
 }
 
 impl NodeBuilder {
+    /// Events from the very first on. A node may speak before [`Node::events`] can be called; who must not miss that
+    /// listens here.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
     /// Uses these lanes instead of opening the store the settings name.
     pub fn lanes(mut self, lanes: Lanes) -> NodeBuilder {
         self.lanes = Some(lanes);
@@ -106,7 +113,7 @@ impl NodeBuilder {
             }
         };
         let (commands, inbox) = mpsc::channel(16);
-        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
         let outlets = Outlets {
@@ -138,7 +145,8 @@ impl Node {
 
     /// A node with parts of one's own.
     pub fn builder(settings: Settings) -> NodeBuilder {
-        NodeBuilder { settings, lanes: None, clock: Arc::new(BootClock), random: None }
+        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        NodeBuilder { settings, lanes: None, clock: Arc::new(BootClock), random: None, events }
     }
 
     /// This node's id.
@@ -151,7 +159,7 @@ impl Node {
         self.leadership.clone()
     }
 
-    /// Events from now on.
+    /// Events from now on; [`NodeBuilder::events`] has them from the start.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }

@@ -41,14 +41,12 @@ impl Rig {
         let link = Faulty::new(Arc::clone(&self.store) as Arc<dyn Store>, 7);
         let meter = Meter::default();
         let metered: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()));
-        let node = Node::builder(settings.build().expect("valid settings"))
+        let builder = Node::builder(settings.build().expect("valid settings"))
             .lanes(Lanes::same(metered))
             .clock(self.clock.clone())
-            .jitter_random(random)
-            .start()
-            .await
-            .expect("a node");
-        let events = node.events();
+            .jitter_random(random);
+        let events = builder.events();
+        let node = builder.start().await.expect("a node");
         Member { node, link, meter, events }
     }
 
