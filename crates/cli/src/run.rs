@@ -5,10 +5,15 @@ use crate::exit::Failure;
 use crate::log;
 use std::io::Write;
 use std::process::ExitCode;
+use std::time::Duration;
+use tenure::store::StoreUrl;
 use tenure::{Event, EventKind, Node, StopReason};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+
+/// A signal this soon after the first is its echo, not a second thought.
+const ECHO: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
@@ -21,13 +26,16 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
 
     let mut signals = Signals::new()?;
     tracing::info!(
-        "node {} joins namespace {} on {} (heartbeat {} ms, lease {} ms)",
+        "node {} starts in namespace {} on {} (heartbeat {} ms, lease {} ms)",
         settings.node,
         settings.namespace,
         settings.store,
         settings.heartbeat_interval_ms,
         settings.lease_timeout_ms
     );
+    if let StoreUrl::Memory { .. } = settings.store {
+        tracing::warn!("the store is this process's own memory: no other process can ever join");
+    }
     let builder = Node::builder(settings);
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
@@ -36,7 +44,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
             tokio::spawn(async move {
-                let code = signals.next().await;
+                let code = signals.second().await;
                 std::process::exit(i32::from(code));
             });
             None
@@ -116,6 +124,17 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
+    }
+
+    /// A signal in its own right: some senders reach a process twice, once by itself and once in its group.
+    async fn second(&mut self) -> u8 {
+        let first = tokio::time::Instant::now();
+        loop {
+            let code = self.next().await;
+            if first.elapsed() >= ECHO {
+                return code;
+            }
+        }
     }
 
     async fn next(&mut self) -> u8 {

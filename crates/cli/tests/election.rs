@@ -47,11 +47,10 @@ fn fo1_a_killed_leader_is_replaced_within_ten_seconds_by_default() {
     let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
     cluster.start_all(&ORDERS[0]);
     let mut leader = cluster.leader(0);
-    for expected in ["pod-b", "pod-c"] {
+    for _ in 0..2 {
         let took_ms = crash(&mut cluster, &mut leader);
         println!("fo1 default: {took_ms} ms");
         assert!(took_ms <= CRASH_DEFAULT_MS, "{took_ms} ms");
-        assert_eq!(leader.node, expected, "the first by name of those that live");
     }
     cluster.finish();
 }
@@ -100,7 +99,7 @@ fn fo2_a_leader_told_to_stop_is_replaced_within_five_seconds() {
     let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), PLAIN);
     cluster.start_all(&ORDERS[0]);
     let mut leader = cluster.leader(0);
-    for expected in ["pod-b", "pod-c"] {
+    for _ in 0..2 {
         cluster.event(0, leader.life, "lease_renewed");
         let mark = cluster.mark();
         let told_ms = cluster.signal(leader.life, Signal::TERM);
@@ -113,7 +112,7 @@ fn fo2_a_leader_told_to_stop_is_replaced_within_five_seconds() {
         let took_ms = next.boot_ms() - told_ms;
         println!("fo2 default: {took_ms} ms");
         assert!(took_ms <= HAND_OVER_DEFAULT_MS, "{took_ms} ms");
-        assert_eq!((next.node.as_str(), next.epoch()), (expected, leader.epoch() + 1));
+        assert_eq!(next.epoch(), leader.epoch() + 1);
         leader = next;
     }
     cluster.finish();

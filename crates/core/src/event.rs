@@ -95,6 +95,9 @@ pub enum Event {
         reason: LossReason,
         /// Whether the seat was seen vacated, so that the next leader need not wait.
         vacated: bool,
+        /// Nothing acts in the name of the epoch after this. Earlier than the event itself if the work had stopped
+        /// before, or if the node was paused past its deadline; later if the work does not stop as told.
+        acted_until: Time,
     },
     /// The seat cannot be read. It is left alone; nobody can lead until somebody repairs it.
     SeatUnreadable {

@@ -26,6 +26,8 @@ pub(crate) struct Tenure {
     blame: LossReason,
     /// Processes run, or have not been reported stopped yet.
     pub(crate) processes: bool,
+    /// When they were reported stopped.
+    stopped: Option<Time>,
     drain: Option<Drain>,
 }
 
@@ -61,6 +63,7 @@ impl Tenure {
             unresolved: false,
             blame: LossReason::LeaseExpired,
             processes: true,
+            stopped: None,
             drain: None,
         }
     }
@@ -114,6 +117,9 @@ impl Coordinator {
         let now = self.now;
         let Phase::Leading(tenure) = &self.phase else { return };
         let (epoch, processes, deadline) = (tenure.epoch, tenure.processes, self.deadline(tenure));
+        // Work that was told to stop and did not may go on until its deadline; it knows that one by itself.
+        let ignores = tenure.drain.is_some() && processes;
+        let acted_until = if ignores { deadline } else { tenure.stopped.unwrap_or(now).min(deadline) };
         if processes {
             out.push(Effect::StopProcesses { epoch, by: now });
         }
@@ -133,7 +139,7 @@ impl Coordinator {
             standby.spare(epoch, deadline);
         }
         self.become_standby(standby);
-        out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated }));
+        out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated, acted_until }));
     }
 
     pub(crate) fn leader_due(&self, tenure: &Tenure) -> Option<Time> {
@@ -229,7 +235,7 @@ impl Coordinator {
             return;
         }
         let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
-        let tenure = Tenure { drain: None, processes: true, ..tenure.clone() };
+        let tenure = Tenure { drain: None, processes: true, stopped: None, ..tenure.clone() };
         self.become_leader(tenure);
         out.push(Effect::Emit(Event::LeaseRecovered { epoch }));
         out.push(Effect::StartProcesses { epoch, deadline });
@@ -325,6 +331,7 @@ impl Coordinator {
         match &mut self.phase {
             Phase::Leading(tenure) if tenure.epoch == epoch && tenure.drain.is_some() => {
                 tenure.processes = false;
+                tenure.stopped = Some(self.now);
                 self.recover(out);
             }
             Phase::Standby(standby) => standby.spare_no_more(epoch),

@@ -182,8 +182,9 @@ impl Driver {
         let said = self.diagnostics.then(|| format!("{input:?}"));
         self.core.handle(Time(self.outlets.clock.now_ms()), input, &mut effects);
         if let Some(observed) = said {
+            let node = self.outlets.node.as_str();
             let role = self.core.role();
-            tracing::info!(target: "tenure::diagnostics", namespace = &*self.outlets.namespace, ?role, observed, decided = ?effects);
+            tracing::info!(target: "tenure::diagnostics", node, "{role:?}: {observed} -> {effects:?}");
         }
         for effect in effects {
             self.carry_out(effect);
@@ -284,11 +285,18 @@ impl Driver {
                 (epoch, EventKind::LeaseAtRisk { deadline_boot_ms: deadline.0 })
             }
             Core::LeaseRecovered { epoch } => (epoch, EventKind::LeaseRecovered),
-            Core::LostLeadership { epoch, reason, vacated } => {
+            Core::LostLeadership { epoch, reason, vacated, acted_until } => {
                 for reply in self.step_downs.drain(..) {
                     let _ = reply.send(true);
                 }
-                (epoch, EventKind::LostLeadership { reason: LostReason::Protocol(reason), vacated })
+                (
+                    epoch,
+                    EventKind::LostLeadership {
+                        reason: LostReason::Protocol(reason),
+                        vacated,
+                        acted_until_boot_ms: acted_until.0,
+                    },
+                )
             }
             Core::SeatUnreadable { problem } => {
                 (known, EventKind::SeatUnreadable { problem, detail: detail() })

@@ -107,6 +107,8 @@ pub enum EventKind {
         reason: LostReason,
         /// Whether the seat was vacated, so that the next leader need not wait.
         vacated: bool,
+        /// Nothing acted after this, on the boot-time clock.
+        acted_until_boot_ms: u64,
     },
     /// The seat is not a seat, or a newer one. It is left alone.
     SeatUnreadable {
@@ -294,8 +296,8 @@ impl EventKind {
             EventKind::LeaseRenewed { deadline_boot_ms, latency_ms } => {
                 json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": latency_ms})
             }
-            EventKind::LostLeadership { reason, vacated } => {
-                json!({"reason": reason.as_str(), "vacated": vacated})
+            EventKind::LostLeadership { reason, vacated, acted_until_boot_ms } => {
+                json!({"reason": reason.as_str(), "vacated": vacated, "actedUntilBootMs": acted_until_boot_ms})
             }
             EventKind::SeatUnreadable { problem, detail } => {
                 let problem = match problem {
@@ -355,7 +357,11 @@ mod tests {
 
     #[test]
     fn telemetry_names_carry_the_prefix_and_are_listed() {
-        let lost = event(EventKind::LostLeadership { reason: LostReason::Panic, vacated: false });
+        let lost = event(EventKind::LostLeadership {
+            reason: LostReason::Panic,
+            vacated: false,
+            acted_until_boot_ms: 4,
+        });
         assert_eq!(lost.name(), "serviceradar.coordinator.lost_leadership");
         assert_eq!(lost.to_json()["reason"], "panic");
         let listed = EVENT_NAMES.iter().map(|name| name.replace("{prefix}", "serviceradar"));

@@ -165,6 +165,9 @@ impl Node {
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.
+    ///
+    /// Returns at once while the node leads already: a loop over it should wait for the guard to
+    /// [end](LeaderGuard::ended) before it asks again.
     pub async fn lead(&self) -> Option<LeaderGuard> {
         let mut leadership = self.leadership();
         loop {
@@ -261,8 +264,11 @@ impl Supervisor {
     async fn mourn(&self, deaths: u32) {
         let last = self.outlets.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {
-            self.outlets
-                .emit(last.epoch, EventKind::LostLeadership { reason: LostReason::Panic, vacated: false });
+            let acted_until_boot_ms = self.outlets.clock.now_ms();
+            self.outlets.emit(
+                last.epoch,
+                EventKind::LostLeadership { reason: LostReason::Panic, vacated: false, acted_until_boot_ms },
+            );
         }
         self.outlets.leadership.send_modify(|leadership| leadership.role = None);
         let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);

@@ -45,7 +45,7 @@ pub(crate) fn log(event: &Event) {
             say!(warn, "80 % of the lease is gone without a renewal: stopping work")
         }
         EventKind::LeaseRecovered => say!(info, "lease renewed after all: work goes on"),
-        EventKind::LostLeadership { reason, vacated } => {
+        EventKind::LostLeadership { reason, vacated, .. } => {
             let asked = matches!(reason, LostReason::Protocol(LossReason::Shutdown | LossReason::StepDown));
             let seat = if *vacated { "; the seat is vacant" } else { "" };
             let reason = reason.as_str();

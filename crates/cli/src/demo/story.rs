@@ -58,8 +58,8 @@ impl Ledger {
             }
             "lost_leadership" => {
                 if let Some(term) = self.open.remove(&said.node).and_then(|index| self.terms.get_mut(index)) {
-                    // A paused node says so late; its own deadline had ended its term long before.
-                    term.until_ms = term.until_ms.min(now_ms);
+                    // A paused node says so late, and a graceful one after its work has stopped.
+                    term.until_ms = term.until_ms.min(said.number("actedUntilBootMs"));
                 }
             }
             _ => {}

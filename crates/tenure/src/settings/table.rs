@@ -38,8 +38,8 @@ pub const FIELDS: &[Field] = &[
         default: Fallback::Text("default"),
         doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor and takeoverDelay; anything \
               set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
-              makes a fifth of the requests and takes about 51 s to replace a crashed leader; `fast` replaces it in \
-              about 2 s, makes four times the requests, and tolerates clocks that drift apart by 50 % instead of \
+              looks and renews a fifth as often and takes about 51 s to replace a crashed leader; `fast` replaces it in \
+              about 2 s, looks and renews four times as often, and tolerates clocks that drift apart by 50 % instead of \
               200 %. All nodes of a namespace should use the same.",
         shared: false,
         slot: slot!(Text, preset),
