@@ -120,6 +120,20 @@ pub enum Request {
     ListNodes,
 }
 
+impl Request {
+    /// What silence comes to: a write may have happened, a read has not.
+    pub fn unanswered(&self) -> Answer {
+        match self {
+            Request::Probe => Answer::Probe(ProbeAnswer::Unavailable),
+            Request::ReadSeat { .. } => Answer::Seat(SeatAnswer::Unavailable),
+            Request::WriteSeat { .. } => Answer::SeatWritten(WriteAnswer::Unknown),
+            Request::WritePresence { .. } => Answer::PresenceWritten(WriteAnswer::Unknown),
+            Request::RemovePresence => Answer::PresenceRemoved,
+            Request::ListNodes => Answer::Nodes(NodesAnswer::Unavailable),
+        }
+    }
+}
+
 /// The answer to a [`Request`], one variant for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {

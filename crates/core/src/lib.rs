@@ -10,8 +10,8 @@
 //!
 //! 1. `now` never goes back, goes on while the machine is suspended, and runs at most [`Config::tolerated_drift_permille`]
 //!    faster or slower than the other nodes' clocks.
-//! 2. Every [`Effect::Request`] is answered exactly once, within a bounded time. If nothing came back, the answer is
-//!    `Unknown` for a write and `Unavailable` for a read.
+//! 2. Every [`Effect::Request`] is answered exactly once, within a bounded time; if nothing came back, with
+//!    [`Request::unanswered`].
 //! 3. `Unknown` is passed on as `Unknown`. `Lost` and `Unavailable` mean that the write did not and will not happen.
 //! 4. [`Effect::Wake`] replaces the wake-up before it; [`Input::Wake`] comes at or after its time.
 //! 5. [`Input::ProcessesStopped`] is sent only when nothing acts in the name of that epoch any more.

@@ -61,7 +61,7 @@ impl Carrier {
             | Request::RemovePresence
             | Request::ListNodes => self.request_timeout,
         };
-        let silence = silence(&request);
+        let silence = request.unanswered();
         match tokio::time::timeout(limit, self.send(request)).await {
             Ok(answer) => answer,
             Err(_) => {
@@ -210,17 +210,5 @@ impl Carrier {
 
     fn note(&self, trouble: &Trouble) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.to_string();
-    }
-}
-
-/// What a request that was not answered comes to: a write may have happened, a read has not.
-pub(crate) fn silence(request: &Request) -> Answer {
-    match request {
-        Request::Probe => Answer::Probe(ProbeAnswer::Unavailable),
-        Request::ReadSeat { .. } => Answer::Seat(SeatAnswer::Unavailable),
-        Request::WriteSeat { .. } => Answer::SeatWritten(WriteAnswer::Unknown),
-        Request::WritePresence { .. } => Answer::PresenceWritten(WriteAnswer::Unknown),
-        Request::RemovePresence => Answer::PresenceRemoved,
-        Request::ListNodes => Answer::Nodes(NodesAnswer::Unavailable),
     }
 }

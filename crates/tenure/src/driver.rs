@@ -1,6 +1,6 @@
 //! The driver: the only loop that feeds the core. It carries messages and keeps time; it decides nothing.
 
-use crate::carrier::{Carrier, silence};
+use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, LostReason};
 use crate::guard::{LeaderGuard, Leadership};
@@ -172,7 +172,7 @@ impl Driver {
             Err(error) => {
                 let (id, request) = self.running.remove(&error.id())?;
                 tracing::error!(target: "tenure", %error, "a store request died");
-                Some(Input::Answer { id, answer: silence(&request) })
+                Some(Input::Answer { id, answer: request.unanswered() })
             }
         }
     }

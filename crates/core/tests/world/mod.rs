@@ -284,7 +284,7 @@ impl World {
         let due = node.faults.iter().position(|(wanted, _)| *wanted == kind || *wanted == Kind::Any);
         let fault = due.and_then(|index| node.faults.remove(index)).map(|(_, fault)| fault);
         let fault = if node.cut { Some(Fault::LoseRequest) } else { fault };
-        let no_answer = store::no_answer(&request);
+        let no_answer = request.unanswered();
         let name = name.to_owned();
         let land = |world: &mut World, delay, answer_in| {
             let landing = Happening::Land { id, request: request.clone(), answer_in };

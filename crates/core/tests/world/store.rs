@@ -127,18 +127,6 @@ impl SimStore {
     }
 }
 
-/// What a caller makes of silence.
-pub fn no_answer(request: &Request) -> Answer {
-    match request {
-        Request::Probe => Answer::Probe(ProbeAnswer::Unavailable),
-        Request::ReadSeat { .. } => Answer::Seat(SeatAnswer::Unavailable),
-        Request::WriteSeat { .. } => Answer::SeatWritten(WriteAnswer::Unknown),
-        Request::WritePresence { .. } => Answer::PresenceWritten(WriteAnswer::Unknown),
-        Request::RemovePresence => Answer::PresenceRemoved,
-        Request::ListNodes => Answer::Nodes(NodesAnswer::Unavailable),
-    }
-}
-
 /// A definite no, without effect.
 pub fn refusal(request: &Request, denied: bool) -> Answer {
     let write = if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable };
