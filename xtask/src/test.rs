@@ -81,6 +81,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         .args(["test", "--package", "tenure-core", "--features", "teeth", "--test", "teeth", "--"])
         .args(&args.filter);
     report.tests("teeth", teeth, filtered);
+    for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
+        report.step(&format!("example {example}"), || {
+            let mut command = workspace.cargo();
+            command.args(["run", "--quiet", "--package", "tenure", "--example", &example]);
+            process::tee(&mut command, LIMIT, |_| {})
+        });
+    }
     if args.quick {
         report.skip("engine tests (--quick)");
     } else if sites.is_empty() {
@@ -106,6 +113,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip(&format!("tests that do not match `{}`", args.filter.join(" ")));
     }
     Ok(report.finish())
+}
+
+/// The examples of the library, by name: each runs to its end and checks itself.
+fn examples(workspace: &Workspace) -> Result<Vec<String>> {
+    let files = workspace.files()?.into_iter().filter(|path| path.starts_with("crates/tenure/examples"));
+    Ok(files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect())
 }
 
 fn with_engines(command: &mut Command, sites: &[Site]) -> Result<()> {

@@ -31,6 +31,7 @@ mod campaign;
 mod config;
 mod coordinator;
 mod event;
+mod fence;
 mod id;
 mod io;
 mod leader;
@@ -45,6 +46,7 @@ mod time;
 pub use config::Config;
 pub use coordinator::{Coordinator, Role};
 pub use event::{ElectionCause, Event, LossReason};
+pub use fence::{FenceRule, Verdict};
 pub use id::{Holder, IdError, Incarnation, NodeId, Nonce};
 pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,

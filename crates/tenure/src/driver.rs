@@ -3,6 +3,7 @@
 use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::event::{Event, EventKind, LostReason};
+use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::telemetry;
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ pub(crate) struct Outlets {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) leadership: watch::Sender<Leadership>,
+    pub(crate) fence: Fence,
 }
 
 impl Outlets {
@@ -268,6 +270,8 @@ impl Driver {
             }
             Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
             Core::LeaderChanged { previous, new, epoch } => {
+                // The fence first: whoever acts on the event finds it up to date.
+                self.outlets.fence.observe(epoch.0);
                 self.outlets
                     .emit(epoch.0, EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() });
                 if new == self.core.me().node && self.core.role() == Some(Role::Leader) {

@@ -29,12 +29,14 @@
 //! # What is not promised
 //!
 //! A guard that was valid a moment ago may not be valid now: the process may have been paused between the check and the
-//! side effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs.
+//! side effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
+//! [`Fence`].
 
 mod carrier;
 mod clock;
 mod driver;
 mod event;
+mod fence;
 mod guard;
 mod keys;
 mod node;
@@ -45,10 +47,11 @@ mod wire;
 
 pub use clock::{BootClock, Clock, TokioClock};
 pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
+pub use fence::{Fence, Permit, Stale, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use settings::{Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
-pub use tenure_core::{IdError, NodeId, Role};
+pub use tenure_core::{FenceRule, IdError, NodeId, Role, Verdict};
 pub use tenure_store as store;

@@ -4,6 +4,7 @@ use crate::carrier::Carrier;
 use crate::clock::{BootClock, Clock};
 use crate::driver::{Command, Driver, Outlets};
 use crate::event::{Event, EventKind, LostReason};
+use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
 use crate::settings::{Settings, SettingsError};
@@ -60,6 +61,7 @@ pub struct Node {
     commands: mpsc::Sender<Command>,
     events: broadcast::Sender<Event>,
     leadership: watch::Receiver<Leadership>,
+    fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
     supervisor: JoinHandle<()>,
 }
@@ -116,7 +118,9 @@ impl NodeBuilder {
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
+        let fence = Fence::new(self.settings.fence_rule(), Arc::clone(&self.clock));
         let outlets = Outlets {
+            fence: fence.clone(),
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
@@ -133,7 +137,7 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node { id, commands, events, leadership: watcher, ended, supervisor })
+        Ok(Node { id, commands, events, leadership: watcher, fence, ended, supervisor })
     }
 }
 
@@ -162,6 +166,12 @@ impl Node {
     /// Events from now on; [`NodeBuilder::events`] has them from the start.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
+    }
+
+    /// The fence that hears of every change of leaders this node sees. Clones share it: give one to every receiver of
+    /// tasks in this process.
+    pub fn fence(&self) -> Fence {
+        self.fence.clone()
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.

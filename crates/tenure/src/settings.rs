@@ -80,6 +80,10 @@ pub struct Settings {
     pub drain_timeout_ms: u64,
     /// `telemetryPrefix`: the first part of telemetry names.
     pub telemetry_prefix: String,
+    /// `epochFencingEnabled`: whether tasks of a stale epoch are rejected.
+    pub epoch_fencing_enabled: bool,
+    /// `epochGracePeriod`: how long a task of the epoch just before may still be accepted.
+    pub epoch_grace_period_ms: u64,
     /// `diagnosticsEnabled`: whether every election step is logged.
     pub diagnostics_enabled: bool,
 }
@@ -119,6 +123,11 @@ impl Settings {
             drain_ms: self.drain_timeout_ms,
             ..tenure_core::Config::default()
         }
+    }
+
+    /// How a fence judges by them.
+    pub fn fence_rule(&self) -> tenure_core::FenceRule {
+        tenure_core::FenceRule { enabled: self.epoch_fencing_enabled, grace_ms: self.epoch_grace_period_ms }
     }
 
     /// A crashed leader is replaced within this many ms, if the store answers at once.

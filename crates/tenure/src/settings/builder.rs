@@ -66,6 +66,10 @@ impl SettingsBuilder {
         request_timeout(u64) = "requestTimeout";
         /// Sets `drainTimeout` in ms: how long leader-only work may take to stop. Default: 3000.
         drain_timeout(u64) = "drainTimeout";
+        /// Sets `epochFencingEnabled`: whether tasks of a stale epoch are rejected. Default: true.
+        epoch_fencing_enabled(bool) = "epochFencingEnabled";
+        /// Sets `epochGracePeriod` in ms: how long a task of the epoch just before may be accepted. Default: 5000.
+        epoch_grace_period(u64) = "epochGracePeriod";
         /// Sets `diagnosticsEnabled`: whether every election step is logged. Default: false.
         diagnostics_enabled(bool) = "diagnosticsEnabled";
         /// Sets `preset`: `default`, `thrifty` or `fast`. Default: `default`.

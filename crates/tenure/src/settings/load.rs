@@ -393,6 +393,8 @@ fn blank(places: &Places) -> Settings {
         request_timeout_ms: 0,
         drain_timeout_ms: 0,
         telemetry_prefix: String::new(),
+        epoch_fencing_enabled: true,
+        epoch_grace_period_ms: 0,
         diagnostics_enabled: false,
     }
 }

@@ -82,6 +82,8 @@ fn every_setting_has_a_setter() {
         .store_clock_margin(6)
         .request_timeout(700)
         .drain_timeout(8)
+        .epoch_fencing_enabled(false)
+        .epoch_grace_period(9)
         .telemetry_prefix("t")
         .diagnostics_enabled(true)
         .resolve()

@@ -1,0 +1,194 @@
+//! The fence: work of a leader of the past is refused by whoever receives it.
+//!
+//! A lease keeps a leader honest about itself; it cannot call back what the leader sent before it was paused. The receiver
+//! can refuse that: every task carries the epoch of the leader that dispatched it, and a receiver that has heard of a
+//! newer one turns it away.
+//!
+//! Not promised: a fence knows what this process has heard. A receiver that was itself cut off judges by old news until it
+//! hears of the new epoch, from the store or from the first task of the new leader. What must not be written twice is
+//! guarded where it is written, by a condition on the epoch.
+
+use crate::clock::Clock;
+use crate::guard::LeaderGuard;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tenure_core::{Epoch, FenceRule, Verdict};
+
+/// Judges epochs. Clones share one state; no lock is taken, and the usual case is one atomic read.
+#[derive(Clone)]
+pub struct Fence {
+    state: Arc<State>,
+}
+
+struct State {
+    rule: FenceRule,
+    clock: Arc<dyn Clock>,
+    /// The highest epoch heard of.
+    known: AtomicU64,
+    /// When it was first heard of, on this process's own clock.
+    changed_ms: AtomicU64,
+    drift_events: AtomicU64,
+    late: AtomicU64,
+}
+
+impl Fence {
+    /// A fence that has heard of nothing yet.
+    pub fn new(rule: FenceRule, clock: Arc<dyn Clock>) -> Fence {
+        let state = State {
+            rule,
+            clock,
+            known: AtomicU64::new(0),
+            changed_ms: AtomicU64::new(0),
+            drift_events: AtomicU64::new(0),
+            late: AtomicU64::new(0),
+        };
+        Fence { state: Arc::new(state) }
+    }
+
+    /// There is a leader with this epoch. Lower ones are old news and change nothing.
+    pub fn observe(&self, epoch: u64) {
+        let state = &*self.state;
+        if epoch <= state.known.load(Ordering::Acquire) {
+            return;
+        }
+        // The epoch first: whoever sees it with the older time grants no grace, which is safe; the other way round a
+        // grace long over would be granted again for a moment.
+        let before = state.known.fetch_max(epoch, Ordering::AcqRel);
+        if before < epoch {
+            state.changed_ms.fetch_max(state.clock.now_ms(), Ordering::AcqRel);
+        }
+    }
+
+    /// Judges an epoch by itself: without a time of dispatch there is no grace.
+    #[inline]
+    pub fn check(&self, epoch: u64) -> Verdict {
+        if epoch == self.state.known.load(Ordering::Acquire) {
+            return Verdict::Accept;
+        }
+        self.judge(epoch, None)
+    }
+
+    /// Judges a task, with the grace its time of dispatch may earn it.
+    pub fn check_task(&self, stamp: &TaskStamp) -> Verdict {
+        let now = jiff::Timestamp::now().as_millisecond();
+        // A task from the future has no age: its sender's clock is not to be trusted with a grace.
+        let age_ms = u64::try_from(now.saturating_sub(stamp.dispatched_at)).ok();
+        self.judge(stamp.epoch, age_ms)
+    }
+
+    fn judge(&self, epoch: u64, age_ms: Option<u64>) -> Verdict {
+        let state = &*self.state;
+        if !state.rule.enabled {
+            return Verdict::Accept;
+        }
+        self.observe(epoch);
+        let known = state.known.load(Ordering::Acquire);
+        let since_ms = state.clock.now_ms().saturating_sub(state.changed_ms.load(Ordering::Acquire));
+        let verdict = state.rule.judge(Epoch(known), since_ms, Epoch(epoch), age_ms);
+        match verdict {
+            Verdict::Accept => {}
+            Verdict::AcceptLate => {
+                state.late.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(target: "tenure", epoch, known, "late task of the leader before, accepted within the grace");
+            }
+            Verdict::RejectStale => {
+                state.drift_events.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(target: "tenure", epoch, known, "task of a stale epoch rejected");
+            }
+        }
+        verdict
+    }
+
+    /// Whether the task may be begun. The permit asks again before the work is made to count.
+    pub fn admit(&self, stamp: &TaskStamp) -> Result<Permit, Stale> {
+        self.admitted(stamp)?;
+        Ok(Permit { fence: self.clone(), stamp: stamp.clone() })
+    }
+
+    fn admitted(&self, stamp: &TaskStamp) -> Result<(), Stale> {
+        if self.check_task(stamp).is_accepted() {
+            return Ok(());
+        }
+        Err(Stale { task: stamp.id.clone(), epoch: stamp.epoch, known: self.epoch() })
+    }
+
+    /// The highest epoch heard of; 0 if there was none.
+    pub fn epoch(&self) -> u64 {
+        self.state.known.load(Ordering::Acquire)
+    }
+
+    /// Tasks rejected for a stale epoch (wire: `epochDriftEvents`).
+    pub fn drift_events(&self) -> u64 {
+        self.state.drift_events.load(Ordering::Relaxed)
+    }
+
+    /// Tasks accepted late, within the grace.
+    pub fn late_tasks(&self) -> u64 {
+        self.state.late.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fence(epoch {}, {} rejected)", self.epoch(), self.drift_events())
+    }
+}
+
+/// What every dispatched task carries. Made from a leader's guard, so there is none without an epoch.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskStamp {
+    /// Names the task; whoever runs it uses it to recognise a repetition.
+    pub id: String,
+    /// The epoch of the leader that dispatched it.
+    pub epoch: u64,
+    /// When it was dispatched, in milliseconds since 1970 on the leader's wall clock. Only ever shortens a grace.
+    pub dispatched_at: i64,
+    /// After this it is not worth doing any more, in milliseconds since 1970 on the leader's wall clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<i64>,
+}
+
+impl LeaderGuard {
+    /// The stamp of a task dispatched now; refused once leadership has ended.
+    pub fn stamp(&self, id: impl Into<String>) -> Result<TaskStamp, crate::LeadershipEnded> {
+        self.check()?;
+        let dispatched_at = jiff::Timestamp::now().as_millisecond();
+        Ok(TaskStamp { id: id.into(), epoch: self.epoch(), dispatched_at, deadline: None })
+    }
+}
+
+/// The task belongs to a leader of the past.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "task {task:?} carries epoch {epoch}, but epoch {known} is known: its leader is a leader of the past"
+)]
+pub struct Stale {
+    /// Which task.
+    pub task: String,
+    /// The epoch it carries.
+    pub epoch: u64,
+    /// The epoch that is known.
+    pub known: u64,
+}
+
+/// A task that was admitted. Ask again right before its work is made to count: leaders may have changed meanwhile.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    fence: Fence,
+    stamp: TaskStamp,
+}
+
+impl Permit {
+    /// The task's stamp.
+    pub fn stamp(&self) -> &TaskStamp {
+        &self.stamp
+    }
+
+    /// Whether the work may still be made to count.
+    pub fn confirm(&self) -> Result<(), Stale> {
+        self.fence.admitted(&self.stamp)
+    }
+}
