@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let fence = b.fence();
     match fence.admit(&task) {
         Ok(permit) => return Err(format!("{:?} must not be admitted", permit.stamp()).into()),
-        Err(stale) => println!("rejected: {stale}"),
+        Err(refused) => println!("rejected: {refused}"),
     }
 
     // The new leader's task passes, and is asked for again right before its work is made to count.

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tenure_core::{Epoch, FenceRule, Verdict};
 
 /// Judges epochs. Clones share one state; no lock is taken, and the usual case is one atomic read.
@@ -102,16 +103,22 @@ impl Fence {
     }
 
     /// Whether the task may be begun. The permit asks again before the work is made to count.
-    pub fn admit(&self, stamp: &TaskStamp) -> Result<Permit, Stale> {
+    pub fn admit(&self, stamp: &TaskStamp) -> Result<Permit, Refused> {
         self.admitted(stamp)?;
         Ok(Permit { fence: self.clone(), stamp: stamp.clone() })
     }
 
-    fn admitted(&self, stamp: &TaskStamp) -> Result<(), Stale> {
-        if self.check_task(stamp).is_accepted() {
-            return Ok(());
+    fn admitted(&self, stamp: &TaskStamp) -> Result<(), Refused> {
+        if !self.check_task(stamp).is_accepted() {
+            return Err(Refused::Stale { task: stamp.id.clone(), epoch: stamp.epoch, known: self.epoch() });
         }
-        Err(Stale { task: stamp.id.clone(), epoch: stamp.epoch, known: self.epoch() })
+        let now = jiff::Timestamp::now().as_millisecond();
+        match stamp.deadline {
+            Some(deadline) if now > deadline => {
+                Err(Refused::Expired { task: stamp.id.clone(), late_ms: now.abs_diff(deadline) })
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// The highest epoch heard of; 0 if there was none.
@@ -146,7 +153,8 @@ pub struct TaskStamp {
     pub epoch: u64,
     /// When it was dispatched, in milliseconds since 1970 on the leader's wall clock. Only ever shortens a grace.
     pub dispatched_at: i64,
-    /// After this it is not worth doing any more, in milliseconds since 1970 on the leader's wall clock.
+    /// After this it is not worth doing any more, in milliseconds since 1970 on the leader's wall clock. A convenience:
+    /// clocks that disagree move it, and nothing is unsafe if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<i64>,
 }
@@ -160,18 +168,37 @@ impl LeaderGuard {
     }
 }
 
-/// The task belongs to a leader of the past.
+impl TaskStamp {
+    /// The same, not worth doing any more once this time has passed since its dispatch.
+    pub fn within(self, time: Duration) -> TaskStamp {
+        let ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        TaskStamp { deadline: Some(self.dispatched_at.saturating_add(ms)), ..self }
+    }
+}
+
+/// Why a task must not be done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error(
-    "task {task:?} carries epoch {epoch}, but epoch {known} is known: its leader is a leader of the past"
-)]
-pub struct Stale {
-    /// Which task.
-    pub task: String,
-    /// The epoch it carries.
-    pub epoch: u64,
-    /// The epoch that is known.
-    pub known: u64,
+pub enum Refused {
+    /// It belongs to a leader of the past.
+    #[error(
+        "task {task:?} carries epoch {epoch}, but epoch {known} is known: its leader is a leader of the past"
+    )]
+    Stale {
+        /// Which task.
+        task: String,
+        /// The epoch it carries.
+        epoch: u64,
+        /// The epoch that is known.
+        known: u64,
+    },
+    /// Its deadline has passed, by this machine's wall clock.
+    #[error("task {task:?} is {late_ms} ms past its deadline")]
+    Expired {
+        /// Which task.
+        task: String,
+        /// By how much.
+        late_ms: u64,
+    },
 }
 
 /// A task that was admitted. Ask again right before its work is made to count: leaders may have changed meanwhile.
@@ -188,7 +215,7 @@ impl Permit {
     }
 
     /// Whether the work may still be made to count.
-    pub fn confirm(&self) -> Result<(), Stale> {
+    pub fn confirm(&self) -> Result<(), Refused> {
         self.fence.admitted(&self.stamp)
     }
 }

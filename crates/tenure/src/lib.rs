@@ -47,7 +47,7 @@ mod wire;
 
 pub use clock::{BootClock, Clock, TokioClock};
 pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
-pub use fence::{Fence, Permit, Stale, TaskStamp};
+pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Rig, sleep_ms};
 use std::sync::{Arc, Barrier, Mutex};
-use tenure::{Fence, FenceRule, TaskStamp, TokioClock, Verdict};
+use std::time::Duration;
+use tenure::{Fence, FenceRule, Refused, TaskStamp, TokioClock, Verdict};
 use tracing_subscriber::fmt::MakeWriter;
 
 fn fence(rule: FenceRule) -> Fence {
@@ -55,7 +56,7 @@ async fn ef1_a_stale_epoch_is_rejected_and_counted() {
     assert_eq!(fence.check_task(&task(5, 10)), Verdict::RejectStale);
     assert_eq!(fence.drift_events(), 2);
     let stale = fence.admit(&task(5, 10)).expect_err("stale");
-    assert_eq!((stale.epoch, stale.known), (5, 6));
+    assert_eq!(stale, Refused::Stale { task: "t-1".to_owned(), epoch: 5, known: 6 });
     assert!(stale.to_string().contains("\"t-1\" carries epoch 5, but epoch 6"), "{stale}");
 }
 
@@ -160,7 +161,16 @@ async fn a_permit_is_asked_again_before_the_work_counts() {
     permit.confirm().expect("still current");
     fence.observe(7);
     let stale = permit.confirm().expect_err("the leader changed while it worked");
-    assert_eq!((stale.epoch, stale.known), (6, 7));
+    assert_eq!(stale, Refused::Stale { task: "t-1".to_owned(), epoch: 6, known: 7 });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_past_its_deadline_is_not_begun() {
+    let fence = fence(FenceRule::default());
+    fence.admit(&task(6, 100).within(Duration::from_secs(60))).expect("in time");
+    let late = fence.admit(&task(6, 100).within(Duration::from_millis(10))).expect_err("too late");
+    assert!(matches!(late, Refused::Expired { late_ms: 90.., .. }), "{late}");
+    assert_eq!(fence.drift_events(), 0, "it was not stale");
 }
 
 /// Threads that learn of new epochs in any order end with the highest, and none of them ever sees one go down.
