@@ -13,6 +13,9 @@ const NODES_MAX: usize = 10_000;
 /// How often the seat is looked at while its holder is watched for a sign of life.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
+/// How often nodes refresh their presence, if the seat does not say.
+const PRESENCE_DEFAULT_MS: u64 = 15_000;
+
 /// Changes of leaders followed before giving up on seeing one renew.
 const LOOKS_MAX: u32 = 3;
 
@@ -56,7 +59,7 @@ pub struct LeaderStatus {
 pub struct NodeStatus {
     /// Its id.
     pub node: String,
-    /// `leader` or `standby`.
+    /// `leader`, `standby`, or `gone` for one whose presence is older than three of its intervals.
     pub role: &'static str,
     /// How much older its presence is than the newest sign of anybody's life on the store.
     pub last_seen_ms_ago: u64,
@@ -117,10 +120,18 @@ impl Status {
         let newest =
             entries.iter().map(|entry| entry.modified).chain(seat_time).max().map_or(0, |time| time.0);
         let holder = leader.as_ref().map(|leader| leader.node.as_str());
+        let presence_ms =
+            found.as_ref().and_then(|found| found.document.settings.get("presenceInterval")?.as_u64());
+        let presence_ms = presence_ms.unwrap_or(PRESENCE_DEFAULT_MS);
         let nodes = entries.iter().filter_map(|entry| {
             let node = keys.node_of(&entry.key)?.to_string();
-            let role = if holder == Some(node.as_str()) { "leader" } else { "standby" };
-            Some(NodeStatus { node, role, last_seen_ms_ago: newest.saturating_sub(entry.modified.0) })
+            let last_seen_ms_ago = newest.saturating_sub(entry.modified.0);
+            let role = match holder {
+                Some(holder) if holder == node => "leader",
+                Some(_) | None if last_seen_ms_ago > 3 * presence_ms => "gone",
+                Some(_) | None => "standby",
+            };
+            Some(NodeStatus { node, role, last_seen_ms_ago })
         });
         Ok(Status {
             namespace: namespace.to_string(),
