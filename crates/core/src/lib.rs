@@ -30,7 +30,9 @@
 mod campaign;
 mod config;
 mod coordinator;
+mod cycle;
 mod event;
+mod figures;
 mod id;
 mod io;
 mod leader;
@@ -44,7 +46,11 @@ mod time;
 
 pub use config::Config;
 pub use coordinator::{Coordinator, Role};
+pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
 pub use event::{ElectionCause, Event, LossReason};
+pub use figures::{
+    ContentionWatch, ELECTION_BUCKETS_MS, ElectionDurations, ElectionTimer, HeartbeatLatencies,
+};
 pub use id::{Holder, IdError, Incarnation, NodeId, Nonce};
 pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,
