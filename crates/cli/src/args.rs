@@ -217,6 +217,7 @@ fn placeholder(kind: Kind) -> &'static str {
     match kind {
         Kind::Millis { .. } => "MS",
         Kind::Factor { .. } => "FACTOR",
+        Kind::Price => "DOLLARS",
         Kind::Bool => "BOOL",
         Kind::Text => "TEXT",
         Kind::Id => "ID",

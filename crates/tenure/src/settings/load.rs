@@ -394,5 +394,9 @@ fn blank(places: &Places) -> Settings {
         drain_timeout_ms: 0,
         telemetry_prefix: String::new(),
         diagnostics_enabled: false,
+        contention_detection_enabled: true,
+        contention_threshold_permille: 0,
+        price_write_per_1000_micros: 0,
+        price_read_per_1000_micros: 0,
     }
 }
