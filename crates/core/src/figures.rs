@@ -24,6 +24,9 @@ impl Default for HeartbeatLatencies {
 }
 
 impl HeartbeatLatencies {
+    /// Fewer than this give no percentile.
+    pub const NEEDED: usize = HEARTBEATS_MIN;
+
     /// Remembers one; the oldest beyond a hundred is forgotten.
     pub fn record(&mut self, latency_ms: u64) {
         self.ring[self.next] = u32::try_from(latency_ms).unwrap_or(u32::MAX);

@@ -33,10 +33,12 @@
 
 mod carrier;
 mod clock;
+mod diagnostics;
 mod driver;
 mod event;
 mod guard;
 mod keys;
+pub mod metrics;
 mod node;
 pub mod settings;
 mod status;
@@ -47,8 +49,10 @@ pub use clock::{BootClock, Clock, TokioClock};
 pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
+pub use metrics::Metrics;
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
+pub use prometheus_client;
 pub use settings::{Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
-pub use tenure_core::{IdError, NodeId, Role};
+pub use tenure_core::{IdError, NodeId, Role, SlowCause};
 pub use tenure_store as store;

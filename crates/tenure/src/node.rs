@@ -6,8 +6,11 @@ use crate::driver::{Command, Driver, Outlets};
 use crate::event::{Event, EventKind, LostReason};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
+use crate::metrics::{Figures, Metrics};
 use crate::settings::{Settings, SettingsError};
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tenure_core::{Coordinator, Holder, IdError, Incarnation, NodeId, Role, StopCause};
 use tenure_store::{Lanes, OpenError, OpenOptions};
@@ -61,6 +64,7 @@ pub struct Node {
     events: broadcast::Sender<Event>,
     leadership: watch::Receiver<Leadership>,
     ended: watch::Receiver<Option<StopReason>>,
+    figures: Arc<Figures>,
     supervisor: JoinHandle<()>,
 }
 
@@ -116,6 +120,8 @@ impl NodeBuilder {
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
+        let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
+        let lanes = figures.meter(lanes);
         let outlets = Outlets {
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
@@ -123,6 +129,7 @@ impl NodeBuilder {
             clock: self.clock,
             events: events.clone(),
             leadership,
+            figures: Arc::clone(&figures),
         };
         let supervisor = Supervisor {
             keys: Keys::global(&namespace),
@@ -133,7 +140,7 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node { id, commands, events, leadership: watcher, ended, supervisor })
+        Ok(Node { id, commands, events, leadership: watcher, ended, figures, supervisor })
     }
 }
 
@@ -162,6 +169,34 @@ impl Node {
     /// Events from now on; [`NodeBuilder::events`] has them from the start.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
+    }
+
+    /// How coordination is doing and what it costs, as this node has measured it.
+    pub fn metrics(&self) -> Metrics {
+        self.figures.metrics()
+    }
+
+    /// Adds the same figures to a registry of the application's, read at every scrape. For several nodes in one registry
+    /// there is [`metrics::register`](crate::metrics::register).
+    pub fn register(&self, registry: &mut Registry) {
+        crate::metrics::register(registry, [self]);
+    }
+
+    /// The same figures in a registry of their own.
+    pub fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        self.register(&mut registry);
+        registry
+    }
+
+    /// The counter behind [`epochDriftEvents`](Metrics::epoch_drift_events): whoever refuses a task because of its epoch
+    /// adds one.
+    pub fn epoch_drift_counter(&self) -> Arc<AtomicU64> {
+        self.figures.drift()
+    }
+
+    pub(crate) fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.figures)
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.
@@ -253,9 +288,10 @@ impl Supervisor {
             Duration::from_millis(self.settings.request_timeout_ms),
             Arc::from(format!("{:.3}", jiff::Timestamp::now())),
             Arc::new(self.settings.shared()),
+            Arc::clone(&self.outlets.figures),
         );
         let core = Coordinator::new(self.settings.core_config(), me);
-        let driver = Driver::new(core, carrier, self.outlets.clone(), self.settings.diagnostics_enabled);
+        let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         let random = self.random.unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
