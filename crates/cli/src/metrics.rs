@@ -98,9 +98,9 @@ fn row(node: &NodeMetrics) -> [String; 11] {
     let seen = Duration::from_millis(node.last_seen_ms_ago);
     let seen = format!("{:.1} s ago{}", seen.as_secs_f64(), if node.live { "" } else { ", not counted" });
     let Some(metrics) = &node.metrics else {
-        let [role, empty] = ["no figures".to_owned(), String::new()];
-        let [a, b, c, d, e, f, g, h] = std::array::from_fn(|_| empty.clone());
-        return [node.node.clone(), role, a, b, c, d, e, f, g, h, seen];
+        let mut row: [String; 11] = Default::default();
+        (row[0], row[1], row[10]) = (node.node.clone(), "no figures".to_owned(), seen);
+        return row;
     };
     // A presence is written by others: nothing in it may command the terminal.
     let role = metrics.role.as_deref().unwrap_or("none").chars().filter(char::is_ascii_alphabetic).take(12);

@@ -26,7 +26,7 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_requests_total",
 ];
 
-/// Registers the figures of these nodes, one label `namespace` each. A registry takes this once: a second call would
+/// Registers the figures of these nodes, told apart by the label `namespace`: one node of each. A registry takes this once: a second call would
 /// announce the same names again, which no scraper accepts. Nodes of one process therefore come together.
 pub fn register<'a>(registry: &mut Registry, nodes: impl IntoIterator<Item = &'a Node>) {
     let nodes = nodes.into_iter().map(Node::figures).collect();
