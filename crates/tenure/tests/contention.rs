@@ -9,6 +9,7 @@ use std::time::Duration;
 use tenure::settings::{Settings, SettingsBuilder};
 use tenure::store::{Condition, Faults, Lanes, Read, Store};
 use tenure::{Clock, Event, EventKind, Node, SlowCause, TokioClock};
+use tokio::sync::broadcast::Receiver;
 
 /// Heartbeats of 250 ms in a lease long enough that slow answers cost no leadership.
 fn patient(settings: SettingsBuilder) -> SettingsBuilder {
@@ -99,27 +100,47 @@ impl Clock for JumpClock {
     }
 }
 
+impl JumpClock {
+    fn new() -> Arc<JumpClock> {
+        Arc::new(JumpClock(TokioClock::new(), AtomicU64::new(0)))
+    }
+
+    /// Starts a node that lives by this clock.
+    async fn join(self: &Arc<JumpClock>, rig: &Rig, name: &str) -> (Node, Receiver<Event>) {
+        let settings =
+            Settings::builder().namespace("test").node(name).store("memory:").startup_jitter_max(0);
+        let builder = Node::builder(settings.build().expect("valid"))
+            .lanes(Lanes::same(rig.store.clone()))
+            .clock(self.clone());
+        let events = builder.events();
+        (builder.start().await.expect("a node"), events)
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn cd1_a_process_that_did_not_run_is_told_as_such() {
     let rig = Rig::new();
-    let clock = Arc::new(JumpClock(TokioClock::new(), AtomicU64::new(0)));
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
-    let builder = Node::builder(settings.build().expect("valid"))
-        .lanes(Lanes::same(rig.store.clone()))
-        .clock(clock.clone());
-    let mut events = builder.events();
-    let node = builder.start().await.expect("a node");
-    node.lead().await.expect("it leads");
+    // One clock each: it is the standby that stands still first, then the leader.
+    let (leaders, standbys) = (JumpClock::new(), JumpClock::new());
+    let (leader, mut from_leader) = leaders.join(&rig, "pod-a").await;
+    leader.lead().await.expect("it leads");
+    let (standby, mut from_standby) = standbys.join(&rig, "pod-b").await;
     sleep_ms(10_050).await;
-    assert_eq!(node.metrics().contention_events, 0);
-    clock.1.store(60_000, Ordering::SeqCst);
-    sleep_ms(200).await;
-    let told: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).collect();
-    let told = contentions(&told);
-    assert_eq!(told.len(), 1);
-    let EventKind::ContentionDetected { cause, duration_ms, .. } = told[0].kind else { panic!("{told:?}") };
-    assert_eq!(cause, SlowCause::StalledProcess);
-    assert!((59_000..61_000).contains(&duration_ms), "{duration_ms}");
+    for (node, clock, events, stalled_ms) in
+        [(&standby, &standbys, &mut from_standby, 5000), (&leader, &leaders, &mut from_leader, 60_000)]
+    {
+        assert_eq!(node.metrics().contention_events, 0);
+        clock.1.store(stalled_ms, Ordering::SeqCst);
+        sleep_ms(1200).await;
+        let told: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).collect();
+        let told = contentions(&told);
+        assert_eq!(told.len(), 1, "{}", node.id());
+        let EventKind::ContentionDetected { cause, duration_ms, .. } = told[0].kind else {
+            panic!("{told:?}")
+        };
+        assert_eq!(cause, SlowCause::StalledProcess);
+        assert!((stalled_ms - 1000..stalled_ms + 500).contains(&duration_ms), "{duration_ms}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
