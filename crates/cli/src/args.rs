@@ -26,6 +26,12 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Show who leads a namespace, since when, and which nodes are there
     Status(StatusArgs),
+    /// Print the id of the live leader, and nothing else
+    Leader(LeaderArgs),
+    /// Show every node's figures: latencies, contention, elections, requests
+    Metrics(MetricsArgs),
+    /// Show what a namespace costs a month: as measured, and as projected for any number of nodes
+    Cost(CostArgs),
     /// Check whether a store can be trusted to arbitrate, and how fast it answers
     Doctor(DoctorArgs),
     /// Show, check or print settings
@@ -40,7 +46,7 @@ pub(crate) enum Verb {
     /// Print names this software uses, one a line, for checking the documentation
     #[command(hide = true)]
     Reference {
-        /// What: settings, events or exit-codes
+        /// What: settings, events, metrics or exit-codes
         what: String,
     },
 }
@@ -67,6 +73,45 @@ pub(crate) struct RunArgs {
 watched, for at most one of its leases."
 )]
 pub(crate) struct StatusArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Exit code 0 with a live leader, 3 with none and nothing printed. A holder counts as live if it \
+renews while it is watched, for at most one of its leases."
+)]
+pub(crate) struct LeaderArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The figures come from the presences, which every node rewrites each presenceInterval: they are up to \
+that old. One list and one read per node."
+)]
+pub(crate) struct MetricsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Projected: the steady state by the settings, without starts, elections and retries. Measured: what the \
+live nodes of the namespace published, if there are any. A month has 30 days."
+)]
+pub(crate) struct CostArgs {
+    /// How many nodes to project for
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100_000))]
+    pub(crate) nodes: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -217,6 +262,7 @@ fn placeholder(kind: Kind) -> &'static str {
     match kind {
         Kind::Millis { .. } => "MS",
         Kind::Factor { .. } => "FACTOR",
+        Kind::Price => "DOLLARS",
         Kind::Bool => "BOOL",
         Kind::Text => "TEXT",
         Kind::Id => "ID",

@@ -7,7 +7,7 @@ use tenure::StartError;
 
 /// Every way the binary ends, with what it means. The reference page is checked against this table.
 pub(crate) const CODES: &[(u8, &str)] = &[
-    (0, "done; for `status`: there is a live leader"),
+    (0, "done; for `status` and `leader`: there is a live leader"),
     (1, "failed for another reason"),
     (2, "wrong arguments or settings; nothing was done"),
     (3, "there is no live leader"),

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod log;
+mod metrics;
 mod out;
 mod run;
 mod status;
@@ -32,6 +33,9 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
+        Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
+        Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
         Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),
         Verb::Demo(args) => runtime()?.block_on(demo::demo(args)),
         Verb::Config(args) => config::config(args.action),
@@ -53,11 +57,12 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 fn reference(what: &str) -> Result<ExitCode, Failure> {
     match what {
         "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
+        "metrics" => tenure::metrics::METRIC_NAMES.iter().for_each(|name| say!("{name}")),
         "events" => tenure::EVENT_NAMES.iter().for_each(|name| say!("{name}")),
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
         other => {
             return Err(Failure::usage(format!(
-                "no reference for {other:?}: settings, events or exit-codes"
+                "no reference for {other:?}: settings, events, metrics or exit-codes"
             )));
         }
     }

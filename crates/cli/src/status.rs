@@ -1,12 +1,12 @@
-//! `tenure status`: a look from outside. Nothing is written.
+//! `tenure status` and `tenure leader`: a look from outside. Nothing is written.
 
-use crate::args::StatusArgs;
+use crate::args::{LeaderArgs, StatusArgs};
 use crate::exit::Failure;
 use crate::out::say;
 use comfy_table::{Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::store::{OpenOptions, StoreUrl};
+use tenure::store::{Lanes, OpenOptions, StoreUrl};
 use tenure::{Namespace, Settings, Status};
 
 const NO_LEADER: u8 = 3;
@@ -36,17 +36,38 @@ pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
     Ok(if status.has_live_leader() { ExitCode::SUCCESS } else { ExitCode::from(NO_LEADER) })
 }
 
-/// `None` if the embedded store has not been made yet: looking must not make it.
+/// `tenure leader`: the id alone, for scripts.
+pub(crate) async fn leader(args: LeaderArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let status = look(&settings, &namespace).await?;
+    match status.and_then(|status| status.leader).filter(|leader| leader.live) {
+        Some(leader) => {
+            say!("{}", leader.node);
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Ok(ExitCode::from(NO_LEADER)),
+    }
+}
+
+/// `None` if there is no such store yet.
 async fn look(settings: &Settings, namespace: &Namespace) -> Result<Option<Status>, Failure> {
+    match existing(settings).await? {
+        Some(lanes) => Ok(Some(Status::read(&lanes, namespace).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The store; `None` if it is an embedded one that has not been made yet: looking must not make it.
+pub(crate) async fn existing(settings: &Settings) -> Result<Option<Lanes>, Failure> {
     // An empty file is a database to SQLite too, one whose tables are still to be made.
     if let StoreUrl::Sqlite { path } = &settings.store
         && std::fs::metadata(path).map_or(true, |file| file.is_file() && file.len() == 0)
     {
         return Ok(None);
     }
-    let lanes =
-        tenure::store::open(&settings.store, &OpenOptions::with_request_timeout(REQUEST_TIMEOUT)).await?;
-    Ok(Some(Status::read(&lanes, namespace).await?))
+    let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
+    Ok(Some(tenure::store::open(&settings.store, &options).await?))
 }
 
 fn print(status: &Status) {

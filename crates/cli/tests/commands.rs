@@ -12,10 +12,13 @@ use std::time::Duration;
 #[test]
 fn every_command_explains_itself() {
     let sandbox = Sandbox::new();
-    let commands: [&[&str]; 10] = [
+    let commands: [&[&str]; 13] = [
         &[],
         &["run"],
         &["status"],
+        &["leader"],
+        &["metrics"],
+        &["cost"],
         &["doctor"],
         &["config"],
         &["config", "check"],
@@ -35,7 +38,18 @@ fn every_command_explains_itself() {
         assert!(run.contains(word), "{word} is not in the help of run");
     }
     let top = sandbox.tenure(["--help"]).stdout;
-    for word in ["run", "status", "doctor", "config", "demo", "completions", "Exit codes"] {
+    for word in [
+        "run",
+        "status",
+        "leader",
+        "metrics",
+        "cost",
+        "doctor",
+        "config",
+        "demo",
+        "completions",
+        "Exit codes",
+    ] {
         assert!(top.contains(word), "{word} is not in the help");
     }
     for flag in ["--version", "-V"] {

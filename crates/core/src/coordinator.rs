@@ -1,6 +1,7 @@
 //! The coordinator: state, dispatch, and the only places where the role changes.
 
 use crate::config::Config;
+use crate::event::ElectionCause;
 use crate::id::{Holder, NodeId, Nonce};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
 use crate::leader::Tenure;
@@ -149,6 +150,26 @@ impl Coordinator {
     /// The highest epoch this node has seen.
     pub fn highest_epoch(&self) -> Epoch {
         self.highest
+    }
+
+    /// When the heartbeat is due: a leader's next renewal, a standby's next look. It may be past while an answer is
+    /// outstanding. `None` for a node that neither leads nor stands by.
+    pub fn heartbeat_due(&self) -> Option<Time> {
+        match &self.phase {
+            Phase::Leading(tenure) => Some(tenure.renew_at),
+            Phase::Standby(standby) => Some(self.read_at(standby)),
+            Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => None,
+        }
+    }
+
+    /// The election under way as this node sees it: why there is one, and when it may be decided at the earliest.
+    pub fn election(&self) -> Option<(ElectionCause, Time)> {
+        match &self.phase {
+            Phase::Standby(standby) => {
+                standby.campaign.as_ref().map(|campaign| (campaign.cause, campaign.ready_at))
+            }
+            Phase::Idle | Phase::Starting(_) | Phase::Leading(_) | Phase::Leaving { .. } => None,
+        }
     }
 
     /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused

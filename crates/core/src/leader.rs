@@ -17,7 +17,7 @@ pub(crate) struct Tenure {
     /// When the last confirmed claim or renewal was **sent**. The lease runs from here.
     renewed: Time,
     /// When the next renewal is due.
-    renew_at: Time,
+    pub(crate) renew_at: Time,
     /// When the last renewal was sent, whatever became of it.
     tried: Time,
     /// A write's outcome is unknown, or one was refused: the next request is a read.

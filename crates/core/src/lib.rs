@@ -30,8 +30,10 @@
 mod campaign;
 mod config;
 mod coordinator;
+mod cycle;
 mod event;
 mod fence;
+mod figures;
 mod id;
 mod io;
 mod leader;
@@ -45,8 +47,12 @@ mod time;
 
 pub use config::Config;
 pub use coordinator::{Coordinator, Role};
+pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
 pub use event::{ElectionCause, Event, LossReason};
 pub use fence::{FenceRule, Verdict};
+pub use figures::{
+    ContentionWatch, ELECTION_BUCKETS_MS, ElectionDurations, ElectionTimer, HeartbeatLatencies,
+};
 pub use id::{Holder, IdError, Incarnation, NodeId, Nonce};
 pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,

@@ -130,7 +130,7 @@ impl Coordinator {
     }
 
     /// When the seat is next read: at the regular poll, at the moment of expiry, or when the turn to claim comes.
-    fn read_at(&self, standby: &Standby) -> Time {
+    pub(crate) fn read_at(&self, standby: &Standby) -> Time {
         let special = match &standby.campaign {
             Some(campaign) => campaign.claim_at,
             None if self.own_record().is_some() => None,

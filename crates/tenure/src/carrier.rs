@@ -1,6 +1,7 @@
 //! Carries the core's requests to the store and brings the answers back. Decides nothing.
 
 use crate::keys::Keys;
+use crate::metrics::Figures;
 use crate::wire::{PresenceDocument, SeatDocument};
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,8 @@ pub(crate) struct Carrier {
     pub(crate) started_at: Arc<str>,
     /// What the leader publishes of its settings.
     pub(crate) shared_settings: Arc<Map<String, Value>>,
+    /// What the node publishes of itself with its presence.
+    figures: Arc<Figures>,
     /// The seat document last read or written, by version: what it carries beyond the record must survive a rewrite.
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
     /// The last trouble, so that an event can say in words what the core only knows as a kind.
@@ -42,9 +45,10 @@ impl Carrier {
         request_timeout: Duration,
         started_at: Arc<str>,
         shared_settings: Arc<Map<String, Value>>,
+        figures: Arc<Figures>,
     ) -> Carrier {
         let (document, trouble) = Default::default();
-        Carrier { lanes, keys, me, request_timeout, started_at, shared_settings, document, trouble }
+        Carrier { lanes, keys, me, request_timeout, started_at, shared_settings, figures, document, trouble }
     }
 
     pub(crate) fn last_trouble(&self) -> String {
@@ -158,7 +162,8 @@ impl Carrier {
     }
 
     async fn write_presence(&self, nonce: Nonce, expect: Option<Version>) -> WriteAnswer {
-        let body = PresenceDocument::new(&self.me, nonce, &self.started_at).to_bytes();
+        let metrics = self.figures.metrics();
+        let body = PresenceDocument::new(&self.me, nonce, &self.started_at, metrics).to_bytes();
         let condition = match expect {
             Some(version) => Condition::Matches(tenure_store::Version::new(version.as_str())),
             None => Condition::Any,

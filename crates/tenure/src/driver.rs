@@ -2,14 +2,20 @@
 
 use crate::carrier::Carrier;
 use crate::clock::Clock;
+use crate::diagnostics::Diary;
 use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
+use crate::metrics::Figures;
+use crate::settings::Settings;
 use crate::telemetry;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Coordinator, Effect, Epoch, Input, Request, RequestId, Role, StopCause, Time, WakeToken};
+use tenure_core::{
+    ContentionWatch, Coordinator, Cycle, CycleTracker, Effect, ElectionTimer, Epoch, Input, Request,
+    RequestId, Role, Step, StopCause, Time, WakeToken,
+};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 
@@ -34,10 +40,12 @@ pub(crate) struct Outlets {
     pub(crate) events: broadcast::Sender<Event>,
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) fence: Fence,
+    pub(crate) figures: Arc<Figures>,
 }
 
 impl Outlets {
     pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
+        self.figures.count(&kind);
         let event = Event {
             namespace: Arc::clone(&self.namespace),
             node: self.node.clone(),
@@ -58,7 +66,10 @@ pub(crate) struct Driver {
     core: Coordinator,
     carrier: Carrier,
     outlets: Outlets,
-    diagnostics: bool,
+    /// Watches the core's heartbeats from outside; decides nothing.
+    cycles: CycleTracker,
+    elections: ElectionTimer,
+    diary: Option<Diary>,
     requests: JoinSet<(RequestId, tenure_core::Answer)>,
     /// What each running request is, in case its task dies and cannot say so itself.
     running: HashMap<Id, (RequestId, Request)>,
@@ -82,12 +93,16 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(core: Coordinator, carrier: Carrier, outlets: Outlets, diagnostics: bool) -> Driver {
+    pub(crate) fn new(core: Coordinator, carrier: Carrier, outlets: Outlets, settings: &Settings) -> Driver {
+        let patience_ms =
+            ContentionWatch::limit_ms(settings.heartbeat_interval_ms, settings.contention_threshold_permille);
         Driver {
             core,
             carrier,
             outlets,
-            diagnostics,
+            cycles: CycleTracker::new(settings.request_timeout_ms, patience_ms),
+            elections: ElectionTimer::default(),
+            diary: settings.diagnostics_enabled.then(Diary::default),
             requests: JoinSet::new(),
             running: HashMap::new(),
             wake: None,
@@ -180,18 +195,40 @@ impl Driver {
     }
 
     fn feed(&mut self, input: Input) {
-        let mut effects = Vec::new();
-        let said = self.diagnostics.then(|| format!("{input:?}"));
-        self.core.handle(Time(self.outlets.clock.now_ms()), input, &mut effects);
-        if let Some(observed) = said {
-            let node = self.outlets.node.as_str();
-            let role = self.core.role();
-            tracing::info!(target: "tenure::diagnostics", node, "{role:?}: {observed} -> {effects:?}");
+        let now = Time(self.outlets.clock.now_ms());
+        let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
+        self.core.handle(now, input.clone(), &mut effects);
+        let role = self.core.role();
+        let step = Step { now, due, input: &input, effects: &effects, role };
+        let cycle = self.cycles.step(&step);
+        let decided = effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::Emit(tenure_core::Event::LeaderChanged { .. })));
+        if let Some(took_ms) = self.elections.step(now, self.core.election(), decided) {
+            self.outlets.figures.elected(took_ms);
+        }
+        if let Some(diary) = &mut self.diary {
+            diary.note(&input, &effects);
         }
         for effect in effects {
             self.carry_out(effect);
         }
         self.publish();
+        if let Some(cycle) = cycle {
+            self.account(now, cycle);
+        }
+    }
+
+    /// A heartbeat cycle has ended: its figures, and its line in the log.
+    fn account(&mut self, now: Time, cycle: Cycle) {
+        let epoch = self.core.highest_epoch().0;
+        if let Some(contention) = self.outlets.figures.cycle(now, cycle) {
+            self.outlets.emit(epoch, contention);
+        }
+        if let Some(diary) = &mut self.diary {
+            let (node, namespace) = (self.outlets.node.as_str(), &*self.outlets.namespace);
+            diary.write(node, namespace, self.core.role(), epoch, cycle);
+        }
     }
 
     fn carry_out(&mut self, effect: Effect) {
@@ -313,6 +350,9 @@ impl Driver {
             Core::StoreUnsafe => (known, EventKind::StoreUnsafe { detail: detail() }),
             Core::ProcessesStuck { epoch } => (epoch, EventKind::ProcessesStuck),
         };
+        if let Some(diary) = &mut self.diary {
+            diary.decided(kind.short_name());
+        }
         self.outlets.emit(epoch.0, kind);
     }
 }

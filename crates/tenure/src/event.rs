@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem};
+use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem, SlowCause};
 
 /// Something that happened to one node in one namespace.
 ///
@@ -150,6 +150,15 @@ pub enum EventKind {
         /// How long it waits first.
         wait_ms: u64,
     },
+    /// A heartbeat cycle took too long. At most one is told in 30 s; the metrics count all.
+    ContentionDetected {
+        /// From when the cycle was due to when its outcome was known.
+        duration_ms: u64,
+        /// The heartbeat interval.
+        expected_ms: u64,
+        /// What took the time, as far as one can tell.
+        cause: SlowCause,
+    },
     /// The node has left.
     Stopped,
 }
@@ -177,6 +186,7 @@ impl LostReason {
 /// Every event name this software emits, with `{prefix}` for the telemetry prefix. Kept beside the code that emits them
 /// so that the reference can be checked against it.
 pub const EVENT_NAMES: &[&str] = &[
+    "contention:detected",
     "leader:changed",
     "{prefix}.coordinator.awaiting_turn",
     "{prefix}.coordinator.became_leader",
@@ -208,11 +218,8 @@ impl Event {
     /// The wire name: `leader:changed`, `serviceradar.coordinator.became_leader`, …
     pub fn name(&self) -> String {
         let short = self.kind.short_name();
-        if short == "leader:changed" {
-            short.to_owned()
-        } else {
-            format!("{}.coordinator.{short}", self.prefix)
-        }
+        // The documents' own names have a colon and no prefix.
+        if short.contains(':') { short.to_owned() } else { format!("{}.coordinator.{short}", self.prefix) }
     }
 
     /// The event as one JSON object: `event`, `namespace`, `node`, `epoch`, `time`, `bootMs`, then its own fields.
@@ -232,7 +239,7 @@ impl Event {
 }
 
 impl EventKind {
-    fn short_name(&self) -> &'static str {
+    pub(crate) fn short_name(&self) -> &'static str {
         match self {
             EventKind::Ineligible => "ineligible",
             EventKind::StartupJitter { .. } => "startup_jitter",
@@ -258,6 +265,7 @@ impl EventKind {
             EventKind::StoreUnsafe { .. } => "store_unsafe",
             EventKind::ProcessesStuck => "processes_stuck",
             EventKind::CandidateRestarted { .. } => "candidate_restarted",
+            EventKind::ContentionDetected { .. } => "contention:detected",
             EventKind::Stopped => "stopped",
         }
     }
@@ -312,6 +320,10 @@ impl EventKind {
             | EventKind::StoreUnsafe { detail } => json!({"detail": detail}),
             EventKind::CandidateRestarted { attempt, wait_ms } => {
                 json!({"attempt": attempt, "waitMs": wait_ms})
+            }
+            EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
+                let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
+                json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "cause": cause.as_str()})
             }
         }
     }

@@ -30,19 +30,25 @@ struct State {
     known: AtomicU64,
     /// When it was first heard of, on this process's own clock.
     changed_ms: AtomicU64,
-    drift_events: AtomicU64,
+    /// Shared with the node's metrics.
+    drift_events: Arc<AtomicU64>,
     late: AtomicU64,
 }
 
 impl Fence {
     /// A fence that has heard of nothing yet.
     pub fn new(rule: FenceRule, clock: Arc<dyn Clock>) -> Fence {
+        Fence::counting(rule, clock, Arc::default())
+    }
+
+    /// The same, with a counter of stale tasks that somebody else reads too.
+    pub(crate) fn counting(rule: FenceRule, clock: Arc<dyn Clock>, drift_events: Arc<AtomicU64>) -> Fence {
         let state = State {
             rule,
             clock,
             known: AtomicU64::new(0),
             changed_ms: AtomicU64::new(0),
-            drift_events: AtomicU64::new(0),
+            drift_events,
             late: AtomicU64::new(0),
         };
         Fence { state: Arc::new(state) }

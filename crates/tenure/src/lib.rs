@@ -34,11 +34,13 @@
 
 mod carrier;
 mod clock;
+mod diagnostics;
 mod driver;
 mod event;
 mod fence;
 mod guard;
 mod keys;
+pub mod metrics;
 mod node;
 pub mod settings;
 mod status;
@@ -50,8 +52,10 @@ pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
+pub use metrics::Metrics;
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
+pub use prometheus_client;
 pub use settings::{Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
-pub use tenure_core::{FenceRule, IdError, NodeId, Role, Verdict};
+pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
 pub use tenure_store as store;

@@ -7,8 +7,11 @@ use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
+use crate::metrics::{Figures, Metrics};
 use crate::settings::{Settings, SettingsError};
+use prometheus_client::registry::Registry;
 use std::sync::Arc;
+
 use std::time::Duration;
 use tenure_core::{Coordinator, Holder, IdError, Incarnation, NodeId, Role, StopCause};
 use tenure_store::{Lanes, OpenError, OpenOptions};
@@ -63,6 +66,7 @@ pub struct Node {
     leadership: watch::Receiver<Leadership>,
     fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
+    figures: Arc<Figures>,
     supervisor: JoinHandle<()>,
 }
 
@@ -118,7 +122,9 @@ impl NodeBuilder {
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
-        let fence = Fence::new(self.settings.fence_rule(), Arc::clone(&self.clock));
+        let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
+        let lanes = figures.meter(lanes);
+        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&self.clock), figures.drift());
         let outlets = Outlets {
             fence: fence.clone(),
             namespace: Arc::from(namespace.as_str()),
@@ -127,6 +133,7 @@ impl NodeBuilder {
             clock: self.clock,
             events: events.clone(),
             leadership,
+            figures: Arc::clone(&figures),
         };
         let supervisor = Supervisor {
             keys: Keys::global(&namespace),
@@ -137,7 +144,7 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node { id, commands, events, leadership: watcher, fence, ended, supervisor })
+        Ok(Node { id, commands, events, leadership: watcher, fence, ended, figures, supervisor })
     }
 }
 
@@ -172,6 +179,28 @@ impl Node {
     /// tasks in this process.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
+    }
+
+    /// How coordination is doing and what it costs, as this node has measured it.
+    pub fn metrics(&self) -> Metrics {
+        self.figures.metrics()
+    }
+
+    /// Adds the same figures to a registry of the application's, read at every scrape. For several nodes in one registry
+    /// there is [`metrics::register`](crate::metrics::register).
+    pub fn register(&self, registry: &mut Registry) {
+        crate::metrics::register(registry, [self]);
+    }
+
+    /// The same figures in a registry of their own.
+    pub fn registry(&self) -> Registry {
+        let mut registry = Registry::default();
+        self.register(&mut registry);
+        registry
+    }
+
+    pub(crate) fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.figures)
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.
@@ -263,9 +292,10 @@ impl Supervisor {
             Duration::from_millis(self.settings.request_timeout_ms),
             Arc::from(format!("{:.3}", jiff::Timestamp::now())),
             Arc::new(self.settings.shared()),
+            Arc::clone(&self.outlets.figures),
         );
         let core = Coordinator::new(self.settings.core_config(), me);
-        let driver = Driver::new(core, carrier, self.outlets.clone(), self.settings.diagnostics_enabled);
+        let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         let random = self.random.unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }

@@ -84,8 +84,16 @@ pub struct Settings {
     pub epoch_fencing_enabled: bool,
     /// `epochGracePeriod`: how long a task of the epoch just before may still be accepted.
     pub epoch_grace_period_ms: u64,
-    /// `diagnosticsEnabled`: whether every election step is logged.
+    /// `diagnosticsEnabled`: whether every heartbeat cycle is logged.
     pub diagnostics_enabled: bool,
+    /// `contentionDetectionEnabled`: whether heartbeat cycles that take too long are told and counted.
+    pub contention_detection_enabled: bool,
+    /// `contentionThreshold`, in thousandths: how many heartbeat intervals a cycle may last.
+    pub contention_threshold_permille: u64,
+    /// `priceWritePer1000`, in millionths of a dollar.
+    pub price_write_per_1000_micros: u64,
+    /// `priceReadPer1000`, in millionths of a dollar.
+    pub price_read_per_1000_micros: u64,
 }
 
 impl Settings {

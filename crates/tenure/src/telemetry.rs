@@ -85,6 +85,14 @@ pub(crate) fn log(event: &Event) {
         EventKind::CandidateRestarted { attempt, wait_ms } => {
             say!(error, attempt, "the candidate died; starting it again in {wait_ms} ms")
         }
+        EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
+            let cause = cause.as_str();
+            say!(
+                warn,
+                cause,
+                "a heartbeat took {duration_ms} ms, {expected_ms} ms apart are expected ({cause})"
+            )
+        }
         EventKind::Stopped => say!(info, "left the namespace"),
     }
 }

@@ -1,5 +1,6 @@
 //! The objects on the store: JSON, camelCase, with a major version. Fields this version does not know are kept.
 
+use crate::metrics::Metrics;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, SeatProblem, SeatState};
@@ -173,10 +174,13 @@ pub(crate) struct PresenceDocument {
     pub(crate) nonce: String,
     pub(crate) software: String,
     pub(crate) started_at: String,
+    /// The node's figures, for whoever asks; of a fixed size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) metrics: Option<Metrics>,
 }
 
 impl PresenceDocument {
-    pub(crate) fn new(me: &Holder, nonce: Nonce, started_at: &str) -> PresenceDocument {
+    pub(crate) fn new(me: &Holder, nonce: Nonce, started_at: &str, metrics: Metrics) -> PresenceDocument {
         PresenceDocument {
             v: VERSION,
             node: me.node.to_string(),
@@ -184,11 +188,21 @@ impl PresenceDocument {
             nonce: format!("{}-{}", nonce.incarnation, nonce.sequence),
             software: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
             started_at: started_at.to_owned(),
+            metrics: Some(metrics),
         }
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("plain text fields always serialize")
+    }
+
+    /// The figures in a presence that may be anything at all.
+    pub(crate) fn metrics_in(body: &[u8]) -> Option<Metrics> {
+        if body.len() > DOCUMENT_MAX_BYTES {
+            return None;
+        }
+        let document: PresenceDocument = serde_json::from_slice(body).ok()?;
+        document.metrics.filter(|_| document.v == VERSION)
     }
 }
 
@@ -228,6 +242,30 @@ mod tests {
         let rewritten: Value = serde_json::from_slice(&rewritten).expect("JSON");
         assert_eq!(rewritten["snapshot"], "etag-of-tomorrow");
         assert_eq!(rewritten["claimedAt"], "2026-01-01T00:00:00Z", "a renewal does not move the claim");
+    }
+
+    #[test]
+    fn a_presence_stays_small_and_its_figures_can_be_read_whatever_else_is_in_it() {
+        let (big, rate) = (u64::MAX, f64::MAX);
+        let kinds = serde_json::json!({"get": big, "getUnchanged": big, "put": big, "remove": big, "listPages": big,
+            "extra": big, "bytesUp": big, "bytesDown": big});
+        let metrics: Metrics = serde_json::from_value(serde_json::json!({
+            "namespace": "n".repeat(128), "node": "n".repeat(128), "role": "candidate", "epoch": big,
+            "heartbeats": big, "heartbeatLatencyP50": big, "heartbeatLatencyP99": big, "note": "n".repeat(128),
+            "epochDriftEvents": big, "contentionEvents": big, "elections": big, "leaderChanges": big,
+            "electionDurationHistogram": {"buckets": vec![serde_json::json!({"le": 60_000, "count": big}); 11]},
+            "requests": {"lease": kinds, "bulk": kinds}, "requestsPerSecond": rate, "costPerMonth": rate,
+            "aFieldOfTomorrow": 1,
+        }))
+        .expect("unknown fields are no error, missing ones neither");
+        let nonce = Nonce { incarnation: Incarnation(1), sequence: big };
+        let body =
+            PresenceDocument::new(&seat().holder, nonce, "2026-01-01T00:00:00Z", metrics.clone()).to_bytes();
+        assert!(body.len() <= 4096, "{} bytes", body.len());
+        assert_eq!(PresenceDocument::metrics_in(&body), Some(metrics));
+        for other in [&b""[..], b"null", b"{\"v\":1}", &[b'['; 70_000], &body[..body.len() / 2]] {
+            assert_eq!(PresenceDocument::metrics_in(other), None);
+        }
     }
 
     #[test]

@@ -157,9 +157,15 @@ fn ce2_not_eligible_from_the_environment() {
 #[test]
 fn gd2_the_service_knobs_are_marked() {
     let shared: BTreeSet<_> = FIELDS.iter().filter(|field| field.shared).map(|field| field.name).collect();
-    for knob in
-        ["heartbeatInterval", "leaseTimeout", "startupJitterMin", "startupJitterMax", "diagnosticsEnabled"]
-    {
+    for knob in [
+        "heartbeatInterval",
+        "leaseTimeout",
+        "startupJitterMin",
+        "startupJitterMax",
+        "diagnosticsEnabled",
+        "contentionDetectionEnabled",
+        "contentionThreshold",
+    ] {
         assert!(shared.contains(knob), "{knob}");
     }
     for own in ["node", "store", "namespace", "eligible"] {

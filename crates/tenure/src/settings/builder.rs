@@ -70,8 +70,16 @@ impl SettingsBuilder {
         epoch_fencing_enabled(bool) = "epochFencingEnabled";
         /// Sets `epochGracePeriod` in ms: how long a task of the epoch just before may be accepted. Default: 5000.
         epoch_grace_period(u64) = "epochGracePeriod";
-        /// Sets `diagnosticsEnabled`: whether every election step is logged. Default: false.
+        /// Sets `diagnosticsEnabled`: whether every heartbeat cycle is logged. Default: false.
         diagnostics_enabled(bool) = "diagnosticsEnabled";
+        /// Sets `contentionDetectionEnabled`: whether slow heartbeat cycles are told and counted. Default: true.
+        contention_detection_enabled(bool) = "contentionDetectionEnabled";
+        /// Sets `contentionThreshold`: how many heartbeat intervals a cycle may last. Default: 2.
+        contention_threshold(f64) = "contentionThreshold";
+        /// Sets `priceWritePer1000` in dollars, for the cost estimate. Default: 0.005.
+        price_write_per_1000(f64) = "priceWritePer1000";
+        /// Sets `priceReadPer1000` in dollars, for the cost estimate. Default: 0.0004.
+        price_read_per_1000(f64) = "priceReadPer1000";
         /// Sets `preset`: `default`, `thrifty` or `fast`. Default: `default`.
         preset(&str) = "preset";
         /// Sets `namespace`: which election this node takes part in. Default: `default`.

@@ -11,6 +11,9 @@ use tenure_store::{StoreUrl, URL_FORMS};
 /// The longest free text, in bytes.
 const TEXT_BYTES_MAX: usize = 1024;
 
+/// The highest price of a thousand requests; more is a mistaken unit.
+const PRICE_MAX_MICROS: u64 = 1_000_000_000;
+
 /// One row of [`FIELDS`](super::FIELDS), the only place where a setting is declared.
 #[derive(Clone, Debug)]
 pub struct Field {
@@ -51,7 +54,11 @@ pub enum Kind {
         min_permille: u64,
         /// The greatest allowed.
         max_permille: u64,
+        /// What the limits are for, in the words of a message; may be empty.
+        why: &'static str,
     },
+    /// An amount of money with at most six decimals, not negative and at most 1,000.
+    Price,
     /// `true` or `false`; as text also `1`, `0`, `yes` and `no`.
     Bool,
     /// Any text that is not empty, has at most 1,024 bytes and no control characters.
@@ -99,6 +106,8 @@ pub enum Value {
     Millis(u64),
     /// A ratio in thousandths.
     Permille(u64),
+    /// An amount of money in millionths.
+    Micros(u64),
     /// Yes or no.
     Bool(bool),
     /// A text, an id, a URL or a choice.
@@ -109,22 +118,26 @@ impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::Millis(ms) => write!(f, "{ms}"),
-            Value::Permille(permille) if permille % 1000 == 0 => write!(f, "{}", permille / 1000),
-            Value::Permille(permille) => {
-                let decimals = format!("{:03}", permille % 1000);
-                write!(f, "{}.{}", permille / 1000, decimals.trim_end_matches('0'))
-            }
+            Value::Permille(permille) => f.write_str(&decimal(*permille, 3)),
+            Value::Micros(micros) => f.write_str(&decimal(*micros, 6)),
             Value::Bool(yes) => write!(f, "{yes}"),
             Value::Text(text) => f.write_str(text),
         }
     }
 }
 
+/// A number of units of `10^-places`, without zeros at the end.
+fn decimal(units: u64, places: usize) -> String {
+    let digits = format!("{units:0width$}", width = places + 1);
+    let (whole, rest) = digits.split_at(digits.len() - places);
+    format!("{whole}.{rest}").trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 impl Value {
     /// The value as a file has it.
     pub(super) fn to_toml(&self) -> String {
         match self {
-            Value::Millis(_) | Value::Permille(_) | Value::Bool(_) => self.to_string(),
+            Value::Millis(_) | Value::Permille(_) | Value::Micros(_) | Value::Bool(_) => self.to_string(),
             Value::Text(text) => toml::Value::from(text.as_str()).to_string(),
         }
     }
@@ -136,6 +149,7 @@ impl Value {
             Value::Permille(permille) if permille % 1000 == 0 => (permille / 1000).into(),
             // Bounded by the kind, so far below where a float would lose thousandths.
             Value::Permille(permille) => (*permille as f64 / 1000.0).into(),
+            Value::Micros(micros) => (*micros as f64 / 1e6).into(),
             Value::Bool(yes) => (*yes).into(),
             Value::Text(text) => text.as_str().into(),
         }
@@ -213,9 +227,10 @@ impl Field {
     pub(super) fn parse(&self, raw: &Raw) -> Result<Value, Refusal> {
         match self.kind {
             Kind::Millis { min, max } => Ok(Value::Millis(self.millis(raw, min, max)?)),
-            Kind::Factor { min_permille, max_permille } => {
-                Ok(Value::Permille(self.factor(raw, min_permille, max_permille)?))
+            Kind::Factor { min_permille, max_permille, why } => {
+                Ok(Value::Permille(self.factor(raw, min_permille, max_permille, why)?))
             }
+            Kind::Price => Ok(Value::Micros(self.price(raw)?)),
             Kind::Bool => Ok(Value::Bool(self.boolean(raw)?)),
             Kind::Text => {
                 let text = self.text(raw)?;
@@ -272,32 +287,43 @@ impl Field {
         }
     }
 
-    fn factor(&self, raw: &Raw, min: u64, max: u64) -> Result<u64, String> {
-        let wanted = "a number";
-        let float = match raw {
-            // Far beyond every limit a rounded integer is as wrong as an exact one.
-            Raw::Int(int) => *int as f64,
-            Raw::Float(float) => *float,
-            Raw::Text(text) | Raw::Huge(text) => {
-                text.trim().parse().map_err(|_| format!("`{}` must be {wanted}", self.name))?
-            }
-            Raw::Quoted(_) | Raw::Bool(_) | Raw::Other(_) => return Err(self.wrong_type(raw, wanted)),
-        };
+    fn factor(&self, raw: &Raw, min: u64, max: u64, why: &str) -> Result<u64, String> {
+        let float = self.number(raw)?;
         let (least, greatest) = (Value::Permille(min), Value::Permille(max));
         let thousandths = (float * 1000.0).round();
         // Also catches what is not a number at all.
         if !(thousandths >= min as f64 && thousandths <= max as f64) {
-            return Err(format!(
-                "`{}` must be at least {least} and at most {greatest}: a factor f tolerates clocks that drift \
-                 apart by (f - 1) × 100 %, and {least} tolerates {} %",
-                self.name,
-                min.saturating_sub(1000) / 10
-            ));
+            return Err(format!("`{}` must be at least {least} and at most {greatest}{why}", self.name));
         }
         if (thousandths / 1000.0 - float).abs() > 1e-9 {
             return Err(format!("`{}` must have at most three decimals", self.name));
         }
         Ok(thousandths as u64)
+    }
+
+    fn price(&self, raw: &Raw) -> Result<u64, String> {
+        let float = self.number(raw)?;
+        let micros = (float * 1e6).round();
+        if !(float >= 0.0 && micros <= PRICE_MAX_MICROS as f64) {
+            return Err(format!("`{}` must be at least 0 and at most 1000", self.name));
+        }
+        if (micros / 1e6 - float).abs() > 1e-12 * float.max(1.0) {
+            return Err(format!("`{}` must have at most six decimals", self.name));
+        }
+        Ok(micros as u64)
+    }
+
+    fn number(&self, raw: &Raw) -> Result<f64, String> {
+        let wanted = "a number";
+        match raw {
+            // Far beyond every limit a rounded integer is as wrong as an exact one.
+            Raw::Int(int) => Ok(*int as f64),
+            Raw::Float(float) => Ok(*float),
+            Raw::Text(text) | Raw::Huge(text) => {
+                text.trim().parse().map_err(|_| format!("`{}` must be {wanted}", self.name))
+            }
+            Raw::Quoted(_) | Raw::Bool(_) | Raw::Other(_) => Err(self.wrong_type(raw, wanted)),
+        }
     }
 
     fn boolean(&self, raw: &Raw) -> Result<bool, String> {

@@ -396,5 +396,9 @@ fn blank(places: &Places) -> Settings {
         epoch_fencing_enabled: true,
         epoch_grace_period_ms: 0,
         diagnostics_enabled: false,
+        contention_detection_enabled: true,
+        contention_threshold_permille: 0,
+        price_write_per_1000_micros: 0,
+        price_read_per_1000_micros: 0,
     }
 }

@@ -179,7 +179,11 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_LEASE_EXPIRY_FACTOR",
         also: &[],
         flag: "--lease-expiry-factor",
-        kind: Kind::Factor { min_permille: 1250, max_permille: 100_000 },
+        kind: Kind::Factor {
+            min_permille: 1250,
+            max_permille: 100_000,
+            why: ": a factor f tolerates clocks that drift apart by (f - 1) × 100 %, and 1.25 tolerates 25 %",
+        },
         default: Fallback::Text("3"),
         doc: "How many leases the seat must stay unchanged before its holder counts as unavailable. Default: 3 (fast \
               1.5). A factor f tolerates clocks that drift apart by (f - 1) × 100 %. Smaller: faster failover. \
@@ -356,10 +360,62 @@ pub const FIELDS: &[Field] = &[
         flag: "--diagnostics-enabled",
         kind: Kind::Bool,
         default: Fallback::Text("false"),
-        doc: "Whether the service logs every election step and not only changes. Default: false. On: a stuck \
-              election explains itself, at a few log lines a heartbeat. Off: quiet logs. Decides nothing else.",
+        doc: "Whether the service logs one line for each heartbeat cycle: what was observed, decided and sent. Default: \
+              false. On: a stuck election explains itself, at one log line a heartbeat. Off: quiet logs. Decides nothing \
+              else.",
         shared: true,
         slot: slot!(Bool, diagnostics_enabled),
+    },
+    Field {
+        name: "contentionDetectionEnabled",
+        env: "TENURE_CONTENTION_DETECTION_ENABLED",
+        also: &[],
+        flag: "--contention-detection-enabled",
+        kind: Kind::Bool,
+        default: Fallback::Text("true"),
+        doc: "Whether heartbeat cycles that take too long are counted and told as `contention:detected`. Default: true. \
+              See contentionThreshold. Off: no event and no count; the latencies are still measured. Changes nothing in \
+              the election.",
+        shared: true,
+        slot: slot!(Bool, contention_detection_enabled),
+    },
+    Field {
+        name: "contentionThreshold",
+        env: "TENURE_CONTENTION_THRESHOLD",
+        also: &[],
+        flag: "--contention-threshold",
+        kind: Kind::Factor { min_permille: 10, max_permille: 100_000, why: "" },
+        default: Fallback::Text("2"),
+        doc: "How many heartbeatIntervals a heartbeat cycle may last, from when it was due to when its outcome is known, \
+              before it counts as contention. Default: 2. Smaller: a store that slows down is told before it costs \
+              leadership, at the price of false alarms. Larger: only outages and long pauses are told.",
+        shared: true,
+        slot: slot!(Permille, contention_threshold_permille),
+    },
+    Field {
+        name: "priceWritePer1000",
+        env: "TENURE_PRICE_WRITE_PER1000",
+        also: &[],
+        flag: "--price-write-per1000",
+        kind: Kind::Price,
+        default: Fallback::Text("0.005"),
+        doc: "The price of 1,000 writes or list pages, in dollars, for the cost estimate of the metrics. Default: 0.005 \
+              (S3 standard). 0: writes are free, as on a store of one's own. Too low or too high, the estimate is as \
+              wrong; nothing else depends on it.",
+        shared: false,
+        slot: slot!(Micros, price_write_per_1000_micros),
+    },
+    Field {
+        name: "priceReadPer1000",
+        env: "TENURE_PRICE_READ_PER1000",
+        also: &[],
+        flag: "--price-read-per1000",
+        kind: Kind::Price,
+        default: Fallback::Text("0.0004"),
+        doc: "The price of 1,000 reads, in dollars, for the cost estimate of the metrics. Default: 0.0004 (S3 standard). \
+              0: reads are free. Too low or too high, the estimate is as wrong; nothing else depends on it.",
+        shared: false,
+        slot: slot!(Micros, price_read_per_1000_micros),
     },
 ];
 

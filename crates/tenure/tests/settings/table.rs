@@ -9,6 +9,7 @@ fn other_value(kind: Kind) -> &'static str {
     match kind {
         Kind::Millis { .. } => "1100",
         Kind::Factor { .. } => "2.125",
+        Kind::Price => "0.000125",
         Kind::Bool => "flip",
         Kind::Text => "/elsewhere",
         Kind::Id => "other",
@@ -86,6 +87,10 @@ fn every_setting_has_a_setter() {
         .epoch_grace_period(9)
         .telemetry_prefix("t")
         .diagnostics_enabled(true)
+        .contention_detection_enabled(false)
+        .contention_threshold(1.5)
+        .price_write_per_1000(0.00113)
+        .price_read_per_1000(0.00003)
         .resolve()
         .expect("accepted");
     for origin in &built.sources {

@@ -59,6 +59,14 @@ fn limits_of_single_values() {
         ("leaseExpiryFactor", "-3", "at least 1.25 and at most 100"),
         ("leaseExpiryFactor", "101", "at least 1.25 and at most 100"),
         ("leaseExpiryFactor", "inf", "at least 1.25 and at most 100"),
+        ("contentionThreshold", "0", "must be at least 0.01 and at most 100"),
+        ("contentionThreshold", "nan", "must be at least 0.01 and at most 100"),
+        ("contentionThreshold", "two", "must be a number"),
+        ("priceWritePer1000", "-0.005", "must be at least 0 and at most 1000"),
+        ("priceWritePer1000", "1001", "must be at least 0 and at most 1000"),
+        ("priceReadPer1000", "0.0000004", "must have at most six decimals"),
+        ("priceReadPer1000", "free", "must be a number"),
+        ("priceReadPer1000", "inf", "must be at least 0 and at most 1000"),
         ("requestTimeout", "9", "must be at least 10 ms"),
         ("requestTimeout", "1250", "must be less than half of `leaseTimeout`"),
         ("electionInterval", "3751", "at most half of `leaseTimeout` × `leaseExpiryFactor` (3750 ms)"),
@@ -78,6 +86,9 @@ fn limits_of_single_values() {
         ("drainTimeout", "0"),
         ("electionSettle", "0"),
         ("leaseExpiryFactor", "1.25"),
+        ("contentionThreshold", "0.01"),
+        ("priceWritePer1000", "0"),
+        ("priceReadPer1000", "1000"),
     ];
     assert_eq!(accepted(flags(&least)).tolerated_drift_permille(), 250);
 }

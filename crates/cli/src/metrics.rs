@@ -1,0 +1,161 @@
+//! `tenure metrics` and `tenure cost`: the figures that nodes publish, and what they come to. Nothing is written.
+
+use crate::args::{CostArgs, MetricsArgs};
+use crate::exit::Failure;
+use crate::out::say;
+use crate::status::existing;
+use comfy_table::{CellAlignment, Table, presets};
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::metrics::{ClusterMetrics, MONTH_SECONDS, NodeMetrics, Projection, ProjectionLine, Totals};
+use tenure::{Namespace, Settings};
+
+/// A node that missed this many presences is not counted; the election's ranking gives it up at the same time.
+const PRESENCES_MISSED: u64 = 3;
+
+pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let cluster = published(&settings).await?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&cluster).map_err(Failure::other)?);
+    } else if cluster.nodes.is_empty() {
+        say!("no node of {} is known on {}", cluster.namespace, settings.store);
+    } else {
+        print(&cluster);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let projected = Projection::new(&settings, args.nodes);
+    let totals = published(&settings).await?.totals;
+    let measured = (totals.nodes > 0).then_some(totals);
+    if args.json {
+        let value = serde_json::json!({"projected": projected, "measured": measured});
+        say!("{}", serde_json::to_string_pretty(&value).map_err(Failure::other)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    print_projection(&settings, &projected);
+    print_measured(&settings, measured.as_ref());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the nodes published; nothing if the store has not been made yet.
+async fn published(settings: &Settings) -> Result<ClusterMetrics, Failure> {
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let stale_after_ms = settings.presence_interval_ms.saturating_mul(PRESENCES_MISSED);
+    match existing(settings).await? {
+        Some(lanes) => Ok(ClusterMetrics::read(&lanes, &namespace, stale_after_ms).await?),
+        None => Ok(ClusterMetrics {
+            namespace: namespace.to_string(),
+            nodes: Vec::new(),
+            totals: Totals::default(),
+        }),
+    }
+}
+
+fn print(cluster: &ClusterMetrics) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "NODE",
+        "ROLE",
+        "HEARTBEATS",
+        "P50 MS",
+        "P99 MS",
+        "CONTENTION",
+        "DRIFT",
+        "ELECTIONS",
+        "REQ/S",
+        "$/MONTH",
+        "SEEN",
+    ]);
+    for column in table.column_iter_mut().skip(2) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    cluster.nodes.iter().for_each(|node| {
+        table.add_row(row(node));
+    });
+    let totals = &cluster.totals;
+    table.add_row([
+        format!("{} live", totals.nodes),
+        String::new(),
+        String::new(),
+        String::new(),
+        totals.heartbeat_latency_p99.to_string(),
+        totals.contention_events.to_string(),
+        totals.epoch_drift_events.to_string(),
+        String::new(),
+        format!("{:.2}", totals.requests_per_second),
+        format!("{:.2}", totals.cost_per_month),
+        String::new(),
+    ]);
+    say!("{table}");
+}
+
+fn row(node: &NodeMetrics) -> [String; 11] {
+    let seen = Duration::from_millis(node.last_seen_ms_ago);
+    let seen = format!("{:.1} s ago{}", seen.as_secs_f64(), if node.live { "" } else { ", not counted" });
+    let Some(metrics) = &node.metrics else {
+        let mut row: [String; 11] = Default::default();
+        (row[0], row[1], row[10]) = (node.node.clone(), "no figures".to_owned(), seen);
+        return row;
+    };
+    // A presence is written by others: nothing in it may command the terminal.
+    let role = metrics.role.as_deref().unwrap_or("none").chars().filter(char::is_ascii_alphabetic).take(12);
+    // Too few heartbeats for a percentile are no latency of zero.
+    let latency = |ms: u64| if metrics.note.is_none() { ms.to_string() } else { "-".to_owned() };
+    [
+        node.node.clone(),
+        role.collect(),
+        metrics.heartbeats.to_string(),
+        latency(metrics.heartbeat_latency_p50),
+        latency(metrics.heartbeat_latency_p99),
+        metrics.contention_events.to_string(),
+        metrics.epoch_drift_events.to_string(),
+        metrics.elections.to_string(),
+        format!("{:.2}", metrics.requests_per_second),
+        format!("{:.2}", metrics.cost_per_month),
+        seen,
+    ]
+}
+
+fn print_projection(settings: &Settings, projected: &Projection) {
+    let nodes = projected.nodes;
+    say!("projected: {nodes} nodes in steady state, preset {}, 30 days = {MONTH_SECONDS} s", settings.preset);
+    projected.lines.iter().for_each(print_line);
+    say!(
+        "  total                    {:.0} requests = ${:.2} a month, ${:.2} per node",
+        projected.requests_per_month,
+        projected.cost_per_month,
+        projected.cost_per_month / nodes.max(1) as f64
+    );
+}
+
+fn print_line(line: &ProjectionLine) {
+    say!(
+        "  {:<24} {} × {MONTH_SECONDS} s / {} s = {:.0}; × ${} / 1000 = ${:.2}",
+        line.what,
+        line.nodes,
+        line.every_ms as f64 / 1000.0,
+        line.requests_per_month,
+        line.price_per_1000,
+        line.cost_per_month
+    );
+}
+
+fn print_measured(settings: &Settings, measured: Option<&Totals>) {
+    let Some(totals) = measured else {
+        say!("measured:  nothing; no live node of {} has published figures", settings.namespace);
+        return;
+    };
+    say!(
+        "measured:  {} nodes, {:.3} writes/s + {:.3} reads/s, × {MONTH_SECONDS} s = ${:.2} a month, ${:.2} per node",
+        totals.nodes,
+        totals.writes_per_second,
+        totals.reads_per_second,
+        totals.cost_per_month,
+        totals.cost_per_month / totals.nodes as f64
+    );
+}

@@ -1,0 +1,124 @@
+//! What requests cost: by measured rates, and by the formula of the steady state.
+
+use crate::settings::Settings;
+use serde::Serialize;
+
+/// A month has 30 days.
+pub const MONTH_SECONDS: u64 = 30 * 24 * 60 * 60;
+
+/// Prices of requests, in millionths of a dollar per 1,000.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Prices {
+    /// Of writes and list pages.
+    pub write_per_1000_micros: u64,
+    /// Of reads.
+    pub read_per_1000_micros: u64,
+}
+
+impl Prices {
+    /// Those of the settings.
+    pub fn of(settings: &Settings) -> Prices {
+        Prices {
+            write_per_1000_micros: settings.price_write_per_1000_micros,
+            read_per_1000_micros: settings.price_read_per_1000_micros,
+        }
+    }
+
+    /// Dollars a month at these rates.
+    pub fn per_month(&self, writes_per_second: f64, reads_per_second: f64) -> f64 {
+        let month = MONTH_SECONDS as f64;
+        dollars(writes_per_second * month, self.write_per_1000_micros)
+            + dollars(reads_per_second * month, self.read_per_1000_micros)
+    }
+}
+
+fn dollars(requests: f64, per_1000_micros: u64) -> f64 {
+    requests / 1000.0 * per_1000_micros as f64 / 1e6
+}
+
+/// What a namespace will cost in steady state, by its settings.
+///
+/// Not counted: starts, elections, retries, and requests made by anything but the nodes themselves.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Projection {
+    /// How many nodes: one leads, the others stand by.
+    pub nodes: u64,
+    /// What they do, one line each.
+    pub lines: Vec<ProjectionLine>,
+    /// All requests of a month.
+    pub requests_per_month: f64,
+    /// What they cost, in dollars.
+    pub cost_per_month: f64,
+}
+
+/// One regular request and what it comes to.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProjectionLine {
+    /// What it is.
+    pub what: &'static str,
+    /// How many nodes make it.
+    pub nodes: u64,
+    /// How often each does, in ms.
+    pub every_ms: u64,
+    /// Requests a month.
+    pub requests_per_month: f64,
+    /// The price of 1,000, in dollars.
+    pub price_per_1000: f64,
+    /// What they cost, in dollars.
+    pub cost_per_month: f64,
+}
+
+impl Projection {
+    /// For this many nodes, all eligible.
+    pub fn new(settings: &Settings, nodes: u64) -> Projection {
+        let prices = Prices::of(settings);
+        let line = |what, nodes: u64, every_ms: u64, price_micros: u64| {
+            let requests = nodes as f64 * (MONTH_SECONDS * 1000) as f64 / every_ms.max(1) as f64;
+            ProjectionLine {
+                what,
+                nodes,
+                every_ms,
+                requests_per_month: requests,
+                price_per_1000: price_micros as f64 / 1e6,
+                cost_per_month: dollars(requests, price_micros),
+            }
+        };
+        let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
+        let lines = vec![
+            line("renewals of the leader", nodes.min(1), settings.heartbeat_interval_ms, write),
+            line("looks of the standbys", nodes.saturating_sub(1), settings.election_interval_ms, read),
+            line("presences", nodes, settings.presence_interval_ms, write),
+        ];
+        Projection {
+            nodes,
+            requests_per_month: lines.iter().map(|line| line.requests_per_month).sum(),
+            cost_per_month: lines.iter().map(|line| line.cost_per_month).sum(),
+            lines,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn projected(preset: &str, nodes: u64) -> (f64, f64) {
+        let settings = Settings::builder().preset(preset).build().expect("valid");
+        let projection = Projection::new(&settings, nodes);
+        (projection.requests_per_month, projection.cost_per_month)
+    }
+
+    #[test]
+    fn the_projection_agrees_with_the_table_of_the_tuning_page() {
+        for (preset, nodes, said) in
+            [("default", 3, 17.63), ("default", 10, 30.93), ("thrifty", 3, 5.60), ("fast", 3, 62.73)]
+        {
+            let (_, dollars) = projected(preset, nodes);
+            assert!((dollars - said).abs() < 0.02, "{preset} with {nodes}: {dollars}, not {said}");
+        }
+        assert_eq!(projected("default", 1).0, 2_592_000.0 + 172_800.0);
+        assert_eq!(projected("default", 0), (0.0, 0.0));
+    }
+}

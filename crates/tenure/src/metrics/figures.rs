@@ -1,0 +1,217 @@
+//! Where a node's figures are kept: a fixed space, shared by the driver, the handle and the registry.
+
+use super::{Histogram, LaneRequests, Metrics, Prices, Requests};
+use crate::clock::Clock;
+use crate::event::EventKind;
+use crate::guard::Leadership;
+use crate::settings::Settings;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_core::{ContentionWatch, Cycle, ElectionDurations, HeartbeatLatencies, Role, Time};
+use tenure_store::{Lanes, Meter, Metered};
+use tokio::sync::watch;
+
+/// Rates are measured over one to two of these: long enough to level out presences, short enough to follow a change.
+const RATE_WINDOW_MS: u64 = 300_000;
+
+/// A rate over less than this would be an accident.
+const RATE_MIN_MS: u64 = 1000;
+
+/// One node's figures. They survive the candidate's lives.
+#[derive(Debug)]
+pub(crate) struct Figures {
+    namespace: Arc<str>,
+    node: Arc<str>,
+    clock: Arc<dyn Clock>,
+    prices: Prices,
+    expected_ms: u64,
+    leadership: watch::Receiver<Leadership>,
+    lease: Meter,
+    bulk: Meter,
+    /// Counted by whoever fences tasks.
+    drift: Arc<AtomicU64>,
+    tally: Mutex<Tally>,
+}
+
+#[derive(Debug)]
+struct Tally {
+    latencies: HeartbeatLatencies,
+    heartbeats: u64,
+    durations: ElectionDurations,
+    contention: ContentionWatch,
+    elections: u64,
+    leader_changes: u64,
+    /// The rates count from the first; the second takes its place when it is a window old.
+    samples: Option<(Sample, Sample)>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at_ms: u64,
+    requests: u64,
+    writes: u64,
+    reads: u64,
+}
+
+impl Figures {
+    pub(crate) fn new(
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        leadership: watch::Receiver<Leadership>,
+    ) -> Figures {
+        let threshold =
+            settings.contention_detection_enabled.then_some(settings.contention_threshold_permille);
+        let tally = Tally {
+            latencies: HeartbeatLatencies::default(),
+            heartbeats: 0,
+            durations: ElectionDurations::default(),
+            contention: ContentionWatch::new(settings.heartbeat_interval_ms, threshold),
+            elections: 0,
+            leader_changes: 0,
+            samples: None,
+        };
+        Figures {
+            namespace: Arc::from(settings.namespace.as_str()),
+            node: Arc::from(settings.node.as_str()),
+            clock,
+            prices: Prices::of(settings),
+            expected_ms: settings.heartbeat_interval_ms,
+            leadership,
+            lease: Meter::default(),
+            bulk: Meter::default(),
+            drift: Arc::default(),
+            tally: Mutex::new(tally),
+        }
+    }
+
+    /// The same lanes, counted.
+    pub(crate) fn meter(&self, lanes: Lanes) -> Lanes {
+        Lanes {
+            lease: Arc::new(Metered::new(lanes.lease, self.lease.clone())),
+            bulk: Arc::new(Metered::new(lanes.bulk, self.bulk.clone())),
+        }
+    }
+
+    pub(crate) fn drift(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.drift)
+    }
+
+    /// Counts an event that is counted.
+    pub(crate) fn count(&self, kind: &EventKind) {
+        if matches!(kind, EventKind::ElectionStarted { .. }) {
+            self.tally().elections += 1;
+        }
+        if matches!(kind, EventKind::LeaderChanged { .. }) {
+            self.tally().leader_changes += 1;
+        }
+        if matches!(kind, EventKind::Joined) {
+            // The requests of a start are not the rate of a month.
+            let sample = self.sample();
+            self.tally().samples = Some((sample, sample));
+        }
+    }
+
+    pub(crate) fn elected(&self, duration_ms: u64) {
+        self.tally().durations.record(duration_ms);
+    }
+
+    /// Takes a heartbeat cycle. Answers with the event, if it is time for one.
+    pub(crate) fn cycle(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
+        let sample = self.sample();
+        let mut tally = self.tally();
+        tally.heartbeats += 1;
+        tally.latencies.record(cycle.duration_ms);
+        if let Some((since, next)) = &mut tally.samples
+            && sample.at_ms.saturating_sub(next.at_ms) >= RATE_WINDOW_MS
+        {
+            (*since, *next) = (*next, sample);
+        }
+        tally.contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
+            duration_ms: cycle.duration_ms,
+            expected_ms: self.expected_ms,
+            cause: cycle.cause,
+        })
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let (lease, bulk) = (self.lease.snapshot(), self.bulk.snapshot());
+        let (role, epoch) = {
+            let leadership = self.leadership.borrow();
+            (leadership.role.map(role_name), leadership.epoch)
+        };
+        let now = self.sample();
+        let tally = self.tally();
+        let percentile = |percent| tally.latencies.percentile(percent);
+        let note = percentile(99).is_none().then(|| {
+            format!(
+                "insufficient data: {} heartbeats, at least {} are needed for percentiles",
+                tally.heartbeats,
+                HeartbeatLatencies::NEEDED
+            )
+        });
+        let since = tally.samples.map_or(now, |(since, _)| since);
+        let measured_ms = now.at_ms.saturating_sub(since.at_ms);
+        let rate = |now: u64, since: u64| {
+            if measured_ms < RATE_MIN_MS {
+                return 0.0;
+            }
+            now.saturating_sub(since) as f64 * 1000.0 / measured_ms as f64
+        };
+        let (writes, reads) = (rate(now.writes, since.writes), rate(now.reads, since.reads));
+        Metrics {
+            namespace: self.namespace.to_string(),
+            node: self.node.to_string(),
+            role: role.map(str::to_owned),
+            epoch,
+            heartbeats: tally.heartbeats,
+            heartbeat_latency_p50: percentile(50).unwrap_or(0),
+            heartbeat_latency_p99: percentile(99).unwrap_or(0),
+            note,
+            epoch_drift_events: self.drift.load(Ordering::Relaxed),
+            contention_events: tally.contention.events,
+            elections: tally.elections,
+            leader_changes: tally.leader_changes,
+            election_duration_histogram: Histogram::from(&tally.durations),
+            requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
+            measured_ms,
+            requests_per_second: rate(now.requests, since.requests),
+            writes_per_second: writes,
+            reads_per_second: reads,
+            cost_per_month: self.prices.per_month(writes, reads),
+        }
+    }
+
+    fn sample(&self) -> Sample {
+        let (lease, bulk) = (self.lease.snapshot(), self.bulk.snapshot());
+        Sample {
+            at_ms: self.clock.now_ms(),
+            requests: lease.requests() + bulk.requests(),
+            writes: lease.write_class() + bulk.write_class(),
+            reads: lease.read_class() + bulk.read_class(),
+        }
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Standby => "standby",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+        Role::Draining => "draining",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mx3_what_a_node_remembers_has_a_fixed_size() {
+        assert!(size_of::<HeartbeatLatencies>() <= 512, "{}", size_of::<HeartbeatLatencies>());
+        assert!(size_of::<Tally>() <= 1024, "{} bytes", size_of::<Tally>());
+    }
+}

@@ -1,0 +1,160 @@
+//! The figures in a prometheus registry: read when they are asked for, so that nothing is counted twice.
+
+use super::{Figures, Metrics};
+use crate::node::Node;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+/// Every metric name, as a scrape shows it. Kept beside the code that writes them, for checking the reference page.
+pub const METRIC_NAMES: &[&str] = &[
+    "tenure_bytes_total",
+    "tenure_contention_events_total",
+    "tenure_election_duration_seconds",
+    "tenure_elections_total",
+    "tenure_epoch_drift_events_total",
+    "tenure_epoch_number",
+    "tenure_heartbeat_latency_seconds",
+    "tenure_heartbeats_total",
+    "tenure_leader_changes_total",
+    "tenure_leader_state",
+    "tenure_monthly_cost_dollars",
+    "tenure_requests_per_second",
+    "tenure_requests_total",
+];
+
+/// Registers the figures of these nodes, told apart by the label `namespace`: one node of each. A registry takes this once: a second call would
+/// announce the same names again, which no scraper accepts. Nodes of one process therefore come together.
+pub fn register<'a>(registry: &mut Registry, nodes: impl IntoIterator<Item = &'a Node>) {
+    let nodes = nodes.into_iter().map(Node::figures).collect();
+    registry.register_collector(Box::new(Scrape { nodes }));
+}
+
+#[derive(Debug)]
+struct Scrape {
+    nodes: Vec<Arc<Figures>>,
+}
+
+/// Labels of one sample.
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+/// A figure with one sample per node: name, help, value.
+type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
+
+const COUNTERS: [Single<u64>; 5] = [
+    ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
+    ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
+    ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
+        metrics.epoch_drift_events
+    }),
+    ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
+    ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
+];
+
+const GAUGES: [Single<f64>; 4] = [
+    ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
+    ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
+        f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
+    }),
+    ("tenure_monthly_cost_dollars", "Cost of 30 days at the measured rates", |metrics| {
+        metrics.cost_per_month
+    }),
+    ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
+];
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let metrics: Vec<Metrics> = self.nodes.iter().map(|node| node.metrics()).collect();
+        for (name, help, value) in COUNTERS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for node in &metrics {
+                counter(&mut family, &vec![("namespace", &node.namespace)], value(node))?;
+            }
+        }
+        for (name, help, value) in GAUGES {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for node in &metrics {
+                gauge(&mut family, &vec![("namespace", &node.namespace)], value(node))?;
+            }
+        }
+        latencies(&mut encoder, &metrics)?;
+        elections(&mut encoder, &metrics)?;
+        requests(&mut encoder, &metrics)?;
+        bytes(&mut encoder, &metrics)
+    }
+}
+
+fn counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> Result<(), fmt::Error> {
+    family.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+fn gauge(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: f64) -> Result<(), fmt::Error> {
+    family.encode_family(labels)?.encode_gauge(&value)
+}
+
+/// Nothing is shown where nothing is known: a zero would look like a store that answers at once.
+fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
+    let (name, help) =
+        ("tenure_heartbeat_latency_seconds", "Percentiles of the newest hundred heartbeat cycles");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for node in metrics.iter().filter(|node| node.note.is_none()) {
+        for (quantile, ms) in [("0.5", node.heartbeat_latency_p50), ("0.99", node.heartbeat_latency_p99)] {
+            let labels = vec![("namespace", node.namespace.as_str()), ("quantile", quantile)];
+            gauge(&mut family, &labels, ms as f64 / 1000.0)?;
+        }
+    }
+    Ok(())
+}
+
+fn elections(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
+    let (name, help) =
+        ("tenure_election_duration_seconds", "From noticing that an election is due to knowing the leader");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for node in metrics {
+        let histogram = &node.election_duration_histogram;
+        let bound = |le: Option<u64>| le.map_or(f64::INFINITY, |ms| ms as f64 / 1000.0);
+        let buckets: Vec<(f64, u64)> =
+            histogram.buckets.iter().map(|bucket| (bound(bucket.le), bucket.count)).collect();
+        let labels: Labels<'_> = vec![("namespace", &node.namespace)];
+        let sum = histogram.sum as f64 / 1000.0;
+        family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+            sum,
+            histogram.count,
+            &buckets,
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
+    let mut family =
+        encoder.encode_descriptor("tenure_requests", "Requests to the store", None, MetricType::Counter)?;
+    for node in metrics {
+        for (lane, requests) in [("lease", &node.requests.lease), ("bulk", &node.requests.bulk)] {
+            for (kind, count) in requests.kinds() {
+                let labels = vec![("namespace", node.namespace.as_str()), ("lane", lane), ("kind", kind)];
+                counter(&mut family, &labels, count)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn bytes(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
+    let mut family =
+        encoder.encode_descriptor("tenure_bytes", "Bytes of bodies", None, MetricType::Counter)?;
+    for node in metrics {
+        for (lane, requests) in [("lease", &node.requests.lease), ("bulk", &node.requests.bulk)] {
+            for (direction, bytes) in [("up", requests.bytes_up), ("down", requests.bytes_down)] {
+                let labels =
+                    vec![("namespace", node.namespace.as_str()), ("lane", lane), ("direction", direction)];
+                counter(&mut family, &labels, bytes)?;
+            }
+        }
+    }
+    Ok(())
+}
