@@ -49,9 +49,14 @@ impl Coordinator {
             self.drop_campaign();
             return;
         }
-        let (now, retry_ms) = (self.now, self.config.retry_ms());
+        let (now, retry_ms, wait_out) = (self.now, self.config.retry_ms(), self.wait_out);
         let Some(campaign) = &mut self.standby().campaign else { return };
         campaign.confirming = false;
+        if now < wait_out {
+            // This very read showed that somebody took the seat away; whoever held it last may still act.
+            campaign.claim_at = Some(wait_out);
+            return;
+        }
         if std::mem::take(&mut campaign.unresolved) && now < campaign.tried + retry_ms {
             campaign.claim_at = Some(campaign.tried + retry_ms);
             return;

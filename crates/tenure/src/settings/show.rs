@@ -3,7 +3,7 @@
 use super::error::Source;
 use super::field::{Fallback, Field, Value};
 use super::table::FIELDS;
-use super::{Settings, shown};
+use super::Settings;
 use std::fmt::Write;
 
 /// The width of comments in files.
@@ -35,25 +35,6 @@ impl Resolved {
     /// Where a setting's value came from; `None` if there is no such setting.
     pub fn source(&self, name: &str) -> Option<&Source> {
         self.sources.iter().find(|origin| origin.field.name == name).map(|origin| &origin.source)
-    }
-
-    /// Name, value and source of every setting, for a table.
-    pub fn rows(&self) -> Vec<[String; 3]> {
-        let row = |origin: &Origin| {
-            let value = shown(&origin.value.to_string());
-            [origin.field.name.to_owned(), value, origin.source.to_string()]
-        };
-        self.sources.iter().map(row).collect()
-    }
-
-    /// A TOML file with every value in force, each with its source. Loading it gives the same settings.
-    pub fn to_toml_commented(&self) -> String {
-        let mut file = String::new();
-        for Origin { field, value, source } in &self.sources {
-            // Writing to a String cannot fail.
-            let _ = writeln!(file, "{} = {} # {source}", field.name, value.to_toml());
-        }
-        file
     }
 }
 

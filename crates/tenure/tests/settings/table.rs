@@ -121,19 +121,3 @@ fn the_default_file_changes_nothing_even_uncommented() {
     }
     assert!(file.lines().all(|line| line.chars().count() <= 110));
 }
-
-#[test]
-fn what_is_shown_loads_back() {
-    let resolved = loader()
-        .env([("TENURE_LEASE_EXPIRY_FACTOR", "2.5"), ("TENURE_DATA_DIR", "/a \"b\" #'c")])
-        .flag("preset", "fast")
-        .load()
-        .expect("accepted");
-    let file = resolved.to_toml_commented();
-    assert_eq!(accepted(Settings::loader().file_text("t.toml", file.as_str()).load()), resolved.settings);
-    assert!(file.contains("leaseExpiryFactor = 2.5 # environment TENURE_LEASE_EXPIRY_FACTOR\n"), "{file}");
-    assert!(file.contains("leaseTimeout = 1000 # preset fast\n"), "{file}");
-    let rows = resolved.rows();
-    assert_eq!(rows.len(), FIELDS.len());
-    assert!(rows.contains(&["preset".into(), "fast".into(), "flag --preset".into()]));
-}
