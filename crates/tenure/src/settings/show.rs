@@ -1,9 +1,9 @@
 //! Settings for people: which value holds, where it came from, and a file to start from.
 
+use super::Settings;
 use super::error::Source;
 use super::field::{Fallback, Field, Value};
 use super::table::FIELDS;
-use super::Settings;
 use std::fmt::Write;
 
 /// The width of comments in files.
