@@ -128,6 +128,7 @@ impl Coordinator {
             lease_ms: self.config.lease_ms,
             renewals: 0,
             nonce,
+            step_down: false,
         };
         self.send_write(seat, expect, FlightKind::Claim, out);
     }

@@ -333,7 +333,7 @@ impl Coordinator {
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
         let nonce = self.nonce();
         self.send_write(
-            Seat { state: SeatState::Vacant, nonce, ..seat },
+            Seat { state: SeatState::Vacant, nonce, step_down: false, ..seat },
             Expect::Version(version),
             FlightKind::Vacate,
             out,

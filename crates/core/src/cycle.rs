@@ -298,6 +298,7 @@ mod tests {
             lease_ms: 2500,
             renewals: 1,
             nonce: crate::Nonce { incarnation, sequence: 1 },
+            step_down: false,
         };
         Effect::Request(RequestId(id), Request::WriteSeat { seat, expect: crate::Expect::Absent })
     }

@@ -260,7 +260,8 @@ impl Coordinator {
         }
     }
 
-    /// A read after an unknown or refused write: whose record is on the seat?
+    /// A read after an unknown or refused write: whose record is on the seat? One's own may have been rewritten from
+    /// outside, with the mark that asks for a step-down. A mark is no renewal: it moves no deadline.
     pub(crate) fn leader_read(&mut self, learned: Learned, out: &mut Vec<Effect>) {
         if let Learned::Failed { denied } = learned {
             self.try_again(if denied { LossReason::StoreDenied } else { LossReason::LeaseExpired });
@@ -275,6 +276,10 @@ impl Coordinator {
             return self.end(LossReason::Superseded, out);
         }
         self.tenure().unresolved = false;
+        if seat.step_down && !self.config.has(Mutant::MarkIgnored) {
+            // Before the renewal is counted: a lease that recovers must not start work that is to stop.
+            self.on_step_down(out);
+        }
         let landed = self.pending.iter().find(|write| write.nonce == seat.nonce).map(|write| write.sent);
         match landed {
             Some(sent) => {
@@ -283,6 +288,8 @@ impl Coordinator {
                 self.tenure().renew_at = next;
                 self.on_renewed(sent, out);
             }
+            // Nothing is lost by a moment's wait: work that stops quickly saves the renewal.
+            None if seat.step_down && self.tenure().processes => self.try_again(LossReason::LeaseExpired),
             None => self.renew_now(),
         }
     }

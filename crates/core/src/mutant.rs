@@ -23,6 +23,8 @@ pub enum Mutant {
     LateRecordAdopted,
     /// The seat is vacated while the leader's processes still run.
     VacatedBeforeStopped,
+    /// A leader that is asked from outside to step down renews instead.
+    MarkIgnored,
 }
 
 impl Config {

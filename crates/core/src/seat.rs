@@ -76,4 +76,8 @@ pub struct Seat {
     pub renewals: u64,
     /// New in every write.
     pub nonce: Nonce,
+    /// Somebody outside asks the holder to hand over: the *mark*. It changes nothing about who holds the seat or until
+    /// when; the holder's next renewal is refused because of it, and the read after that shows it. Kept by renewals,
+    /// never part of a claim or a vacant record.
+    pub step_down: bool,
 }

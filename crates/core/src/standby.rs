@@ -5,7 +5,7 @@ use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
 use crate::event::{ElectionCause, Event};
 use crate::io::{Effect, Request, RequestId, WriteAnswer};
 use crate::observe::{Learned, Seen, SeenSeat};
-use crate::seat::{Epoch, SeatState};
+use crate::seat::{Epoch, Seat, SeatState};
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -225,9 +225,9 @@ impl Coordinator {
             Seen::Absent => self.on_free_seat(out),
             Seen::Seat(seen) if seen.seat.state == SeatState::Vacant => self.on_free_seat(out),
             Seen::Seat(seen) => {
-                let (holder, epoch) = (seen.seat.holder.node.clone(), seen.seat.epoch);
                 if learned == Learned::Changed {
-                    self.on_held_seat(holder, epoch, out);
+                    let seat = seen.seat.clone();
+                    self.on_held_seat(seat, out);
                 } else {
                     self.on_silent_seat(sent, out);
                 }
@@ -245,10 +245,13 @@ impl Coordinator {
         out.push(Effect::Emit(Event::ElectionCheck { leader, unchanged_ms }));
     }
 
-    /// The seat has a new record of somebody else: whatever this node was up to is off.
-    fn on_held_seat(&mut self, holder: crate::NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
-        if self.standby().campaign.as_ref().is_some_and(|campaign| campaign.suspect == Some(epoch)) {
-            out.push(Effect::Emit(Event::LeaderRecovered { leader: holder, epoch }));
+    /// The seat has a new record of somebody else: whatever this node was up to is off. A mark counts as a change like
+    /// any other, which can only make this node wait longer; but it is the hand of somebody else, no sign of life.
+    fn on_held_seat(&mut self, seat: Seat, out: &mut Vec<Effect>) {
+        let suspect = self.standby().campaign.as_ref().and_then(|campaign| campaign.suspect);
+        if suspect == Some(seat.epoch) && !seat.step_down {
+            let (leader, epoch) = (seat.holder.node, seat.epoch);
+            out.push(Effect::Emit(Event::LeaderRecovered { leader, epoch }));
         }
         self.standby().cold = false;
         self.drop_campaign();
@@ -348,7 +351,16 @@ impl Coordinator {
     /// A read shows a record of this very incarnation while it does not lead: a write that landed after all.
     fn on_own_record(&mut self, out: &mut Vec<Effect>) {
         let Some(seen) = self.own_record() else { return };
-        let (epoch, nonce) = (seen.seat.epoch, seen.seat.nonce);
+        let (epoch, nonce, marked) = (seen.seat.epoch, seen.seat.nonce, seen.seat.step_down);
+        let cooled = self.now + self.config.step_down_cooldown_ms();
+        if marked {
+            // Asked to hand over before it knew that it led: it does not lead by this record, and lets others try.
+            let now = self.now;
+            let standby = self.standby();
+            if standby.not_before <= now {
+                standby.not_before = cooled;
+            }
+        }
         let sent = self.pending.iter().find(|write| write.nonce == nonce).map(|write| write.sent);
         self.pending.clear();
         if let Some(campaign) = &mut self.standby().campaign {

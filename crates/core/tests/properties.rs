@@ -17,18 +17,19 @@ fn no_schedule_elects_two_leaders_and_every_schedule_ends_with_one() {
             0..std::env::var("TENURE_SEEDS").map_or(3000, |n| n.parse().expect("TENURE_SEEDS is a number"))
         }
     };
-    let (mut claims, mut faults, total) = (0, 0, seeds.end - seeds.start);
+    let (mut claims, mut faults, mut marks, total) = (0, 0, 0, seeds.end - seeds.start);
     for seed in seeds {
         let outcome = random::run(seed, |_| {});
         assert!(outcome.violations.is_empty(), "seed {seed}: {:#?}", outcome.violations);
         claims += outcome.claims;
         faults += outcome.faults;
+        marks += outcome.marks;
     }
-    println!("{total} schedules, {faults} faults, {claims} claims, no violation");
+    println!("{total} schedules, {faults} faults, {claims} claims, {marks} marks, no violation");
     // A world in which nothing happens would prove nothing.
     assert!(
-        total == 1 || claims as u64 > total && faults as u64 > 20 * total,
-        "{claims} claims, {faults} faults in {total} schedules"
+        total == 1 || claims as u64 > total && faults as u64 > 20 * total && marks as u64 > total,
+        "{claims} claims, {faults} faults, {marks} marks in {total} schedules"
     );
 }
 

@@ -40,4 +40,5 @@ teeth! {
     expiry_too_short => ExpiryTooShort,
     late_record_adopted => LateRecordAdopted,
     vacated_before_processes_stopped => VacatedBeforeStopped,
+    mark_ignored => MarkIgnored,
 }

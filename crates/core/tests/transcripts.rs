@@ -77,4 +77,6 @@ transcripts! {
     hazard_lease_at_risk_recovers, hazard_step_down, hazard_stuck_processes, hazard_stuck_step_down,
     hazard_stuck_at_risk, hazard_stop_while_claiming, hazard_cold_start_dead_seat, hazard_unsafe_store,
     hazard_store_away, hazard_rank_back_off, hazard_list_denied, hazard_slow_store, cost_steady_state,
+    hazard_mark, hazard_mark_unknown_renewal, hazard_mark_unknown_claim, hazard_mark_while_draining,
+    hazard_mark_dead_leader, hazard_mark_too_late,
 }

@@ -84,6 +84,8 @@ enum Happening {
     Land { id: RequestId, request: Request, answer_in: Option<u64> },
     Answer { id: RequestId, answer: Answer },
     ProcessesStopped { epoch: Epoch },
+    /// The mark of somebody outside arrives at the store.
+    Mark { seat: Seat, expect: Expect },
 }
 
 /// Something worth writing down.
@@ -94,6 +96,8 @@ pub enum Note {
     Started(Epoch),
     Stopping(Epoch),
     Stopped(StopCause),
+    /// Somebody outside asks the leader of this epoch to step down; whether the mark is on the seat.
+    Marked(Epoch, bool),
 }
 
 pub struct World {
@@ -175,6 +179,22 @@ impl World {
         }
     }
 
+    /// Somebody outside reads the seat now and marks it, if it is held; the write arrives this much later, on the
+    /// condition that the seat is still the one that was read. Says whether there was anybody to ask.
+    pub fn mark(&mut self, delay_ms: u64) -> bool {
+        let Some(object) = &self.store.seat else { return false };
+        let store::Stored::Seat(seat) = &object.stored else { return false };
+        if seat.state == SeatState::Vacant {
+            return false;
+        }
+        self.lives += 1;
+        let nonce = Nonce { incarnation: Incarnation(self.lives), sequence: 1 };
+        let seat = Seat { nonce, step_down: true, ..seat.clone() };
+        let expect = Expect::Version(object.version.clone());
+        self.schedule(self.now + delay_ms, "operator".to_owned(), 0, Happening::Mark { seat, expect });
+        true
+    }
+
     /// Runs until the given time, everything due included.
     pub fn run_until(&mut self, end: u64) {
         while let Some((&(at, sequence), _)) = self.queue.first_key_value() {
@@ -196,6 +216,13 @@ impl World {
                 if let Some(delay) = answer_in {
                     self.schedule(self.now + delay, name, life, Happening::Answer { id, answer });
                 }
+            }
+            Happening::Mark { seat, expect } => {
+                let epoch = seat.epoch;
+                let request = Request::WriteSeat { seat, expect };
+                let answer = self.store.apply(self.now, &name, &request, &mut self.violations);
+                let landed = matches!(answer, Answer::SeatWritten(WriteAnswer::Won(_)));
+                self.note(&name, Note::Marked(epoch, landed));
             }
             Happening::Wake { token } => {
                 if self.nodes[&name].life == life {

@@ -11,6 +11,8 @@ pub struct Outcome {
     pub violations: Vec<String>,
     pub claims: usize,
     pub faults: usize,
+    /// Step-downs asked for from outside that reached the seat.
+    pub marks: usize,
     /// Same seed, same trace: a digest of everything noted.
     pub trace: u64,
 }
@@ -64,7 +66,8 @@ pub fn run(seed: u64, change: impl Fn(&mut Config)) -> Outcome {
             .bytes()
             .fold(hash, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     });
-    Outcome { violations: world.violations, claims: world.store.claims.len(), faults, trace }
+    let marks = world.notes.iter().filter(|(_, _, note)| matches!(note, Note::Marked(_, true))).count();
+    Outcome { violations: world.violations, claims: world.store.claims.len(), faults, marks, trace }
 }
 
 /// One random misfortune of one node; the leader is hit as often as all others together.
@@ -72,7 +75,7 @@ fn trouble(world: &mut World, name: &str, rng: &mut ChaCha8Rng) {
     let leader = world.believers().into_iter().next().filter(|_| rng.random_bool(0.5));
     let name = leader.as_deref().unwrap_or(name);
     let alive = world.nodes[name].alive;
-    match rng.random_range(0..14) {
+    match rng.random_range(0..15) {
         0 => world.crash(name),
         1 | 2 if !alive => world.restart(name, rng.random()),
         1 => world.node(name).paused = true,
@@ -103,6 +106,10 @@ fn trouble(world: &mut World, name: &str, rng: &mut ChaCha8Rng) {
             for _ in 0..rng.random_range(1..4) {
                 world.node(name).faults.push_back((kind, fault));
             }
+        }
+        // Somebody outside asks whoever holds the seat to step down; the mark may arrive late.
+        13 => {
+            world.mark(rng.random_range(0..1500));
         }
         // A connection that goes bad: one answer crawls in, then nothing comes any more.
         _ => {
@@ -139,6 +146,11 @@ fn settle(world: &mut World, names: &[String], config: &Config, rng: &mut ChaCha
         + 10_000;
     let until = world.now + bound;
     world.run_until(until);
+    if let Some(store::SeatObject { stored: store::Stored::Seat(seat), .. }) = &world.store.seat
+        && seat.step_down
+    {
+        world.violations.push(format!("the leader of {:?} was asked to step down and did not", seat.epoch));
+    }
     let leaders = world.believers();
     if leaders.len() != 1 {
         world.violations.push(format!("{bound} ms after all was mended the leaders are {leaders:?}"));

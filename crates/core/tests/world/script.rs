@@ -53,6 +53,11 @@ impl Script {
             "stuck" => self.each(rest, |world, name| world.node(name).stuck = true),
             "stop" => self.each(rest, |world, name| world.input(name, Input::Stop)),
             "stepdown" => self.each(rest, |world, name| world.input(name, Input::StepDown)),
+            "mark" => {
+                let asked = self.world.mark(rest.first().map_or(0, |delay| number(delay)));
+                self.world.run_until(self.world.now);
+                said = if asked { String::new() } else { "nobody to ask\n".to_owned() };
+            }
             "fault" => self.fault(rest),
             "seat" => said = self.seat(rest),
             "store" => self.world.store.unsafe_ = rest[0] == "unsafe",
@@ -148,7 +153,7 @@ impl Script {
                 let holder = Holder { node: NodeId::new(words[1]).unwrap(), incarnation: Incarnation(0xbad) };
                 let (epoch, lease_ms) = (Epoch(number(words[2])), self.config.lease_ms);
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
-                let seat = Seat { epoch, state: SeatState::Held, holder, lease_ms, renewals: 0, nonce };
+                let seat = Seat { epoch, state: SeatState::Held, holder, lease_ms, renewals: 0, nonce, step_down: false };
                 drop(self.world.store.put(now, store::Stored::Seat(seat)));
             }
             "save" => self.saved = self.world.store.seat.clone(),
@@ -159,7 +164,8 @@ impl Script {
                     Some(object) => match &object.stored {
                         store::Stored::Garbage(problem) => format!("seat: {problem:?}\n"),
                         store::Stored::Seat(seat) => {
-                            format!("seat: {:?} {:?} by {}\n", seat.epoch, seat.state, seat.holder.node)
+                            let mark = if seat.step_down { ", marked" } else { "" };
+                            format!("seat: {:?} {:?} by {}{mark}\n", seat.epoch, seat.state, seat.holder.node)
                         }
                     },
                 };
@@ -232,6 +238,10 @@ impl Script {
             Note::Started(epoch) => Some(format!("processes of {epoch:?} start")),
             Note::Stopping(epoch) => Some(format!("processes of {epoch:?} stop")),
             Note::Stopped(cause) => Some(format!("at rest ({cause:?})")),
+            Note::Marked(epoch, true) => Some(format!("asks the leader of {epoch:?} to step down")),
+            Note::Marked(epoch, false) => {
+                Some(format!("could not ask the leader of {epoch:?}: the seat has changed"))
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ impl SimStore {
                 ));
             }
         }
-        if seat.state == SeatState::Held && seat.renewals == 0 {
+        if seat.state == SeatState::Held && seat.renewals == 0 && !seat.step_down {
             if let Some((_, other)) =
                 self.claims.iter().find(|(epoch, holder)| *epoch == seat.epoch && *holder != seat.holder)
             {
