@@ -44,6 +44,7 @@ pub mod metrics;
 mod node;
 pub mod settings;
 mod status;
+mod step_down;
 mod telemetry;
 mod wire;
 
@@ -57,5 +58,6 @@ pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use prometheus_client;
 pub use settings::{Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
+pub use step_down::{AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, request_step_down};
 pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
 pub use tenure_store as store;

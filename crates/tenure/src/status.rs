@@ -11,7 +11,7 @@ use tenure_store::{Lanes, List, Read, StoreTime, Trouble, Version};
 const NODES_MAX: usize = 10_000;
 
 /// How often the seat is looked at while its holder is watched for a sign of life.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often nodes refresh their presence, if the seat does not say.
 const PRESENCE_DEFAULT_MS: u64 = 15_000;
@@ -49,6 +49,8 @@ pub struct LeaderStatus {
     pub lease_timeout: u64,
     /// Renewals since the claim.
     pub renewals: u64,
+    /// Somebody asked it to step down.
+    pub asked_to_step_down: bool,
     /// It was seen to renew. If not, the seat did not change for a whole lease while it was watched.
     pub live: bool,
 }
@@ -96,7 +98,9 @@ impl Status {
         for _ in 0..LOOKS_MAX {
             let Some(seen) = found.as_ref().filter(|seen| seen.seat.state == SeatState::Held) else { break };
             let Some(next) = next_change(lanes, &keys, seen).await? else { break };
-            live = next.seat.state == SeatState::Held && next.seat.holder == seen.seat.holder;
+            // Only the holder counts renewals; a mark that asks it to step down is no sign of its life.
+            let same = next.seat.state == SeatState::Held && next.seat.holder == seen.seat.holder;
+            live = same && next.seat.renewals != seen.seat.renewals;
             found = Some(next);
             if live {
                 break;
@@ -114,6 +118,7 @@ impl Status {
                 since: found.document.claimed_at.clone(),
                 lease_timeout: found.seat.lease_ms,
                 renewals: found.seat.renewals,
+                asked_to_step_down: found.seat.step_down,
                 live,
             });
         let seat_time = found.as_ref().map(|found| found.modified);
@@ -148,15 +153,15 @@ impl Status {
     }
 }
 
-struct FoundSeat {
-    document: SeatDocument,
-    seat: Seat,
-    version: Version,
+pub(crate) struct FoundSeat {
+    pub(crate) document: SeatDocument,
+    pub(crate) seat: Seat,
+    pub(crate) version: Version,
     modified: StoreTime,
 }
 
 /// `None` if there is no seat, or it still has the version asked about.
-async fn read_seat(
+pub(crate) async fn read_seat(
     lanes: &Lanes,
     keys: &Keys,
     unless: Option<&Version>,

@@ -28,6 +28,10 @@ pub(crate) struct SeatDocument {
     /// When the holder claimed, by its wall clock. For people; nothing is decided by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claimed_at: Option<String>,
+    /// The mark: somebody asks the holder to hand over. It counts for the epoch it names and no other, so that one that an
+    /// older version carried along does no harm; whatever else stands there is no mark, and no reason to refuse the seat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    step_down: Option<Value>,
     /// The settings the namespace runs by, as its leader has them. For people and for later plugins.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) settings: Map<String, Value>,
@@ -87,8 +91,12 @@ impl SeatDocument {
             },
             lease_timeout: seat.lease_ms,
             renewals: seat.renewals,
-            nonce: format!("{}-{}", seat.nonce.incarnation, seat.nonce.sequence),
+            nonce: nonce_text(seat.nonce),
             claimed_at: same_tenure.and_then(|before| before.claimed_at.clone()).or(Some(claimed_at)),
+            step_down: seat.step_down.then(|| {
+                let kept = same_tenure.filter(|before| before.is_marked()).and_then(|b| b.step_down.clone());
+                kept.unwrap_or_else(|| serde_json::json!({"epoch": seat.epoch.0}))
+            }),
             settings: before
                 .map(|before| before.settings.clone())
                 .unwrap_or_default()
@@ -97,6 +105,17 @@ impl SeatDocument {
                 .collect(),
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
         }
+    }
+
+    /// The same record with the mark on it, and a nonce of whoever asks. Everything else stays as it is.
+    pub(crate) fn marked(&self, nonce: Nonce, by: &str, at: String) -> SeatDocument {
+        let mark = serde_json::json!({"epoch": self.epoch, "by": by, "at": at});
+        SeatDocument { nonce: nonce_text(nonce), step_down: Some(mark), ..self.clone() }
+    }
+
+    fn is_marked(&self) -> bool {
+        let epoch = self.step_down.as_ref().and_then(|mark| mark.get("epoch")?.as_u64());
+        self.state == StateName::Held && epoch == Some(self.epoch)
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -151,12 +170,17 @@ impl SeatDocument {
             lease_ms: self.lease_timeout,
             renewals: self.renewals,
             nonce,
+            step_down: self.is_marked(),
         })
     }
 }
 
 fn incarnation(text: &str) -> Option<Incarnation> {
     (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
+}
+
+fn nonce_text(nonce: Nonce) -> String {
+    format!("{}-{}", nonce.incarnation, nonce.sequence)
 }
 
 fn nonce(text: &str) -> Option<Nonce> {
@@ -185,7 +209,7 @@ impl PresenceDocument {
             v: VERSION,
             node: me.node.to_string(),
             incarnation: me.incarnation.to_string(),
-            nonce: format!("{}-{}", nonce.incarnation, nonce.sequence),
+            nonce: nonce_text(nonce),
             software: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
             started_at: started_at.to_owned(),
             metrics: Some(metrics),
@@ -218,6 +242,7 @@ mod tests {
             lease_ms: 2500,
             renewals: 3,
             nonce: Nonce { incarnation: Incarnation(0xab), sequence: 9 },
+            step_down: false,
         }
     }
 
@@ -242,6 +267,43 @@ mod tests {
         let rewritten: Value = serde_json::from_slice(&rewritten).expect("JSON");
         assert_eq!(rewritten["snapshot"], "etag-of-tomorrow");
         assert_eq!(rewritten["claimedAt"], "2026-01-01T00:00:00Z", "a renewal does not move the claim");
+    }
+
+    #[test]
+    fn a_mark_is_kept_by_renewals_and_dropped_by_claims_and_vacating() {
+        let nonce = Nonce { incarnation: Incarnation(0xee), sequence: 1 };
+        let marked = document().marked(nonce, "ops", "2026-01-02T00:00:00Z".to_owned());
+        let (read, record) = SeatDocument::parse(&marked.to_bytes()).expect("ours");
+        assert_eq!(record, Seat { nonce, step_down: true, ..seat() }, "nothing but the mark and the nonce");
+        let next = |seat: Seat, before| SeatDocument::new(&seat, before, "later".to_owned(), Map::new());
+        let renewed = next(Seat { renewals: 4, ..record.clone() }, Some(&read));
+        assert_eq!(renewed.step_down, marked.step_down);
+        let unknown = next(record.clone(), None);
+        assert!(
+            SeatDocument::parse(&unknown.to_bytes()).expect("ours").1.step_down,
+            "kept without its words"
+        );
+        let vacant = Seat { state: SeatState::Vacant, step_down: false, ..record.clone() };
+        let claimed = Seat { epoch: Epoch(17), step_down: false, ..record };
+        for seat in [vacant, claimed] {
+            assert_eq!(next(seat, Some(&read)).step_down, None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_mark_for_this_epoch_neither_counts_nor_costs_the_seat() {
+        for no_mark in [
+            serde_json::json!({"epoch": 15, "by": "ops"}),
+            serde_json::json!({"by": "ops"}),
+            serde_json::json!("now"),
+            serde_json::json!([16]),
+            Value::Null,
+        ] {
+            let mut value: Value = serde_json::from_slice(&document().to_bytes()).expect("JSON");
+            value["stepDown"] = no_mark.clone();
+            let (_, record) = SeatDocument::parse(value.to_string().as_bytes()).expect("a seat all the same");
+            assert_eq!(record, seat(), "{no_mark}");
+        }
     }
 
     #[test]

@@ -80,12 +80,26 @@ pub struct Node {
 }
 
 enum Happening {
-    Wake { token: WakeToken },
-    Land { id: RequestId, request: Request, answer_in: Option<u64> },
-    Answer { id: RequestId, answer: Answer },
-    ProcessesStopped { epoch: Epoch },
+    Wake {
+        token: WakeToken,
+    },
+    Land {
+        id: RequestId,
+        request: Request,
+        answer_in: Option<u64>,
+    },
+    Answer {
+        id: RequestId,
+        answer: Answer,
+    },
+    ProcessesStopped {
+        epoch: Epoch,
+    },
     /// The mark of somebody outside arrives at the store.
-    Mark { seat: Seat, expect: Expect },
+    Mark {
+        seat: Seat,
+        expect: Expect,
+    },
 }
 
 /// Something worth writing down.

@@ -153,7 +153,15 @@ impl Script {
                 let holder = Holder { node: NodeId::new(words[1]).unwrap(), incarnation: Incarnation(0xbad) };
                 let (epoch, lease_ms) = (Epoch(number(words[2])), self.config.lease_ms);
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
-                let seat = Seat { epoch, state: SeatState::Held, holder, lease_ms, renewals: 0, nonce, step_down: false };
+                let seat = Seat {
+                    epoch,
+                    state: SeatState::Held,
+                    holder,
+                    lease_ms,
+                    renewals: 0,
+                    nonce,
+                    step_down: false,
+                };
                 drop(self.world.store.put(now, store::Stored::Seat(seat)));
             }
             "save" => self.saved = self.world.store.seat.clone(),

@@ -1,6 +1,8 @@
 //! A cluster in one process: the memory store, simulated time, one meter and one fault switch per node.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+pub mod spy;
+
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::settings::SettingsBuilder;

@@ -1,0 +1,187 @@
+//! Asking the leader from outside to hand over, by a mark on the seat.
+//!
+//! The mark is a rewrite of the seat on the condition that it is still the one that was read: same holder, epoch and
+//! renewals, a nonce of whoever asks, and a field that says so. The leader's next renewal is refused because of it; it
+//! reads, finds its own record marked, stops its work, vacates, and lets others try. Until somebody asks, this costs
+//! nothing.
+//!
+//! Not promised: that the leader gives up. A dead one cannot; one of a version that does not know marks renews over it; one
+//! whose work does not stop keeps the seat until its lease ends. [`hand_over`] tells what came of it. A mark on the
+//! seat of a dead leader is a change like any other to the standbys, and can put a takeover off by one expiry.
+
+use crate::keys::{Keys, Namespace};
+use crate::status::{FoundSeat, LOOK_EVERY, StatusError, read_seat};
+use std::time::Duration;
+use tenure_core::{Incarnation, Nonce, SeatState};
+use tenure_store::{Condition, Lanes, Trouble, Write};
+
+/// How often the mark is tried: against a leader that renews between a read and the write, or a store of few words.
+const ATTEMPTS_MAX: u64 = 5;
+
+/// The pause after a write of unknown outcome, before it is looked for.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The longest name of whoever asks, in characters; the rest is cut off.
+const BY_MAX: usize = 128;
+
+/// A leader that was asked to hand over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AskedLeader {
+    /// Its id.
+    pub node: String,
+    /// The epoch it is to end.
+    pub epoch: u64,
+    /// Somebody else had asked it already; nothing was written.
+    pub already: bool,
+}
+
+/// What came of asking.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StepDownAnswer {
+    /// The mark is on the seat: the leader learns of it with its next renewal.
+    Asked(AskedLeader),
+    /// Nobody holds the seat.
+    NoLeader {
+        /// The epoch of the last leader; 0 if there never was one.
+        epoch: u64,
+    },
+    /// The leader that was there gave up, or was replaced, before it could be asked. Whoever leads now was left alone.
+    Ended {
+        /// The leader that was to be asked.
+        node: String,
+        /// Its epoch.
+        epoch: u64,
+    },
+}
+
+/// Why the leader could not be asked.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum StepDownError {
+    /// The seat could not be read, or not be written. The leader was not asked.
+    #[error(transparent)]
+    Store(#[from] StatusError),
+    /// Somebody else rewrote the seat before every one of the attempts. The leader was not asked.
+    #[error("the seat changed under each of {ATTEMPTS_MAX} attempts to ask; try again")]
+    Raced,
+    /// The mark may be on the seat, or may get there yet.
+    #[error("the leader may have been asked or not: {0}")]
+    Unknown(Trouble),
+}
+
+/// Asks whoever leads the namespace to hand over, and says whom. Does not wait for it: see [`hand_over`].
+///
+/// `by` is kept on the seat for people. One leader is meant, the one that leads now: if it ends by itself meanwhile, its
+/// successor is not asked.
+pub async fn request_step_down(
+    lanes: &Lanes,
+    namespace: &Namespace,
+    by: &str,
+) -> Result<StepDownAnswer, StepDownError> {
+    let keys = Keys::global(namespace);
+    let by: String = by.chars().filter(|c| !c.is_control()).take(BY_MAX).collect();
+    let me = Incarnation(rand::random());
+    let mut meant: Option<(String, u64)> = None;
+    let mut doubt: Option<Trouble> = None;
+    for attempt in 1..=ATTEMPTS_MAX {
+        let found = match read_seat(lanes, &keys, None).await {
+            Ok(found) => found,
+            // A mark may be there that could not be seen this time.
+            Err(_) if doubt.is_some() => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let seat = match held(found, &meant) {
+            Ok(seat) => seat,
+            Err(answer) => return Ok(answer),
+        };
+        let (node, epoch) = meant.get_or_insert((seat.seat.holder.node.to_string(), seat.seat.epoch.0));
+        if seat.seat.step_down {
+            let already = seat.seat.nonce.incarnation != me && doubt.is_none();
+            return Ok(StepDownAnswer::Asked(AskedLeader { node: node.clone(), epoch: *epoch, already }));
+        }
+        let nonce = Nonce { incarnation: me, sequence: attempt };
+        let at = format!("{:.3}", jiff::Timestamp::now());
+        let body = seat.document.marked(nonce, &by, at).to_bytes();
+        match lanes.lease.put(&keys.seat(), body.into(), Condition::Matches(seat.version)).await {
+            Write::Won(_) => {
+                let asked = AskedLeader { node: node.clone(), epoch: *epoch, already: false };
+                return Ok(StepDownAnswer::Asked(asked));
+            }
+            Write::Lost => {}
+            Write::Unknown(trouble) => {
+                doubt = Some(trouble);
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            Write::Unavailable(trouble) => return Err(gave_up(doubt, StatusError::Unavailable(trouble))),
+            Write::Denied(trouble) => return Err(gave_up(doubt, StatusError::Denied(trouble))),
+        }
+    }
+    match read_seat(lanes, &keys, None).await {
+        Ok(found) => match (held(found, &meant), meant) {
+            (Err(answer), _) => Ok(answer),
+            (Ok(seat), Some((node, epoch))) if seat.seat.step_down => {
+                Ok(StepDownAnswer::Asked(AskedLeader { node, epoch, already: false }))
+            }
+            (Ok(_), _) => Err(doubt.map_or(StepDownError::Raced, StepDownError::Unknown)),
+        },
+        Err(error) => Err(gave_up(doubt, error)),
+    }
+}
+
+/// An attempt failed for certain; an earlier one may still be under way.
+fn gave_up(doubt: Option<Trouble>, error: StatusError) -> StepDownError {
+    doubt.map_or(StepDownError::Store(error), StepDownError::Unknown)
+}
+
+/// The seat, if the leader that is meant holds it; else the answer.
+fn held(found: Option<FoundSeat>, meant: &Option<(String, u64)>) -> Result<FoundSeat, StepDownAnswer> {
+    let same = |found: &FoundSeat| meant.as_ref().is_none_or(|(_, epoch)| *epoch == found.seat.epoch.0);
+    match (found, meant) {
+        (Some(found), _) if found.seat.state == SeatState::Held && same(&found) => Ok(found),
+        (_, Some((node, epoch))) => Err(StepDownAnswer::Ended { node: node.clone(), epoch: *epoch }),
+        (found, None) => Err(StepDownAnswer::NoLeader { epoch: found.map_or(0, |found| found.seat.epoch.0) }),
+    }
+}
+
+/// How a hand-over stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HandOver {
+    /// Somebody leads in a later epoch; the same node as before, if no other took the seat.
+    Led {
+        /// Who.
+        node: String,
+        /// The new epoch.
+        epoch: u64,
+    },
+    /// The leader gave up, and nobody leads yet.
+    Vacant,
+    /// The leader still holds the seat.
+    Held,
+}
+
+/// Waits until somebody leads in a later epoch than this one, for as long as told, and says how things stand.
+pub async fn hand_over(
+    lanes: &Lanes,
+    namespace: &Namespace,
+    epoch: u64,
+    within: Duration,
+) -> Result<HandOver, StatusError> {
+    let keys = Keys::global(namespace);
+    let deadline = tokio::time::Instant::now() + within;
+    loop {
+        let stands = match read_seat(lanes, &keys, None).await? {
+            Some(found) if found.seat.state == SeatState::Held && found.seat.epoch.0 > epoch => {
+                let (node, epoch) = (found.seat.holder.node.to_string(), found.seat.epoch.0);
+                return Ok(HandOver::Led { node, epoch });
+            }
+            Some(found) if found.seat.state == SeatState::Held => HandOver::Held,
+            Some(_) | None => HandOver::Vacant,
+        };
+        if tokio::time::Instant::now() + LOOK_EVERY > deadline {
+            return Ok(stands);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
