@@ -28,6 +28,8 @@ pub(crate) enum Verb {
     Status(StatusArgs),
     /// Print the id of the live leader, and nothing else
     Leader(LeaderArgs),
+    /// Ask the leader to hand over, and see who leads then
+    StepDown(StepDownArgs),
     /// Show every node's figures: latencies, contention, elections, requests
     Metrics(MetricsArgs),
     /// Show what a namespace costs a month: as measured, and as projected for any number of nodes
@@ -86,6 +88,23 @@ pub(crate) struct StatusArgs {
 renews while it is watched, for at most one of its leases."
 )]
 pub(crate) struct LeaderArgs {
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The leader learns of it with its next renewal, stops its work, vacates the seat and lets others try. If \
+no other node is there, it leads again after a few seconds, in a new epoch.\n\
+Exit code 0 if it gave up (or, without waiting, was asked), 1 if it did not in time, 3 if there is no leader."
+)]
+pub(crate) struct StepDownArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long to wait for the next leader; 0: ask and do not wait
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub(crate) wait: u64,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

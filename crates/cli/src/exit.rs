@@ -7,7 +7,7 @@ use tenure::StartError;
 
 /// Every way the binary ends, with what it means. The reference page is checked against this table.
 pub(crate) const CODES: &[(u8, &str)] = &[
-    (0, "done; for `status` and `leader`: there is a live leader"),
+    (0, "done; for `status` and `leader`: there is a live leader; for `step-down`: the leader gave up"),
     (1, "failed for another reason"),
     (2, "wrong arguments or settings; nothing was done"),
     (3, "there is no live leader"),
@@ -84,6 +84,16 @@ impl From<tenure::StatusError> for Failure {
         match error {
             tenure::StatusError::Unavailable(_) | tenure::StatusError::Denied(_) => Failure::store(error),
             tenure::StatusError::Unreadable { .. } => Failure::unreadable(error),
+        }
+    }
+}
+
+impl From<tenure::StepDownError> for Failure {
+    fn from(error: tenure::StepDownError) -> Failure {
+        match error {
+            tenure::StepDownError::Store(error) => error.into(),
+            tenure::StepDownError::Unknown(_) => Failure::store(error),
+            tenure::StepDownError::Raced => Failure::other(error),
         }
     }
 }

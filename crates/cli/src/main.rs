@@ -10,6 +10,7 @@ mod metrics;
 mod out;
 mod run;
 mod status;
+mod step_down;
 
 use args::{Cli, Verb};
 use clap::{CommandFactory, Parser};
@@ -34,6 +35,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
+        Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
         Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
 use tenure::{Namespace, Settings, Status};
 
-const NO_LEADER: u8 = 3;
+pub(crate) const NO_LEADER: u8 = 3;
 
 /// A look is not lease traffic: it may take longer than a renewal may.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -84,6 +84,9 @@ fn print(status: &Status) {
                 format!("SILENT: no renewal for a whole lease ({} ms)", leader.lease_timeout)
             };
             say!("lease      {health}");
+            if leader.asked_to_step_down {
+                say!("asked      to step down");
+            }
         }
         None => {
             say!("leader     none");

@@ -221,7 +221,7 @@ fn a_seat_that_cannot_be_read_is_reported_and_left_alone() {
         let url = sandbox.sqlite("t.db");
         let store = open(&sandbox.path("t.db"));
         put(&*store, &bad);
-        for command in [&["status"][..], &["status", "--json"]] {
+        for command in [&["status"][..], &["status", "--json"], &["step-down"]] {
             let ran = sandbox.tenure([command, &["--store", &url]].concat());
             let ran = ran.assert_code(6).assert_says(&[SEAT]);
             assert_eq!(ran.stdout, "");
@@ -257,7 +257,9 @@ fn an_endpoint_that_refuses_ends_a_node_with_its_own_code() {
         [("403 Forbidden", DENIED, "denied"), ("404 Not Found", NO_BUCKET, "bucket")]
     {
         let server = common::net::Server::answering(status, answer);
-        for command in [&["run", "--events", "--startup-jitter-max", "0"][..], &["status"], &["doctor"]] {
+        for command in
+            [&["run", "--events", "--startup-jitter-max", "0"][..], &["status"], &["step-down"], &["doctor"]]
+        {
             let sandbox = Sandbox::new();
             let mut tenure = sandbox.command();
             tenure.args(command).args(["--store", "s3://bucket/prefix", "--node", "pod-a"]);
@@ -276,7 +278,7 @@ fn an_endpoint_where_nobody_listens_is_said_to_be_away() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    for command in ["status", "doctor"] {
+    for command in ["status", "step-down", "doctor"] {
         let mut tenure = sandbox.command();
         tenure.args([command, "--store", "s3://bucket/prefix"]).env("AWS_ENDPOINT_URL", &url);
         tenure.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
