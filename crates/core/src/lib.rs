@@ -41,6 +41,7 @@ mod mutant;
 mod observe;
 mod presence;
 mod seat;
+mod spread;
 mod standby;
 mod startup;
 mod time;
@@ -60,4 +61,5 @@ pub use io::{
 };
 pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
+pub use spread::spread;
 pub use time::Time;

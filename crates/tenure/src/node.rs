@@ -99,7 +99,8 @@ impl NodeBuilder {
         self
     }
 
-    /// The number that decides the startup wait, uniform over `u64`; drawn at random if not given.
+    /// The number that decides the startup wait, uniform over `u64`. If not given, a node whose id ends in a number takes
+    /// the place of that number, so that numbered replicas are spread evenly; any other draws at random.
     pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
         self.random = Some(random);
         self
@@ -296,7 +297,9 @@ impl Supervisor {
         );
         let core = Coordinator::new(self.settings.core_config(), me);
         let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
-        let random = self.random.unwrap_or_else(rand::random);
+        // Numbered replicas are spread evenly; others draw.
+        let place = || tenure_core::spread(&self.outlets.node, &self.outlets.namespace);
+        let random = self.random.or_else(place).unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
 

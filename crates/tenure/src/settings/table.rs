@@ -240,8 +240,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--startup-jitter-max",
         kind: millis(0),
         default: Fallback::Text("5000"),
-        doc: "The longest wait before the first request to the store, in ms; the wait is drawn uniformly between \
-              the two. Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
+        doc: "The longest wait before the first request to the store, in ms; the wait is uniform between \
+              the two: spread evenly over nodes whose ids end in a number (web-0, web-1), drawn at random for others. \
+              Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
               spreads over more time, and the first election of a namespace waits for it.",
         shared: true,
         slot: slot!(Millis, startup_jitter_max_ms),

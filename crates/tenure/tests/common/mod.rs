@@ -3,6 +3,7 @@
 
 pub mod spy;
 
+use spy::Spy;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::settings::SettingsBuilder;
@@ -39,14 +40,37 @@ impl Rig {
         random: u64,
         change: impl Fn(SettingsBuilder) -> SettingsBuilder,
     ) -> Member {
+        self.enter(name, Some(random), self.store.clone(), change).await
+    }
+
+    /// Starts a node as an application does, its jitter its own affair; the spy sees its requests.
+    pub async fn join_spied(
+        &self,
+        name: &str,
+        change: impl Fn(SettingsBuilder) -> SettingsBuilder,
+    ) -> (Member, Arc<Spy>) {
+        let spy = Spy::new(&self.store, &[]);
+        (self.enter(name, None, spy.clone(), change).await, spy)
+    }
+
+    async fn enter(
+        &self,
+        name: &str,
+        random: Option<u64>,
+        store: Arc<dyn Store>,
+        change: impl Fn(SettingsBuilder) -> SettingsBuilder,
+    ) -> Member {
         let settings = change(Settings::builder().namespace("test").node(name).store("memory:"));
-        let link = Faulty::new(Arc::clone(&self.store) as Arc<dyn Store>, 7);
+        let link = Faulty::new(store, 7);
         let meter = Meter::default();
         let metered: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()));
         let builder = Node::builder(settings.build().expect("valid settings"))
             .lanes(Lanes::same(metered))
-            .clock(self.clock.clone())
-            .jitter_random(random);
+            .clock(self.clock.clone());
+        let builder = match random {
+            Some(random) => builder.jitter_random(random),
+            None => builder,
+        };
         let events = builder.events();
         let node = builder.start().await.expect("a node");
         Member { node, link, meter, events }
