@@ -1,10 +1,11 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `fix` writes; `s3` lends a developer an engine.
+//! running it and never writes; `fix` writes; `bench` measures; `s3` lends a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
+mod bench;
 mod engine;
 mod fix;
 mod interrupt;
@@ -34,6 +35,8 @@ enum Task {
     Verify,
     /// Format, apply clippy's suggestions, strip trailing whitespace
     Fix,
+    /// Run the benchmarks of `bench/`; nothing is asserted
+    Bench(bench::Args),
     /// An S3 engine on loopback for a developer
     #[command(subcommand)]
     S3(s3::Command),
@@ -75,6 +78,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
         Task::Fix => fix::run(workspace),
+        Task::Bench(args) => bench::run(workspace, &args),
         Task::S3(command) => s3::run(workspace, command),
         Task::Bound { .. } => unreachable!("handled above, before any signal handler is in place"),
     }
