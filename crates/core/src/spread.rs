@@ -104,7 +104,7 @@ mod tests {
             for index in 0..20_000 {
                 let (id, namespace) = name(index);
                 let place = spread(&NodeId::new(&id).expect("valid"), &namespace).expect("ends in a digit");
-                buckets[(u128::from(place) * 20 >> 64) as usize] += 1;
+                buckets[((u128::from(place) * 20) >> 64) as usize] += 1;
             }
             assert!(buckets.iter().all(|count| (850..1150).contains(count)), "{buckets:?}");
         }
