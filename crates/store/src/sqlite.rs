@@ -36,7 +36,8 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the file, or creates it in a directory that exists. A file that belongs to something else is refused
-    /// untouched. A database held by others for longer than half of `request_timeout` counts as busy.
+    /// untouched. A database held by others counts as busy: for opening it after five seconds, for a request after half
+    /// of `request_timeout`.
     pub async fn open(path: impl AsRef<Path>, request_timeout: Duration) -> Result<SqliteStore, OpenError> {
         let path = path.as_ref().to_path_buf();
         let (opened, given) = (path.clone(), path.clone());

@@ -142,6 +142,23 @@ async fn a_locked_database_is_busy_and_never_a_hang() {
     won(&store, "k", "y", Condition::Matches(version)).await;
 }
 
+/// Nodes that start together make the file together; with the shortest of leases none of them may stumble over that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_that_open_a_new_file_at_once_all_get_it() {
+    for _ in 0..20 {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let mut opening = tokio::task::JoinSet::new();
+        for _ in 0..16 {
+            let path = path.clone();
+            opening.spawn(async move { SqliteStore::open(&path, Duration::from_millis(10)).await.map(drop) });
+        }
+        for opened in opening.join_all().await {
+            opened.unwrap();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_file_that_is_replaced_or_gone_is_noticed() {
     let directory = tempfile::tempdir().unwrap();

@@ -8,13 +8,20 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// "TENU": marks the file as ours in SQLite's header.
 const APPLICATION_ID: u32 = 0x5445_4E55;
 
 /// The schema this code reads and writes.
 const SCHEMA_VERSION: u32 = 1;
+
+/// How long opening waits for others that make or open the file at the same time. No lease runs yet, so this is longer
+/// than any request may take.
+const OPEN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before a switch to write-ahead logging is tried again.
+const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
 /// File systems whose locks and shared memory do not hold between machines. FUSE is among them because sshfs, rclone
 /// and bucket mounts all look like it; a shared mount is the very mistake this check exists for.
@@ -60,7 +67,7 @@ impl Identity {
     }
 }
 
-/// Opens or creates the database.
+/// Opens or creates the database. `busy_timeout` is for the requests that follow.
 pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, Identity), OpenError> {
     check_directory(path)?;
     let fresh = check_file(path)?;
@@ -68,14 +75,13 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let wrong = |error: rusqlite::Error| explain(path, &error);
     let mut connection = Connection::open_with_flags(path, flags).map_err(wrong)?;
-    connection.busy_timeout(busy_timeout).map_err(wrong)?;
+    connection.busy_timeout(OPEN_PATIENCE).map_err(wrong)?;
     if fresh {
         create(&mut connection).map_err(wrong)?;
     }
     // Asked again inside the database: another process may have made or changed the file since the header was read.
     check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
-    let mode: String =
-        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(wrong)?;
+    let mode = write_ahead(&connection).map_err(wrong)?;
     if !mode.eq_ignore_ascii_case("wal") {
         let reason = format!(
             "write-ahead logging is not possible here (journal mode {mode}); use a local file system"
@@ -86,7 +92,24 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
     connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
     let identity =
         Identity::of(path).map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
+    connection.busy_timeout(busy_timeout).map_err(wrong)?;
     Ok((connection, identity))
+}
+
+/// Switches to write-ahead logging and answers with the mode in force. SQLite does not wait for others here, whatever
+/// its busy timeout, so the waiting is done by hand.
+fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
+    let give_up = Instant::now() + OPEN_PATIENCE;
+    loop {
+        match connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)) {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < give_up =>
+            {
+                std::thread::sleep(SWITCH_PAUSE);
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// Tables, sequence and marks in one transaction, while the journal mode is still the default: that way the main file
