@@ -46,9 +46,10 @@ pub mod settings;
 mod status;
 mod telemetry;
 mod wire;
+mod workers;
 
 pub use clock::{BootClock, Clock, TokioClock};
-pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
+pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
@@ -59,3 +60,6 @@ pub use settings::{Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
 pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
 pub use tenure_store as store;
+pub use workers::{
+    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerPhase, WorkerSpec, WorkerStatus, Workers,
+};

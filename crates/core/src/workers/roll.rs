@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 /// Workers kept at most; what is beyond is counted as skipped.
 pub const WORKERS_MAX: usize = 20_000;
 
+/// Objects remembered at most, workers or not. More than workers, so that junk that looks like workers cannot keep the
+/// workers themselves out.
+const RECORDS_MAX: usize = 3 * WORKERS_MAX;
+
 /// Objects read in one sweep at most: those of workers that are new, back, or changed in size.
 const READS_MAX: usize = 256;
 
@@ -87,6 +91,8 @@ enum Content {
     Unread,
     Worker(WorkerDetails),
     Corrupt,
+    /// A worker, but one too many.
+    Beyond,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -136,15 +142,17 @@ pub struct Roll {
     published: u64,
     sweeps: u64,
     workers: BTreeMap<NodeId, Record>,
+    /// How many of them are workers.
+    count: usize,
     skipped: Skipped,
 }
 
 impl Roll {
     /// A leader's roll at the beginning of its epoch. What the last snapshot said is [inherited](Roll::inherit).
     pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
-        let (workers, skipped) = (BTreeMap::new(), Skipped::default());
+        let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
-        Roll { config, epoch, sequence, changes, made, published, sweeps, workers, skipped }
+        Roll { config, epoch, sequence, changes, made, published, sweeps, workers, count, skipped }
     }
 
     /// Takes over what the last snapshot said: who the workers are, and which silences are told already. Everybody active
@@ -155,14 +163,16 @@ impl Roll {
             self.sequence = self.sequence.max(snapshot.mark.sequence);
         }
         for entry in &snapshot.workers {
-            if self.workers.len() >= WORKERS_MAX && !self.workers.contains_key(&entry.worker) {
+            let room = self.count < WORKERS_MAX && self.workers.len() < RECORDS_MAX;
+            if !room && !self.workers.contains_key(&entry.worker) {
                 continue;
             }
-            let record = self
-                .workers
-                .entry(entry.worker.clone())
-                .or_insert_with(|| Record::new(Content::Worker(entry.details.clone())));
-            if record.silence != entry.silence && record.silence <= entry.silence {
+            let count = &mut self.count;
+            let record = self.workers.entry(entry.worker.clone()).or_insert_with(|| {
+                *count += 1;
+                Record::new(Content::Worker(entry.details.clone()))
+            });
+            if record.silence < entry.silence {
                 (record.active, record.silence) = (entry.active, entry.silence);
                 record.silent_at = record.changed_at;
             }
@@ -180,20 +190,21 @@ impl Roll {
             self.judge(sent, now, entry, &mut out);
         }
         if !more {
-            let (sweep, mut left) = (self.sweeps, false);
+            let (sweep, mut left) = (self.sweeps, 0);
             self.workers.retain(|_, record| {
                 let here = record.sweep == sweep;
-                left |= !here && matches!(record.content, Content::Worker(_));
+                left += usize::from(!here && matches!(record.content, Content::Worker(_)));
                 here
             });
-            self.changes += u64::from(left);
+            self.count -= left;
+            self.changes += u64::from(left > 0);
         }
         self.changes += u64::from(self.skipped.total() != before.total());
         out
     }
 
     fn judge(&mut self, sent: Time, now: Time, entry: &Listed, out: &mut SweepOutcome) {
-        let full = self.workers.len() >= WORKERS_MAX;
+        let full = self.workers.len() >= RECORDS_MAX;
         let record = match self.workers.get_mut(&entry.worker) {
             Some(record) => record,
             None if full => {
@@ -225,7 +236,7 @@ impl Roll {
         // could not be read is read again only once it changed, and no earlier than its backoff says.
         let again = match record.content {
             Content::Worker(_) => resized || back,
-            Content::Corrupt => moved,
+            Content::Corrupt | Content::Beyond => moved,
             Content::Unread => false,
         };
         if again && record.read_at.is_none() {
@@ -242,6 +253,7 @@ impl Roll {
                 }
             }
             Content::Corrupt => self.skipped.corrupt += 1,
+            Content::Beyond => self.skipped.beyond += 1,
             Content::Unread => {}
         }
         let over = !record.active && sent.since(record.silent_at) >= self.config.retention_ms;
@@ -259,14 +271,22 @@ impl Roll {
         let Some(record) = self.workers.get_mut(worker) else { return };
         match outcome {
             ReadOutcome::Found(details) => {
-                record.failures = 0;
-                let found = Content::Worker(details);
+                let known = matches!(record.content, Content::Worker(_));
+                let found = if known || self.count < WORKERS_MAX {
+                    record.failures = 0;
+                    self.count += usize::from(!known);
+                    Content::Worker(details)
+                } else {
+                    record.failed(now);
+                    Content::Beyond
+                };
                 self.changes += u64::from(record.content != found);
                 record.content = found;
             }
             ReadOutcome::Corrupt => {
                 record.failed(now);
                 // A worker whose object was overwritten with something else is a worker no more.
+                self.count -= usize::from(matches!(record.content, Content::Worker(_)));
                 if record.content != Content::Corrupt {
                     self.skipped.corrupt += 1;
                     self.changes += 1;

@@ -147,17 +147,25 @@ fn what_is_no_worker_is_counted_and_rarely_read() {
 }
 
 #[test]
-fn reads_and_workers_are_bounded_and_a_failed_read_is_tried_again() {
+fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
     let mut roll = roll(1);
-    let crowd: Vec<_> = (0..WORKERS_MAX + 5).map(|n| listed(&format!("w{n}"), 1)).collect();
+    let crowd: Vec<_> = (0..RECORDS_MAX + 5).map(|n| listed(&format!("w{n}"), 1)).collect();
     let first = roll.sweep(Time(0), Time(0), &crowd, 0, false).read;
-    assert_eq!((first.len(), roll.known(), roll.skipped().beyond), (READS_MAX, WORKERS_MAX, 5));
+    assert_eq!((first.len(), roll.known(), roll.skipped().beyond), (READS_MAX, RECORDS_MAX, 5));
     first.iter().for_each(|worker| roll.read(Time(0), worker, ReadOutcome::Nothing));
     let second = roll.sweep(Time(5000), Time(5000), &crowd, 0, false).read;
     assert!(second.iter().all(|worker| !first.contains(worker)), "others come first");
     let mut left = roll.clone();
     left.sweep(Time(60_000), Time(60_000), &crowd[..300], 0, false);
     assert_eq!(left.known(), 300);
+    for at in 0..90 {
+        sweep(&mut roll, 100_000 + at, &crowd);
+    }
+    let told = publish(&mut roll);
+    assert_eq!(told.workers.len(), WORKERS_MAX);
+    assert!(told.skipped >= 5 + 2000, "one too many is counted: {}", told.skipped);
+    sweep(&mut roll, 200_000, &crowd[..10]);
+    assert_eq!(publish(&mut roll).workers.len(), 10);
 }
 
 #[test]
