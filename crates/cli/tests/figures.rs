@@ -70,15 +70,16 @@ fn cost_is_projected_with_its_arithmetic() {
     for line in [
         "1 × 2592000 s / 1 s = 2592000; × $0.005 / 1000 = $12.96",
         "9 × 2592000 s / 1 s = 23328000; × $0.0004 / 1000 = $9.33",
-        "10 × 2592000 s / 15 s = 1728000; × $0.005 / 1000 = $8.64",
-        "$30.93 a month",
+        "10 × 2592000 s / 20 s = 1296000; × $0.005 / 1000 = $6.48",
+        "1 × 2592000 s / 20 s = 129600; × $0.005 / 1000 = $0.65",
+        "$29.42 a month",
         "measured:  nothing",
     ] {
         assert!(words.contains(line), "{line:?} is not in:\n{words}");
     }
     let thrifty = cost(&["--nodes", "3", "--preset", "thrifty", "--json"]).assert_code(0).json();
     let dollars = thrifty["projected"]["costPerMonth"].as_f64().unwrap();
-    assert!((dollars - 5.60).abs() < 0.01, "{thrifty}");
+    assert!((dollars - 4.46).abs() < 0.01, "{thrifty}");
     assert_eq!(thrifty["measured"], Value::Null);
     let free =
         cost(&["--price-write-per1000", "0", "--price-read-per1000", "0", "--json"]).assert_code(0).json();

@@ -46,7 +46,7 @@ impl Default for Config {
             startup_jitter_min_ms: 0,
             startup_jitter_max_ms: 5000,
             settle_ms: 500,
-            presence_ms: 15_000,
+            presence_ms: 20_000,
             store_clock_margin_ms: 30_000,
             drain_ms: 3000,
             #[cfg(feature = "teeth")]

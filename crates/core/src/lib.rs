@@ -45,6 +45,7 @@ mod spread;
 mod standby;
 mod startup;
 mod time;
+mod workers;
 
 pub use config::Config;
 pub use coordinator::{Coordinator, Role};
@@ -63,3 +64,9 @@ pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;
 pub use time::Time;
+pub use workers::{
+    Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,
+    RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent, RegistrationInput,
+    RegistrationRequest, RemoveAnswer, Roll, RollConfig, Skipped, Snapshot, SnapshotEntry, SnapshotMark,
+    SweepOutcome, WORKERS_MAX, WorkerChange, WorkerDetails, WorkerEvent, WorkerFound, WorkerRead,
+};

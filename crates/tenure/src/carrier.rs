@@ -2,7 +2,9 @@
 
 use crate::keys::Keys;
 use crate::metrics::Figures;
+use crate::settings::Settings;
 use crate::wire::{PresenceDocument, SeatDocument};
+use crate::workers::Pointers;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +33,8 @@ pub(crate) struct Carrier {
     pub(crate) shared_settings: Arc<Map<String, Value>>,
     /// What the node publishes of itself with its presence.
     figures: Arc<Figures>,
+    /// Which snapshot of the workers is the newest: what the seat says, and what this node wants it to say.
+    pointers: Pointers,
     /// The seat document last read or written, by version: what it carries beyond the record must survive a rewrite.
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
     /// The last trouble, so that an event can say in words what the core only knows as a kind.
@@ -42,13 +46,26 @@ impl Carrier {
         lanes: Lanes,
         keys: Keys,
         me: Holder,
-        request_timeout: Duration,
-        started_at: Arc<str>,
-        shared_settings: Arc<Map<String, Value>>,
+        settings: &Settings,
         figures: Arc<Figures>,
+        pointers: Pointers,
     ) -> Carrier {
+        let request_timeout = Duration::from_millis(settings.request_timeout_ms);
+        let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
+        let shared_settings = Arc::new(settings.shared());
         let (document, trouble) = Default::default();
-        Carrier { lanes, keys, me, request_timeout, started_at, shared_settings, figures, document, trouble }
+        Carrier {
+            lanes,
+            keys,
+            me,
+            request_timeout,
+            started_at,
+            shared_settings,
+            figures,
+            pointers,
+            document,
+            trouble,
+        }
     }
 
     pub(crate) fn last_trouble(&self) -> String {
@@ -122,6 +139,7 @@ impl Carrier {
                 let version = Version::new(object.version.as_str());
                 match SeatDocument::parse(&object.body) {
                     Ok((document, seat)) => {
+                        self.pointers.saw(document.snapshot());
                         self.remember(version.clone(), document);
                         SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
                     }
@@ -152,7 +170,9 @@ impl Carrier {
             }
         };
         let now = format!("{:.3}", jiff::Timestamp::now());
-        let document = SeatDocument::new(seat, before.as_ref(), now, (*self.shared_settings).clone());
+        let pointer = self.pointers.wanted(seat.epoch.0);
+        let settings = (*self.shared_settings).clone();
+        let document = SeatDocument::new(seat, before.as_ref(), now, settings, pointer.as_ref());
         let answer = self.lanes.lease.put(&self.keys.seat(), document.to_bytes().into(), condition).await;
         let answer = self.write_answer(answer);
         if let WriteAnswer::Won(version) = &answer {

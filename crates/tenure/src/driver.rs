@@ -30,20 +30,18 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// Where events and leadership go. Outlives the driver's lives.
+/// Who speaks, and where to.
 #[derive(Clone)]
-pub(crate) struct Outlets {
+pub(crate) struct Voice {
     pub(crate) namespace: Arc<str>,
     pub(crate) node: tenure_core::NodeId,
     pub(crate) prefix: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) leadership: watch::Sender<Leadership>,
-    pub(crate) fence: Fence,
     pub(crate) figures: Arc<Figures>,
 }
 
-impl Outlets {
+impl Voice {
     pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
         self.figures.count(&kind);
         let event = Event {
@@ -58,6 +56,21 @@ impl Outlets {
         telemetry::log(&event);
         // No reader is fine.
         let _ = self.events.send(event);
+    }
+}
+
+/// Where events and leadership go. Outlives the driver's lives. Only the election holds it: once it is gone, whoever waits
+/// for leadership learns that there will be none.
+#[derive(Clone)]
+pub(crate) struct Outlets {
+    pub(crate) voice: Voice,
+    pub(crate) leadership: watch::Sender<Leadership>,
+    pub(crate) fence: Fence,
+}
+
+impl Outlets {
+    pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
+        self.voice.emit(epoch, kind);
     }
 }
 
@@ -153,14 +166,14 @@ impl Driver {
 
     fn sleep_for(&self) -> Option<Duration> {
         let (_, at) = self.wake?;
-        let left = Duration::from_millis(at.0.saturating_sub(self.outlets.clock.now_ms()));
-        let watchful = self.guard.is_some() && self.outlets.clock.outruns_timers();
+        let left = Duration::from_millis(at.0.saturating_sub(self.outlets.voice.clock.now_ms()));
+        let watchful = self.guard.is_some() && self.outlets.voice.clock.outruns_timers();
         Some(if watchful { left.min(LEADER_LOOK) } else { left })
     }
 
     fn on_slept(&mut self) -> Option<Input> {
         let (token, at) = self.wake?;
-        if self.outlets.clock.now_ms() < at.0 {
+        if self.outlets.voice.clock.now_ms() < at.0 {
             return None;
         }
         self.wake = None;
@@ -195,7 +208,7 @@ impl Driver {
     }
 
     fn feed(&mut self, input: Input) {
-        let now = Time(self.outlets.clock.now_ms());
+        let now = Time(self.outlets.voice.clock.now_ms());
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
         self.core.handle(now, input.clone(), &mut effects);
         let role = self.core.role();
@@ -205,7 +218,7 @@ impl Driver {
             .iter()
             .any(|effect| matches!(effect, Effect::Emit(tenure_core::Event::LeaderChanged { .. })));
         if let Some(took_ms) = self.elections.step(now, self.core.election(), decided) {
-            self.outlets.figures.elected(took_ms);
+            self.outlets.voice.figures.elected(took_ms);
         }
         if let Some(diary) = &mut self.diary {
             diary.note(&input, &effects);
@@ -222,11 +235,11 @@ impl Driver {
     /// A heartbeat cycle has ended: its figures, and its line in the log.
     fn account(&mut self, now: Time, cycle: Cycle) {
         let epoch = self.core.highest_epoch().0;
-        if let Some(contention) = self.outlets.figures.cycle(now, cycle) {
+        if let Some(contention) = self.outlets.voice.figures.cycle(now, cycle) {
             self.outlets.emit(epoch, contention);
         }
         if let Some(diary) = &mut self.diary {
-            let (node, namespace) = (self.outlets.node.as_str(), &*self.outlets.namespace);
+            let (node, namespace) = (self.outlets.voice.node.as_str(), &*self.outlets.voice.namespace);
             diary.write(node, namespace, self.core.role(), epoch, cycle);
         }
     }
@@ -241,7 +254,7 @@ impl Driver {
             }
             Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
-                let (guard, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.clock));
+                let (guard, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.voice.clock));
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
                 self.outlets.leadership.send_modify(|leadership| leadership.guard = Some(weak));
@@ -290,7 +303,7 @@ impl Driver {
         use tenure_core::Event as Core;
         let known = self.core.highest_epoch();
         let detail = || self.carrier.last_trouble();
-        let now_ms = self.outlets.clock.now_ms();
+        let now_ms = self.outlets.voice.clock.now_ms();
         let (epoch, kind) = match event {
             Core::Ineligible => (known, EventKind::Ineligible),
             Core::JitterStarted { wait_ms } => (known, EventKind::StartupJitter { wait_ms }),
@@ -365,7 +378,7 @@ async fn gone(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) {
     }
 }
 
-async fn sleep_or_never(time: Option<Duration>) {
+pub(crate) async fn sleep_or_never(time: Option<Duration>) {
     match time {
         Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,

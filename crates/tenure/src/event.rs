@@ -159,8 +159,60 @@ pub enum EventKind {
         /// What took the time, as far as one can tell.
         cause: SlowCause,
     },
+    /// A worker is new.
+    WorkerRegistered(WorkerFacts),
+    /// A worker's object is gone.
+    WorkerDeregistered(WorkerFacts),
+    /// A worker has been silent for its timeout. Told once for each silence, on every node.
+    WorkerTimeout(WorkerFacts),
+    /// A silent worker is back.
+    WorkerRecovered(WorkerFacts),
+    /// A worker of this process may work: its pod leads.
+    WorkerEnabled(WorkerFacts),
+    /// A worker of this process must not work any more.
+    WorkerDisabled(WorkerFacts),
+    /// Another process has the id of a worker of this process, which ends for it.
+    WorkerConflict {
+        /// The worker of this process.
+        worker: WorkerFacts,
+        /// Where the other runs.
+        other_pod: NodeId,
+        /// Which life of it, as 16 hex digits.
+        other_incarnation: String,
+    },
+    /// The numbers of active and inactive workers are others than before.
+    WorkersChanged {
+        /// Active workers.
+        active: u64,
+        /// Inactive ones.
+        inactive: u64,
+    },
     /// The node has left.
     Stopped,
+}
+
+/// A worker, as events name it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkerFacts {
+    /// Its id.
+    pub worker_id: NodeId,
+    /// Which plugin it works for.
+    pub plugin_type: NodeId,
+    /// Where it runs.
+    pub pod: NodeId,
+    /// How long it may be silent.
+    pub timeout_ms: u64,
+}
+
+impl WorkerFacts {
+    fn to_json(&self) -> Value {
+        json!({
+            "workerId": self.worker_id.as_str(),
+            "pluginType": self.plugin_type.as_str(),
+            "pod": self.pod.as_str(),
+            "timeout": self.timeout_ms,
+        })
+    }
 }
 
 /// Why leadership ended.
@@ -188,6 +240,13 @@ impl LostReason {
 pub const EVENT_NAMES: &[&str] = &[
     "contention:detected",
     "leader:changed",
+    "worker:conflict",
+    "worker:deregistered",
+    "worker:disabled",
+    "worker:enabled",
+    "worker:recovered",
+    "worker:registered",
+    "worker:timeout",
     "{prefix}.coordinator.awaiting_turn",
     "{prefix}.coordinator.became_leader",
     "{prefix}.coordinator.candidate_restarted",
@@ -212,6 +271,7 @@ pub const EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.store_recovered",
     "{prefix}.coordinator.store_unavailable",
     "{prefix}.coordinator.store_unsafe",
+    "{prefix}.coordinator.workers_changed",
 ];
 
 impl Event {
@@ -266,6 +326,14 @@ impl EventKind {
             EventKind::ProcessesStuck => "processes_stuck",
             EventKind::CandidateRestarted { .. } => "candidate_restarted",
             EventKind::ContentionDetected { .. } => "contention:detected",
+            EventKind::WorkerRegistered(_) => "worker:registered",
+            EventKind::WorkerDeregistered(_) => "worker:deregistered",
+            EventKind::WorkerTimeout(_) => "worker:timeout",
+            EventKind::WorkerRecovered(_) => "worker:recovered",
+            EventKind::WorkerEnabled(_) => "worker:enabled",
+            EventKind::WorkerDisabled(_) => "worker:disabled",
+            EventKind::WorkerConflict { .. } => "worker:conflict",
+            EventKind::WorkersChanged { .. } => "workers_changed",
             EventKind::Stopped => "stopped",
         }
     }
@@ -320,6 +388,21 @@ impl EventKind {
             | EventKind::StoreUnsafe { detail } => json!({"detail": detail}),
             EventKind::CandidateRestarted { attempt, wait_ms } => {
                 json!({"attempt": attempt, "waitMs": wait_ms})
+            }
+            EventKind::WorkerRegistered(worker)
+            | EventKind::WorkerDeregistered(worker)
+            | EventKind::WorkerTimeout(worker)
+            | EventKind::WorkerRecovered(worker)
+            | EventKind::WorkerEnabled(worker)
+            | EventKind::WorkerDisabled(worker) => worker.to_json(),
+            EventKind::WorkerConflict { worker, other_pod, other_incarnation } => {
+                let mut fields = worker.to_json();
+                fields["otherPod"] = other_pod.as_str().into();
+                fields["otherIncarnation"] = other_incarnation.as_str().into();
+                fields
+            }
+            EventKind::WorkersChanged { active, inactive } => {
+                json!({"active": active, "inactive": inactive})
             }
             EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
                 let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;

@@ -177,6 +177,11 @@ impl Leadership {
         guard.is_valid().then_some(guard)
     }
 
+    /// How long this node may act if it does not renew; `None` if it does not lead.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.guard.as_ref().filter(|weak| weak.lease.is_valid()).map(|weak| weak.lease.remaining())
+    }
+
     /// Whether this node leads and may act now.
     pub fn is_leader(&self) -> bool {
         self.guard.as_ref().is_some_and(|weak| weak.lease.is_valid())

@@ -68,6 +68,27 @@ impl Keys {
         let name = key.strip_prefix(&self.nodes())?.strip_suffix(".json")?;
         NodeId::new(name).ok()
     }
+
+    /// The folder of workers, ending in `/`.
+    pub fn workers(&self) -> String {
+        format!("{}/workers/", self.root)
+    }
+
+    /// A worker's object.
+    pub fn worker(&self, worker: &NodeId) -> String {
+        format!("{}/workers/{worker}.json", self.root)
+    }
+
+    /// Whose object a key is; `None` for anything that is not a worker's.
+    pub fn worker_of(&self, key: &str) -> Option<NodeId> {
+        let name = key.strip_prefix(&*self.root)?.strip_prefix("/workers/")?.strip_suffix(".json")?;
+        NodeId::new(name).ok()
+    }
+
+    /// What the leader publishes about the workers.
+    pub fn snapshot(&self) -> String {
+        format!("{}/snapshot.json", self.root)
+    }
 }
 
 #[cfg(test)]
@@ -81,6 +102,11 @@ mod tests {
         let node = NodeId::new("pod-a").expect("valid");
         assert_eq!(keys.node(&node), "plg_coordinator_global/production/nodes/pod-a.json");
         assert_eq!(keys.node_of(&keys.node(&node)), Some(node));
+        let worker = NodeId::new("q1-worker-1").expect("valid");
+        assert_eq!(keys.worker(&worker), "plg_coordinator_global/production/workers/q1-worker-1.json");
+        assert_eq!(keys.worker_of(&keys.worker(&worker)), Some(worker));
+        assert_eq!(keys.worker_of("plg_coordinator_global/production/workers/a/b.json"), None);
+        assert_eq!(keys.snapshot(), "plg_coordinator_global/production/snapshot.json");
         for foreign in [
             "plg_coordinator_global/production/nodes/a/b.json",
             "x",

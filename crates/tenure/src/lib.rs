@@ -47,9 +47,10 @@ mod status;
 mod step_down;
 mod telemetry;
 mod wire;
+mod workers;
 
 pub use clock::{BootClock, Clock, TokioClock};
-pub use event::{EVENT_NAMES, Event, EventKind, LostReason};
+pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
@@ -61,3 +62,6 @@ pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
 pub use step_down::{AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, request_step_down};
 pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
 pub use tenure_store as store;
+pub use workers::{
+    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerPhase, WorkerSpec, WorkerStatus, Workers,
+};

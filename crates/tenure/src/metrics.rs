@@ -48,6 +48,16 @@ pub struct Metrics {
     pub leader_changes: u64,
     /// How long elections took, from when this node noticed that one was due to when it knew the leader.
     pub election_duration_histogram: Histogram,
+    /// Active workers, as the newest snapshot the node knows says.
+    pub workers_active: u64,
+    /// Inactive ones.
+    pub workers_inactive: u64,
+    /// Objects among the workers that are none.
+    pub workers_skipped: u64,
+    /// Silences of workers this node told of.
+    pub worker_timeouts: u64,
+    /// Lists of the workers this node made as leader.
+    pub worker_sweeps: u64,
     /// What the store was asked, by lane and kind.
     pub requests: LaneRequests,
     /// How long the rates below were measured: the last five to ten minutes, or since the node joined.

@@ -2,13 +2,14 @@
 
 use crate::carrier::Carrier;
 use crate::clock::{BootClock, Clock};
-use crate::driver::{Command, Driver, Outlets};
+use crate::driver::{Command, Driver, Outlets, Voice};
 use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
 use crate::metrics::{Figures, Metrics};
 use crate::settings::{Settings, SettingsError};
+use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// A reader that falls further behind than this is told how many events it missed.
-const EVENTS_KEPT: usize = 1024;
+pub(crate) const EVENTS_KEPT: usize = 1024;
 
 /// A candidate that died is started again after this, doubled every time in a row …
 const RESTART_FIRST_MS: u64 = 100;
@@ -68,6 +69,9 @@ pub struct Node {
     ended: watch::Receiver<Option<StopReason>>,
     figures: Arc<Figures>,
     supervisor: JoinHandle<()>,
+    workers: watch::Receiver<Workers>,
+    host: WorkerHost,
+    sweeper: JoinHandle<()>,
 }
 
 /// Puts a node together.
@@ -126,26 +130,57 @@ impl NodeBuilder {
         let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
         let lanes = figures.meter(lanes);
         let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&self.clock), figures.drift());
-        let outlets = Outlets {
-            fence: fence.clone(),
+        let voice = Voice {
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
             clock: self.clock,
             events: events.clone(),
-            leadership,
             figures: Arc::clone(&figures),
         };
+        let keys = Keys::global(&namespace);
+        let (board, workers) = Board::new(voice.clone());
+        let pointers = Pointers::default();
+        let host = WorkerHost::new(
+            Arc::clone(&lanes.bulk),
+            keys.clone(),
+            Arc::new(self.settings.clone()),
+            voice.clone(),
+            watcher.clone(),
+        );
+        let sweeper = Sweeper::new(
+            Arc::clone(&lanes.bulk),
+            keys.clone(),
+            &self.settings,
+            watcher.clone(),
+            pointers.clone(),
+            board,
+        );
+        let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
         let supervisor = Supervisor {
-            keys: Keys::global(&namespace),
+            keys,
             settings: self.settings,
             lanes,
-            outlets,
+            outlets: Outlets { voice, leadership, fence: fence.clone() },
+            pointers,
             random: self.random,
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node { id, commands, events, leadership: watcher, fence, ended, figures, supervisor })
+        let leadership = watcher;
+        Ok(Node {
+            id,
+            commands,
+            events,
+            leadership,
+            fence,
+            ended,
+            figures,
+            supervisor,
+            workers,
+            host,
+            sweeper,
+        })
     }
 }
 
@@ -180,6 +215,22 @@ impl Node {
     /// tasks in this process.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
+    }
+
+    /// The workers of the namespace as this node knows them, leader or not, and every change.
+    ///
+    /// A standby learns of changes from the leader's snapshots, so a few seconds late; a node that is not eligible learns
+    /// nothing.
+    pub fn workers(&self) -> watch::Receiver<Workers> {
+        self.workers.clone()
+    }
+
+    /// Registers a worker of this process. Checks what it says about itself at once; the registration itself goes on in
+    /// the background: [`Worker::registered`] waits for it.
+    ///
+    /// The worker is enabled while this node leads.
+    pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
+        self.host.register(&spec)
     }
 
     /// How coordination is doing and what it costs, as this node has measured it.
@@ -243,6 +294,7 @@ impl Node {
         let _ = self.commands.send(Command::Stop).await;
         let reason = self.ended().await;
         let _ = self.supervisor.await;
+        let _ = self.sweeper.await;
         reason
     }
 }
@@ -253,6 +305,7 @@ struct Supervisor {
     settings: Settings,
     lanes: Lanes,
     outlets: Outlets,
+    pointers: Pointers,
     random: Option<u64>,
     end: watch::Sender<Option<StopReason>>,
 }
@@ -263,7 +316,7 @@ impl Supervisor {
         let inbox = Arc::new(Mutex::new(inbox));
         let mut deaths = 0u32;
         let reason = loop {
-            let born_ms = self.outlets.clock.now_ms();
+            let born_ms = self.outlets.voice.clock.now_ms();
             // A task of its own, so that a panic ends there and not here.
             let life = tokio::spawn(self.live(Arc::clone(&inbox)));
             match life.await {
@@ -272,7 +325,7 @@ impl Supervisor {
                 Err(error) if error.is_cancelled() => break StopReason::Asked,
                 Err(_) => {}
             }
-            let lived_ms = self.outlets.clock.now_ms().saturating_sub(born_ms);
+            let lived_ms = self.outlets.voice.clock.now_ms().saturating_sub(born_ms);
             deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
             self.mourn(deaths).await;
         };
@@ -285,20 +338,19 @@ impl Supervisor {
         &self,
         inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
     ) -> impl Future<Output = StopCause> + Send + use<> {
-        let me = Holder { node: self.outlets.node.clone(), incarnation: Incarnation(rand::random()) };
+        let me = Holder { node: self.outlets.voice.node.clone(), incarnation: Incarnation(rand::random()) };
         let carrier = Carrier::new(
             self.lanes.clone(),
             self.keys.clone(),
             me.clone(),
-            Duration::from_millis(self.settings.request_timeout_ms),
-            Arc::from(format!("{:.3}", jiff::Timestamp::now())),
-            Arc::new(self.settings.shared()),
-            Arc::clone(&self.outlets.figures),
+            &self.settings,
+            Arc::clone(&self.outlets.voice.figures),
+            self.pointers.clone(),
         );
         let core = Coordinator::new(self.settings.core_config(), me);
         let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         // Numbered replicas are spread evenly; others draw.
-        let place = || tenure_core::spread(&self.outlets.node, &self.outlets.namespace);
+        let place = || tenure_core::spread(&self.outlets.voice.node, &self.outlets.voice.namespace);
         let random = self.random.or_else(place).unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
@@ -307,7 +359,7 @@ impl Supervisor {
     async fn mourn(&self, deaths: u32) {
         let last = self.outlets.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {
-            let acted_until_boot_ms = self.outlets.clock.now_ms();
+            let acted_until_boot_ms = self.outlets.voice.clock.now_ms();
             self.outlets.emit(
                 last.epoch,
                 EventKind::LostLeadership { reason: LostReason::Panic, vacated: false, acted_until_boot_ms },

@@ -72,6 +72,14 @@ pub struct Settings {
     pub election_settle_ms: u64,
     /// `presenceInterval`: how often a node refreshes its presence.
     pub presence_interval_ms: u64,
+    /// `workerHeartbeatInterval`: how often a worker refreshes its object.
+    pub worker_heartbeat_interval_ms: u64,
+    /// `workerTimeout`: how long a worker may be silent if it does not say.
+    pub worker_timeout_ms: u64,
+    /// `workerSweepInterval`: how often the leader lists the workers.
+    pub worker_sweep_interval_ms: u64,
+    /// `workerRetention`: how long the object of an inactive worker is kept.
+    pub worker_retention_ms: u64,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
     pub store_clock_margin_ms: u64,
     /// `requestTimeout`: when a request to the store is given up.

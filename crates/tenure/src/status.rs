@@ -14,7 +14,7 @@ const NODES_MAX: usize = 10_000;
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often nodes refresh their presence, if the seat does not say.
-const PRESENCE_DEFAULT_MS: u64 = 15_000;
+const PRESENCE_DEFAULT_MS: u64 = 20_000;
 
 /// Changes of leaders followed before giving up on seeing one renew.
 const LOOKS_MAX: u32 = 3;

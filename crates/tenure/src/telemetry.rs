@@ -93,6 +93,39 @@ pub(crate) fn log(event: &Event) {
                 "a heartbeat took {duration_ms} ms, {expected_ms} ms apart are expected ({cause})"
             )
         }
+        EventKind::WorkerRegistered(worker) => {
+            say!(info, worker = worker.worker_id.as_str(), "worker {} on {}", worker.worker_id, worker.pod)
+        }
+        EventKind::WorkerDeregistered(worker) => {
+            say!(info, worker = worker.worker_id.as_str(), "worker {} is gone", worker.worker_id)
+        }
+        EventKind::WorkerTimeout(worker) => say!(
+            warn,
+            worker = worker.worker_id.as_str(),
+            "worker {} on {} has been silent for {} ms",
+            worker.worker_id,
+            worker.pod,
+            worker.timeout_ms
+        ),
+        EventKind::WorkerRecovered(worker) => {
+            say!(info, worker = worker.worker_id.as_str(), "worker {} is back", worker.worker_id)
+        }
+        EventKind::WorkerEnabled(worker) => {
+            say!(info, worker = worker.worker_id.as_str(), "worker {} may work", worker.worker_id)
+        }
+        EventKind::WorkerDisabled(worker) => {
+            say!(info, worker = worker.worker_id.as_str(), "worker {} must not work", worker.worker_id)
+        }
+        EventKind::WorkerConflict { worker, other_pod, other_incarnation } => say!(
+            error,
+            worker = worker.worker_id.as_str(),
+            "worker id {} is held by another live process, on {other_pod} (incarnation {other_incarnation}); this \
+             one ends",
+            worker.worker_id
+        ),
+        EventKind::WorkersChanged { active, inactive } => {
+            say!(info, active, inactive, "{active} workers active, {inactive} inactive")
+        }
         EventKind::Stopped => say!(info, "left the namespace"),
     }
 }

@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, SeatProblem, SeatState};
 
 /// The major version this software writes and reads.
-const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 1;
 
 /// No object of ours is larger; a larger one is foreign.
-const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
+pub(crate) const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
 
 /// No lease is longer; a longer one on the store is corrupt, and would otherwise freeze the seat.
 const LEASE_MAX_MS: u64 = 24 * 3600 * 1000;
@@ -35,6 +35,9 @@ pub(crate) struct SeatDocument {
     /// The settings the namespace runs by, as its leader has them. For people and for later plugins.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) settings: Map<String, Value>,
+    /// Which snapshot of the workers is the newest. Read leniently: whatever stands here must not cost the seat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshot: Option<Value>,
     /// Whatever a later minor version added.
     #[serde(flatten)]
     extra: Map<String, Value>,
@@ -53,6 +56,17 @@ struct HolderDocument {
     incarnation: String,
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+/// Which snapshot of the workers is the newest, as the seat carries it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct SnapshotPointer {
+    /// The version of `snapshot.json`.
+    pub(crate) version: String,
+    /// The epoch of its publisher.
+    pub(crate) epoch: u64,
+    /// Its number within the epoch.
+    pub(crate) sequence: u64,
 }
 
 /// Why an object is not a seat.
@@ -75,6 +89,7 @@ impl SeatDocument {
         before: Option<&SeatDocument>,
         claimed_at: String,
         settings: Map<String, Value>,
+        snapshot: Option<&SnapshotPointer>,
     ) -> SeatDocument {
         let same_tenure = before.filter(|before| before.epoch == seat.epoch.0);
         SeatDocument {
@@ -103,6 +118,10 @@ impl SeatDocument {
                 .into_iter()
                 .chain(settings)
                 .collect(),
+            snapshot: match snapshot {
+                Some(pointer) => serde_json::to_value(pointer).ok(),
+                None => before.and_then(|before| before.snapshot.clone()),
+            },
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
         }
     }
@@ -116,6 +135,11 @@ impl SeatDocument {
     fn is_marked(&self) -> bool {
         let epoch = self.step_down.as_ref().and_then(|mark| mark.get("epoch")?.as_u64());
         self.state == StateName::Held && epoch == Some(self.epoch)
+    }
+
+    /// Where the newest snapshot of the workers is, if the seat says so in a way that can be read.
+    pub(crate) fn snapshot(&self) -> Option<SnapshotPointer> {
+        self.snapshot.clone().and_then(|value| serde_json::from_value(value).ok())
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -175,7 +199,7 @@ impl SeatDocument {
     }
 }
 
-fn incarnation(text: &str) -> Option<Incarnation> {
+pub(crate) fn incarnation(text: &str) -> Option<Incarnation> {
     (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
 }
 
@@ -183,7 +207,7 @@ fn nonce_text(nonce: Nonce) -> String {
     format!("{}-{}", nonce.incarnation, nonce.sequence)
 }
 
-fn nonce(text: &str) -> Option<Nonce> {
+pub(crate) fn nonce(text: &str) -> Option<Nonce> {
     let (incarnation_text, sequence) = text.split_once('-')?;
     Some(Nonce { incarnation: incarnation(incarnation_text)?, sequence: sequence.parse().ok()? })
 }
@@ -247,7 +271,7 @@ mod tests {
     }
 
     fn document() -> SeatDocument {
-        SeatDocument::new(&seat(), None, "2026-01-01T00:00:00Z".to_owned(), Map::new())
+        SeatDocument::new(&seat(), None, "2026-01-01T00:00:00Z".to_owned(), Map::new(), None)
     }
 
     #[test]
@@ -263,7 +287,8 @@ mod tests {
         value["snapshot"] = "etag-of-tomorrow".into();
         let (read, mut record) = SeatDocument::parse(value.to_string().as_bytes()).expect("still ours");
         record.renewals += 1;
-        let rewritten = SeatDocument::new(&record, Some(&read), "later".to_owned(), Map::new()).to_bytes();
+        let rewritten =
+            SeatDocument::new(&record, Some(&read), "later".to_owned(), Map::new(), None).to_bytes();
         let rewritten: Value = serde_json::from_slice(&rewritten).expect("JSON");
         assert_eq!(rewritten["snapshot"], "etag-of-tomorrow");
         assert_eq!(rewritten["claimedAt"], "2026-01-01T00:00:00Z", "a renewal does not move the claim");
@@ -315,6 +340,8 @@ mod tests {
             "namespace": "n".repeat(128), "node": "n".repeat(128), "role": "candidate", "epoch": big,
             "heartbeats": big, "heartbeatLatencyP50": big, "heartbeatLatencyP99": big, "note": "n".repeat(128),
             "epochDriftEvents": big, "contentionEvents": big, "elections": big, "leaderChanges": big,
+            "workersActive": big, "workersInactive": big, "workersSkipped": big, "workerTimeouts": big,
+            "workerSweeps": big,
             "electionDurationHistogram": {"buckets": vec![serde_json::json!({"le": 60_000, "count": big}); 11]},
             "requests": {"lease": kinds, "bulk": kinds}, "requestsPerSecond": rate, "costPerMonth": rate,
             "aFieldOfTomorrow": 1,

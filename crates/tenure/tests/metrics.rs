@@ -107,7 +107,7 @@ async fn rates_and_cost_are_those_of_the_steady_state() {
     // Beyond one window, so that the first election is forgotten.
     sleep_ms(700_000).await;
     for (member, writes, reads, dollars) in
-        [(&members[0], 1.0 + 1.0 / 15.0, 0.0, 13.82), (&members[2], 1.0 / 15.0, 1.0, 1.90)]
+        [(&members[0], 1.0 + 2.0 / 20.0, 0.0, 14.26), (&members[2], 1.0 / 20.0, 1.0, 1.68)]
     {
         let metrics = member.node.metrics();
         assert!((300_000..=600_000).contains(&metrics.measured_ms), "{metrics:?}");

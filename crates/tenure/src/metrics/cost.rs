@@ -44,6 +44,8 @@ fn dollars(requests: f64, per_1000_micros: u64) -> f64 {
 pub struct Projection {
     /// How many nodes: one leads, the others stand by.
     pub nodes: u64,
+    /// How many workers, wherever they run.
+    pub workers: u64,
     /// What they do, one line each.
     pub lines: Vec<ProjectionLine>,
     /// All requests of a month.
@@ -58,7 +60,7 @@ pub struct Projection {
 pub struct ProjectionLine {
     /// What it is.
     pub what: &'static str,
-    /// How many nodes make it.
+    /// How many nodes make it; of workers, how many workers; of lists, how many pages.
     pub nodes: u64,
     /// How often each does, in ms.
     pub every_ms: u64,
@@ -71,8 +73,13 @@ pub struct ProjectionLine {
 }
 
 impl Projection {
-    /// For this many nodes, all eligible.
+    /// For this many nodes, all eligible, without workers.
     pub fn new(settings: &Settings, nodes: u64) -> Projection {
+        Projection::with_workers(settings, nodes, 0)
+    }
+
+    /// For this many nodes, all eligible, and this many workers with nodes of their own process.
+    pub fn with_workers(settings: &Settings, nodes: u64, workers: u64) -> Projection {
         let prices = Prices::of(settings);
         let line = |what, nodes: u64, every_ms: u64, price_micros: u64| {
             let requests = nodes as f64 * (MONTH_SECONDS * 1000) as f64 / every_ms.max(1) as f64;
@@ -86,13 +93,21 @@ impl Projection {
             }
         };
         let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
-        let lines = vec![
+        // One list page for each 1,000 workers; a quarter as often while there are none.
+        let pages = workers.div_ceil(1000).max(1) * nodes.min(1);
+        let sweep_ms = settings.worker_sweep_interval_ms * if workers == 0 { 4 } else { 1 };
+        let mut lines = vec![
             line("renewals of the leader", nodes.min(1), settings.heartbeat_interval_ms, write),
             line("looks of the standbys", nodes.saturating_sub(1), settings.election_interval_ms, read),
             line("presences", nodes, settings.presence_interval_ms, write),
+            line("list pages of the leader", pages, sweep_ms, write),
         ];
+        if workers > 0 {
+            lines.push(line("heartbeats of workers", workers, settings.worker_heartbeat_interval_ms, write));
+        }
         Projection {
             nodes,
+            workers,
             requests_per_month: lines.iter().map(|line| line.requests_per_month).sum(),
             cost_per_month: lines.iter().map(|line| line.cost_per_month).sum(),
             lines,
@@ -113,12 +128,27 @@ mod tests {
     #[test]
     fn the_projection_agrees_with_the_table_of_the_tuning_page() {
         for (preset, nodes, said) in
-            [("default", 3, 17.63), ("default", 10, 30.93), ("thrifty", 3, 5.60), ("fast", 3, 62.73)]
+            [("default", 3, 17.63), ("default", 10, 29.42), ("thrifty", 3, 4.46), ("fast", 3, 62.73)]
         {
             let (_, dollars) = projected(preset, nodes);
             assert!((dollars - said).abs() < 0.02, "{preset} with {nodes}: {dollars}, not {said}");
         }
-        assert_eq!(projected("default", 1).0, 2_592_000.0 + 172_800.0);
+        assert_eq!(projected("default", 1).0, 2_592_000.0 + 129_600.0 + 129_600.0);
         assert_eq!(projected("default", 0), (0.0, 0.0));
+    }
+
+    #[test]
+    fn workers_keep_within_the_bill_the_defaults_were_chosen_for() {
+        let with = |preset: &str, nodes, workers| {
+            let settings = Settings::builder().preset(preset).build().expect("valid");
+            Projection::with_workers(&settings, nodes, workers)
+        };
+        let fifty = with("default", 50, 50).cost_per_month / 50.0;
+        assert!((4.50..=4.60).contains(&fifty), "${fifty} for a node and a month");
+        let one = with("thrifty", 1, 1).requests_per_month / (MONTH_SECONDS as f64 / 5.0);
+        assert!((2.40..=2.50).contains(&one), "{one} requests in 5 s");
+        let crowd = with("default", 1, 10_000);
+        let lists = crowd.lines.iter().find(|line| line.what.starts_with("list")).expect("a line");
+        assert_eq!((lists.nodes, lists.every_ms), (10, 5000), "a page for each 1,000");
     }
 }

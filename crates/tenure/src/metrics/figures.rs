@@ -41,8 +41,18 @@ struct Tally {
     contention: ContentionWatch,
     elections: u64,
     leader_changes: u64,
+    workers: WorkerFigures,
     /// The rates count from the first; the second takes its place when it is a window old.
     samples: Option<(Sample, Sample)>,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct WorkerFigures {
+    active: u64,
+    inactive: u64,
+    skipped: u64,
+    timeouts: u64,
+    sweeps: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +78,7 @@ impl Figures {
             contention: ContentionWatch::new(settings.heartbeat_interval_ms, threshold),
             elections: 0,
             leader_changes: 0,
+            workers: WorkerFigures::default(),
             samples: None,
         };
         Figures {
@@ -104,11 +115,25 @@ impl Figures {
         if matches!(kind, EventKind::LeaderChanged { .. }) {
             self.tally().leader_changes += 1;
         }
+        if matches!(kind, EventKind::WorkerTimeout(_)) {
+            self.tally().workers.timeouts += 1;
+        }
         if matches!(kind, EventKind::Joined) {
             // The requests of a start are not the rate of a month.
             let sample = self.sample();
             self.tally().samples = Some((sample, sample));
         }
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self, active: u64, inactive: u64, skipped: u64) {
+        let workers = &mut self.tally().workers;
+        (workers.active, workers.inactive, workers.skipped) = (active, inactive, skipped);
+    }
+
+    /// The workers were listed.
+    pub(crate) fn swept(&self) {
+        self.tally().workers.sweeps += 1;
     }
 
     pub(crate) fn elected(&self, duration_ms: u64) {
@@ -172,6 +197,11 @@ impl Figures {
             elections: tally.elections,
             leader_changes: tally.leader_changes,
             election_duration_histogram: Histogram::from(&tally.durations),
+            workers_active: tally.workers.active,
+            workers_inactive: tally.workers.inactive,
+            workers_skipped: tally.workers.skipped,
+            worker_timeouts: tally.workers.timeouts,
+            worker_sweeps: tally.workers.sweeps,
             requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
             measured_ms,
             requests_per_second: rate(now.requests, since.requests),

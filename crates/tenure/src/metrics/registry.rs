@@ -24,6 +24,11 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_monthly_cost_dollars",
     "tenure_requests_per_second",
     "tenure_requests_total",
+    "tenure_worker_sweeps_total",
+    "tenure_worker_timeouts_total",
+    "tenure_workers_active",
+    "tenure_workers_inactive",
+    "tenure_workers_skipped",
 ];
 
 /// Registers the figures of these nodes, told apart by the label `namespace`: one node of each. A registry takes this once: a second call would
@@ -44,7 +49,7 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 5] = [
+const COUNTERS: [Single<u64>; 7] = [
     ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
     ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
     ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
@@ -52,9 +57,11 @@ const COUNTERS: [Single<u64>; 5] = [
     }),
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
     ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
+    ("tenure_worker_sweeps", "Lists of the workers made as leader", |metrics| metrics.worker_sweeps),
+    ("tenure_worker_timeouts", "Silences of workers told of", |metrics| metrics.worker_timeouts),
 ];
 
-const GAUGES: [Single<f64>; 4] = [
+const GAUGES: [Single<f64>; 7] = [
     ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
     ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
@@ -63,6 +70,11 @@ const GAUGES: [Single<f64>; 4] = [
         metrics.cost_per_month
     }),
     ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
+    ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
+    ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),
+    ("tenure_workers_skipped", "Objects among the workers that are none", |metrics| {
+        metrics.workers_skipped as f64
+    }),
 ];
 
 impl Collector for Scrape {

@@ -58,8 +58,16 @@ impl SettingsBuilder {
         startup_jitter_max(u64) = "startupJitterMax";
         /// Sets `electionSettle` in ms: how long nodes that start together wait for each other. Default: 500.
         election_settle(u64) = "electionSettle";
-        /// Sets `presenceInterval` in ms: how often a node says that it is there. Default: 15000.
+        /// Sets `presenceInterval` in ms: how often a node says that it is there. Default: 20000.
         presence_interval(u64) = "presenceInterval";
+        /// Sets `workerHeartbeatInterval` in ms: how often a worker refreshes its object. Default: 5000.
+        worker_heartbeat_interval(u64) = "workerHeartbeatInterval";
+        /// Sets `workerTimeout` in ms: how long a worker may be silent if it does not say. Default: 20000.
+        worker_timeout(u64) = "workerTimeout";
+        /// Sets `workerSweepInterval` in ms: how often the leader lists the workers. Default: 5000.
+        worker_sweep_interval(u64) = "workerSweepInterval";
+        /// Sets `workerRetention` in ms: how long the object of an inactive worker is kept. Default: 3600000.
+        worker_retention(u64) = "workerRetention";
         /// Sets `storeClockMargin` in ms: how far the store's clock is distrusted. Default: 30000.
         store_clock_margin(u64) = "storeClockMargin";
         /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of `leaseTimeout`.

@@ -56,6 +56,12 @@ pub(super) const RULES: &[Rule] = &[
         broken: jitter_has_a_range,
     },
     Rule {
+        field: "workerTimeout",
+        others: &["workerHeartbeatInterval"],
+        grade: Grade::Error,
+        broken: worker_may_miss_a_heartbeat,
+    },
+    Rule {
         field: "heartbeatInterval",
         others: &["store"],
         grade: Grade::Warning,
@@ -109,6 +115,14 @@ fn standby_looks_twice(settings: &Settings) -> Option<String> {
 fn jitter_has_a_range(settings: &Settings) -> Option<String> {
     (settings.startup_jitter_max_ms < settings.startup_jitter_min_ms)
         .then(|| "`startupJitterMax` must be >= `startupJitterMin`".to_owned())
+}
+
+fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
+    (settings.worker_timeout_ms < 2 * settings.worker_heartbeat_interval_ms).then(|| {
+        "`workerTimeout` must be at least 2 × `workerHeartbeatInterval`: otherwise a worker is taken for dead \
+         between two of its heartbeats"
+            .to_owned()
+    })
 }
 
 fn gcs_takes_one_write_a_second(settings: &Settings) -> Option<String> {

@@ -36,8 +36,8 @@ pub const FIELDS: &[Field] = &[
         flag: "--preset",
         kind: Kind::Choice(&["default", "thrifty", "fast"]),
         default: Fallback::Text("default"),
-        doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor and takeoverDelay; anything \
-              set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
+        doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor, takeoverDelay, \
+              presenceInterval and workerSweepInterval; anything set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
               looks and renews a fifth as often and takes about 51 s to replace a crashed leader; `fast` replaces it in \
               about 2 s, looks and renews four times as often, and tolerates clocks that drift apart by 50 % instead of \
               200 %. All nodes of a namespace should use the same.",
@@ -266,13 +266,65 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--presence-interval",
         kind: millis(1000),
-        default: Fallback::Text("15000"),
+        default: Fallback::Text("20000"),
         doc: "How often a node refreshes its presence, in ms; three times that without a refresh and it counts as \
-              dead in the ranking. Default: 15000. Only decides who tries first, never who leads. Shorter: dead \
+              dead in the ranking. Default: 20000 (thrifty 30000). Only decides who tries first, never who leads. Shorter: dead \
               nodes leave the ranking sooner, at one write from every node each time. Longer: cheaper, but a \
               takeover may wait a moment for a node that is gone.",
         shared: true,
         slot: slot!(Millis, presence_interval_ms),
+    },
+    Field {
+        name: "workerHeartbeatInterval",
+        env: "TENURE_WORKER_HEARTBEAT_INTERVAL",
+        also: &[],
+        flag: "--worker-heartbeat-interval",
+        kind: millis(1000),
+        default: Fallback::Text("5000"),
+        doc: "How often a worker refreshes its object, in ms. Default: 5000. A worker's timeout is at least twice as \
+              long. Shorter: a silent worker can be told sooner, at one write from every worker each time. Longer: \
+              cheaper; this is the largest part of the bill where every node has a worker.",
+        shared: true,
+        slot: slot!(Millis, worker_heartbeat_interval_ms),
+    },
+    Field {
+        name: "workerTimeout",
+        env: "TENURE_WORKER_TIMEOUT",
+        also: &[],
+        flag: "--worker-timeout",
+        kind: millis(2000),
+        default: Fallback::Text("20000"),
+        doc: "How long a worker that names no timeout of its own may be silent before it counts as inactive, in ms. \
+              Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to workerSweepInterval \
+              later. Shorter: the dead are told sooner. Longer: a slow store or a paused process is forgiven.",
+        shared: true,
+        slot: slot!(Millis, worker_timeout_ms),
+    },
+    Field {
+        name: "workerSweepInterval",
+        env: "TENURE_WORKER_SWEEP_INTERVAL",
+        also: &[],
+        flag: "--worker-sweep-interval",
+        kind: millis(500),
+        default: Fallback::Text("5000"),
+        doc: "How often the leader lists the workers, in ms; every fourth time only while there are none. Default: \
+              5000 (thrifty 20000). One list page for each 1,000 workers each time, from the leader alone. Shorter: \
+              a silence is noticed sooner after its timeout. Longer: cheaper.",
+        shared: true,
+        slot: slot!(Millis, worker_sweep_interval_ms),
+    },
+    Field {
+        name: "workerRetention",
+        env: "TENURE_WORKER_RETENTION",
+        also: &[],
+        flag: "--worker-retention",
+        kind: millis(1000),
+        default: Fallback::Text("3600000"),
+        doc: "How long the object of an inactive worker is kept before the leader removes it, in ms, counted by one \
+              leader. Default: 3600000. Shorter: the list stays short where workers come and go without \
+              deregistering. Longer: the dead can be looked at for longer.",
+        shared: true,
+        slot: slot!(Millis, worker_retention_ms),
     },
     Field {
         name: "storeClockMargin",
@@ -432,7 +484,15 @@ pub struct Preset {
 /// Every preset.
 pub const PRESETS: &[Preset] = &[
     Preset { name: "default", values: &[] },
-    Preset { name: "thrifty", values: &[("heartbeatInterval", "5000"), ("leaseTimeout", "15000")] },
+    Preset {
+        name: "thrifty",
+        values: &[
+            ("heartbeatInterval", "5000"),
+            ("leaseTimeout", "15000"),
+            ("presenceInterval", "30000"),
+            ("workerSweepInterval", "20000"),
+        ],
+    },
     Preset {
         name: "fast",
         values: &[

@@ -25,6 +25,7 @@ fn every_row_of_the_table_works_through_every_layer() {
         let text = match (other_value(field.kind), &default) {
             // It must outlive the heartbeat.
             ("1100", _) if field.name == "leaseTimeout" => "3000".to_owned(),
+            ("1100", _) if field.name == "workerTimeout" => "30000".to_owned(),
             ("flip", value) => (value != &Value::Bool(true)).to_string(),
             (text, _) => text.to_owned(),
         };
@@ -80,6 +81,10 @@ fn every_setting_has_a_setter() {
         .startup_jitter_max(3)
         .election_settle(4)
         .presence_interval(5000)
+        .worker_heartbeat_interval(1001)
+        .worker_timeout(2002)
+        .worker_sweep_interval(1003)
+        .worker_retention(1004)
         .store_clock_margin(6)
         .request_timeout(700)
         .drain_timeout(8)

@@ -1,0 +1,210 @@
+//! The bulletin: what a node knows of the workers, from published snapshots only.
+//!
+//! Leader and followers alike tell what happened by comparing a published snapshot with the one before. What was judged but
+//! never published has not happened, so a silence is told once although leaders change.
+
+use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
+use crate::id::NodeId;
+use std::collections::BTreeMap;
+
+/// What a node knows of the workers.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Bulletin {
+    /// The newest snapshot applied; `None` before the first.
+    applied: Option<SnapshotMark>,
+    workers: BTreeMap<NodeId, BulletinEntry>,
+    active: u64,
+    inactive: u64,
+    skipped: u64,
+}
+
+/// What is known of one worker.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct BulletinEntry {
+    /// What it said about itself.
+    pub details: WorkerDetails,
+    /// Whether it counts as alive.
+    pub active: bool,
+    silence: Option<SnapshotMark>,
+}
+
+impl Bulletin {
+    /// Nothing was ever published: whatever comes next is news. Without this the first snapshot is taken as it stands, and
+    /// its old silences are not told.
+    pub fn begin_empty(&mut self) {
+        self.applied.get_or_insert_default();
+    }
+
+    /// Takes a snapshot, and says what it tells. One that is not newer than the newest applied is ignored.
+    pub fn apply(&mut self, snapshot: &Snapshot) -> Vec<WorkerEvent> {
+        let baseline = self.applied.is_none();
+        if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
+            return Vec::new();
+        }
+        self.applied = Some(snapshot.mark);
+        (self.active, self.inactive) = (snapshot.active, snapshot.inactive);
+        self.skipped = snapshot.skipped;
+        let mut events = Vec::new();
+        let mut before = std::mem::take(&mut self.workers);
+        for entry in &snapshot.workers {
+            let known = before.remove(&entry.worker);
+            if !baseline {
+                differences(entry, known.as_ref(), &mut events);
+            }
+            let SnapshotEntry { worker, details, active, silence } = entry.clone();
+            self.workers.insert(worker, BulletinEntry { details, active, silence });
+        }
+        for (worker, mut known) in before {
+            match snapshot.listing {
+                Listing::All => events.push(event(&worker, &known.details, WorkerChange::Deregistered)),
+                Listing::Inactive => {
+                    // It may be gone as well; the next whole snapshot tells.
+                    if !known.active {
+                        known.active = true;
+                        events.push(event(&worker, &known.details, WorkerChange::Recovered));
+                    }
+                    self.workers.insert(worker, known);
+                }
+                Listing::Cut => {
+                    self.workers.insert(worker, known);
+                }
+            }
+        }
+        events
+    }
+
+    /// The newest snapshot applied; `None` before the first.
+    pub fn applied(&self) -> Option<SnapshotMark> {
+        self.applied
+    }
+
+    /// The workers known, in order of their ids.
+    pub fn workers(&self) -> impl Iterator<Item = (&NodeId, &BulletinEntry)> {
+        self.workers.iter()
+    }
+
+    /// How many are active and how many are not, by the snapshot's own count.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.active, self.inactive)
+    }
+
+    /// Objects among the workers that are none.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+}
+
+fn event(worker: &NodeId, details: &WorkerDetails, change: WorkerChange) -> WorkerEvent {
+    WorkerEvent { worker: worker.clone(), details: details.clone(), change }
+}
+
+fn differences(entry: &SnapshotEntry, known: Option<&BulletinEntry>, events: &mut Vec<WorkerEvent>) {
+    let mut say = |change| events.push(event(&entry.worker, &entry.details, change));
+    let (was_active, was_silence) = match known {
+        Some(known) => (known.active, known.silence),
+        None => {
+            say(WorkerChange::Registered);
+            (true, None)
+        }
+    };
+    let another_silence = entry.silence.is_some() && entry.silence != was_silence;
+    let told_again = another_silence || was_active && !entry.active;
+    if told_again {
+        if !was_active {
+            say(WorkerChange::Recovered); // in a snapshot that was missed
+        }
+        say(WorkerChange::Timeout);
+    }
+    if entry.active && (told_again || !was_active) {
+        say(WorkerChange::Recovered);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seat::Epoch;
+    use WorkerChange::{Deregistered, Recovered, Registered, Timeout};
+
+    fn mark(epoch: u64, sequence: u64) -> SnapshotMark {
+        SnapshotMark { epoch: Epoch(epoch), sequence }
+    }
+
+    fn id(text: &str) -> NodeId {
+        NodeId::new(text).expect("valid")
+    }
+
+    fn entry(worker: &str, active: bool, silence: Option<SnapshotMark>) -> SnapshotEntry {
+        let details = WorkerDetails { plugin_type: id("queue"), pod: id("pod-x"), timeout_ms: 20_000 };
+        SnapshotEntry { worker: id(worker), details, active, silence }
+    }
+
+    fn snapshot(mark: SnapshotMark, workers: Vec<SnapshotEntry>) -> Snapshot {
+        let active = workers.iter().filter(|worker| worker.active).count() as u64;
+        let inactive = workers.len() as u64 - active;
+        Snapshot { mark, workers, active, inactive, ..Snapshot::default() }
+    }
+
+    fn changes(events: &[WorkerEvent]) -> Vec<(&str, WorkerChange)> {
+        events.iter().map(|event| (event.worker.as_str(), event.change)).collect()
+    }
+
+    #[test]
+    fn the_first_snapshot_is_a_baseline_unless_there_was_none_before() {
+        let old = snapshot(mark(1, 4), vec![entry("a", false, Some(mark(1, 2))), entry("b", true, None)]);
+        let mut late = Bulletin::default();
+        assert!(late.apply(&old).is_empty());
+        assert_eq!((late.counts(), late.workers().count()), ((1, 1), 2));
+        let mut early = Bulletin::default();
+        early.begin_empty();
+        assert_eq!(changes(&early.apply(&old)), [("a", Registered), ("a", Timeout), ("b", Registered)]);
+        early.begin_empty();
+        assert_eq!(early.applied(), Some(mark(1, 4)), "begun already");
+    }
+
+    #[test]
+    fn older_snapshots_are_ignored() {
+        let mut bulletin = Bulletin::default();
+        bulletin.begin_empty();
+        bulletin.apply(&snapshot(mark(2, 5), vec![entry("a", true, None)]));
+        for older in [mark(1, 99), mark(2, 4), mark(2, 5)] {
+            assert!(bulletin.apply(&snapshot(older, vec![])).is_empty(), "{older:?}");
+            assert_eq!(bulletin.workers().count(), 1);
+        }
+        let gone = bulletin.apply(&snapshot(mark(3, 1), vec![]));
+        assert_eq!(changes(&gone), [("a", Deregistered)]);
+    }
+
+    #[test]
+    fn every_silence_is_told_once_although_snapshots_are_missed() {
+        let (first, second) = (Some(mark(1, 2)), Some(mark(1, 4)));
+        for (from, to, told) in [
+            ((true, None), (false, first), vec![Timeout]),
+            ((false, first), (false, first), vec![]),
+            ((false, first), (true, first), vec![Recovered]),
+            ((true, first), (true, first), vec![]),
+            ((false, first), (false, second), vec![Recovered, Timeout]),
+            ((true, first), (false, second), vec![Timeout]),
+            ((true, None), (true, first), vec![Timeout, Recovered]),
+            ((false, first), (true, second), vec![Recovered, Timeout, Recovered]),
+        ] {
+            let mut bulletin = Bulletin::default();
+            bulletin.apply(&snapshot(mark(1, 3), vec![entry("a", from.0, from.1)]));
+            let events = bulletin.apply(&snapshot(mark(1, 9), vec![entry("a", to.0, to.1)]));
+            let said: Vec<_> = events.iter().map(|event| event.change).collect();
+            assert_eq!(said, told, "{from:?} to {to:?}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_that_lists_less_takes_nobody_away() {
+        let mut bulletin = Bulletin::default();
+        let all = vec![entry("a", true, None), entry("b", false, Some(mark(1, 1)))];
+        bulletin.apply(&snapshot(mark(1, 1), all));
+        let cut = Snapshot { listing: Listing::Cut, ..snapshot(mark(1, 2), vec![]) };
+        assert!(bulletin.apply(&cut).is_empty());
+        let inactive = Snapshot { listing: Listing::Inactive, ..snapshot(mark(1, 3), vec![]) };
+        assert_eq!(changes(&bulletin.apply(&inactive)), [("b", Recovered)]);
+        assert_eq!(bulletin.workers().count(), 2);
+    }
+}

@@ -1,0 +1,185 @@
+use super::*;
+
+fn id(text: &str) -> NodeId {
+    NodeId::new(text).expect("valid")
+}
+
+fn listed(worker: &str, modified_ms: u64) -> Listed {
+    Listed { worker: id(worker), modified_ms, bytes: 200 }
+}
+
+fn details(timeout_ms: u64) -> WorkerDetails {
+    WorkerDetails { plugin_type: id("queue"), pod: id("pod-x"), timeout_ms }
+}
+
+fn roll(epoch: u64) -> Roll {
+    Roll::new(RollConfig { retention_ms: 3_600_000 }, Epoch(epoch))
+}
+
+/// One sweep that takes no time; everything asked for is read as a worker with a timeout of 20 s.
+fn sweep(roll: &mut Roll, at: u64, entries: &[Listed]) -> SweepOutcome {
+    let out = roll.sweep(Time(at), Time(at), entries, 0, false);
+    for worker in &out.read {
+        roll.read(Time(at), worker, ReadOutcome::Found(details(20_000)));
+    }
+    out
+}
+
+fn publish(roll: &mut Roll) -> Snapshot {
+    assert!(roll.is_changed());
+    let snapshot = roll.snapshot();
+    roll.published(snapshot.mark);
+    assert!(!roll.is_changed());
+    snapshot
+}
+
+#[test]
+fn a_worker_is_read_once_and_silent_after_a_whole_timeout_without_a_change() {
+    let mut roll = roll(1);
+    assert_eq!(sweep(&mut roll, 5000, &[listed("a", 1)]).read, [id("a")]);
+    assert_eq!(publish(&mut roll).active, 1);
+    for (at, modified) in [(10_000, 2), (15_000, 3), (20_000, 3), (34_999, 3)] {
+        assert_eq!(sweep(&mut roll, at, &[listed("a", modified)]), SweepOutcome::default());
+        assert!(!roll.is_changed(), "at {at}");
+    }
+    sweep(&mut roll, 35_000, &[listed("a", 3)]);
+    let told = publish(&mut roll);
+    assert_eq!((told.active, told.inactive), (0, 1));
+    assert_eq!(told.workers[0].silence, Some(SnapshotMark { epoch: Epoch(1), sequence: 2 }));
+    sweep(&mut roll, 40_000, &[listed("a", 3)]);
+    assert!(!roll.is_changed(), "a silence is one change");
+    // Back, even with an earlier time on the store: a change is a change. It is read again.
+    assert_eq!(sweep(&mut roll, 45_000, &[listed("a", 2)]).read, [id("a")]);
+    assert_eq!(publish(&mut roll).active, 1);
+    sweep(&mut roll, 50_000, &[]);
+    assert!(publish(&mut roll).workers.is_empty());
+}
+
+#[test]
+fn only_a_list_asked_for_after_the_timeout_proves_a_silence() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1)]);
+    publish(&mut roll);
+    roll.sweep(Time(19_999), Time(60_000), &[listed("a", 1)], 0, false);
+    assert!(!roll.is_changed());
+    roll.sweep(Time(20_000), Time(60_001), &[listed("a", 1)], 0, false);
+    assert!(roll.is_changed());
+}
+
+#[test]
+fn a_new_leader_is_patient_and_does_not_tell_twice() {
+    let mut old = roll(1);
+    sweep(&mut old, 0, &[listed("a", 1), listed("b", 1)]);
+    publish(&mut old);
+    sweep(&mut old, 20_000, &[listed("a", 1), listed("b", 2)]);
+    let last = publish(&mut old);
+    // Another machine, another clock.
+    let mut new = roll(2);
+    new.inherit(&last);
+    let entries = [listed("a", 1), listed("b", 2)];
+    for at in [1_000_000, 1_010_000, 1_019_999] {
+        assert_eq!(sweep(&mut new, at, &entries), SweepOutcome::default(), "no read, nothing to tell");
+        assert!(!new.is_changed(), "at {at}");
+    }
+    sweep(&mut new, 1_020_000, &entries);
+    let told = publish(&mut new);
+    assert_eq!(told.workers[0].silence, last.workers[0].silence, "the silence of a is the same one");
+    assert_eq!(told.workers[1].silence.map(|mark| mark.epoch), Some(Epoch(2)));
+}
+
+#[test]
+fn a_snapshot_in_the_way_is_taken_over() {
+    let mut old = roll(1);
+    sweep(&mut old, 0, &[listed("a", 1)]);
+    let first = publish(&mut old);
+    sweep(&mut old, 20_000, &[listed("a", 1)]);
+    let late = publish(&mut old);
+    let mut new = roll(2);
+    new.inherit(&first);
+    sweep(&mut new, 500_000, &[listed("a", 1)]);
+    new.inherit(&late);
+    sweep(&mut new, 600_000, &[listed("a", 1)]);
+    assert!(!new.is_changed(), "told by the one before");
+    assert_eq!(new.snapshot().workers[0].silence, late.workers[0].silence);
+}
+
+#[test]
+fn the_dead_are_removed_after_the_retention() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1)]);
+    sweep(&mut roll, 20_000, &[listed("a", 1)]);
+    assert!(sweep(&mut roll, 3_619_999, &[listed("a", 1)]).remove.is_empty());
+    assert_eq!(sweep(&mut roll, 3_620_000, &[listed("a", 1)]).remove, [id("a")]);
+    let many: Vec<_> = (0..200).map(|n| listed(&format!("w{n}"), 1)).collect();
+    let mut roll = Roll::new(RollConfig { retention_ms: 0 }, Epoch(1));
+    sweep(&mut roll, 0, &many);
+    sweep(&mut roll, 20_000, &many);
+    assert_eq!(sweep(&mut roll, 20_001, &many).remove.len(), REMOVALS_MAX);
+}
+
+#[test]
+fn a_list_that_was_cut_takes_nobody_away_and_silences_nobody() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1), listed("b", 1)]);
+    publish(&mut roll);
+    roll.sweep(Time(90_000), Time(90_000), &[listed("a", 2)], 0, true);
+    assert!(!roll.is_changed());
+    assert!(roll.skipped().cut);
+}
+
+#[test]
+fn what_is_no_worker_is_counted_and_rarely_read() {
+    let mut roll = roll(1);
+    let corrupt = |roll: &mut Roll, at: u64, modified| {
+        let out = roll.sweep(Time(at), Time(at), &[listed("x", modified)], 3, false);
+        out.read.iter().for_each(|worker| roll.read(Time(at), worker, ReadOutcome::Corrupt));
+        out.read.len()
+    };
+    assert_eq!(corrupt(&mut roll, 0, 1), 1);
+    let told = publish(&mut roll);
+    assert_eq!((told.workers.len(), told.skipped), (0, 4));
+    assert_eq!(corrupt(&mut roll, 200_000, 1), 0, "it has not changed");
+    let reads: usize = (0..400).map(|n| corrupt(&mut roll, 200_000 + n * 5000, 2 + n)).sum();
+    assert!(reads <= 6, "{reads} reads in 2000 s of something that changes all the time");
+    assert!(!roll.is_changed() && roll.skipped().total() == 4);
+    assert_eq!(sweep(&mut roll, 10_000_000, &[listed("x", 9)]).read.len(), 1, "mended");
+    assert_eq!(publish(&mut roll).active, 1);
+}
+
+#[test]
+fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
+    let mut roll = roll(1);
+    let crowd: Vec<_> = (0..RECORDS_MAX + 5).map(|n| listed(&format!("w{n}"), 1)).collect();
+    let first = roll.sweep(Time(0), Time(0), &crowd, 0, false).read;
+    assert_eq!((first.len(), roll.known(), roll.skipped().beyond), (READS_MAX, RECORDS_MAX, 5));
+    first.iter().for_each(|worker| roll.read(Time(0), worker, ReadOutcome::Nothing));
+    let second = roll.sweep(Time(5000), Time(5000), &crowd, 0, false).read;
+    assert!(second.iter().all(|worker| !first.contains(worker)), "others come first");
+    let mut left = roll.clone();
+    left.sweep(Time(60_000), Time(60_000), &crowd[..300], 0, false);
+    assert_eq!(left.known(), 300);
+    for at in 0..90 {
+        sweep(&mut roll, 100_000 + at, &crowd);
+    }
+    let told = publish(&mut roll);
+    assert_eq!(told.workers.len(), WORKERS_MAX);
+    assert!(told.skipped >= 5 + 2000, "one too many is counted: {}", told.skipped);
+    sweep(&mut roll, 200_000, &crowd[..10]);
+    assert_eq!(publish(&mut roll).workers.len(), 10);
+}
+
+#[test]
+fn a_snapshot_of_unknown_fate_leaves_nothing_untold() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1)]);
+    let first = roll.snapshot();
+    sweep(&mut roll, 5000, &[listed("a", 2), listed("b", 1)]);
+    roll.published(first.mark);
+    assert!(roll.is_changed(), "b came after it was made");
+    let second = roll.snapshot();
+    assert!(second.mark > first.mark);
+    roll.published(first.mark);
+    assert!(roll.is_changed(), "an earlier one");
+    roll.published(second.mark);
+    assert!(!roll.is_changed());
+}

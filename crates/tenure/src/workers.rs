@@ -1,0 +1,20 @@
+//! The worker registry: workers register and keep one object fresh, the leader judges, everybody is told.
+//!
+//! All of it runs on the bulk lane and in tasks of its own. Whatever happens here cannot delay a renewal, and a panic ends
+//! where it began.
+
+mod board;
+mod documents;
+mod observer;
+mod spec;
+mod sweeper;
+mod worker;
+
+pub use board::{WorkerInfo, Workers};
+pub use observer::Observer;
+pub use spec::{WorkerError, WorkerSpec};
+pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
+
+pub(crate) use board::{Board, Pointers};
+pub(crate) use sweeper::Sweeper;
+pub(crate) use worker::WorkerHost;

@@ -1,0 +1,181 @@
+//! The board: what this node knows of the workers, and how news reaches it.
+
+use crate::driver::Voice;
+use crate::event::{EventKind, WorkerFacts};
+use crate::wire::SnapshotPointer;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_core::{Bulletin, NodeId, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
+use tokio::sync::watch;
+
+/// The workers of a namespace, as one node knows them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Workers {
+    /// The epoch of the leader that told of them; 0 before the first snapshot.
+    pub epoch: u64,
+    /// Active ones.
+    pub active: u64,
+    /// Inactive ones.
+    pub inactive: u64,
+    /// Objects among the workers that are none.
+    pub skipped: u64,
+    /// The workers in order of their ids. Fewer than `active` and `inactive` count if not all fitted into a snapshot.
+    pub list: Arc<[WorkerInfo]>,
+}
+
+/// A worker, as a node knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct WorkerInfo {
+    /// Its id.
+    pub worker_id: NodeId,
+    /// Which plugin it works for.
+    pub plugin_type: NodeId,
+    /// Where it runs.
+    pub pod: NodeId,
+    /// How long it may be silent.
+    pub timeout_ms: u64,
+    /// Whether it counts as alive.
+    pub active: bool,
+}
+
+impl WorkerInfo {
+    /// The worker as JSON: `workerId`, `pluginType`, `pod`, `timeout`, `state` (`active` or `inactive`).
+    pub fn to_json(&self) -> Value {
+        json!({
+            "workerId": self.worker_id.as_str(),
+            "pluginType": self.plugin_type.as_str(),
+            "pod": self.pod.as_str(),
+            "timeout": self.timeout_ms,
+            "state": if self.active { "active" } else { "inactive" },
+        })
+    }
+}
+
+/// Takes snapshots, tells what they say. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Board {
+    bulletin: Arc<Mutex<Bulletin>>,
+    workers: watch::Sender<Workers>,
+    pub(crate) voice: Voice,
+}
+
+impl Board {
+    pub(crate) fn new(voice: Voice) -> (Board, watch::Receiver<Workers>) {
+        let (workers, watcher) = watch::channel(Workers::default());
+        (Board { bulletin: Arc::default(), workers, voice }, watcher)
+    }
+
+    /// Nothing was ever published: whatever comes next is news.
+    pub(crate) fn begin_empty(&self) {
+        self.bulletin().begin_empty();
+    }
+
+    pub(crate) fn applied(&self) -> Option<SnapshotMark> {
+        self.bulletin().applied()
+    }
+
+    /// Takes a published snapshot and tells what is new in it.
+    pub(crate) fn apply(&self, snapshot: &Snapshot) {
+        let events = {
+            let mut bulletin = self.bulletin();
+            // On a copy: a panic must not leave half a bulletin behind.
+            let mut next = bulletin.clone();
+            let events = next.apply(snapshot);
+            if next == *bulletin {
+                return;
+            }
+            *bulletin = next;
+            self.show(&bulletin, snapshot.mark);
+            events
+        };
+        let epoch = snapshot.mark.epoch.0;
+        for event in events {
+            let facts = facts(event.worker, &event.details);
+            self.voice.emit(
+                epoch,
+                match event.change {
+                    WorkerChange::Registered => EventKind::WorkerRegistered(facts),
+                    WorkerChange::Timeout => EventKind::WorkerTimeout(facts),
+                    WorkerChange::Recovered => EventKind::WorkerRecovered(facts),
+                    WorkerChange::Deregistered => EventKind::WorkerDeregistered(facts),
+                },
+            );
+        }
+    }
+
+    fn show(&self, bulletin: &Bulletin, mark: SnapshotMark) {
+        let list = bulletin.workers().map(|(worker, entry)| WorkerInfo {
+            worker_id: worker.clone(),
+            plugin_type: entry.details.plugin_type.clone(),
+            pod: entry.details.pod.clone(),
+            timeout_ms: entry.details.timeout_ms,
+            active: entry.active,
+        });
+        let ((active, inactive), skipped) = (bulletin.counts(), bulletin.skipped());
+        let now = Workers { epoch: mark.epoch.0, active, inactive, skipped, list: list.collect() };
+        self.voice.figures.workers(active, inactive, skipped);
+        let before = self.workers.send_replace(now);
+        if (before.active, before.inactive) != (active, inactive) {
+            self.voice.emit(mark.epoch.0, EventKind::WorkersChanged { active, inactive });
+        }
+    }
+
+    fn bulletin(&self) -> MutexGuard<'_, Bulletin> {
+        self.bulletin.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(crate) fn facts(worker_id: NodeId, details: &WorkerDetails) -> WorkerFacts {
+    let WorkerDetails { plugin_type, pod, timeout_ms } = details.clone();
+    WorkerFacts { worker_id, plugin_type, pod, timeout_ms }
+}
+
+/// What a look at the seat said about the snapshot.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Sight {
+    /// The seat was not seen yet.
+    #[default]
+    Unseen,
+    /// The seat names this snapshot, or none.
+    Seen(Option<SnapshotPointer>),
+}
+
+/// Which snapshot is the newest: the seat carries it, so that standbys learn of it with the look they make anyway. Clones
+/// share it.
+#[derive(Clone)]
+pub(crate) struct Pointers {
+    /// What the leader wants the seat to say, and in which epoch.
+    wanted: Arc<Mutex<Option<(u64, SnapshotPointer)>>>,
+    seen: watch::Sender<Sight>,
+}
+
+impl Default for Pointers {
+    fn default() -> Pointers {
+        Pointers { wanted: Arc::default(), seen: watch::channel(Sight::Unseen).0 }
+    }
+}
+
+impl Pointers {
+    /// A seat was read.
+    pub(crate) fn saw(&self, pointer: Option<SnapshotPointer>) {
+        let sight = Sight::Seen(pointer);
+        self.seen.send_if_modified(|seen| std::mem::replace(seen, sight.clone()) != sight);
+    }
+
+    pub(crate) fn sights(&self) -> watch::Receiver<Sight> {
+        self.seen.subscribe()
+    }
+
+    /// The leader of this epoch wants the seat to name this snapshot, from its next renewal on.
+    pub(crate) fn want(&self, epoch: u64, pointer: SnapshotPointer) {
+        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, pointer));
+    }
+
+    /// What a seat of this epoch is to name; `None` leaves it as it is.
+    pub(crate) fn wanted(&self, epoch: u64) -> Option<SnapshotPointer> {
+        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        wanted.as_ref().filter(|(of, _)| *of == epoch).map(|(_, pointer)| pointer.clone())
+    }
+}

@@ -1,0 +1,371 @@
+//! `workers/<id>.json` and `snapshot.json`.
+
+use super::spec::CheckedSpec;
+use crate::wire::{DOCUMENT_MAX_BYTES, VERSION, incarnation, nonce};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::fmt;
+use tenure_core::{
+    Epoch, Incarnation, Listing, NodeId, Snapshot, SnapshotEntry, SnapshotMark, WORKERS_MAX, WorkerDetails,
+};
+use tenure_store::BODY_MAX_BYTES;
+
+/// No timeout is longer; a longer one on the store is corrupt.
+pub(crate) const TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
+
+/// `workers/<id>.json`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkerDocument {
+    v: u64,
+    worker_id: String,
+    plugin_type: String,
+    pod: String,
+    timeout: u64,
+    /// How often the worker writes; for whoever has to decide whether it is alive.
+    #[serde(default)]
+    pub(crate) heartbeat_interval: u64,
+    incarnation: String,
+    nonce: String,
+    #[serde(default)]
+    pub(crate) beats: u64,
+    #[serde(default)]
+    started_at: String,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    payload: Map<String, Value>,
+    /// Whatever a later minor version added.
+    #[serde(flatten)]
+    pub(crate) extra: Map<String, Value>,
+}
+
+/// A worker's object, understood.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ParsedWorker {
+    pub(crate) document: WorkerDocument,
+    pub(crate) details: WorkerDetails,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) sequence: u64,
+}
+
+/// What a document of a version says about itself.
+#[derive(Deserialize)]
+struct Versioned {
+    v: u64,
+}
+
+fn version_of(body: &[u8]) -> Result<(), DocumentUnreadable> {
+    let Versioned { v } = serde_json::from_slice(body)
+        .map_err(|e| DocumentUnreadable::corrupt(format!("no document of ours: {e}")))?;
+    match v {
+        VERSION => Ok(()),
+        newer if newer > VERSION => {
+            let detail =
+                format!("written in version {newer}, this software knows up to {VERSION}: upgrade it");
+            Err(DocumentUnreadable { newer: true, detail })
+        }
+        _ => Err(DocumentUnreadable::corrupt("`v` must be 1")),
+    }
+}
+
+impl WorkerDocument {
+    pub(crate) fn new(
+        spec: &CheckedSpec,
+        heartbeat_ms: u64,
+        incarnation: Incarnation,
+        started_at: &str,
+        sequence: u64,
+        extra: Map<String, Value>,
+    ) -> WorkerDocument {
+        WorkerDocument {
+            v: VERSION,
+            worker_id: spec.worker_id.to_string(),
+            plugin_type: spec.plugin_type.to_string(),
+            pod: spec.pod.to_string(),
+            timeout: spec.timeout_ms,
+            heartbeat_interval: heartbeat_ms,
+            incarnation: incarnation.to_string(),
+            nonce: format!("{incarnation}-{sequence}"),
+            beats: sequence,
+            started_at: started_at.to_owned(),
+            payload: spec.payload.clone(),
+            extra,
+        }
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("maps with text keys always serialize")
+    }
+
+    /// Reads an object that may be anything at all, and must be this worker's.
+    pub(crate) fn parse(worker: &NodeId, body: &[u8]) -> Result<ParsedWorker, String> {
+        if body.len() > DOCUMENT_MAX_BYTES {
+            return Err(format!("{} bytes, at most {DOCUMENT_MAX_BYTES} are expected", body.len()));
+        }
+        version_of(body).map_err(|unreadable| unreadable.detail)?;
+        let document: WorkerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        if document.worker_id != worker.as_str() {
+            return Err(format!("`workerId` {:.64?} is not the key's {worker}", document.worker_id));
+        }
+        let id = |field: &str, text: &str| NodeId::new(text).map_err(|e| format!("`{field}`: {e}"));
+        if !(1..=TIMEOUT_MAX_MS).contains(&document.timeout) {
+            return Err(format!("`timeout` {} must be 1 to {TIMEOUT_MAX_MS} ms", document.timeout));
+        }
+        let details = WorkerDetails {
+            plugin_type: id("pluginType", &document.plugin_type)?,
+            pod: id("pod", &document.pod)?,
+            timeout_ms: document.timeout,
+        };
+        let incarnation = incarnation(&document.incarnation).ok_or("`incarnation` must be 16 hex digits")?;
+        let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+        Ok(ParsedWorker { details, incarnation, sequence: nonce.sequence, document })
+    }
+}
+
+/// `snapshot.json`. Ten thousand workers fit: plugins and pods are written once, each worker is a short array.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct SnapshotDocument {
+    v: u64,
+    epoch: u64,
+    sequence: u64,
+    pub(crate) nonce: String,
+    listing: ListingName,
+    active: u64,
+    inactive: u64,
+    #[serde(default)]
+    skipped: u64,
+    plugins: Vec<String>,
+    pods: Vec<String>,
+    workers: Vec<Row>,
+    /// Whatever a later minor version added.
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ListingName {
+    All,
+    Inactive,
+    Cut,
+}
+
+/// `[id, plugin, pod, timeout]`, and for one that was ever silent `…, epoch, sequence, active`.
+#[derive(Clone, PartialEq, Debug)]
+struct Row {
+    id: String,
+    plugin: usize,
+    pod: usize,
+    timeout: u64,
+    silence: Option<(u64, u64, u8)>,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut row = serializer.serialize_seq(None)?;
+        row.serialize_element(&self.id)?;
+        row.serialize_element(&self.plugin)?;
+        row.serialize_element(&self.pod)?;
+        row.serialize_element(&self.timeout)?;
+        if let Some((epoch, sequence, active)) = &self.silence {
+            row.serialize_element(epoch)?;
+            row.serialize_element(sequence)?;
+            row.serialize_element(active)?;
+        }
+        row.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Row, D::Error> {
+        struct Rows;
+        impl<'de> Visitor<'de> for Rows {
+            type Value = Row;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a worker as an array of 4 or 7")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut row: A) -> Result<Row, A::Error> {
+                let short = || A::Error::custom("a worker has 4 or 7 elements");
+                let id = row.next_element()?.ok_or_else(short)?;
+                let plugin = row.next_element()?.ok_or_else(short)?;
+                let pod = row.next_element()?.ok_or_else(short)?;
+                let timeout = row.next_element()?.ok_or_else(short)?;
+                let silence = match row.next_element()? {
+                    None => None,
+                    Some(epoch) => {
+                        let sequence = row.next_element()?.ok_or_else(short)?;
+                        let active = row.next_element()?.ok_or_else(short)?;
+                        // A later minor version may have more to say.
+                        while row.next_element::<Value>()?.is_some() {}
+                        Some((epoch, sequence, active))
+                    }
+                };
+                Ok(Row { id, plugin, pod, timeout, silence })
+            }
+        }
+        deserializer.deserialize_seq(Rows)
+    }
+}
+
+/// Numbers texts in the order they come.
+#[derive(Default)]
+struct Index<'a> {
+    numbers: HashMap<&'a str, usize>,
+    texts: Vec<String>,
+}
+
+impl<'a> Index<'a> {
+    fn number(&mut self, text: &'a NodeId) -> usize {
+        let next = self.texts.len();
+        *self.numbers.entry(text.as_str()).or_insert_with(|| {
+            self.texts.push(text.to_string());
+            next
+        })
+    }
+}
+
+impl SnapshotDocument {
+    /// The document, and the snapshot as it tells it: if not all workers fit, only the inactive ones are listed.
+    pub(crate) fn fitting(
+        snapshot: Snapshot,
+        nonce: &str,
+        extra: &Map<String, Value>,
+    ) -> (Vec<u8>, Snapshot) {
+        SnapshotDocument::within(snapshot, nonce, extra, BODY_MAX_BYTES)
+    }
+
+    fn within(
+        mut snapshot: Snapshot,
+        nonce: &str,
+        extra: &Map<String, Value>,
+        limit: usize,
+    ) -> (Vec<u8>, Snapshot) {
+        loop {
+            let body = serde_json::to_vec(&SnapshotDocument::new(&snapshot, nonce, extra.clone()))
+                .expect("maps with text keys always serialize");
+            if body.len() <= limit || snapshot.workers.is_empty() {
+                return (body, snapshot);
+            }
+            match snapshot.listing {
+                Listing::All => {
+                    snapshot.workers.retain(|worker| !worker.active);
+                    snapshot.listing = Listing::Inactive;
+                }
+                Listing::Inactive | Listing::Cut => {
+                    snapshot.workers.truncate(snapshot.workers.len() / 2);
+                    snapshot.listing = Listing::Cut;
+                }
+            }
+        }
+    }
+
+    fn new(snapshot: &Snapshot, nonce: &str, extra: Map<String, Value>) -> SnapshotDocument {
+        let (mut plugins, mut pods) = (Index::default(), Index::default());
+        let rows = snapshot.workers.iter().map(|entry| Row {
+            id: entry.worker.to_string(),
+            plugin: plugins.number(&entry.details.plugin_type),
+            pod: pods.number(&entry.details.pod),
+            timeout: entry.details.timeout_ms,
+            silence: entry.silence.map(|mark| (mark.epoch.0, mark.sequence, u8::from(entry.active))),
+        });
+        let workers = rows.collect();
+        SnapshotDocument {
+            v: VERSION,
+            epoch: snapshot.mark.epoch.0,
+            sequence: snapshot.mark.sequence,
+            nonce: nonce.to_owned(),
+            listing: match snapshot.listing {
+                Listing::All => ListingName::All,
+                Listing::Inactive => ListingName::Inactive,
+                Listing::Cut => ListingName::Cut,
+            },
+            active: snapshot.active,
+            inactive: snapshot.inactive,
+            skipped: snapshot.skipped,
+            plugins: plugins.texts,
+            pods: pods.texts,
+            workers,
+            extra,
+        }
+    }
+
+    /// Reads an object that may be anything at all.
+    pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, DocumentUnreadable> {
+        let corrupt = |detail: String| DocumentUnreadable::corrupt(detail);
+        version_of(body)?;
+        let document: SnapshotDocument = serde_json::from_slice(body).map_err(|e| corrupt(e.to_string()))?;
+        let snapshot = document.snapshot().map_err(corrupt)?;
+        Ok(ParsedSnapshot { snapshot, nonce: document.nonce, extra: document.extra })
+    }
+
+    fn snapshot(&self) -> Result<Snapshot, String> {
+        if self.epoch == 0 || self.epoch > u64::MAX / 2 || self.sequence > u64::MAX / 2 {
+            return Err(format!("`epoch` {} or `sequence` {} is out of range", self.epoch, self.sequence));
+        }
+        if self.workers.len() > WORKERS_MAX {
+            return Err(format!("{} workers, at most {WORKERS_MAX} are expected", self.workers.len()));
+        }
+        let ids = |texts: &[String]| -> Result<Vec<NodeId>, String> {
+            texts.iter().map(|text| NodeId::new(text).map_err(|e| e.to_string())).collect()
+        };
+        let (plugins, pods) = (ids(&self.plugins)?, ids(&self.pods)?);
+        let mut workers = Vec::with_capacity(self.workers.len());
+        for row in &self.workers {
+            let plugin_type = plugins.get(row.plugin).ok_or("no such plugin")?.clone();
+            let pod = pods.get(row.pod).ok_or("no such pod")?.clone();
+            if !(1..=TIMEOUT_MAX_MS).contains(&row.timeout) {
+                return Err(format!("a timeout of {} ms", row.timeout));
+            }
+            workers.push(SnapshotEntry {
+                worker: NodeId::new(&row.id).map_err(|e| e.to_string())?,
+                details: WorkerDetails { plugin_type, pod, timeout_ms: row.timeout },
+                active: row.silence.is_none_or(|(_, _, active)| active != 0),
+                silence: row
+                    .silence
+                    .map(|(epoch, sequence, _)| SnapshotMark { epoch: Epoch(epoch), sequence }),
+            });
+        }
+        Ok(Snapshot {
+            mark: SnapshotMark { epoch: Epoch(self.epoch), sequence: self.sequence },
+            workers,
+            listing: match self.listing {
+                ListingName::All => Listing::All,
+                ListingName::Inactive => Listing::Inactive,
+                ListingName::Cut => Listing::Cut,
+            },
+            active: self.active,
+            inactive: self.inactive,
+            skipped: self.skipped,
+        })
+    }
+}
+
+/// A snapshot, understood.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct ParsedSnapshot {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) nonce: String,
+    pub(crate) extra: Map<String, Value>,
+}
+
+/// Why an object is no document of this kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct DocumentUnreadable {
+    /// It was written by a later version: not to be overwritten.
+    pub(crate) newer: bool,
+    pub(crate) detail: String,
+}
+
+impl DocumentUnreadable {
+    fn corrupt(detail: impl Into<String>) -> DocumentUnreadable {
+        DocumentUnreadable { newer: false, detail: detail.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use super::*;
+use serde_json::json;
+
+fn id(text: &str) -> NodeId {
+    NodeId::new(text).expect("valid")
+}
+
+fn worker() -> WorkerDocument {
+    let spec = CheckedSpec {
+        worker_id: id("q1-worker-1"),
+        plugin_type: id("queue"),
+        pod: id("pod-x"),
+        timeout_ms: 20_000,
+        payload: Map::new(),
+    };
+    let extra = json!({"later": [1, 2]}).as_object().cloned().expect("an object");
+    WorkerDocument::new(&spec, 5000, Incarnation(0xab), "2026-01-01T00:00:00.000Z", 3, extra)
+}
+
+fn snapshot(count: usize, silent: usize) -> Snapshot {
+    let workers = (0..count).map(|n| SnapshotEntry {
+        worker: id(&format!("plugin-7-worker-{n:05}")),
+        details: WorkerDetails {
+            plugin_type: id("queue"),
+            pod: id(&format!("pod-{}", n % 500)),
+            timeout_ms: 20_000,
+        },
+        active: n >= silent,
+        silence: (n < silent).then_some(SnapshotMark { epoch: Epoch(3), sequence: 17 }),
+    });
+    let mark = SnapshotMark { epoch: Epoch(3), sequence: 21 };
+    let (active, inactive) = ((count - silent) as u64, silent as u64);
+    Snapshot { mark, workers: workers.collect(), active, inactive, ..Snapshot::default() }
+}
+
+#[test]
+fn a_worker_survives_the_round_trip_with_what_a_later_version_added() {
+    let parsed = WorkerDocument::parse(&id("q1-worker-1"), &worker().to_bytes()).expect("our own");
+    assert_eq!(parsed.document, worker());
+    assert_eq!((parsed.incarnation, parsed.sequence), (Incarnation(0xab), 3));
+    assert_eq!(parsed.document.extra["later"], json!([1, 2]));
+}
+
+#[test]
+fn what_is_no_worker_is_named() {
+    let change = |field: &str, value: Value| {
+        let mut value_of: Value = serde_json::from_slice(&worker().to_bytes()).expect("JSON");
+        value_of[field] = value;
+        value_of.to_string().into_bytes()
+    };
+    for (body, says) in [
+        (b"\x00\xff".to_vec(), "no document"),
+        (b"".to_vec(), "no document"),
+        (vec![b' '; DOCUMENT_MAX_BYTES + 1], "bytes"),
+        (change("v", 2.into()), "upgrade"),
+        (change("workerId", "other".into()), "workerId"),
+        (change("pod", "../x".into()), "pod"),
+        (change("timeout", 0.into()), "timeout"),
+        (change("timeout", u64::MAX.into()), "timeout"),
+        (change("incarnation", "x".into()), "incarnation"),
+        (change("nonce", "x".into()), "nonce"),
+        (change("payload", "text".into()), "invalid type"),
+    ] {
+        let error = WorkerDocument::parse(&id("q1-worker-1"), &body).expect_err(says);
+        assert!(error.contains(says), "{says:?} not in {error:?}");
+    }
+}
+
+#[test]
+fn ten_thousand_workers_fit_a_snapshot_and_more_are_told_as_counts() {
+    let extra = json!({"later": 1}).as_object().cloned().expect("an object");
+    let (body, told) = SnapshotDocument::fitting(snapshot(10_000, 700), "n", &extra);
+    assert!(body.len() <= 700_000, "{} bytes", body.len());
+    let parsed = SnapshotDocument::parse(&body).expect("our own");
+    assert_eq!(parsed.snapshot, told);
+    assert_eq!((told.listing, told.workers.len()), (Listing::All, 10_000));
+    assert_eq!((parsed.nonce.as_str(), parsed.extra), ("n", extra.clone()));
+    let (body, told) = SnapshotDocument::within(snapshot(1000, 70), "n", &extra, 10_000);
+    assert!(body.len() <= 10_000);
+    assert_eq!((told.listing, told.workers.len(), told.active), (Listing::Inactive, 70, 930));
+    assert_eq!(SnapshotDocument::parse(&body).expect("our own").snapshot, told);
+    let (body, told) = SnapshotDocument::within(snapshot(1000, 700), "n", &extra, 10_000);
+    assert!(body.len() <= 10_000 && told.listing == Listing::Cut && !told.workers.is_empty());
+}
+
+#[test]
+fn what_is_no_snapshot_is_refused() {
+    let (body, _) = SnapshotDocument::fitting(snapshot(2, 1), "n", &Map::new());
+    let change = |field: &str, value: Value| {
+        let mut value_of: Value = serde_json::from_slice(&body).expect("JSON");
+        value_of[field] = value;
+        value_of.to_string().into_bytes()
+    };
+    for body in [
+        b"junk".to_vec(),
+        change("v", 0.into()),
+        change("epoch", 0.into()),
+        change("workers", json!([["a", 9, 0, 1]])),
+        change("workers", json!([["a", 0, 0, 0]])),
+        change("workers", json!([["../a", 0, 0, 1]])),
+        change("workers", json!([["a", 0, 0, 1, 2]])),
+        change("workers", json!([["a"]])),
+    ] {
+        assert!(!SnapshotDocument::parse(&body).expect_err("refused").newer);
+    }
+    assert!(SnapshotDocument::parse(&change("v", 2.into())).expect_err("refused").newer);
+    let more = change("workers", json!([["a", 0, 0, 1, 3, 4, 0, "later"]]));
+    assert!(!SnapshotDocument::parse(&more).expect("a later minor version").snapshot.workers[0].active);
+}

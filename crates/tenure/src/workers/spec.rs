@@ -1,0 +1,177 @@
+//! What a worker says about itself, checked before anything is written.
+
+use super::documents::TIMEOUT_MAX_MS;
+use crate::settings::Settings;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tenure_core::NodeId;
+
+/// The largest payload, as JSON.
+pub(crate) const PAYLOAD_MAX_BYTES: usize = 8 * 1024;
+
+/// What is to be registered. Checked by `register_worker`, which refuses what breaks a rule and writes nothing then.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::WorkerSpec;
+/// let spec = WorkerSpec::new("q1-worker-1", "queue").pod("pod-x").timeout(Duration::from_secs(20));
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+#[must_use = "nothing is registered by a specification alone"]
+pub struct WorkerSpec {
+    worker_id: String,
+    plugin_type: String,
+    pod: Option<String>,
+    timeout_ms: Option<u64>,
+    payload: Value,
+}
+
+impl WorkerSpec {
+    /// A worker of this id for this plugin, on the pod of the node it is registered with, with the timeout of the settings.
+    pub fn new(worker_id: impl Into<String>, plugin_type: impl Into<String>) -> WorkerSpec {
+        WorkerSpec {
+            worker_id: worker_id.into(),
+            plugin_type: plugin_type.into(),
+            pod: None,
+            timeout_ms: None,
+            payload: Value::Object(Map::new()),
+        }
+    }
+
+    /// Says where it runs. For people and for other nodes; whether the worker is enabled is decided by its own node.
+    pub fn pod(mut self, pod: impl Into<String>) -> WorkerSpec {
+        self.pod = Some(pod.into());
+        self
+    }
+
+    /// How long it may be silent: at least two `workerHeartbeatInterval`, at most 24 h.
+    pub fn timeout(mut self, timeout: Duration) -> WorkerSpec {
+        self.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        self
+    }
+
+    /// Whatever else is to be known about it: a JSON object of at most 8 KiB.
+    pub fn payload(mut self, payload: Value) -> WorkerSpec {
+        self.payload = payload;
+        self
+    }
+}
+
+/// Why a worker cannot be registered, or is registered no more.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// What it says about itself breaks a rule. Nothing was written.
+    #[error("worker: {field} = {value}: {rule}")]
+    Invalid {
+        /// Which field.
+        field: &'static str,
+        /// Its value, cut.
+        value: String,
+        /// The rule.
+        rule: String,
+    },
+    /// Another live process has the id.
+    #[error("worker id {worker:?} is held by another live process, on pod {pod} (incarnation {incarnation})")]
+    Held {
+        /// The id.
+        worker: String,
+        /// Where the other runs.
+        pod: String,
+        /// Which life of it.
+        incarnation: String,
+    },
+    /// The object under the id is no worker's. It is left alone.
+    #[error("the object {key} is no worker's: {detail}")]
+    Unreadable {
+        /// Where.
+        key: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// It was registered and is no more.
+    #[error("the worker is registered no more")]
+    Ended,
+}
+
+/// A specification that was checked.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct CheckedSpec {
+    pub(crate) worker_id: NodeId,
+    pub(crate) plugin_type: NodeId,
+    pub(crate) pod: NodeId,
+    pub(crate) timeout_ms: u64,
+    pub(crate) payload: Map<String, Value>,
+}
+
+impl WorkerSpec {
+    pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, WorkerError> {
+        let id = |field, text: &str| {
+            NodeId::new(text).map_err(|error| WorkerError::Invalid {
+                field,
+                value: format!("{:?}", error.value),
+                rule: format!("an id {}", error.rule),
+            })
+        };
+        let heartbeat_ms = settings.worker_heartbeat_interval_ms;
+        let timeout_ms = self.timeout_ms.unwrap_or(settings.worker_timeout_ms);
+        let (least_ms, most_ms) = (2 * heartbeat_ms, TIMEOUT_MAX_MS);
+        if !(least_ms..=most_ms).contains(&timeout_ms) {
+            return Err(WorkerError::Invalid {
+                field: "timeout",
+                value: timeout_ms.to_string(),
+                rule: format!(
+                    "must be {least_ms} to {most_ms} ms, at least 2 × `workerHeartbeatInterval` ({heartbeat_ms}): otherwise \
+                     the worker is taken for dead between two of its heartbeats"
+                ),
+            });
+        }
+        Ok(CheckedSpec {
+            worker_id: id("workerId", &self.worker_id)?,
+            plugin_type: id("pluginType", &self.plugin_type)?,
+            pod: id("pod", self.pod.as_deref().unwrap_or(settings.node.as_str()))?,
+            timeout_ms,
+            payload: self.checked_payload()?,
+        })
+    }
+
+    fn checked_payload(&self) -> Result<Map<String, Value>, WorkerError> {
+        let text = self.payload.to_string();
+        let wrong = |value: String, rule: String| WorkerError::Invalid { field: "payload", value, rule };
+        let Value::Object(payload) = &self.payload else {
+            return Err(wrong(text.chars().take(64).collect(), "must be a JSON object".to_owned()));
+        };
+        if text.len() > PAYLOAD_MAX_BYTES {
+            let rule = format!("must be at most {PAYLOAD_MAX_BYTES} bytes as JSON");
+            return Err(wrong(format!("{} bytes", text.len()), rule));
+        }
+        Ok(payload.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_breaks_a_rule_is_named_with_field_value_and_rule() {
+        let settings = Settings::builder().build().expect("valid");
+        let good = || WorkerSpec::new("w", "queue").pod("pod-x");
+        assert_eq!(good().check(&settings).expect("valid").timeout_ms, 20_000);
+        let large = serde_json::json!({"x": "y".repeat(PAYLOAD_MAX_BYTES)});
+        for (spec, says) in [
+            (WorkerSpec::new("", "queue"), ["workerId", "must not be empty"]),
+            (WorkerSpec::new("a/b", "queue"), ["a/b", "letters"]),
+            (WorkerSpec::new("w", ".."), ["pluginType", "letter or a digit"]),
+            (good().pod("a b"), ["pod = ", "a b"]),
+            (good().timeout(Duration::ZERO), ["timeout = 0", "10000"]),
+            (good().timeout(Duration::from_millis(9_999)), ["timeout = 9999", "workerHeartbeatInterval"]),
+            (good().timeout(Duration::MAX), ["timeout", "86400000"]),
+            (good().payload(large), ["payload", "8192"]),
+            (good().payload(Value::Null), ["payload = null", "JSON object"]),
+        ] {
+            let error = spec.check(&settings).expect_err(says[0]).to_string();
+            assert!(says.iter().all(|word| error.contains(word)), "{says:?} not in {error:?}");
+        }
+    }
+}

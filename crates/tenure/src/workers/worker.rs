@@ -1,0 +1,481 @@
+//! A worker of this process: the handle, and the task that keeps its object fresh.
+
+use super::documents::WorkerDocument;
+use super::spec::{CheckedSpec, WorkerError, WorkerSpec};
+use crate::driver::{Voice, sleep_or_never};
+use crate::event::{EventKind, WorkerFacts};
+use crate::guard::{LeaderGuard, Leadership};
+use crate::keys::Keys;
+use crate::settings::Settings;
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure_core::{
+    Expect, Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
+    RegistrationEnd, RegistrationEvent, RegistrationInput, RegistrationRequest, RemoveAnswer, RequestId,
+    Time, WorkerFound, WorkerRead, WriteAnswer,
+};
+use tenure_store::{Condition, Read, Remove, Store, Trouble, Write};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+/// Where workers register: a store, a place in it, and a source of leadership. A worker that moves to another place gets
+/// another host.
+#[derive(Clone)]
+pub(crate) struct WorkerHost {
+    store: Arc<dyn Store>,
+    keys: Keys,
+    settings: Arc<Settings>,
+    voice: Voice,
+    leadership: watch::Receiver<Leadership>,
+}
+
+impl std::fmt::Debug for WorkerHost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WorkerHost({})", self.keys.workers())
+    }
+}
+
+impl WorkerHost {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        keys: Keys,
+        settings: Arc<Settings>,
+        voice: Voice,
+        leadership: watch::Receiver<Leadership>,
+    ) -> WorkerHost {
+        WorkerHost { store, keys, settings, voice, leadership }
+    }
+
+    pub(crate) fn register(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
+        let spec = spec.check(&self.settings)?;
+        let facts = WorkerFacts {
+            worker_id: spec.worker_id.clone(),
+            plugin_type: spec.plugin_type.clone(),
+            pod: spec.pod.clone(),
+            timeout_ms: spec.timeout_ms,
+        };
+        let incarnation = Incarnation(rand::random());
+        let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
+        let (status, watcher) = watch::channel(WorkerStatus::default());
+        let (stop, stopped) = oneshot::channel();
+        let carrier = Carrier {
+            store: Arc::clone(&self.store),
+            key: self.keys.worker(&spec.worker_id),
+            request_timeout: Duration::from_millis(self.settings.request_timeout_ms),
+            started_at: Arc::from(format!("{:.3}", jiff::Timestamp::now())),
+            spec,
+            incarnation,
+            heartbeat_ms,
+            kept: Arc::default(),
+        };
+        let task = Task {
+            machine: Registration::new(RegistrationConfig { heartbeat_ms, incarnation }),
+            carrier,
+            voice: self.voice.clone(),
+            facts: facts.clone(),
+            leadership: self.leadership.clone(),
+            status,
+            requests: JoinSet::new(),
+            running: None,
+        };
+        tokio::spawn(task.run(stopped));
+        Ok(Worker { facts, leadership: self.leadership.clone(), status: watcher, stop: Some(stop) })
+    }
+}
+
+/// Where a worker stands.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// How far its registration is.
+    pub phase: WorkerPhase,
+    /// Whether it was enabled when this was told. Before a piece of work ask [`Worker::enabled`], which looks at the clock.
+    pub enabled: bool,
+}
+
+/// How far a registration is.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum WorkerPhase {
+    /// Not confirmed yet: the store does not answer, or another process is being watched.
+    #[default]
+    Registering,
+    /// It has the id.
+    Registered,
+    /// It is over.
+    Ended(WorkerEnd),
+}
+
+/// Why a worker ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WorkerEnd {
+    /// It was asked to, or dropped.
+    Deregistered,
+    /// It never had the id.
+    Refused(WorkerError),
+    /// Another process took the id over while this one was silent.
+    Superseded {
+        /// Where the other runs.
+        pod: NodeId,
+        /// Which life of it, as 16 hex digits.
+        incarnation: String,
+    },
+    /// The task that kept it died.
+    Died,
+}
+
+/// A registered worker of this process. Dropping it deregisters in the background; [`deregister`](Worker::deregister) does
+/// the same and waits.
+///
+/// It goes on whatever the store does; only another process under its id ends it.
+#[derive(Debug)]
+pub struct Worker {
+    facts: WorkerFacts,
+    leadership: watch::Receiver<Leadership>,
+    status: watch::Receiver<WorkerStatus>,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+impl Worker {
+    /// Its id.
+    pub fn id(&self) -> &NodeId {
+        &self.facts.worker_id
+    }
+
+    /// What events say about it.
+    pub fn facts(&self) -> &WorkerFacts {
+        &self.facts
+    }
+
+    /// Waits until it has its id, or cannot have it.
+    pub async fn registered(&self) -> Result<(), WorkerError> {
+        let mut status = self.status.clone();
+        let done = status.wait_for(|status| status.phase != WorkerPhase::Registering).await;
+        match done.map(|status| status.phase.clone()) {
+            Ok(WorkerPhase::Registered) => Ok(()),
+            Ok(WorkerPhase::Ended(WorkerEnd::Refused(error))) => Err(error),
+            Ok(WorkerPhase::Ended(_) | WorkerPhase::Registering) | Err(_) => Err(WorkerError::Ended),
+        }
+    }
+
+    /// Whether it may work at this very moment: it has its id, and its pod leads, by the clock.
+    ///
+    /// A process that was paused past the end of its lease gets `false` here before it has learned anything else.
+    pub fn enabled(&self) -> bool {
+        self.holds_id() && self.leadership.borrow().is_leader()
+    }
+
+    /// The guard to work under, while it is enabled. Like every guard it counts as work in progress until it is dropped.
+    pub fn guard(&self) -> Option<LeaderGuard> {
+        if self.holds_id() { self.leadership.borrow().guard() } else { None }
+    }
+
+    fn holds_id(&self) -> bool {
+        self.status.borrow().phase == WorkerPhase::Registered
+    }
+
+    /// Where it stands, and every change.
+    pub fn status(&self) -> watch::Receiver<WorkerStatus> {
+        self.status.clone()
+    }
+
+    /// Waits until it has ended, and says why.
+    pub async fn ended(&self) -> WorkerEnd {
+        let mut status = self.status.clone();
+        let ended = status.wait_for(|status| matches!(status.phase, WorkerPhase::Ended(_))).await;
+        match ended.map(|status| status.phase.clone()) {
+            Ok(WorkerPhase::Ended(end)) => end,
+            Ok(WorkerPhase::Registering | WorkerPhase::Registered) | Err(_) => WorkerEnd::Died,
+        }
+    }
+
+    /// Removes its object and ends. Bounded: if the store is away it gives up after a few requests, and the leader's
+    /// retention sees to the rest.
+    pub async fn deregister(mut self) -> WorkerEnd {
+        drop(self.stop.take());
+        self.ended().await
+    }
+}
+
+/// The way to the worker's own object.
+#[derive(Clone)]
+struct Carrier {
+    store: Arc<dyn Store>,
+    key: String,
+    spec: CheckedSpec,
+    incarnation: Incarnation,
+    heartbeat_ms: u64,
+    started_at: Arc<str>,
+    request_timeout: Duration,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// What the machine does not carry.
+#[derive(Default)]
+struct Kept {
+    /// Fields of a later version.
+    extra: Map<String, Value>,
+    /// The last trouble in words.
+    trouble: String,
+}
+
+impl Carrier {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn carry(&self, request: RegistrationRequest) -> RegistrationAnswer {
+        let silence = request.unanswered();
+        match tokio::time::timeout(self.request_timeout, self.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.kept().trouble = format!("no answer within {} ms", self.request_timeout.as_millis());
+                silence
+            }
+        }
+    }
+
+    async fn send(&self, request: RegistrationRequest) -> RegistrationAnswer {
+        match request {
+            RegistrationRequest::Read { unless } => {
+                let unless = unless.map(|version| tenure_store::Version::new(version.as_str()));
+                RegistrationAnswer::Read(self.found(self.store.get(&self.key, unless.as_ref()).await))
+            }
+            RegistrationRequest::Write { sequence, expect } => {
+                let (condition, extra) = match expect {
+                    Expect::Absent => (Condition::Absent, Map::new()),
+                    Expect::Version(version) => {
+                        let version = tenure_store::Version::new(version.as_str());
+                        (Condition::Matches(version), self.kept().extra.clone())
+                    }
+                };
+                let (heartbeat_ms, incarnation) = (self.heartbeat_ms, self.incarnation);
+                let document = WorkerDocument::new(
+                    &self.spec,
+                    heartbeat_ms,
+                    incarnation,
+                    &self.started_at,
+                    sequence,
+                    extra,
+                );
+                let answer = self.store.put(&self.key, document.to_bytes().into(), condition).await;
+                RegistrationAnswer::Written(self.written(answer))
+            }
+            RegistrationRequest::Remove => {
+                RegistrationAnswer::Removed(match self.store.remove(&self.key).await {
+                    Remove::Done => RemoveAnswer::Done,
+                    Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_) => RemoveAnswer::Failed,
+                })
+            }
+        }
+    }
+
+    fn found(&self, read: Read) -> WorkerRead {
+        match read {
+            Read::Found(object) => match WorkerDocument::parse(&self.spec.worker_id, &object.body) {
+                Ok(parsed) => {
+                    self.kept().extra = parsed.document.extra;
+                    WorkerRead::Found(WorkerFound {
+                        version: tenure_core::Version::new(object.version.as_str()),
+                        incarnation: parsed.incarnation,
+                        sequence: parsed.sequence,
+                        pod: parsed.details.pod,
+                        heartbeat_ms: parsed.document.heartbeat_interval,
+                    })
+                }
+                Err(detail) => {
+                    self.kept().trouble = detail;
+                    WorkerRead::Unreadable
+                }
+            },
+            Read::Unchanged => WorkerRead::Unchanged,
+            Read::Absent => WorkerRead::Absent,
+            Read::Unavailable(trouble) => {
+                self.note(&trouble);
+                WorkerRead::Unavailable
+            }
+            Read::Denied(trouble) => {
+                self.note(&trouble);
+                WorkerRead::Denied
+            }
+        }
+    }
+
+    fn written(&self, answer: Write) -> WriteAnswer {
+        match answer {
+            Write::Won(version) => WriteAnswer::Won(tenure_core::Version::new(version.as_str())),
+            Write::Lost => WriteAnswer::Lost,
+            Write::Unknown(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Unknown
+            }
+            Write::Unavailable(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Unavailable
+            }
+            Write::Denied(trouble) => {
+                self.note(&trouble);
+                WriteAnswer::Denied
+            }
+        }
+    }
+
+    fn note(&self, trouble: &Trouble) {
+        self.kept().trouble = trouble.to_string();
+    }
+}
+
+/// Feeds the machine. Decides nothing.
+struct Task {
+    machine: Registration,
+    carrier: Carrier,
+    voice: Voice,
+    facts: WorkerFacts,
+    leadership: watch::Receiver<Leadership>,
+    status: watch::Sender<WorkerStatus>,
+    requests: JoinSet<(RequestId, RegistrationAnswer)>,
+    /// The request under way, in case its task dies and cannot say so itself.
+    running: Option<(RequestId, RegistrationRequest)>,
+}
+
+impl Task {
+    async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+        let (mut stopping, mut watching) = (false, true);
+        self.feed(RegistrationInput::Start);
+        while !matches!(self.status.borrow().phase, WorkerPhase::Ended(_)) {
+            let now_ms = self.voice.clock.now_ms();
+            let wake = self.machine.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now_ms)));
+            let lease = self.leadership.borrow().remaining();
+            let input = tokio::select! {
+                biased;
+                // Both a message and a dropped handle mean the same.
+                _ = &mut stop, if !stopping => {
+                    stopping = true;
+                    Some(RegistrationInput::Stop)
+                }
+                Some(done) = self.requests.join_next(), if !self.requests.is_empty() => self.on_done(done),
+                changed = self.leadership.changed(), if watching => {
+                    watching = changed.is_ok();
+                    None
+                }
+                () = sleep_or_never(wake) => Some(RegistrationInput::Wake),
+                () = sleep_or_never(lease) => None,
+            };
+            if let Some(input) = input {
+                self.feed(input);
+            }
+            self.mind();
+        }
+    }
+
+    fn on_done(
+        &mut self,
+        done: Result<(RequestId, RegistrationAnswer), tokio::task::JoinError>,
+    ) -> Option<RegistrationInput> {
+        let running = self.running.take();
+        match done {
+            Ok((id, answer)) => Some(RegistrationInput::Answer { id, answer }),
+            Err(error) => {
+                tracing::error!(target: "tenure", %error, "a store request died");
+                running.map(|(id, request)| RegistrationInput::Answer { id, answer: request.unanswered() })
+            }
+        }
+    }
+
+    fn feed(&mut self, input: RegistrationInput) {
+        let mut effects = Vec::new();
+        self.machine.handle(Time(self.voice.clock.now_ms()), input, &mut effects);
+        for effect in effects {
+            match effect {
+                RegistrationEffect::Request(id, request) => {
+                    self.running = Some((id, request.clone()));
+                    let carrier = self.carrier.clone();
+                    self.requests.spawn(async move { (id, carrier.carry(request).await) });
+                }
+                RegistrationEffect::Emit(event) => self.tell(event),
+                RegistrationEffect::Ended(end) => self.end(end),
+            }
+        }
+    }
+
+    fn epoch(&self) -> u64 {
+        self.leadership.borrow().epoch
+    }
+
+    fn tell(&self, event: RegistrationEvent) {
+        let worker = &self.facts.worker_id;
+        let detail = || format!("worker {worker}: {}", self.carrier.kept().trouble);
+        match event {
+            RegistrationEvent::Registered => {
+                self.status.send_modify(|status| status.phase = WorkerPhase::Registered);
+            }
+            RegistrationEvent::Watching { pod, incarnation, wait_ms } => tracing::warn!(
+                target: "tenure",
+                worker = worker.as_str(),
+                "worker id {worker} is in use by {pod} (incarnation {incarnation}); watching for {wait_ms} ms whether \
+                 it lives"
+            ),
+            RegistrationEvent::Unreadable => tracing::error!(
+                target: "tenure",
+                worker = worker.as_str(),
+                "the worker's object was overwritten with something else and is left alone: {}",
+                detail()
+            ),
+            RegistrationEvent::Unavailable => {
+                self.voice.emit(self.epoch(), EventKind::StoreUnavailable { detail: detail() });
+            }
+            RegistrationEvent::Denied => {
+                self.voice.emit(self.epoch(), EventKind::StoreDenied { detail: detail() });
+            }
+            RegistrationEvent::Mended => self.voice.emit(self.epoch(), EventKind::StoreRecovered),
+        }
+    }
+
+    fn end(&mut self, end: RegistrationEnd) {
+        let worker = self.facts.worker_id.to_string();
+        let (conflict, end) = match end {
+            RegistrationEnd::Deregistered => (None, WorkerEnd::Deregistered),
+            RegistrationEnd::Refused { pod, incarnation } => {
+                let (other, incarnation) = (pod.to_string(), incarnation.to_string());
+                let error = WorkerError::Held { worker, pod: other, incarnation: incarnation.clone() };
+                (Some((pod, incarnation)), WorkerEnd::Refused(error))
+            }
+            RegistrationEnd::Superseded { pod, incarnation } => {
+                let incarnation = incarnation.to_string();
+                (Some((pod.clone(), incarnation.clone())), WorkerEnd::Superseded { pod, incarnation })
+            }
+            RegistrationEnd::Unreadable => {
+                let (key, detail) = (self.carrier.key.clone(), self.carrier.kept().trouble.clone());
+                (None, WorkerEnd::Refused(WorkerError::Unreadable { key, detail }))
+            }
+        };
+        // Whoever hears of the conflict finds the worker disabled already.
+        self.status.send_modify(|status| status.phase = WorkerPhase::Ended(end));
+        self.mind();
+        if let Some((other_pod, other_incarnation)) = conflict {
+            let worker = self.facts.clone();
+            let kind = EventKind::WorkerConflict { worker, other_pod, other_incarnation };
+            self.voice.emit(self.epoch(), kind);
+        }
+    }
+
+    /// Tells whether the worker may work, if that is news.
+    fn mind(&self) {
+        let (epoch, leads) = {
+            let leadership = self.leadership.borrow();
+            (leadership.epoch, leadership.is_leader())
+        };
+        let changed = self.status.send_if_modified(|status| {
+            let enabled = leads && status.phase == WorkerPhase::Registered;
+            std::mem::replace(&mut status.enabled, enabled) != enabled
+        });
+        if changed {
+            let facts = self.facts.clone();
+            let enabled = self.status.borrow().enabled;
+            let kind =
+                if enabled { EventKind::WorkerEnabled(facts) } else { EventKind::WorkerDisabled(facts) };
+            self.voice.emit(epoch, kind);
+        }
+    }
+}
