@@ -30,6 +30,10 @@ pub(crate) enum Verb {
     Leader(LeaderArgs),
     /// Ask the leader to hand over, and see who leads then
     StepDown(StepDownArgs),
+    /// Run a worker in the foreground, without a node
+    Worker(WorkerArgs),
+    /// Show the workers of a namespace
+    Workers(WorkersArgs),
     /// Show every node's figures: latencies, contention, elections, requests
     Metrics(MetricsArgs),
     /// Show what a namespace costs a month: as measured, and as projected for any number of nodes
@@ -62,6 +66,9 @@ pub(crate) struct RunArgs {
     /// Print every event as one JSON object per line on stdout
     #[arg(long)]
     pub(crate) events: bool,
+    /// A worker of this node, enabled while it leads; may be given several times
+    #[arg(long = "worker", value_name = "ID[:TYPE]")]
+    pub(crate) workers: Vec<String>,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
@@ -125,12 +132,15 @@ pub(crate) struct MetricsArgs {
 #[derive(Args)]
 #[command(
     after_help = "Projected: the steady state by the settings, without starts, elections and retries. Measured: what the \
-live nodes of the namespace published, if there are any. A month has 30 days."
+live nodes of the namespace published, if there are any, with the workers of their own processes. A month has 30 days."
 )]
 pub(crate) struct CostArgs {
     /// How many nodes to project for
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) nodes: u64,
+    /// How many workers to project for, all together
+    #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
+    pub(crate) workers: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -153,6 +163,63 @@ pub(crate) struct DoctorArgs {
     /// A second endpoint of the same store, to check that both see one truth
     #[arg(long, value_name = "URL")]
     pub(crate) second_endpoint: Option<String>,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct WorkerArgs {
+    #[command(subcommand)]
+    pub(crate) action: WorkerAction,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum WorkerAction {
+    /// Register, keep the heartbeat up, tell what happens, deregister on SIGTERM
+    Run(WorkerRunArgs),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "The worker is enabled while the node named like its pod leads. The process takes no part in the election: it \
+looks at the seat every electionInterval. SIGTERM or SIGINT: deregister and leave; a second signal ends at once.\n\
+Exit code 1 if another live process has the id. A worker that belongs to a node: `tenure run --worker ID:TYPE`."
+)]
+pub(crate) struct WorkerRunArgs {
+    /// The worker's id, one live process each
+    #[arg(long)]
+    pub(crate) id: String,
+    /// The plugin it works for [default: worker]
+    #[arg(long, value_name = "TYPE")]
+    pub(crate) plugin_type: Option<String>,
+    /// The pod it runs on [default: the setting `node`]
+    #[arg(long)]
+    pub(crate) pod: Option<String>,
+    /// How long it may be silent before it counts as dead, in ms [default: the setting `workerTimeout`]
+    #[arg(long, value_name = "MS")]
+    pub(crate) timeout: Option<u64>,
+    /// More to be known about it, a JSON object of at most 8 KiB
+    #[arg(long, value_name = "JSON")]
+    pub(crate) payload: Option<String>,
+    /// Print every event as one JSON object per line on stdout
+    #[arg(long)]
+    pub(crate) events: bool,
+    /// Form of the log on stderr
+    #[arg(long, value_enum, default_value = "human")]
+    pub(crate) log: LogForm,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "States are those of the leader's last snapshot; `new` has not been judged yet. One read and one list page per \
+thousand workers."
+)]
+pub(crate) struct WorkersArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

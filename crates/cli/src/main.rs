@@ -11,8 +11,9 @@ mod out;
 mod run;
 mod status;
 mod step_down;
+mod worker;
 
-use args::{Cli, Verb};
+use args::{Cli, Verb, WorkerAction};
 use clap::{CommandFactory, Parser};
 use exit::Failure;
 use out::say;
@@ -36,6 +37,10 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),
+        Verb::Worker(args) => match args.action {
+            WorkerAction::Run(args) => runtime()?.block_on(worker::run(args)),
+        },
+        Verb::Workers(args) => runtime()?.block_on(worker::list(args)),
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
         Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),

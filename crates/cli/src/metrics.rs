@@ -28,7 +28,7 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
 
 pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
-    let projected = Projection::new(&settings, args.nodes);
+    let projected = Projection::with_workers(&settings, args.nodes, args.workers);
     let totals = published(&settings).await?.totals;
     let measured = (totals.nodes > 0).then_some(totals);
     if args.json {
@@ -122,8 +122,11 @@ fn row(node: &NodeMetrics) -> [String; 11] {
 }
 
 fn print_projection(settings: &Settings, projected: &Projection) {
-    let nodes = projected.nodes;
-    say!("projected: {nodes} nodes in steady state, preset {}, 30 days = {MONTH_SECONDS} s", settings.preset);
+    let (nodes, workers) = (projected.nodes, projected.workers);
+    say!(
+        "projected: {nodes} nodes and {workers} workers in steady state, preset {}, 30 days = {MONTH_SECONDS} s",
+        settings.preset
+    );
     projected.lines.iter().for_each(print_line);
     say!(
         "  total                    {:.0} requests = ${:.2} a month, ${:.2} per node",

@@ -36,17 +36,19 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     if let StoreUrl::Memory { .. } = settings.store {
         tracing::warn!("the store is this process's own memory: no other process can ever join");
     }
+    let specs: Vec<_> = args.workers.iter().map(|text| crate::worker::parse(text)).collect();
+    for spec in &specs {
+        spec.validate(&settings)?;
+    }
     let builder = Node::builder(settings);
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
+    let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
     let refused = tokio::select! {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
-            tokio::spawn(async move {
-                let code = signals.second().await;
-                std::process::exit(i32::from(code));
-            });
+            signals.second_ends();
             None
         }
         detail = watched.denied() => Some(Failure::store(format!("the store refuses: {detail}"))),
@@ -57,6 +59,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
             StopReason::Asked => None,
         },
     };
+    crate::worker::deregister_all(workers).await;
     node.shutdown().await;
     if let Some(printer) = printer {
         // The channel is closed by now, so the thread ends once it has printed what is left.
@@ -93,7 +96,7 @@ impl Startup {
 }
 
 /// Prints events on a thread of their own: a reader that does not read must not hold up the node.
-fn print_events(mut events: broadcast::Receiver<Event>) -> std::thread::JoinHandle<()> {
+pub(crate) fn print_events(mut events: broadcast::Receiver<Event>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         loop {
             let line = match events.blocking_recv() {
@@ -113,17 +116,25 @@ fn print_events(mut events: broadcast::Receiver<Event>) -> std::thread::JoinHand
 }
 
 /// SIGTERM and SIGINT, with the exit code each deserves.
-struct Signals {
+pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Signals, Failure> {
+    pub(crate) fn new() -> Result<Signals, Failure> {
         Ok(Signals {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
+    }
+
+    /// From here on a signal ends the process at once.
+    pub(crate) fn second_ends(mut self) {
+        tokio::spawn(async move {
+            let code = self.second().await;
+            std::process::exit(i32::from(code));
+        });
     }
 
     /// A signal in its own right: some senders reach a process twice, once by itself and once in its group.
@@ -137,7 +148,7 @@ impl Signals {
         }
     }
 
-    async fn next(&mut self) -> u8 {
+    pub(crate) async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.terminate.recv() => 143,
             _ = self.interrupt.recv() => 130,

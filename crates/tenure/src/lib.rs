@@ -63,5 +63,6 @@ pub use step_down::{AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_o
 pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
 pub use tenure_store as store;
 pub use workers::{
-    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerPhase, WorkerSpec, WorkerStatus, Workers,
+    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerList, WorkerPhase, WorkerRow, WorkerSpec,
+    WorkerStatus, Workers,
 };

@@ -76,8 +76,8 @@ pub enum StatusError {
     /// The store refuses.
     #[error("the store refuses: {0}")]
     Denied(Trouble),
-    /// The seat is not a seat.
-    #[error("the seat object {key} cannot be read: {detail}")]
+    /// An object is not what it should be: the seat, or the snapshot of the workers.
+    #[error("the object {key} cannot be read: {detail}")]
     Unreadable {
         /// Where it is.
         key: String,

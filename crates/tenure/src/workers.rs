@@ -8,11 +8,13 @@ mod documents;
 mod observer;
 mod spec;
 mod sweeper;
+mod view;
 mod worker;
 
 pub use board::{WorkerInfo, Workers};
 pub use observer::Observer;
 pub use spec::{WorkerError, WorkerSpec};
+pub use view::{WorkerList, WorkerRow};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
 pub(crate) use board::{Board, Pointers};

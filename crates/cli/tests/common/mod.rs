@@ -257,8 +257,22 @@ impl<'a> Cluster<'a> {
 
     /// Starts a node with more in its environment than the others have.
     pub fn start_with(&mut self, node: &str, environment: &[(&str, &str)]) -> usize {
+        self.launch(node, &["run", "--events", "--node", node], environment)
+    }
+
+    /// Starts a node with more arguments than the others have.
+    pub fn start_args(&mut self, node: &str, more: &[&str]) -> usize {
+        self.launch(node, &[&["run", "--events", "--node", node], more].concat(), &[])
+    }
+
+    /// Starts a worker without a node.
+    pub fn start_worker(&mut self, arguments: &[&str]) -> usize {
+        self.launch("worker", &[&["worker", "run", "--events"], arguments].concat(), &[])
+    }
+
+    fn launch(&mut self, node: &str, arguments: &[&str], environment: &[(&str, &str)]) -> usize {
         let mut command = self.sandbox.command();
-        command.args(["run", "--events", "--node", node]).args(&self.arguments);
+        command.args(arguments).args(&self.arguments);
         command.envs(self.environment.iter().cloned()).envs(environment.iter().copied());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());

@@ -105,6 +105,11 @@ pub(crate) struct CheckedSpec {
 }
 
 impl WorkerSpec {
+    /// Whether it keeps the rules, under these settings. Registering asks the same.
+    pub fn validate(&self, settings: &Settings) -> Result<(), WorkerError> {
+        self.check(settings).map(drop)
+    }
+
     pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, WorkerError> {
         let id = |field, text: &str| {
             NodeId::new(text).map_err(|error| WorkerError::Invalid {

@@ -1,0 +1,163 @@
+//! `tenure worker run` and `tenure workers`: a worker without a node, and a look at all of them.
+
+use crate::args::{SettingsArgs, WorkerRunArgs, WorkersArgs};
+use crate::exit::Failure;
+use crate::log;
+use crate::out::say;
+use crate::run::{Signals, print_events};
+use crate::status::existing;
+use comfy_table::{CellAlignment, Table, presets};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::OpenOptions;
+use tenure::{
+    BootClock, Namespace, NodeId, Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerSpec,
+};
+
+/// The plugin of a worker that names none.
+const PLUGIN_TYPE: &str = "worker";
+
+pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
+    log::start(args.log);
+    let resolved = args.settings.load()?;
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+    let mut settings = resolved.settings.clone();
+    if let Some(pod) = &args.pod {
+        settings.node = NodeId::new(pod).map_err(|error| Failure::usage(format!("--pod: {error}")))?;
+    }
+    let mut spec = WorkerSpec::new(&args.id, args.plugin_type.as_deref().unwrap_or(PLUGIN_TYPE));
+    if let Some(timeout_ms) = args.timeout {
+        spec = spec.timeout(Duration::from_millis(timeout_ms));
+    }
+    if let Some(payload) = &args.payload {
+        let payload = serde_json::from_str(payload)
+            .map_err(|error| Failure::usage(format!("--payload is not JSON: {error}")))?;
+        spec = spec.payload(payload);
+    }
+    spec.validate(&settings)?;
+    SettingsArgs::prepare_store(&resolved)?;
+    let mut signals = Signals::new()?;
+    let options = OpenOptions::with_request_timeout(Duration::from_millis(settings.request_timeout_ms));
+    let lanes = tenure::store::open(&settings.store, &options).await?;
+    tracing::info!(
+        "worker {} registers for pod {} in namespace {} on {} (heartbeat {} ms)",
+        args.id,
+        settings.node,
+        settings.namespace,
+        settings.store,
+        settings.worker_heartbeat_interval_ms
+    );
+    let observer = Observer::start(settings, lanes, Arc::new(BootClock))?;
+    let printer = args.events.then(|| print_events(observer.events()));
+    let worker = observer.register_worker(spec)?;
+    let ended = tokio::select! {
+        _ = signals.next() => {
+            tracing::info!("stopping; a second signal ends at once");
+            signals.second_ends();
+            None
+        }
+        end = worker.ended() => Some(end),
+    };
+    // Leaving is the same for a worker that has ended already.
+    let left = worker.deregister().await;
+    drop(observer);
+    if let Some(printer) = printer {
+        // The channel closes with the observer's last task, so the thread ends once it has printed what is left.
+        let _ = printer.join();
+    }
+    outcome(&args.id, ended.unwrap_or(left))
+}
+
+fn outcome(id: &str, end: WorkerEnd) -> Result<ExitCode, Failure> {
+    match end {
+        WorkerEnd::Deregistered => {
+            tracing::info!("worker {id} deregistered");
+            Ok(ExitCode::SUCCESS)
+        }
+        WorkerEnd::Refused(error) => Err(error.into()),
+        WorkerEnd::Superseded { pod, incarnation } => Err(Failure::other(format!(
+            "worker {id:?} was silent for too long, and another process on pod {pod} (incarnation {incarnation}) has its id now"
+        ))),
+        other => Err(Failure::other(format!("worker {id:?} ended: {other:?}"))),
+    }
+}
+
+/// `ID[:PLUGIN_TYPE]`, as `tenure run --worker` takes it.
+pub(crate) fn parse(text: &str) -> WorkerSpec {
+    let (id, plugin_type) = text.split_once(':').unwrap_or((text, PLUGIN_TYPE));
+    WorkerSpec::new(id, plugin_type)
+}
+
+/// Deregisters all of them at once.
+pub(crate) async fn deregister_all(workers: Vec<Worker>) {
+    let mut leaving = tokio::task::JoinSet::new();
+    for worker in workers {
+        leaving.spawn(worker.deregister());
+    }
+    leaving.join_all().await;
+}
+
+pub(crate) async fn list(args: WorkersArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let list = match existing(&settings).await? {
+        Some(lanes) => WorkerList::read(&lanes, &namespace).await?,
+        None => WorkerList { namespace: namespace.to_string(), epoch: 0, workers: Vec::new(), skipped: 0 },
+    };
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&list).map_err(Failure::other)?);
+    } else {
+        print(&list);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print(list: &WorkerList) {
+    if list.workers.is_empty() {
+        say!("no worker is registered in {}", list.namespace);
+    } else {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["WORKER", "TYPE", "POD", "TIMEOUT", "STATE", "LAST SEEN"]);
+        for column in table.column_iter_mut().skip(5) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        for worker in &list.workers {
+            let seen = Duration::from_millis(worker.last_seen_ms_ago);
+            let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+            table.add_row([
+                worker.worker_id.clone(),
+                text(&worker.plugin_type),
+                text(&worker.pod),
+                worker.timeout.map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms as f64 / 1000.0)),
+                worker.state.to_owned(),
+                format!("{:.1} s ago", seen.as_secs_f64()),
+            ]);
+        }
+        say!("{table}");
+        let count = |state| list.workers.iter().filter(|worker| worker.state == state).count();
+        say!(
+            "\n{} active, {} inactive, {} new, as of epoch {}",
+            count("active"),
+            count("inactive"),
+            count("new"),
+            list.epoch
+        );
+    }
+    if list.skipped > 0 {
+        say!("{} objects among them are no worker's", list.skipped);
+    }
+}
+
+impl From<WorkerError> for Failure {
+    fn from(error: WorkerError) -> Failure {
+        match error {
+            WorkerError::Invalid { .. } => Failure::usage(error),
+            WorkerError::Unreadable { .. } => Failure::unreadable(error),
+            other => Failure::other(other),
+        }
+    }
+}

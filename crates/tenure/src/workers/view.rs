@@ -1,0 +1,96 @@
+//! The workers of a namespace, looked at from outside. Nothing is written.
+
+use super::documents::SnapshotDocument;
+use crate::keys::{Keys, Namespace};
+use crate::status::StatusError;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use tenure_core::{NodeId, SnapshotEntry};
+use tenure_store::{Lanes, List, Read};
+
+/// Objects looked at at most.
+const LIST_MAX: usize = 100_000;
+
+/// What is registered, and what the leader says about it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerList {
+    /// The namespace.
+    pub namespace: String,
+    /// The epoch of the leader that judged; 0 if none has yet.
+    pub epoch: u64,
+    /// The workers in order of their ids.
+    pub workers: Vec<WorkerRow>,
+    /// Objects among them that are no worker's.
+    pub skipped: u64,
+}
+
+/// One worker.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkerRow {
+    /// Its id.
+    pub worker_id: String,
+    /// Which plugin it works for; none as long as no leader has read its object.
+    pub plugin_type: Option<String>,
+    /// Where it runs.
+    pub pod: Option<String>,
+    /// How long it may be silent.
+    pub timeout: Option<u64>,
+    /// `active` or `inactive` by the last snapshot; `new` if no leader has judged it yet.
+    pub state: &'static str,
+    /// How much older its last heartbeat is than the newest one on the store.
+    pub last_seen_ms_ago: u64,
+}
+
+impl WorkerList {
+    /// One read of the snapshot and one list, a page for each thousand workers.
+    ///
+    /// Not promised: the states are those of the last snapshot. Without a live leader nobody judges, and they stay.
+    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<WorkerList, StatusError> {
+        let keys = Keys::global(namespace);
+        let (epoch, mut known) = judged(lanes, &keys).await?;
+        let entries = match lanes.bulk.list(&keys.workers(), LIST_MAX).await {
+            List::Entries { entries, .. } => entries,
+            List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
+            List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
+        };
+        let newest = entries.iter().map(|entry| entry.modified.0).max().unwrap_or(0);
+        let (mut workers, mut skipped) = (Vec::new(), 0);
+        for entry in &entries {
+            let Some(id) = keys.worker_of(&entry.key) else {
+                skipped += 1;
+                continue;
+            };
+            let found = known.remove(&id);
+            let details = found.as_ref().map(|found| &found.details);
+            workers.push(WorkerRow {
+                worker_id: id.to_string(),
+                plugin_type: details.map(|details| details.plugin_type.to_string()),
+                pod: details.map(|details| details.pod.to_string()),
+                timeout: details.map(|details| details.timeout_ms),
+                state: match found.as_ref().map(|found| found.active) {
+                    Some(true) => "active",
+                    Some(false) => "inactive",
+                    None => "new",
+                },
+                last_seen_ms_ago: newest.saturating_sub(entry.modified.0),
+            });
+        }
+        Ok(WorkerList { namespace: namespace.to_string(), epoch, workers, skipped })
+    }
+}
+
+async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<NodeId, SnapshotEntry>), StatusError> {
+    let object = match lanes.bulk.get(&keys.snapshot(), None).await {
+        Read::Found(object) => object,
+        Read::Absent | Read::Unchanged => return Ok((0, BTreeMap::new())),
+        Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
+        Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
+    };
+    let snapshot = SnapshotDocument::parse(&object.body)
+        .map_err(|error| StatusError::Unreadable { key: keys.snapshot(), detail: error.detail })?
+        .snapshot;
+    let workers = snapshot.workers.into_iter().map(|entry| (entry.worker.clone(), entry)).collect();
+    Ok((snapshot.mark.epoch.0, workers))
+}
