@@ -11,7 +11,7 @@ use tenure::store::{Condition, SqliteStore, Store, Write};
 
 /// A worker that is missed soon: the least that the settings allow is quick enough for a test.
 const LIVELY: &[&str] =
-    &["--worker-heartbeat-interval", "500", "--worker-timeout", "2000", "--worker-sweep-interval", "500"];
+    &["--worker-heartbeat-interval", "1000", "--worker-timeout", "2000", "--worker-sweep-interval", "1000"];
 
 fn lively() -> Vec<&'static str> {
     [FAST, LIVELY].concat()

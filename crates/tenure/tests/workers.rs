@@ -24,7 +24,7 @@ async fn registered(member: &Member, spec: WorkerSpec) -> Worker {
 async fn object(rig: &Rig, key: &str) -> Option<Value> {
     match rig.store.get(key, None).await {
         Read::Found(object) => Some(serde_json::from_slice(&object.body).expect("JSON")),
-        _ => None,
+        Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => None,
     }
 }
 

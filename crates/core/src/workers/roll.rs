@@ -236,8 +236,8 @@ impl Roll {
         // could not be read is read again only once it changed, and no earlier than its backoff says.
         let again = match record.content {
             Content::Worker(_) => resized || back,
-            Content::Corrupt | Content::Beyond => moved,
-            Content::Unread => false,
+            // Unread and not waiting to be read: the answer never came.
+            Content::Corrupt | Content::Beyond | Content::Unread => moved,
         };
         if again && record.read_at.is_none() {
             record.read_at = Some(record.retry_at.max(now));

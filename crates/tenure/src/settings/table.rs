@@ -1,4 +1,5 @@
 //! The table of settings, the presets, and what is no longer a setting.
+// long: one row for each setting; a table in two files would hide what is missing
 
 use super::Settings;
 use super::field::{Computation, Fallback, Field, Kind, Slot, Value};

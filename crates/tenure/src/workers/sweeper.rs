@@ -362,7 +362,7 @@ impl Sweeper {
             }
             match running.join_next().await {
                 Some(Ok((worker, outcome))) => tenure.roll.read(self.now(), &worker, outcome),
-                // A backend that panics has not answered; the worker is unread, and read once it changes in size.
+                // A backend that panics has not answered; the worker is asked for again once it has written.
                 Some(Err(error)) => tracing::error!(target: "tenure", %error, "a store request died"),
                 None => return,
             }

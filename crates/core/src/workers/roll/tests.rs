@@ -169,6 +169,17 @@ fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
 }
 
 #[test]
+fn a_read_whose_answer_never_came_is_made_again_once_the_worker_has_written() {
+    let mut roll = roll(1);
+    let asked = |roll: &mut Roll, at, modified| {
+        roll.sweep(Time(at), Time(at), &[listed("a", modified)], 0, false).read.len()
+    };
+    assert_eq!(asked(&mut roll, 0, 1), 1);
+    assert_eq!(asked(&mut roll, 5000, 1), 0);
+    assert_eq!(asked(&mut roll, 10_000, 2), 1);
+}
+
+#[test]
 fn a_snapshot_of_unknown_fate_leaves_nothing_untold() {
     let mut roll = roll(1);
     sweep(&mut roll, 0, &[listed("a", 1)]);
