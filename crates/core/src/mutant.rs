@@ -23,6 +23,10 @@ pub enum Mutant {
     LateRecordAdopted,
     /// The seat is vacated while the leader's processes still run.
     VacatedBeforeStopped,
+    /// A plugin returns to the global seat while its own candidate is still winding down.
+    ReturnBeforeDrained,
+    /// A new holder of the global seat does not look at the plugin's own seat first.
+    SeatNotChecked,
 }
 
 impl Config {
