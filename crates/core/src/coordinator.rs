@@ -120,6 +120,12 @@ impl Coordinator {
         }
     }
 
+    /// The same, to claim above this epoch only.
+    pub fn above(mut self, floor: Epoch) -> Coordinator {
+        self.floor = floor;
+        self
+    }
+
     /// The node's role, if it has one.
     pub fn role(&self) -> Option<Role> {
         self.role

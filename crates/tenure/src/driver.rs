@@ -27,31 +27,48 @@ const LEADER_LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) enum Command {
     StepDown(oneshot::Sender<bool>),
+    /// Claim above this epoch from now on.
+    Raise(u64),
     Stop,
 }
 
 /// Where events and leadership go. Outlives the driver's lives.
 #[derive(Clone)]
 pub(crate) struct Outlets {
+    pub(crate) voice: Voice,
+    pub(crate) leadership: watch::Sender<Leadership>,
+    pub(crate) fence: Fence,
+}
+
+impl std::ops::Deref for Outlets {
+    type Target = Voice;
+
+    fn deref(&self) -> &Voice {
+        &self.voice
+    }
+}
+
+/// What a node says, and to whom.
+#[derive(Clone, Debug)]
+pub(crate) struct Voice {
     pub(crate) namespace: Arc<str>,
     pub(crate) node: tenure_core::NodeId,
     pub(crate) prefix: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) leadership: watch::Sender<Leadership>,
-    pub(crate) fence: Fence,
     pub(crate) figures: Arc<Figures>,
 }
 
-impl Outlets {
+impl Voice {
     pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
-        self.figures.count(&kind);
+        self.figures.count(epoch, &kind);
         let event = Event {
             namespace: Arc::clone(&self.namespace),
             node: self.node.clone(),
             epoch,
             time: jiff::Timestamp::now(),
             boot_ms: self.clock.now_ms(),
+            plugins: self.figures.plugins(),
             prefix: Arc::clone(&self.prefix),
             kind,
         };
@@ -141,6 +158,7 @@ impl Driver {
                     Some(Input::Stop)
                 }
                 Some(Command::StepDown(reply)) => self.on_step_down(reply),
+                Some(Command::Raise(above)) => Some(Input::Raise { above: Epoch(above) }),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
             _ = gone(&mut self.draining) => {

@@ -43,6 +43,11 @@ impl Keys {
         Keys { root: format!("plg_coordinator_global/{namespace}") }
     }
 
+    /// The keys of a plugin's own election, by its name.
+    pub fn per_plugin(namespace: &Namespace, plugin: &NodeId) -> Keys {
+        Keys { root: format!("plg_coordinator/{namespace}/{plugin}") }
+    }
+
     /// Everything of the namespace is below this.
     pub fn root(&self) -> &str {
         &self.root
@@ -81,6 +86,11 @@ mod tests {
         let node = NodeId::new("pod-a").expect("valid");
         assert_eq!(keys.node(&node), "plg_coordinator_global/production/nodes/pod-a.json");
         assert_eq!(keys.node_of(&keys.node(&node)), Some(node));
+        let own = Keys::per_plugin(
+            &Namespace::new("production").expect("valid"),
+            &NodeId::new("queue").expect("valid"),
+        );
+        assert_eq!(own.seat(), "plg_coordinator/production/queue/seat.json");
         for foreign in [
             "plg_coordinator_global/production/nodes/a/b.json",
             "x",

@@ -2,7 +2,7 @@
 
 use crate::carrier::Carrier;
 use crate::clock::{BootClock, Clock};
-use crate::driver::{Command, Driver, Outlets};
+use crate::driver::{Command, Driver, Outlets, Voice};
 use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 use std::time::Duration;
-use tenure_core::{Coordinator, Holder, IdError, Incarnation, NodeId, Role, StopCause};
+use tenure_core::{Coordinator, Epoch, Holder, IdError, Incarnation, NodeId, Role, StopCause};
 use tenure_store::{Lanes, OpenError, OpenOptions};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -66,7 +66,8 @@ pub struct Node {
     leadership: watch::Receiver<Leadership>,
     fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
-    figures: Arc<Figures>,
+    voice: Voice,
+    lanes: Lanes,
     supervisor: JoinHandle<()>,
 }
 
@@ -77,6 +78,8 @@ pub struct NodeBuilder {
     lanes: Option<Lanes>,
     clock: Arc<dyn Clock>,
     random: Option<u64>,
+    plugin: Option<NodeId>,
+    floor: u64,
     events: broadcast::Sender<Event>,
 }
 
@@ -105,11 +108,27 @@ impl NodeBuilder {
         self
     }
 
+    /// Takes part in the election of one plugin instead of the namespace's.
+    pub(crate) fn per_plugin(mut self, plugin: &NodeId) -> NodeBuilder {
+        self.plugin = Some(plugin.clone());
+        self
+    }
+
+    /// Claims above this epoch only.
+    pub(crate) fn epoch_floor(mut self, floor: u64) -> NodeBuilder {
+        self.floor = floor;
+        self
+    }
+
     /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
     /// trying, and says so in its events.
     pub async fn start(self) -> Result<Node, StartError> {
         let id = self.settings.node.clone();
         let namespace = Namespace::new(&self.settings.namespace)?;
+        let keys = match &self.plugin {
+            Some(plugin) => Keys::per_plugin(&namespace, plugin),
+            None => Keys::global(&namespace),
+        };
         let request_timeout = Duration::from_millis(self.settings.request_timeout_ms);
         let lanes = match self.lanes {
             Some(lanes) => lanes,
@@ -123,28 +142,31 @@ impl NodeBuilder {
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
         let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
+        if let Some(plugin) = &self.plugin {
+            figures.serve([Arc::from(plugin.as_str())].into());
+        }
         let lanes = figures.meter(lanes);
         let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&self.clock), figures.drift());
-        let outlets = Outlets {
-            fence: fence.clone(),
+        let voice = Voice {
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
             clock: self.clock,
             events: events.clone(),
-            leadership,
             figures: Arc::clone(&figures),
         };
+        let outlets = Outlets { voice: voice.clone(), leadership, fence: fence.clone() };
         let supervisor = Supervisor {
-            keys: Keys::global(&namespace),
+            keys,
             settings: self.settings,
-            lanes,
+            lanes: lanes.clone(),
+            floor: self.floor,
             outlets,
             random: self.random,
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node { id, commands, events, leadership: watcher, fence, ended, figures, supervisor })
+        Ok(Node { id, commands, events, leadership: watcher, fence, ended, voice, lanes, supervisor })
     }
 }
 
@@ -157,7 +179,15 @@ impl Node {
     /// A node with parts of one's own.
     pub fn builder(settings: Settings) -> NodeBuilder {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
-        NodeBuilder { settings, lanes: None, clock: Arc::new(BootClock), random: None, events }
+        NodeBuilder {
+            settings,
+            lanes: None,
+            clock: Arc::new(BootClock),
+            random: None,
+            plugin: None,
+            floor: 0,
+            events,
+        }
     }
 
     /// This node's id.
@@ -183,7 +213,7 @@ impl Node {
 
     /// How coordination is doing and what it costs, as this node has measured it.
     pub fn metrics(&self) -> Metrics {
-        self.figures.metrics()
+        self.voice.figures.metrics()
     }
 
     /// Adds the same figures to a registry of the application's, read at every scrape. For several nodes in one registry
@@ -200,7 +230,29 @@ impl Node {
     }
 
     pub(crate) fn figures(&self) -> Arc<Figures> {
-        Arc::clone(&self.figures)
+        Arc::clone(&self.voice.figures)
+    }
+
+    /// For whoever speaks in this node's name.
+    pub(crate) fn voice(&self) -> &Voice {
+        &self.voice
+    }
+
+    /// This node's way to the store, counted with its own requests.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Claims above this epoch from now on. A leader whose epoch is not above it hands over, to claim again.
+    pub(crate) async fn raise(&self, above: u64) {
+        // A node that ended claims nothing any more.
+        let _ = self.commands.send(Command::Raise(above)).await;
+    }
+
+    /// Leaves in order, like [`shutdown`](Node::shutdown), while others still hold the node.
+    pub(crate) async fn leave(&self) -> StopReason {
+        let _ = self.commands.send(Command::Stop).await;
+        self.ended().await
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.
@@ -253,6 +305,7 @@ struct Supervisor {
     lanes: Lanes,
     outlets: Outlets,
     random: Option<u64>,
+    floor: u64,
     end: watch::Sender<Option<StopReason>>,
 }
 
@@ -294,7 +347,7 @@ impl Supervisor {
             Arc::new(self.settings.shared()),
             Arc::clone(&self.outlets.figures),
         );
-        let core = Coordinator::new(self.settings.core_config(), me);
+        let core = Coordinator::new(self.settings.core_config(), me).above(Epoch(self.floor));
         let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         let random = self.random.unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }

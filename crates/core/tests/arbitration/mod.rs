@@ -259,7 +259,10 @@ impl World {
         if acting.len() > 1 {
             self.outcome.violations.push(format!("two arbiters lead one plugin: {acting:?}"));
         }
-        for now in acting.into_iter().filter(|now| *now != self.highest_acted) {
+        for now in acting {
+            if now == self.highest_acted {
+                continue;
+            }
             if now.0 <= self.highest_acted.0 {
                 self.outcome.violations.push(format!("{now:?} after {:?}", self.highest_acted));
             }
