@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use tenure::store::{Lanes, MemoryStore};
-use tenure::{Leadership, Mode, Plugin, PluginHandle, Services, Settings};
+use tenure::{Leadership, Mode, Plugin, PluginHandle, Role, Services, Settings};
 
 struct Worker(&'static str);
 
@@ -39,6 +39,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!("pod-a leads queue and scheduler, in an election each");
 
+    // Whoever stands by takes over; a pod that is still starting would not be there in time.
+    pods[1].0.leadership().wait_for(|seen| seen.role == Some(Role::Standby)).await?;
     pods[0].0.step_down().await?;
     let epoch = leads(&pods[1].0).await?;
     println!("queue: pod-b leads in epoch {epoch}; scheduler: still pod-a");

@@ -60,9 +60,12 @@ impl From<SettingsError> for AttachError {
 /// The services of a process: one for each store and namespace. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Services {
-    table: Arc<Mutex<BTreeMap<(String, String), Arc<Slot>>>>,
+    table: Arc<Mutex<Table>>,
     hooks: Hooks,
 }
+
+/// By store and namespace.
+type Table = BTreeMap<(String, String), Arc<Slot>>;
 
 /// What tests put in place of the real thing.
 #[derive(Clone, Default)]

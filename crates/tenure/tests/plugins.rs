@@ -290,3 +290,31 @@ async fn names_are_checked_and_taken_once() {
     queue.detach().await;
     a.services.attach(Named("queue"), settings).await.expect("free again").detach().await;
 }
+
+/// The default `promoted` returns at once; leadership goes on, and can be handed over.
+#[tokio::test(start_paused = true)]
+async fn a_plugin_that_returns_early_from_promoted_holds_nothing_up() {
+    struct Idle;
+    impl tenure::Plugin for Idle {
+        fn name(&self) -> &str {
+            "queue"
+        }
+    }
+    log::keep();
+    let cluster = Cluster::new();
+    for mode in ["per-plugin", "global"] {
+        let mut handles = Vec::new();
+        for pod in [cluster.pod("pod-a"), cluster.pod("pod-b")] {
+            let settings = pod.settings().coordination_mode(mode).build().expect("valid");
+            handles.push(pod.services.attach(Idle, settings).await.expect("attached"));
+            leads(&handles[0]).await;
+        }
+        sleep_ms(3000).await;
+        let handed_over = tokio::time::timeout(std::time::Duration::from_secs(5), handles[0].step_down());
+        assert_eq!(handed_over.await, Ok(Ok(())), "{mode}");
+        leads(&handles[1]).await;
+        for handle in handles {
+            handle.detach().await;
+        }
+    }
+}
