@@ -81,7 +81,7 @@ fn outcome(id: &str, end: WorkerEnd) -> Result<ExitCode, Failure> {
         WorkerEnd::Superseded { pod, incarnation } => Err(Failure::other(format!(
             "worker {id:?} was silent for too long, and another process on pod {pod} (incarnation {incarnation}) has its id now"
         ))),
-        other => Err(Failure::other(format!("worker {id:?} ended: {other:?}"))),
+        end @ (WorkerEnd::Died | _) => Err(Failure::other(format!("worker {id:?} ended: {end:?}"))),
     }
 }
 
@@ -157,7 +157,7 @@ impl From<WorkerError> for Failure {
         match error {
             WorkerError::Invalid { .. } => Failure::usage(error),
             WorkerError::Unreadable { .. } => Failure::unreadable(error),
-            other => Failure::other(other),
+            WorkerError::Held { .. } | WorkerError::Ended | _ => Failure::other(error),
         }
     }
 }

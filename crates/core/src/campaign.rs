@@ -116,7 +116,7 @@ impl Coordinator {
             Seen::Absent => (Epoch(0), Expect::Absent),
             Seen::Nothing | Seen::Unreadable { .. } => return,
         };
-        let mut epoch = base.max(self.highest).next();
+        let mut epoch = base.max(self.highest).max(self.floor).next();
         if self.config.has(Mutant::EpochNotRaised) {
             epoch = base.max(Epoch(1));
         }

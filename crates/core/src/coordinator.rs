@@ -39,6 +39,8 @@ pub struct Coordinator {
     pub(crate) leader: Option<(NodeId, Epoch)>,
     /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
     pub(crate) highest: Epoch,
+    /// Claims are above this too: epochs that another seat has given out.
+    pub(crate) floor: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
     pub(crate) retired: Epoch,
     /// At most one seat request is under way, so that answers cannot overtake each other.
@@ -103,6 +105,7 @@ impl Coordinator {
             seen: Seen::Nothing,
             leader: None,
             highest: Epoch(0),
+            floor: Epoch(0),
             retired: Epoch(0),
             seat_flight: None,
             pending: Vec::new(),
@@ -115,6 +118,12 @@ impl Coordinator {
             nonces: 0,
             wake: None,
         }
+    }
+
+    /// The same, to claim above this epoch only.
+    pub fn above(mut self, floor: Epoch) -> Coordinator {
+        self.floor = floor;
+        self
     }
 
     /// The node's role, if it has one.
@@ -189,6 +198,7 @@ impl Coordinator {
             Input::Answer { id, answer } => self.on_answer(id, answer, out),
             Input::ProcessesStopped { epoch } => self.on_processes_stopped(epoch, out),
             Input::StepDown => self.on_step_down(out),
+            Input::Raise { above } => self.on_raise(above, out),
             Input::Stop => self.on_stop(out),
         }
         self.advance(out);
@@ -338,6 +348,13 @@ impl Coordinator {
             FlightKind::Vacate,
             out,
         );
+    }
+
+    fn on_raise(&mut self, above: Epoch, out: &mut Vec<Effect>) {
+        self.floor = self.floor.max(above);
+        if matches!(&self.phase, Phase::Leading(tenure) if tenure.epoch <= above) {
+            self.on_step_down(out);
+        }
     }
 
     fn on_stop(&mut self, out: &mut Vec<Effect>) {

@@ -30,6 +30,11 @@ pub enum Input {
     },
     /// Hand leadership over and go on as standby. Ignored by a node that does not lead.
     StepDown,
+    /// Claim above this epoch from now on; a leader whose epoch is not above it steps down, to claim again.
+    Raise {
+        /// The epoch.
+        above: Epoch,
+    },
     /// Leave: drain, vacate, remove the presence, end with [`Effect::Stopped`].
     Stop,
 }

@@ -27,6 +27,7 @@
 //!   do so with the same epoch.
 //! - Seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
 
+mod arbiter;
 mod campaign;
 mod config;
 mod coordinator;
@@ -37,6 +38,7 @@ mod figures;
 mod id;
 mod io;
 mod leader;
+mod lookout;
 mod mutant;
 mod observe;
 mod presence;
@@ -47,6 +49,7 @@ mod startup;
 mod time;
 mod workers;
 
+pub use arbiter::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration};
 pub use config::Config;
 pub use coordinator::{Coordinator, Role};
 pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
@@ -60,6 +63,7 @@ pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,
     StopCause, WakeToken, WriteAnswer,
 };
+pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;

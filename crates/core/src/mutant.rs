@@ -25,6 +25,10 @@ pub enum Mutant {
     VacatedBeforeStopped,
     /// A leader that is asked from outside to step down renews instead.
     MarkIgnored,
+    /// A plugin returns to the global seat while its own candidate is still winding down.
+    ReturnBeforeDrained,
+    /// A new holder of the global seat does not look at the plugin's own seat first.
+    SeatNotChecked,
 }
 
 impl Config {

@@ -165,9 +165,9 @@ impl Coordinator {
         );
     }
 
-    /// A probe or a list failed.
+    /// A probe or a list failed. That a store which was away refuses is news; that one which refused is away is not.
     pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
-        if self.health == Health::Good {
+        if self.health == Health::Good || (denied && self.health == Health::Unavailable) {
             self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
         }
     }

@@ -1,9 +1,10 @@
 //! A green run means something only if these deliberately broken variants turn it red.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
+mod arbitration;
 mod world;
 
-use tenure_core::{Config, Mutant};
+use tenure_core::{Arbiter, Config, Mutant};
 use world::random;
 
 /// Every one must be caught within this many schedules.
@@ -25,6 +26,27 @@ fn must_be_caught(mutant: Mutant) {
         }
     }
     panic!("{mutant:?} survived {SEEDS_MAX} schedules: the property test does not bite");
+}
+
+fn must_be_caught_in_arbitration(mutant: Mutant) {
+    for seed in 0..SEEDS_MAX {
+        let outcome = arbitration::run(seed, || Arbiter::broken(mutant));
+        if let Some(by) = outcome.violations.first() {
+            println!("{mutant:?}: caught at seed {seed} by: {by}");
+            return;
+        }
+    }
+    panic!("{mutant:?} survived {SEEDS_MAX} schedules: the property test does not bite");
+}
+
+#[test]
+fn return_to_the_global_seat_before_drained() {
+    must_be_caught_in_arbitration(Mutant::ReturnBeforeDrained);
+}
+
+#[test]
+fn other_seat_not_checked() {
+    must_be_caught_in_arbitration(Mutant::SeatNotChecked);
 }
 
 macro_rules! teeth {

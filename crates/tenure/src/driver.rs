@@ -27,11 +27,13 @@ const LEADER_LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) enum Command {
     StepDown(oneshot::Sender<bool>),
+    /// Claim above this epoch from now on.
+    Raise(u64),
     Stop,
 }
 
 /// Who speaks, and where to.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Voice {
     pub(crate) namespace: Arc<str>,
     pub(crate) node: tenure_core::NodeId,
@@ -43,13 +45,14 @@ pub(crate) struct Voice {
 
 impl Voice {
     pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
-        self.figures.count(&kind);
+        self.figures.count(epoch, &kind);
         let event = Event {
             namespace: Arc::clone(&self.namespace),
             node: self.node.clone(),
             epoch,
             time: jiff::Timestamp::now(),
             boot_ms: self.clock.now_ms(),
+            plugins: self.figures.plugins(),
             prefix: Arc::clone(&self.prefix),
             kind,
         };
@@ -68,9 +71,11 @@ pub(crate) struct Outlets {
     pub(crate) fence: Fence,
 }
 
-impl Outlets {
-    pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
-        self.voice.emit(epoch, kind);
+impl std::ops::Deref for Outlets {
+    type Target = Voice;
+
+    fn deref(&self) -> &Voice {
+        &self.voice
     }
 }
 
@@ -154,6 +159,7 @@ impl Driver {
                     Some(Input::Stop)
                 }
                 Some(Command::StepDown(reply)) => self.on_step_down(reply),
+                Some(Command::Raise(above)) => Some(Input::Raise { above: Epoch(above) }),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
             _ = gone(&mut self.draining) => {

@@ -20,6 +20,8 @@ pub struct Event {
     pub time: jiff::Timestamp,
     /// The node's boot-time clock in milliseconds, for comparing events of one machine.
     pub boot_ms: u64,
+    /// The plugins that share the election; empty for a node that runs without any.
+    pub plugins: Arc<[Arc<str>]>,
     /// Prefix of the telemetry names.
     pub(crate) prefix: Arc<str>,
     /// What happened.
@@ -187,6 +189,27 @@ pub enum EventKind {
         /// Inactive ones.
         inactive: u64,
     },
+    /// A plugin panicked or hung. It costs nobody else anything.
+    PluginFailed {
+        /// Which plugin.
+        plugin: Arc<str>,
+        /// What of it: `promoted`, `demoted`, `leader_changed`, `event`, `missed`.
+        handler: &'static str,
+        /// In words.
+        detail: String,
+    },
+    /// The store refuses the global seat; the plugin coordinates on its own.
+    FallbackStarted {
+        /// Which plugin.
+        plugin: Arc<str>,
+        /// What the store said.
+        detail: String,
+    },
+    /// The plugin is back with the shared election.
+    FallbackEnded {
+        /// Which plugin.
+        plugin: Arc<str>,
+    },
     /// The node has left.
     Stopped,
 }
@@ -253,6 +276,8 @@ pub const EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.election_check",
     "{prefix}.coordinator.election_started",
     "{prefix}.coordinator.epoch_regressed",
+    "{prefix}.coordinator.fallback_ended",
+    "{prefix}.coordinator.fallback_started",
     "{prefix}.coordinator.ineligible",
     "{prefix}.coordinator.joined",
     "{prefix}.coordinator.leader_changed",
@@ -263,6 +288,7 @@ pub const EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.lease_renewed",
     "{prefix}.coordinator.lost_leadership",
     "{prefix}.coordinator.node_conflict",
+    "{prefix}.coordinator.plugin_failed",
     "{prefix}.coordinator.processes_stuck",
     "{prefix}.coordinator.seat_unreadable",
     "{prefix}.coordinator.startup_jitter",
@@ -282,7 +308,8 @@ impl Event {
         if short.contains(':') { short.to_owned() } else { format!("{}.coordinator.{short}", self.prefix) }
     }
 
-    /// The event as one JSON object: `event`, `namespace`, `node`, `epoch`, `time`, `bootMs`, then its own fields.
+    /// The event as one JSON object: `event`, `namespace`, `node`, `epoch`, `time`, `bootMs`, `plugins` if
+    /// there are any, then its own fields.
     pub fn to_json(&self) -> Value {
         let mut object = Map::new();
         object.insert("event".to_owned(), self.name().into());
@@ -291,6 +318,10 @@ impl Event {
         object.insert("epoch".to_owned(), self.epoch.into());
         object.insert("time".to_owned(), format!("{:.3}", self.time).into());
         object.insert("bootMs".to_owned(), self.boot_ms.into());
+        if !self.plugins.is_empty() {
+            let names: Vec<&str> = self.plugins.iter().map(|name| &**name).collect();
+            object.insert("plugins".to_owned(), names.into());
+        }
         if let Value::Object(fields) = self.kind.fields() {
             object.extend(fields);
         }
@@ -334,6 +365,9 @@ impl EventKind {
             EventKind::WorkerDisabled(_) => "worker:disabled",
             EventKind::WorkerConflict { .. } => "worker:conflict",
             EventKind::WorkersChanged { .. } => "workers_changed",
+            EventKind::PluginFailed { .. } => "plugin_failed",
+            EventKind::FallbackStarted { .. } => "fallback_started",
+            EventKind::FallbackEnded { .. } => "fallback_ended",
             EventKind::Stopped => "stopped",
         }
     }
@@ -404,6 +438,11 @@ impl EventKind {
             EventKind::WorkersChanged { active, inactive } => {
                 json!({"active": active, "inactive": inactive})
             }
+            EventKind::PluginFailed { plugin, handler, detail } => {
+                json!({"plugin": &**plugin, "handler": handler, "detail": detail})
+            }
+            EventKind::FallbackStarted { plugin, detail } => json!({"plugin": &**plugin, "detail": detail}),
+            EventKind::FallbackEnded { plugin } => json!({"plugin": &**plugin}),
             EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
                 let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
                 json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "cause": cause.as_str()})
@@ -431,6 +470,7 @@ mod tests {
             epoch: 16,
             time: jiff::Timestamp::UNIX_EPOCH,
             boot_ms: 5,
+            plugins: Arc::default(),
             prefix: "serviceradar".into(),
             kind,
         }

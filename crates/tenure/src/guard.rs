@@ -19,6 +19,8 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct LeaderGuard {
     lease: Arc<LeaseState>,
+    /// The lease's own, or one below it that ends this guard alone.
+    cancel: CancellationToken,
     _held: Arc<Held>,
 }
 
@@ -63,7 +65,14 @@ impl LeaderGuard {
             clock,
         });
         let (done, gone) = oneshot::channel();
-        (LeaderGuard { lease, _held: Arc::new(Held(Some(done))) }, gone)
+        let cancel = lease.cancel.clone();
+        (LeaderGuard { lease, cancel, _held: Arc::new(Held(Some(done))) }, gone)
+    }
+
+    /// The same lease, with an end of its own besides: cancelling the token ends this guard and its clones only.
+    pub(crate) fn scoped(&self) -> (LeaderGuard, CancellationToken) {
+        let cancel = self.lease.cancel.child_token();
+        (LeaderGuard { cancel: cancel.clone(), ..self.clone() }, cancel)
     }
 
     pub(crate) fn downgrade(&self) -> WeakGuard {
@@ -81,7 +90,7 @@ impl LeaderGuard {
 
     /// Whether leadership still holds, at this very moment, by this node's own clock.
     pub fn is_valid(&self) -> bool {
-        self.lease.is_valid()
+        !self.cancel.is_cancelled() && self.lease.is_valid()
     }
 
     /// The same as an error, for `?` right before a side effect.
@@ -99,7 +108,7 @@ impl LeaderGuard {
         while self.is_valid() {
             tokio::select! {
                 biased;
-                () = self.lease.cancel.cancelled() => return,
+                () = self.cancel.cancelled() => return,
                 () = tokio::time::sleep(self.remaining()) => {}
             }
         }
@@ -116,7 +125,7 @@ impl LeaderGuard {
 
     /// Cancelled when the work must stop. It does not know the deadline by itself: prefer [`ended`](LeaderGuard::ended).
     pub fn cancellation(&self) -> CancellationToken {
-        self.lease.cancel.clone()
+        self.cancel.clone()
     }
 }
 
@@ -173,13 +182,29 @@ impl Leadership {
     /// The guard, while this node leads and may act.
     pub fn guard(&self) -> Option<LeaderGuard> {
         let weak = self.guard.as_ref()?;
-        let guard = LeaderGuard { lease: Arc::clone(&weak.lease), _held: weak.held.upgrade()? };
+        let cancel = weak.lease.cancel.clone();
+        let guard = LeaderGuard { lease: Arc::clone(&weak.lease), cancel, _held: weak.held.upgrade()? };
         guard.is_valid().then_some(guard)
     }
 
     /// How long this node may act if it does not renew; `None` if it does not lead.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.guard.as_ref().filter(|weak| weak.lease.is_valid()).map(|weak| weak.lease.remaining())
+    }
+
+    /// Whether nobody could tell the two apart.
+    pub(crate) fn is_like(&self, other: &Leadership) -> bool {
+        let same_guard = match (&self.guard, &other.guard) {
+            (Some(one), Some(two)) => Arc::ptr_eq(&one.lease, &two.lease),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        same_guard && self.role == other.role && self.leader == other.leader && self.epoch == other.epoch
+    }
+
+    /// The epoch this node may act in now.
+    pub(crate) fn acting_epoch(&self) -> Option<u64> {
+        self.guard.as_ref().filter(|weak| weak.lease.is_valid()).map(|weak| weak.lease.epoch.0)
     }
 
     /// Whether this node leads and may act now.

@@ -43,6 +43,11 @@ impl Keys {
         Keys { root: format!("plg_coordinator_global/{namespace}") }
     }
 
+    /// The keys of a plugin's own election, by its name.
+    pub fn per_plugin(namespace: &Namespace, plugin: &NodeId) -> Keys {
+        Keys { root: format!("plg_coordinator/{namespace}/{plugin}") }
+    }
+
     /// Everything of the namespace is below this.
     pub fn root(&self) -> &str {
         &self.root
@@ -107,6 +112,11 @@ mod tests {
         assert_eq!(keys.worker_of(&keys.worker(&worker)), Some(worker));
         assert_eq!(keys.worker_of("plg_coordinator_global/production/workers/a/b.json"), None);
         assert_eq!(keys.snapshot(), "plg_coordinator_global/production/snapshot.json");
+        let own = Keys::per_plugin(
+            &Namespace::new("production").expect("valid"),
+            &NodeId::new("queue").expect("valid"),
+        );
+        assert_eq!(own.seat(), "plg_coordinator/production/queue/seat.json");
         for foreign in [
             "plg_coordinator_global/production/nodes/a/b.json",
             "x",

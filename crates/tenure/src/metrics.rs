@@ -46,6 +46,15 @@ pub struct Metrics {
     pub elections: u64,
     /// New leaders, or new epochs, this node learned of.
     pub leader_changes: u64,
+    /// The plugins that share this election, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
+    /// How often a plugin panicked or hung.
+    pub plugin_failures: u64,
+    /// How often a plugin had to coordinate on its own because the store refused the global seat.
+    pub fallbacks: u64,
+    /// How many plugins do so now. Above 0 the health is degraded.
+    pub plugins_in_fallback: u64,
     /// How long elections took, from when this node noticed that one was due to when it knew the leader.
     pub election_duration_histogram: Histogram,
     /// Active workers, as the newest snapshot the node knows says.

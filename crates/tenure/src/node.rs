@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
 use std::time::Duration;
-use tenure_core::{Coordinator, Holder, IdError, Incarnation, NodeId, Role, StopCause};
+use tenure_core::{Coordinator, Epoch, Holder, IdError, Incarnation, NodeId, Role, StopCause};
 use tenure_store::{Lanes, OpenError, OpenOptions};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -67,7 +67,8 @@ pub struct Node {
     leadership: watch::Receiver<Leadership>,
     fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
-    figures: Arc<Figures>,
+    voice: Voice,
+    lanes: Lanes,
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
     host: WorkerHost,
@@ -81,6 +82,8 @@ pub struct NodeBuilder {
     lanes: Option<Lanes>,
     clock: Arc<dyn Clock>,
     random: Option<u64>,
+    plugin: Option<NodeId>,
+    floor: u64,
     events: broadcast::Sender<Event>,
 }
 
@@ -110,11 +113,27 @@ impl NodeBuilder {
         self
     }
 
+    /// Takes part in the election of one plugin instead of the namespace's.
+    pub(crate) fn per_plugin(mut self, plugin: &NodeId) -> NodeBuilder {
+        self.plugin = Some(plugin.clone());
+        self
+    }
+
+    /// Claims above this epoch only.
+    pub(crate) fn epoch_floor(mut self, floor: u64) -> NodeBuilder {
+        self.floor = floor;
+        self
+    }
+
     /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
     /// trying, and says so in its events.
     pub async fn start(self) -> Result<Node, StartError> {
         let id = self.settings.node.clone();
         let namespace = Namespace::new(&self.settings.namespace)?;
+        let keys = match &self.plugin {
+            Some(plugin) => Keys::per_plugin(&namespace, plugin),
+            None => Keys::global(&namespace),
+        };
         let request_timeout = Duration::from_millis(self.settings.request_timeout_ms);
         let lanes = match self.lanes {
             Some(lanes) => lanes,
@@ -128,6 +147,9 @@ impl NodeBuilder {
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
         let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
+        if let Some(plugin) = &self.plugin {
+            figures.serve([Arc::from(plugin.as_str())].into());
+        }
         let lanes = figures.meter(lanes);
         let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&self.clock), figures.drift());
         let voice = Voice {
@@ -138,7 +160,6 @@ impl NodeBuilder {
             events: events.clone(),
             figures: Arc::clone(&figures),
         };
-        let keys = Keys::global(&namespace);
         let (board, workers) = Board::new(voice.clone());
         let pointers = Pointers::default();
         let host = WorkerHost::new(
@@ -160,8 +181,9 @@ impl NodeBuilder {
         let supervisor = Supervisor {
             keys,
             settings: self.settings,
-            lanes,
-            outlets: Outlets { voice, leadership, fence: fence.clone() },
+            lanes: lanes.clone(),
+            floor: self.floor,
+            outlets: Outlets { voice: voice.clone(), leadership, fence: fence.clone() },
             pointers,
             random: self.random,
             end,
@@ -175,7 +197,8 @@ impl NodeBuilder {
             leadership,
             fence,
             ended,
-            figures,
+            voice,
+            lanes,
             supervisor,
             workers,
             host,
@@ -193,7 +216,15 @@ impl Node {
     /// A node with parts of one's own.
     pub fn builder(settings: Settings) -> NodeBuilder {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
-        NodeBuilder { settings, lanes: None, clock: Arc::new(BootClock), random: None, events }
+        NodeBuilder {
+            settings,
+            lanes: None,
+            clock: Arc::new(BootClock),
+            random: None,
+            plugin: None,
+            floor: 0,
+            events,
+        }
     }
 
     /// This node's id.
@@ -235,7 +266,7 @@ impl Node {
 
     /// How coordination is doing and what it costs, as this node has measured it.
     pub fn metrics(&self) -> Metrics {
-        self.figures.metrics()
+        self.voice.figures.metrics()
     }
 
     /// Adds the same figures to a registry of the application's, read at every scrape. For several nodes in one registry
@@ -252,7 +283,29 @@ impl Node {
     }
 
     pub(crate) fn figures(&self) -> Arc<Figures> {
-        Arc::clone(&self.figures)
+        Arc::clone(&self.voice.figures)
+    }
+
+    /// For whoever speaks in this node's name.
+    pub(crate) fn voice(&self) -> &Voice {
+        &self.voice
+    }
+
+    /// This node's way to the store, counted with its own requests.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Claims above this epoch from now on. A leader whose epoch is not above it hands over, to claim again.
+    pub(crate) async fn raise(&self, above: u64) {
+        // A node that ended claims nothing any more.
+        let _ = self.commands.send(Command::Raise(above)).await;
+    }
+
+    /// Leaves in order, like [`shutdown`](Node::shutdown), while others still hold the node.
+    pub(crate) async fn leave(&self) -> StopReason {
+        let _ = self.commands.send(Command::Stop).await;
+        self.ended().await
     }
 
     /// Waits until this node leads. `None` once it can no more, because it was stopped.
@@ -307,6 +360,7 @@ struct Supervisor {
     outlets: Outlets,
     pointers: Pointers,
     random: Option<u64>,
+    floor: u64,
     end: watch::Sender<Option<StopReason>>,
 }
 
@@ -347,7 +401,7 @@ impl Supervisor {
             Arc::clone(&self.outlets.voice.figures),
             self.pointers.clone(),
         );
-        let core = Coordinator::new(self.settings.core_config(), me);
+        let core = Coordinator::new(self.settings.core_config(), me).above(Epoch(self.floor));
         let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         // Numbered replicas are spread evenly; others draw.
         let place = || tenure_core::spread(&self.outlets.voice.node, &self.outlets.voice.namespace);

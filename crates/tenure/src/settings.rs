@@ -14,6 +14,7 @@ mod builder;
 mod error;
 mod field;
 mod file;
+mod given;
 mod load;
 mod places;
 mod rules;
@@ -24,12 +25,14 @@ mod table;
 pub use builder::SettingsBuilder;
 pub use error::{Problem, SettingsError, Source};
 pub use field::{Computation, Fallback, Field, Kind, Value};
+pub use given::CoordinationMode;
 pub use load::Loader;
 pub use places::default_store;
 pub use show::{Origin, Resolved, default_toml};
 pub use table::{DEPRECATED, Deprecated, FIELDS, PRESETS, Preset};
 
 use error::shown;
+use given::Given;
 use rules::{Grade, RULES};
 use std::path::PathBuf;
 use tenure_core::NodeId;
@@ -54,6 +57,8 @@ pub struct Settings {
     pub store: StoreUrl,
     /// `eligible`: whether this node may lead.
     pub eligible: bool,
+    /// `coordinationMode`: whether a plugin shares the namespace's election or has its own.
+    pub coordination_mode: CoordinationMode,
     /// `heartbeatInterval`: how often the leader renews.
     pub heartbeat_interval_ms: u64,
     /// `leaseTimeout`: how long the leader may act after the sending of a renewal.
@@ -102,6 +107,8 @@ pub struct Settings {
     pub price_write_per_1000_micros: u64,
     /// `priceReadPer1000`, in millionths of a dollar.
     pub price_read_per_1000_micros: u64,
+    /// Which settings a layer above defaults and preset gave.
+    given: Given,
 }
 
 impl Settings {

@@ -3,9 +3,14 @@
 use crate::event::{Event, EventKind, LostReason, cause_name};
 use tenure_core::LossReason;
 
+/// What is logged when a plugin is refused the global seat. The documents' own words.
+const FALLBACK_WARNING: &str = "[coordinator] Failed to acquire global lock. Switching to per-plugin mode";
+
 /// Says an event through `tracing`. The wire name is a field, so a subscriber can pick telemetry out of the log.
 pub(crate) fn log(event: &Event) {
     let name = event.name();
+    // Nothing at all where there is none: a field that is always empty is noise.
+    let plugins = (!event.plugins.is_empty()).then(|| event.plugins.join(","));
     macro_rules! say {
         ($level:ident, $($sentence:tt)+) => {
             tracing::$level!(
@@ -14,6 +19,7 @@ pub(crate) fn log(event: &Event) {
                 namespace = &*event.namespace,
                 node = event.node.as_str(),
                 epoch = event.epoch,
+                plugins = plugins.as_deref(),
                 $($sentence)+
             )
         };
@@ -125,6 +131,16 @@ pub(crate) fn log(event: &Event) {
         ),
         EventKind::WorkersChanged { active, inactive } => {
             say!(info, active, inactive, "{active} workers active, {inactive} inactive")
+        }
+        EventKind::PluginFailed { plugin, handler, detail } => {
+            say!(error, plugin = &**plugin, handler, "plugin {plugin} failed in {handler}: {detail}")
+        }
+        EventKind::FallbackStarted { plugin, detail } => {
+            // The documents' own words, exactly; the rest is in the fields.
+            say!(warn, plugin = &**plugin, detail, "{FALLBACK_WARNING}")
+        }
+        EventKind::FallbackEnded { plugin } => {
+            say!(info, plugin = &**plugin, "plugin {plugin} is back with the shared election")
         }
         EventKind::Stopped => say!(info, "left the namespace"),
     }

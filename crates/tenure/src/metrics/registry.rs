@@ -17,11 +17,15 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_elections_total",
     "tenure_epoch_drift_events_total",
     "tenure_epoch_number",
+    "tenure_fallbacks_total",
     "tenure_heartbeat_latency_seconds",
     "tenure_heartbeats_total",
     "tenure_leader_changes_total",
     "tenure_leader_state",
     "tenure_monthly_cost_dollars",
+    "tenure_plugin_failures_total",
+    "tenure_plugins_in_fallback_number",
+    "tenure_plugins_number",
     "tenure_requests_per_second",
     "tenure_requests_total",
     "tenure_worker_sweeps_total",
@@ -49,19 +53,21 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 7] = [
+const COUNTERS: [Single<u64>; 9] = [
     ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
     ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
     ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
         metrics.epoch_drift_events
     }),
+    ("tenure_fallbacks", "Times a plugin had to coordinate on its own", |metrics| metrics.fallbacks),
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
     ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
+    ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
     ("tenure_worker_sweeps", "Lists of the workers made as leader", |metrics| metrics.worker_sweeps),
     ("tenure_worker_timeouts", "Silences of workers told of", |metrics| metrics.worker_timeouts),
 ];
 
-const GAUGES: [Single<f64>; 7] = [
+const GAUGES: [Single<f64>; 9] = [
     ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
     ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
@@ -69,6 +75,10 @@ const GAUGES: [Single<f64>; 7] = [
     ("tenure_monthly_cost_dollars", "Cost of 30 days at the measured rates", |metrics| {
         metrics.cost_per_month
     }),
+    ("tenure_plugins_in_fallback_number", "Plugins that coordinate on their own", |metrics| {
+        metrics.plugins_in_fallback as f64
+    }),
+    ("tenure_plugins_number", "Plugins that share this election", |metrics| metrics.plugins.len() as f64),
     ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
     ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
     ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),

@@ -88,6 +88,8 @@ impl SettingsBuilder {
         price_write_per_1000(f64) = "priceWritePer1000";
         /// Sets `priceReadPer1000` in dollars, for the cost estimate. Default: 0.0004.
         price_read_per_1000(f64) = "priceReadPer1000";
+        /// Sets `coordinationMode`: `per-plugin` or `global`. Default: `per-plugin`.
+        coordination_mode(&str) = "coordinationMode";
         /// Sets `preset`: `default`, `thrifty` or `fast`. Default: `default`.
         preset(&str) = "preset";
         /// Sets `namespace`: which election this node takes part in. Default: `default`.

@@ -3,12 +3,13 @@
 use super::error::{Problem, Problems, SettingsError, Source, shown};
 use super::field::{Fallback, Field, Raw};
 use super::file::{self, Node};
+use super::given::Given;
 use super::places::{Places, store_in};
 use super::rules::{Grade, RULES};
 use super::show::{Origin, Resolved};
 use super::suggest::nearest;
 use super::table::{DEPRECATED, FIELDS, PRESETS};
-use super::{Settings, StoreUrl};
+use super::{CoordinationMode, Settings, StoreUrl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -256,6 +257,9 @@ impl Layers {
         let mut given = std::mem::take(&mut self.given);
         apply_preset(&mut given);
         for field in FIELDS {
+            if given.get(field.name).is_some_and(|(_, source)| !matches!(source, Source::Preset(_))) {
+                settings.given.0.insert(field.name);
+            }
             let (raw, source) = match (given.remove(field.name), field.default) {
                 (Some(given), _) => given,
                 (None, Fallback::Text(text)) => (Raw::Text(text.to_owned()), Source::Default),
@@ -380,6 +384,7 @@ fn blank(places: &Places) -> Settings {
         data_dir: places.data_dir.clone(),
         store: StoreUrl::Sqlite { path },
         eligible: false,
+        coordination_mode: CoordinationMode::PerPlugin,
         heartbeat_interval_ms: 0,
         lease_timeout_ms: 0,
         lease_expiry_factor_permille: 0,
@@ -404,5 +409,6 @@ fn blank(places: &Places) -> Settings {
         contention_threshold_permille: 0,
         price_write_per_1000_micros: 0,
         price_read_per_1000_micros: 0,
+        given: Given::default(),
     }
 }

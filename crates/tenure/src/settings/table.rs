@@ -1,9 +1,9 @@
 //! The table of settings, the presets, and what is no longer a setting.
 // long: one row for each setting; a table in two files would hide what is missing
 
-use super::Settings;
 use super::field::{Computation, Fallback, Field, Kind, Slot, Value};
 use super::places::store_in;
+use super::{CoordinationMode, Settings};
 use std::path::PathBuf;
 use tenure_core::NodeId;
 
@@ -147,6 +147,29 @@ pub const FIELDS: &[Field] = &[
               two or more, or nobody takes over.",
         shared: false,
         slot: slot!(Bool, eligible),
+    },
+    Field {
+        name: "coordinationMode",
+        env: "TENURE_COORDINATION_MODE",
+        also: &[],
+        flag: "--coordination-mode",
+        kind: Kind::Choice(CoordinationMode::WORDS),
+        default: Fallback::Text("per-plugin"),
+        doc: "Whether a plugin has an election of its own (`per-plugin`) or shares the namespace's (`global`). Default: \
+              per-plugin. Shared: one loop and one set of requests however many plugins there are, and all of them \
+              lead on the same node. Its own: plugins lead on different nodes, at one election's price each. Only \
+              plugins read it: `tenure run` is the namespace's shared election itself, in either mode.",
+        shared: false,
+        slot: Slot {
+            get: |settings| Value::Text(settings.coordination_mode.to_string()),
+            set: |settings, value| {
+                if let Value::Text(text) = value
+                    && let Some(mode) = CoordinationMode::from_word(&text)
+                {
+                    settings.coordination_mode = mode;
+                }
+            },
+        },
     },
     Field {
         name: "heartbeatInterval",

@@ -1,0 +1,402 @@
+//! Services: one election for all plugins of a namespace in one process.
+
+mod handle;
+mod host;
+mod keeper;
+mod seats;
+
+pub use handle::PluginHandle;
+
+use crate::clock::{BootClock, Clock};
+use crate::event::Event;
+use crate::fence::Fence;
+use crate::guard::Leadership;
+use crate::keys::{Keys, Namespace};
+use crate::metrics::Metrics;
+use crate::node::{Node, NodeBuilder, StartError};
+use crate::plugin::{Mode, Plugin};
+use crate::settings::{CoordinationMode, Settings, SettingsError};
+use handle::{ArbiterHandle, Attached};
+use host::Host;
+use keeper::{Face, Keeper};
+use seats::{GlobalSeat, SeatWatch, look_every};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tenure_core::{IdError, NodeId};
+use tenure_store::{Lanes, OpenOptions};
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// A reader of a plugin's events that falls further behind than this is told how many it missed.
+const EVENTS_KEPT: usize = 1024;
+
+/// Why a plugin could not be attached. Nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The plugin's name cannot become part of a key.
+    #[error("the plugin's name: {0}")]
+    Name(#[from] IdError),
+    /// There is a plugin of that name already.
+    #[error("namespace {namespace} has a plugin {plugin:?} in this process already: names must differ")]
+    NameTaken {
+        /// The name.
+        plugin: String,
+        /// The namespace.
+        namespace: String,
+    },
+    /// The settings are wrong, or the store could not be opened.
+    #[error(transparent)]
+    Start(#[from] StartError),
+}
+
+impl From<SettingsError> for AttachError {
+    fn from(error: SettingsError) -> AttachError {
+        AttachError::Start(error.into())
+    }
+}
+
+/// The services of a process: one for each store and namespace. Clones share the table.
+#[derive(Clone, Default)]
+pub struct Services {
+    table: Arc<Mutex<Table>>,
+    hooks: Hooks,
+}
+
+/// By store and namespace.
+type Table = BTreeMap<(String, String), Arc<Slot>>;
+
+/// What tests put in place of the real thing.
+#[derive(Clone, Default)]
+struct Hooks {
+    lanes: Option<Lanes>,
+    clock: Option<Arc<dyn Clock>>,
+    random: Option<u64>,
+}
+
+impl Hooks {
+    fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone().unwrap_or_else(|| Arc::new(BootClock))
+    }
+
+    fn builder(&self, settings: &Settings, lanes: &Lanes) -> NodeBuilder {
+        let builder = Node::builder(settings.clone()).lanes(lanes.clone()).clock(self.clock());
+        match self.random {
+            Some(random) => builder.jitter_random(random),
+            None => builder,
+        }
+    }
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.table.lock().unwrap_or_else(PoisonError::into_inner).keys()).finish()
+    }
+}
+
+impl Services {
+    /// A table of one's own: a process within the process, for tests of several.
+    pub fn new() -> Services {
+        Services::default()
+    }
+
+    /// The process's own: whoever asks gets the same, so plugins find each other wherever they are attached.
+    ///
+    /// A service runs on the runtime its first plugin was attached on, and ends with it.
+    pub fn process() -> Services {
+        static PROCESS: OnceLock<Services> = OnceLock::new();
+        PROCESS.get_or_init(Services::default).clone()
+    }
+
+    /// Uses these lanes instead of opening the store that settings name.
+    #[must_use]
+    pub fn lanes(mut self, lanes: Lanes) -> Services {
+        self.hooks.lanes = Some(lanes);
+        self
+    }
+
+    /// Uses another clock, for tests on paused time.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Services {
+        self.hooks.clock = Some(clock);
+        self
+    }
+
+    /// The number that decides startup waits, uniform over `u64`; drawn at random if not given.
+    #[must_use]
+    pub fn jitter_random(mut self, random: u64) -> Services {
+        self.hooks.random = Some(random);
+        self
+    }
+
+    /// Attaches a plugin to the election its settings ask for.
+    ///
+    /// With `coordinationMode` `global` it shares the namespace's service, which the first such plugin starts by *its*
+    /// settings; what a later one asks for and does not get is said in one warning, and nothing is changed. Otherwise it
+    /// gets an election of its own. Does not wait for the store to answer.
+    pub async fn attach(&self, plugin: impl Plugin, settings: Settings) -> Result<PluginHandle, AttachError> {
+        settings.check()?;
+        let name = NodeId::new(plugin.name())?;
+        let namespace = Namespace::new(&settings.namespace)?;
+        let slot = self.slot(&settings);
+        let mut state = slot.state.lock().await;
+        if state.names.contains_key(&name) {
+            let (plugin, namespace) = (name.to_string(), namespace.to_string());
+            return Err(AttachError::NameTaken { plugin, namespace });
+        }
+        let plugin: Arc<dyn Plugin> = Arc::new(plugin);
+        let (arbiter, host, leave) = match settings.coordination_mode {
+            CoordinationMode::PerPlugin => self.alone(&name, plugin, &settings).await?,
+            CoordinationMode::Global => {
+                let service = match &state.service {
+                    Some(service) => Arc::clone(service),
+                    None => {
+                        let service = Service::start(&self.hooks, &settings, &namespace).await?;
+                        state.service = Some(Arc::clone(&service));
+                        service
+                    }
+                };
+                service.compare(&name, &settings);
+                service.share(name.clone(), plugin)
+            }
+        };
+        state.names.insert(name.clone(), settings.coordination_mode);
+        state.announce();
+        drop(state);
+        Ok(PluginHandle::new(Attached { name, slot, leave, host, arbiter }))
+    }
+
+    /// The services that run now, each with its plugins.
+    pub async fn services(&self) -> Vec<Arc<Service>> {
+        let slots: Vec<Arc<Slot>> =
+            self.table.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let mut services = Vec::new();
+        for slot in slots {
+            services.extend(slot.state.lock().await.service.clone());
+        }
+        services
+    }
+
+    fn slot(&self, settings: &Settings) -> Arc<Slot> {
+        let key = (settings.store.to_string(), settings.namespace.clone());
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(table.entry(key).or_default())
+    }
+
+    async fn alone(
+        &self,
+        name: &NodeId,
+        plugin: Arc<dyn Plugin>,
+        settings: &Settings,
+    ) -> Result<(ArbiterHandle, HostTasks, CancellationToken), StartError> {
+        let lanes = open(&self.hooks, settings).await?;
+        let builder = self.hooks.builder(settings, &lanes).per_plugin(name);
+        let events = builder.events();
+        let node = builder.start().await?;
+        let leave = CancellationToken::new();
+        let host = Host {
+            name: Arc::from(name.as_str()),
+            plugin,
+            leadership: node.leadership(),
+            voice: node.voice().clone(),
+            grace: grace(settings),
+            leave: leave.clone(),
+        };
+        let mode = watch::Sender::new(Mode::PerPlugin).subscribe();
+        Ok((ArbiterHandle::Own { node: Arc::new(node), mode }, host.start(events), leave))
+    }
+}
+
+type HostTasks = [tokio::task::JoinHandle<()>; 2];
+
+/// Half of the drain: the other half is left for stopping what did not stop by itself.
+fn grace(settings: &Settings) -> Duration {
+    Duration::from_millis(settings.drain_timeout_ms / 2)
+}
+
+async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, StartError> {
+    match &hooks.lanes {
+        Some(lanes) => Ok(lanes.clone()),
+        None => {
+            let timeout = Duration::from_millis(settings.request_timeout_ms);
+            Ok(tenure_store::open(&settings.store, &OpenOptions::with_request_timeout(timeout)).await?)
+        }
+    }
+}
+
+/// What a process has on one store and namespace. Stays when empty: there are only as many as namespaces.
+#[derive(Default)]
+struct Slot {
+    /// Held across starting and ending, so that whoever comes meanwhile waits for the outcome.
+    state: tokio::sync::Mutex<SlotState>,
+}
+
+#[derive(Default)]
+struct SlotState {
+    names: BTreeMap<NodeId, CoordinationMode>,
+    service: Option<Arc<Service>>,
+}
+
+impl SlotState {
+    fn shared(&self) -> Vec<Arc<str>> {
+        let shared = self.names.iter().filter(|(_, mode)| **mode == CoordinationMode::Global);
+        shared.map(|(name, _)| Arc::from(name.as_str())).collect()
+    }
+
+    /// Whom the service serves.
+    fn announce(&self) {
+        if let Some(service) = &self.service {
+            service.node.figures().serve(self.shared().into());
+        }
+    }
+}
+
+impl Slot {
+    /// A plugin is gone. The service goes with the last one.
+    async fn release(&self, name: &NodeId) {
+        let mut state = self.state.lock().await;
+        state.names.remove(name);
+        if state.shared().is_empty()
+            && let Some(service) = state.service.take()
+        {
+            service.end().await;
+        }
+        state.announce();
+    }
+}
+
+/// One election, shared by every plugin of a namespace in this process that asked for it.
+pub struct Service {
+    node: Node,
+    settings: Settings,
+    namespace: Namespace,
+    /// As opened: every node counts its own requests.
+    lanes: Lanes,
+    hooks: Hooks,
+    seat: Arc<GlobalSeat>,
+    watcher: tokio::task::AbortHandle,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "service of {} with {:?}", self.namespace, self.plugins())
+    }
+}
+
+impl Service {
+    async fn start(
+        hooks: &Hooks,
+        settings: &Settings,
+        namespace: &Namespace,
+    ) -> Result<Arc<Service>, StartError> {
+        let lanes = open(hooks, settings).await?;
+        let node = hooks.builder(settings, &lanes).start().await?;
+        let store = Arc::clone(&node.lanes().bulk);
+        let watch = SeatWatch::new(store, &Keys::global(namespace), settings, hooks.clock());
+        let every = look_every(settings);
+        let seat = Arc::new(GlobalSeat::new(watch, node.figures(), node.leadership(), every));
+        let watcher = tokio::spawn(Arc::clone(&seat).watch()).abort_handle();
+        Ok(Arc::new(Service {
+            node,
+            settings: settings.clone(),
+            namespace: namespace.clone(),
+            lanes,
+            hooks: hooks.clone(),
+            seat,
+            watcher,
+        }))
+    }
+
+    /// The namespace.
+    pub fn namespace(&self) -> &str {
+        self.namespace.as_str()
+    }
+
+    /// The plugins that share it, in the order of their names.
+    pub fn plugins(&self) -> Vec<String> {
+        self.node.figures().plugins().iter().map(ToString::to_string).collect()
+    }
+
+    /// What it runs by: the first plugin's settings.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The node that takes part in the election.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// Its figures.
+    pub fn metrics(&self) -> Metrics {
+        self.node.metrics()
+    }
+
+    /// Its events, from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.node.events()
+    }
+
+    /// Says what a later plugin asked for and does not get.
+    fn compare(&self, plugin: &NodeId, settings: &Settings) {
+        let differences = settings.differences(&self.settings);
+        if !differences.is_empty() {
+            tracing::warn!(
+                target: "tenure",
+                namespace = self.namespace(),
+                plugin = plugin.as_str(),
+                "the service runs by the settings of its first plugin and is not changed while it runs: {}",
+                differences.join(", ")
+            );
+        }
+    }
+
+    /// Lets a plugin take part.
+    fn share(
+        self: &Arc<Service>,
+        name: NodeId,
+        plugin: Arc<dyn Plugin>,
+    ) -> (ArbiterHandle, HostTasks, CancellationToken) {
+        let (events, heard) = broadcast::channel(EVENTS_KEPT);
+        let fence =
+            Fence::counting(self.settings.fence_rule(), self.hooks.clock(), self.node.figures().drift());
+        let face = Face {
+            leadership: watch::Sender::new(Leadership::default()),
+            mode: watch::Sender::new(Mode::Global),
+            events,
+            fence,
+            own: Arc::default(),
+        };
+        let leave = CancellationToken::new();
+        let host = Host {
+            name: Arc::from(name.as_str()),
+            plugin,
+            leadership: face.leadership.subscribe(),
+            voice: self.node.voice().clone(),
+            grace: grace(&self.settings),
+            leave: leave.clone(),
+        };
+        let host = host.start(heard);
+        let (commands, inbox) = mpsc::channel(16);
+        let keeper = Keeper::new(name, Arc::clone(self), face.clone(), inbox);
+        let keeper = tokio::spawn(keeper.run());
+        (ArbiterHandle::Shared { service: Arc::clone(self), face, commands, keeper }, host, leave)
+    }
+
+    /// A node for one plugin's own election, by the same settings.
+    fn own_node(&self, plugin: &NodeId) -> NodeBuilder {
+        self.hooks.builder(&self.settings, &self.lanes).per_plugin(plugin)
+    }
+
+    /// A watch of one plugin's own seat, counted with the service's requests.
+    fn own_seat(&self, plugin: &NodeId) -> SeatWatch {
+        let keys = Keys::per_plugin(&self.namespace, plugin);
+        SeatWatch::new(Arc::clone(&self.node.lanes().bulk), &keys, &self.settings, self.hooks.clock())
+    }
+
+    async fn end(&self) {
+        self.watcher.abort();
+        self.node.leave().await;
+    }
+}

@@ -1,0 +1,167 @@
+//! What whoever attached a plugin holds.
+
+use super::keeper::{Command, Face};
+use super::{Service, Slot};
+use crate::event::Event;
+use crate::fence::Fence;
+use crate::guard::Leadership;
+use crate::metrics::Metrics;
+use crate::node::{Node, NotLeading};
+use crate::plugin::Mode;
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use tenure_core::NodeId;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// An attached plugin. Dropping it detaches the plugin in the background; [`detach`](PluginHandle::detach) waits.
+#[derive(Debug)]
+pub struct PluginHandle {
+    /// `None` once it is on its way out.
+    attached: Option<Attached>,
+}
+
+pub(super) struct Attached {
+    pub(super) name: NodeId,
+    pub(super) slot: Arc<Slot>,
+    pub(super) leave: CancellationToken,
+    pub(super) host: [JoinHandle<()>; 2],
+    pub(super) arbiter: ArbiterHandle,
+}
+
+/// Who decides when this plugin leads.
+pub(super) enum ArbiterHandle {
+    /// A node of its own, by its settings.
+    Own { node: Arc<Node>, mode: watch::Receiver<Mode> },
+    /// The namespace's service, or a node of its own while that is refused.
+    Shared { service: Arc<Service>, face: Face, commands: mpsc::Sender<Command>, keeper: JoinHandle<()> },
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "plugin {} ({})", self.name, self.mode().borrow().as_str())
+    }
+}
+
+impl Attached {
+    fn mode(&self) -> watch::Receiver<Mode> {
+        match &self.arbiter {
+            ArbiterHandle::Own { mode, .. } => mode.clone(),
+            ArbiterHandle::Shared { face, .. } => face.mode.subscribe(),
+        }
+    }
+
+    /// The plugin first, then its own node, then, if it was the last, the service.
+    async fn end(self) {
+        self.leave.cancel();
+        for task in self.host {
+            let _ = task.await;
+        }
+        match self.arbiter {
+            ArbiterHandle::Own { node, .. } => drop(node.leave().await),
+            ArbiterHandle::Shared { commands, keeper, .. } => {
+                let _ = commands.send(Command::Leave).await;
+                let _ = keeper.await;
+            }
+        }
+        self.slot.release(&self.name).await;
+    }
+}
+
+impl PluginHandle {
+    pub(super) fn new(attached: Attached) -> PluginHandle {
+        PluginHandle { attached: Some(attached) }
+    }
+
+    fn attached(&self) -> &Attached {
+        self.attached.as_ref().expect("taken only by `detach` and `drop`, which end the handle")
+    }
+
+    /// The plugin's name.
+    pub fn name(&self) -> &str {
+        self.attached().name.as_str()
+    }
+
+    /// How the plugin coordinates now.
+    pub fn mode(&self) -> Mode {
+        *self.watch_mode().borrow()
+    }
+
+    /// The same, and every change of it.
+    pub fn watch_mode(&self) -> watch::Receiver<Mode> {
+        self.attached().mode()
+    }
+
+    /// Leadership by the arbiter in force: continuous, whichever that is.
+    pub fn leadership(&self) -> watch::Receiver<Leadership> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.leadership(),
+            ArbiterHandle::Shared { face, .. } => face.leadership.subscribe(),
+        }
+    }
+
+    /// The fence of this plugin: hears of every epoch of whichever arbiter is in force. Clones share it.
+    pub fn fence(&self) -> Fence {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.fence(),
+            ArbiterHandle::Shared { face, .. } => face.fence.clone(),
+        }
+    }
+
+    /// What this plugin is told, from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.events(),
+            ArbiterHandle::Shared { face, .. } => face.events.subscribe(),
+        }
+    }
+
+    /// The figures of the node whose election this plugin takes part in: the shared one's, or its own.
+    pub fn metrics(&self) -> Metrics {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.metrics(),
+            ArbiterHandle::Shared { service, face, .. } => {
+                let own = face.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                own.map_or_else(|| service.metrics(), |figures| figures.metrics())
+            }
+        }
+    }
+
+    /// The service this plugin shares; `None` in per-plugin mode. In fallback it is the one that is refused.
+    pub fn service(&self) -> Option<Arc<Service>> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { .. } => None,
+            ArbiterHandle::Shared { service, .. } => Some(Arc::clone(service)),
+        }
+    }
+
+    /// Hands leadership over. In global mode that is the whole namespace's: every plugin of this process is demoted.
+    pub async fn step_down(&self) -> Result<(), NotLeading> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.step_down().await,
+            ArbiterHandle::Shared { commands, .. } => {
+                let (reply, done) = oneshot::channel();
+                commands.send(Command::StepDown(reply)).await.map_err(|_| NotLeading)?;
+                done.await.map_err(|_| NotLeading)?
+            }
+        }
+    }
+
+    /// Stops the plugin's work and waits for it; then leaves its own election, or, if it was the last, the shared one.
+    pub async fn detach(mut self) {
+        if let Some(attached) = self.attached.take() {
+            attached.end().await;
+        }
+    }
+}
+
+impl Drop for PluginHandle {
+    fn drop(&mut self) {
+        if let Some(attached) = self.attached.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(attached.end());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! The host: calls one plugin, and keeps it apart from everybody else.
+
+use crate::driver::Voice;
+use crate::event::{Event, EventKind};
+use crate::guard::{LeaderGuard, Leadership};
+use crate::plugin::{LeaderChange, Plugin};
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::NodeId;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, watch};
+use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
+
+/// A notice must be taken in this time. Longer, and a plugin that waits for something slow would miss more than it needs.
+const HANDLER_LIMIT: Duration = Duration::from_secs(5);
+
+/// What one plugin's two loops share.
+#[derive(Clone)]
+pub(super) struct Host {
+    pub(super) name: Arc<str>,
+    pub(super) plugin: Arc<dyn Plugin>,
+    pub(super) leadership: watch::Receiver<Leadership>,
+    pub(super) voice: Voice,
+    /// How long `promoted` has to return.
+    pub(super) grace: Duration,
+    pub(super) leave: CancellationToken,
+}
+
+impl Host {
+    /// Starts both loops. Leadership has one of its own: a notice that hangs must not hold up a demotion.
+    pub(super) fn start(self, events: broadcast::Receiver<Event>) -> [JoinHandle<()>; 2] {
+        let notices = Notices { host: self.clone(), events, told: None };
+        [tokio::spawn(self.lead()), tokio::spawn(notices.run())]
+    }
+
+    async fn lead(mut self) {
+        loop {
+            let guard = self.leadership.borrow_and_update().guard();
+            if let Some(guard) = guard {
+                self.promote(guard).await;
+            }
+            if self.leave.is_cancelled() {
+                return;
+            }
+            tokio::select! {
+                () = self.leave.cancelled() => return,
+                changed = self.leadership.changed() => if changed.is_err() {
+                    return;
+                },
+            }
+        }
+    }
+
+    /// From promotion to demotion.
+    async fn promote(&self, lease: LeaderGuard) {
+        let epoch = lease.epoch();
+        // An end of its own: a plugin that leaves must stop although the others go on.
+        let (guard, end) = lease.scoped();
+        drop(lease);
+        let (plugin, given) = (Arc::clone(&self.plugin), guard.clone());
+        let mut task = tokio::spawn(async move { plugin.promoted(given).await });
+        let mut running = true;
+        tokio::select! {
+            biased;
+            () = guard.ended() => {}
+            () = self.leave.cancelled() => {}
+            done = &mut task => {
+                running = false;
+                self.judge("promoted", done);
+            }
+        }
+        if !running {
+            // It is done, or it died; it is promoted again only after the next change.
+            tokio::select! {
+                () = guard.ended() => {}
+                () = self.leave.cancelled() => {}
+            }
+        }
+        end.cancel();
+        if running {
+            self.wind_down(&guard, task).await;
+        }
+        drop(guard);
+        let plugin = Arc::clone(&self.plugin);
+        self.call("demoted", async move { plugin.demoted(epoch).await }).await;
+    }
+
+    /// Leadership is over: the plugin may return by itself, is cut off where it awaits, and told if it does neither.
+    async fn wind_down(&self, guard: &LeaderGuard, mut task: JoinHandle<()>) {
+        let grace = self.grace.min(guard.remaining());
+        if let Ok(done) = tokio::time::timeout(grace, &mut task).await {
+            return self.judge("promoted", done);
+        }
+        task.abort();
+        let left = self.grace.min(guard.remaining());
+        match tokio::time::timeout(left, task).await {
+            Ok(Err(error)) if error.is_cancelled() => {}
+            Ok(done) => self.judge("promoted", done),
+            Err(_) => self.failed("promoted", "it blocks its thread and cannot be stopped".to_owned()),
+        }
+    }
+
+    /// Runs a handler in a task of its own, for a bounded time.
+    async fn call(&self, handler: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let mut task = tokio::spawn(work);
+        match tokio::time::timeout(HANDLER_LIMIT, &mut task).await {
+            Ok(done) => self.judge(handler, done),
+            Err(_) => {
+                task.abort();
+                self.failed(handler, format!("cut off after {} ms", HANDLER_LIMIT.as_millis()));
+            }
+        }
+    }
+
+    fn judge(&self, handler: &'static str, done: Result<(), JoinError>) {
+        if let Err(error) = done
+            && error.is_panic()
+        {
+            self.failed(handler, format!("panicked: {}", words(&*error.into_panic())));
+        }
+    }
+
+    fn failed(&self, handler: &'static str, detail: String) {
+        let epoch = self.leadership.borrow().epoch;
+        let plugin = Arc::clone(&self.name);
+        self.voice.emit(epoch, EventKind::PluginFailed { plugin, handler, detail });
+    }
+}
+
+/// What a panic said, one line of it.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text.as_str(),
+        (None, None) => "without words",
+    };
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
+}
+
+/// The loop of notices.
+struct Notices {
+    host: Host,
+    events: broadcast::Receiver<Event>,
+    /// The leader the plugin was last told of.
+    told: Option<(NodeId, u64)>,
+}
+
+impl Notices {
+    async fn run(mut self) {
+        let leave = self.host.leave.clone();
+        // A handler under way is given up, too: a plugin that leaves has no more to say.
+        tokio::select! {
+            () = leave.cancelled() => {}
+            () = self.take() => {}
+        }
+    }
+
+    async fn take(&mut self) {
+        let mut leadership = self.host.leadership.clone();
+        loop {
+            tokio::select! {
+                biased;
+                event = self.events.recv() => match event {
+                    Ok(event) => self.tell(event).await,
+                    Err(RecvError::Lagged(missed)) => self.missed(missed).await,
+                    Err(RecvError::Closed) => return,
+                },
+                changed = leadership.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    // What was said before the change comes first.
+                    if self.catch_up().await {
+                        self.sync().await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tells what has been said so far; false if the channel is closed.
+    async fn catch_up(&mut self) -> bool {
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.tell(event).await,
+                Err(TryRecvError::Lagged(missed)) => self.missed(missed).await,
+                Err(TryRecvError::Empty) => return true,
+                Err(TryRecvError::Closed) => return false,
+            }
+        }
+    }
+
+    async fn tell(&mut self, event: Event) {
+        if let EventKind::LeaderChanged { previous, new } = &event.kind {
+            return self.change(previous.clone(), new.clone(), event.epoch).await;
+        }
+        // A failure told to a plugin that fails at it would never end.
+        if matches!(event.kind, EventKind::PluginFailed { .. }) {
+            return;
+        }
+        let plugin = Arc::clone(&self.host.plugin);
+        self.host.call("event", async move { plugin.event(&event).await }).await;
+    }
+
+    async fn change(&mut self, previous: Option<NodeId>, new: NodeId, epoch: u64) {
+        if self.told.as_ref().is_some_and(|(node, told)| *node == new && *told == epoch) {
+            return;
+        }
+        self.told = Some((new.clone(), epoch));
+        let namespace = Arc::clone(&self.host.voice.namespace);
+        let change = LeaderChange { namespace, previous, new, epoch };
+        let plugin = Arc::clone(&self.host.plugin);
+        self.host.call("leader_changed", async move { plugin.leader_changed(&change).await }).await;
+    }
+
+    async fn missed(&mut self, missed: u64) {
+        let now = self.host.leadership.borrow().clone();
+        let plugin = Arc::clone(&self.host.plugin);
+        self.host.call("missed", async move { plugin.missed(missed, &now).await }).await;
+        self.sync().await;
+    }
+
+    /// The leader as it stands, if no event told of it: some were missed, or another arbiter is in force.
+    async fn sync(&mut self) {
+        let (leader, epoch) = {
+            let now = self.host.leadership.borrow();
+            (now.leader.clone(), now.epoch)
+        };
+        if let Some(leader) = leader {
+            let previous = self.told.as_ref().map(|(node, _)| node.clone());
+            self.change(previous, leader, epoch).await;
+        }
+    }
+}

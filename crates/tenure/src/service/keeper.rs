@@ -1,0 +1,403 @@
+//! The keeper: shows one plugin in global mode the arbiter in force. It carries out what the core's
+//! [`Arbiter`](tenure_core::Arbiter) decides, and decides nothing itself.
+
+use super::Service;
+use super::seats::look_every;
+use crate::event::{Event, EventKind};
+use crate::fence::Fence;
+use crate::guard::Leadership;
+use crate::metrics::Figures;
+use crate::node::{Node, NotLeading};
+use crate::plugin::Mode;
+use std::sync::{Arc, Mutex, PoisonError};
+use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, NodeId, Role, Sight};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// What the handle asks of the keeper.
+pub(super) enum Command {
+    StepDown(oneshot::Sender<Result<(), NotLeading>>),
+    Leave,
+}
+
+/// What a plugin sees, whichever arbiter is in force.
+#[derive(Clone)]
+pub(super) struct Face {
+    pub(super) leadership: watch::Sender<Leadership>,
+    pub(super) mode: watch::Sender<Mode>,
+    pub(super) events: broadcast::Sender<Event>,
+    pub(super) fence: Fence,
+    /// The figures of the plugin's own node, while it has one.
+    pub(super) own: Arc<Mutex<Option<Arc<Figures>>>>,
+}
+
+/// The plugin's own candidate.
+struct Own {
+    node: Arc<Node>,
+    leadership: watch::Receiver<Leadership>,
+    events: broadcast::Receiver<Event>,
+    over: bool,
+}
+
+pub(super) struct Keeper {
+    name: Arc<str>,
+    id: NodeId,
+    service: Arc<Service>,
+    arbiter: Arbiter,
+    face: Face,
+    events: broadcast::Receiver<Event>,
+    leadership: watch::Receiver<Leadership>,
+    /// The shared node has ended.
+    over: bool,
+    denied: watch::Receiver<Option<Arc<str>>>,
+    sight: watch::Receiver<Sight>,
+    own: Option<Own>,
+    work: JoinSet<ArbiterInput>,
+    /// The watch of the plugin's own seat, for the leadership at hand.
+    gate: Option<AbortHandle>,
+    commands: mpsc::Receiver<Command>,
+    leaving: bool,
+}
+
+/// What woke the keeper.
+enum Woken {
+    Command(Option<Command>),
+    Event(Result<Event, RecvError>),
+    OwnEvent(Result<Event, RecvError>),
+    Leadership(bool),
+    OwnLeadership(bool),
+    Denied(bool),
+    Sight,
+    Done(ArbiterInput),
+    Nothing,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        id: NodeId,
+        service: Arc<Service>,
+        face: Face,
+        commands: mpsc::Receiver<Command>,
+    ) -> Keeper {
+        Keeper {
+            name: Arc::from(id.as_str()),
+            id,
+            arbiter: Arbiter::default(),
+            events: service.node.events(),
+            leadership: service.node.leadership(),
+            over: false,
+            denied: service.node.figures().denied(),
+            sight: service.seat.sight(),
+            own: None,
+            work: JoinSet::new(),
+            gate: None,
+            service,
+            face,
+            commands,
+            leaving: false,
+        }
+    }
+
+    /// Runs until the plugin has left and nothing of its own is left.
+    pub(super) async fn run(mut self) {
+        // A plugin may come to a service that leads, or is refused, already.
+        self.on_denied().await;
+        self.on_leadership().await;
+        while !(self.leaving && self.own.is_none()) {
+            match self.woken().await {
+                Woken::Command(Some(Command::StepDown(reply))) => self.step_down(reply),
+                Woken::Command(Some(Command::Leave) | None) => {
+                    self.leaving = true;
+                    self.tell(ArbiterInput::Leave).await;
+                }
+                Woken::Event(event) => self.on_event(event),
+                Woken::OwnEvent(event) => self.on_own_event(event),
+                Woken::Leadership(there) => {
+                    self.over = !there;
+                    self.on_leadership().await;
+                }
+                Woken::OwnLeadership(there) => self.on_own_leadership(there).await,
+                Woken::Denied(there) => {
+                    self.over |= !there;
+                    self.on_denied().await;
+                }
+                Woken::Sight => {
+                    let sight = *self.sight.borrow_and_update();
+                    self.tell(ArbiterInput::GlobalSeat(sight)).await;
+                }
+                Woken::Done(input) => {
+                    if input == ArbiterInput::OwnStopped {
+                        self.forget_own();
+                    }
+                    self.tell(input).await;
+                }
+                Woken::Nothing => {}
+            }
+        }
+        if self.arbiter.is_fallback() {
+            self.say(EventKind::FallbackEnded { plugin: Arc::clone(&self.name) });
+        }
+        self.face.leadership.send_replace(Leadership::default());
+    }
+
+    /// What happens next. Cancel-safe in every branch. Events come before the leadership that they led to.
+    async fn woken(&mut self) -> Woken {
+        let (own_events, own_leadership) = match &mut self.own {
+            Some(own) if !own.over => (Some(&mut own.events), Some(&mut own.leadership)),
+            Some(_) | None => (None, None),
+        };
+        tokio::select! {
+            biased;
+            command = self.commands.recv(), if !self.leaving => Woken::Command(command),
+            event = self.events.recv() => Woken::Event(event),
+            event = received(own_events) => Woken::OwnEvent(event),
+            changed = self.leadership.changed(), if !self.over => Woken::Leadership(changed.is_ok()),
+            there = changed(own_leadership) => Woken::OwnLeadership(there),
+            changed = self.denied.changed(), if !self.over => Woken::Denied(changed.is_ok()),
+            changed = self.sight.changed() => if changed.is_ok() { Woken::Sight } else { Woken::Nothing },
+            Some(done) = self.work.join_next(), if !self.work.is_empty() => match done {
+                Ok(input) => Woken::Done(input),
+                Err(_) => Woken::Nothing, // An abandoned watch.
+            },
+        }
+    }
+
+    async fn on_denied(&mut self) {
+        let denied = self.denied.borrow_and_update().is_some();
+        self.tell(if denied { ArbiterInput::Denied } else { ArbiterInput::Allowed }).await;
+        if denied {
+            // It may have been looked at before this plugin came.
+            let sight = *self.sight.borrow_and_update();
+            self.tell(ArbiterInput::GlobalSeat(sight)).await;
+        }
+    }
+
+    async fn on_leadership(&mut self) {
+        // What was said before the change comes first.
+        loop {
+            match self.events.try_recv() {
+                Ok(event) => self.on_event(Ok(event)),
+                Err(TryRecvError::Lagged(missed)) => self.on_event(Err(RecvError::Lagged(missed))),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => break,
+            }
+        }
+        let now = self.leadership.borrow_and_update().clone();
+        match input_of(&now, ArbiterInput::GlobalLeads, ArbiterInput::GlobalEnded) {
+            Some(input) => self.tell(input).await,
+            None => self.show(),
+        }
+    }
+
+    async fn on_own_leadership(&mut self, there: bool) {
+        let Some(own) = &mut self.own else { return };
+        own.over = !there;
+        let now = own.leadership.borrow_and_update().clone();
+        match input_of(&now, ArbiterInput::OwnLeads, ArbiterInput::OwnEnded) {
+            Some(input) => self.tell(input).await,
+            None => self.show(),
+        }
+    }
+
+    async fn tell(&mut self, input: ArbiterInput) {
+        let mut todo = vec![input];
+        while let Some(input) = todo.pop() {
+            let mut effects = Vec::new();
+            self.arbiter.handle(input, &mut effects);
+            for effect in effects {
+                todo.extend(self.carry_out(effect).await);
+            }
+        }
+        if input == ArbiterInput::GlobalEnded {
+            self.gate.take().inspect(AbortHandle::abort);
+        }
+        self.show();
+    }
+
+    async fn carry_out(&mut self, effect: ArbiterEffect) -> Option<ArbiterInput> {
+        let service = Arc::clone(&self.service);
+        match effect {
+            ArbiterEffect::FallbackStarted => {
+                let detail = self.denied.borrow().as_ref().map_or_else(String::new, ToString::to_string);
+                self.face.mode.send_replace(Mode::Fallback);
+                self.say(EventKind::FallbackStarted { plugin: Arc::clone(&self.name), detail });
+            }
+            ArbiterEffect::FallbackEnded => {
+                self.face.mode.send_replace(Mode::Global);
+                self.say(EventKind::FallbackEnded { plugin: Arc::clone(&self.name) });
+            }
+            ArbiterEffect::StartOwn(above) => return self.start_own(above).await,
+            ArbiterEffect::StopOwn => {
+                let Some(own) = &self.own else { return Some(ArbiterInput::OwnStopped) };
+                let node = Arc::clone(&own.node);
+                self.work.spawn(async move {
+                    node.leave().await;
+                    ArbiterInput::OwnStopped
+                });
+            }
+            ArbiterEffect::CheckOwnSeat(check) => {
+                self.gate.take().inspect(AbortHandle::abort);
+                let watch = service.own_seat(&self.id);
+                let every = look_every(&service.settings);
+                self.gate = Some(self.work.spawn(async move {
+                    let epoch = watch.until_free(every).await;
+                    ArbiterInput::OwnSeatFree { check, epoch }
+                }));
+            }
+            ArbiterEffect::CheckGlobalSeat(check) => {
+                self.work.spawn(async move {
+                    let sight = service.seat.look().await;
+                    if sight == Sight::Unknown {
+                        tokio::time::sleep(look_every(&service.settings)).await;
+                    }
+                    ArbiterInput::GlobalSeatChecked { check, sight }
+                });
+            }
+            // Beside, because the keeper waits for nobody.
+            ArbiterEffect::Raise(above) => {
+                tokio::spawn(async move { service.node.raise(above.0).await });
+            }
+            ArbiterEffect::RaiseOwn(above) => {
+                if let Some(node) = self.own.as_ref().map(|own| Arc::clone(&own.node)) {
+                    tokio::spawn(async move { node.raise(above.0).await });
+                }
+            }
+        }
+        None
+    }
+
+    async fn start_own(&mut self, above: Epoch) -> Option<ArbiterInput> {
+        let floor = above.0.max(self.face.fence.epoch());
+        let builder = self.service.own_node(&self.id).epoch_floor(floor);
+        let events = builder.events();
+        match builder.start().await {
+            Ok(node) => {
+                let leadership = node.leadership();
+                *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.figures());
+                self.own = Some(Own { node: Arc::new(node), leadership, events, over: false });
+                None
+            }
+            Err(error) => {
+                // The settings are the service's and the store is open, so there is nothing left to fail.
+                tracing::error!(target: "tenure", plugin = &*self.name, %error, "no candidate of its own");
+                Some(ArbiterInput::OwnStopped)
+            }
+        }
+    }
+
+    fn forget_own(&mut self) {
+        while let Some(Ok(event)) = self.own.as_mut().map(|own| own.events.try_recv()) {
+            self.on_own_event(Ok(event));
+        }
+        self.own = None;
+        *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Shows the plugin the leadership of the arbiter in force; of one that is not, only who leads.
+    fn show(&mut self) {
+        let own = || self.own.as_ref().map(|own| own.leadership.borrow().clone()).unwrap_or_default();
+        let shown = match self.arbiter.in_force() {
+            Some(Arbitration::Global) => self.leadership.borrow().clone(),
+            Some(Arbitration::Own) => own(),
+            None => {
+                let seen = if self.arbiter.runs_own() { own() } else { self.leadership.borrow().clone() };
+                let role = match seen.role {
+                    Some(Role::Leader | Role::Draining | Role::Candidate | Role::Standby) => {
+                        Some(Role::Standby)
+                    }
+                    None => None,
+                };
+                Leadership { role, guard: None, ..seen }
+            }
+        };
+        self.face.fence.observe(shown.epoch);
+        self.face.leadership.send_if_modified(|known| {
+            let same = known.is_like(&shown);
+            *known = shown;
+            !same
+        });
+    }
+
+    fn on_event(&mut self, event: Result<Event, RecvError>) {
+        match event {
+            Ok(event) if self.arbiter.runs_own() && is_of_leadership(&event.kind) => {}
+            Ok(event) => self.pass_on(event),
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!(target: "tenure", plugin = &*self.name, missed, "events were left out");
+            }
+            Err(RecvError::Closed) => self.over = true,
+        }
+    }
+
+    fn on_own_event(&mut self, event: Result<Event, RecvError>) {
+        match event {
+            Ok(event) => self.pass_on(event),
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => {
+                if let Some(own) = &mut self.own {
+                    own.over = true;
+                }
+            }
+        }
+    }
+
+    fn pass_on(&self, event: Event) {
+        if matches!(event.kind, EventKind::LeaderChanged { .. }) {
+            self.face.fence.observe(event.epoch);
+        }
+        let _ = self.face.events.send(event);
+    }
+
+    fn say(&self, kind: EventKind) {
+        let epoch = self.leadership.borrow().epoch;
+        self.service.node.voice().emit(epoch, kind);
+    }
+
+    fn step_down(&self, reply: oneshot::Sender<Result<(), NotLeading>>) {
+        let own = self.own.as_ref().map(|own| Arc::clone(&own.node));
+        let service = Arc::clone(&self.service);
+        let in_force = self.arbiter.in_force();
+        tokio::spawn(async move {
+            let answer = match (in_force, own) {
+                (Some(Arbitration::Global), _) => service.node.step_down().await,
+                (Some(Arbitration::Own), Some(node)) => node.step_down().await,
+                (Some(Arbitration::Own), None) | (None, _) => Err(NotLeading),
+            };
+            let _ = reply.send(answer);
+        });
+    }
+}
+
+/// What a node's leadership means to the arbiter; `None` if it winds down, which changes nothing yet.
+fn input_of(now: &Leadership, leads: fn(Epoch) -> ArbiterInput, ended: ArbiterInput) -> Option<ArbiterInput> {
+    match (now.acting_epoch(), now.role) {
+        (Some(epoch), _) => Some(leads(Epoch(epoch))),
+        (None, Some(Role::Leader | Role::Draining)) => None,
+        (None, Some(Role::Standby | Role::Candidate) | None) => Some(ended),
+    }
+}
+
+/// Whether an event says who leads: told by the arbiter in force only.
+fn is_of_leadership(kind: &EventKind) -> bool {
+    matches!(
+        kind,
+        EventKind::LeaderChanged { .. }
+            | EventKind::LeaderChangeSeen { .. }
+            | EventKind::BecameLeader { .. }
+            | EventKind::LostLeadership { .. }
+    )
+}
+
+async fn received(events: Option<&mut broadcast::Receiver<Event>>) -> Result<Event, RecvError> {
+    match events {
+        Some(events) => events.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn changed(leadership: Option<&mut watch::Receiver<Leadership>>) -> bool {
+    match leadership {
+        Some(leadership) => leadership.changed().await.is_ok(),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,67 @@
+//! The coordination mode, and what was given explicitly: by a file, the environment, a flag or a builder.
+
+use super::{FIELDS, Settings};
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// Whether a plugin shares the namespace's election.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CoordinationMode {
+    /// An election of its own.
+    PerPlugin,
+    /// The namespace's, together with every other plugin in this mode.
+    Global,
+}
+
+impl CoordinationMode {
+    /// The words of the setting.
+    pub(super) const WORDS: &[&str] = &["per-plugin", "global"];
+
+    /// The word of the setting.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CoordinationMode::PerPlugin => "per-plugin",
+            CoordinationMode::Global => "global",
+        }
+    }
+
+    pub(super) fn from_word(word: &str) -> Option<CoordinationMode> {
+        [CoordinationMode::PerPlugin, CoordinationMode::Global].into_iter().find(|mode| mode.as_str() == word)
+    }
+}
+
+impl fmt::Display for CoordinationMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The names of settings that were given, not filled in. No part of what settings *are*: two that mean the same are equal
+/// wherever their values came from.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Given(pub(super) BTreeSet<&'static str>);
+
+impl PartialEq for Given {
+    fn eq(&self, _: &Given) -> bool {
+        true
+    }
+}
+
+impl Eq for Given {}
+
+/// What a service does not run by: who is asked about differences has these for itself.
+const NOT_OF_THE_SERVICE: [&str; 4] = ["namespace", "store", "dataDir", "coordinationMode"];
+
+impl Settings {
+    /// What these settings ask of a shared service in so many words and `in_force` does not have: one sentence for each.
+    pub(crate) fn differences(&self, in_force: &Settings) -> Vec<String> {
+        let ours = FIELDS
+            .iter()
+            .filter(|field| self.given.0.contains(field.name) && !NOT_OF_THE_SERVICE.contains(&field.name));
+        ours.filter_map(|field| {
+            let (asked, stays) = ((field.slot.get)(self), (field.slot.get)(in_force));
+            (asked != stays).then(|| format!("{} stays {stays} ({asked} was asked for)", field.name))
+        })
+        .collect()
+    }
+}

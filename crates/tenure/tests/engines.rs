@@ -1,0 +1,154 @@
+//! A refusal that is real: an identity of a real engine that may not write below the global prefix.
+//! `TENURE_TEST_S3_ENGINES` says where; `cargo xtask test` starts the engines and sets it.
+
+mod common;
+#[path = "common/log.rs"]
+mod log;
+
+use bytes::Bytes;
+use serde_json::Value;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tenure::store::{
+    Condition, Credentials, EtagForm, Lanes, List, OpenOptions, Read, Remove, Store, Version, Write, open_str,
+};
+use tenure::{LeaderGuard, Leadership, Mode, Plugin, Services, Settings, async_trait};
+
+const ENGINES: &str = "TENURE_TEST_S3_ENGINES";
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The same bucket with one of two sets of credentials, both real.
+#[derive(Clone, Debug)]
+struct Switched {
+    guest: Arc<dyn Store>,
+    owner: Arc<dyn Store>,
+    allowed: Arc<AtomicBool>,
+}
+
+impl Switched {
+    fn now(&self) -> &Arc<dyn Store> {
+        if self.allowed.load(Ordering::SeqCst) { &self.owner } else { &self.guest }
+    }
+}
+
+#[async_trait]
+impl Store for Switched {
+    async fn get(&self, key: &str, unless: Option<&Version>) -> Read {
+        self.now().get(key, unless).await
+    }
+
+    async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write {
+        self.now().put(key, body, condition).await
+    }
+
+    async fn remove(&self, key: &str) -> Remove {
+        self.now().remove(key).await
+    }
+
+    async fn list(&self, prefix: &str, limit: usize) -> List {
+        self.now().list(prefix, limit).await
+    }
+
+    fn describe(&self) -> String {
+        self.now().describe()
+    }
+
+    fn etag_form(&self) -> Option<EtagForm> {
+        self.now().etag_form()
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    epochs: Mutex<Vec<u64>>,
+}
+
+#[async_trait]
+impl Plugin for Queue {
+    fn name(&self) -> &str {
+        "queue"
+    }
+
+    async fn promoted(&self, guard: LeaderGuard) {
+        self.epochs.lock().expect("unpoisoned").push(guard.epoch());
+        guard.ended().await;
+    }
+}
+
+/// Engines with an identity that may write only below `guest/plg_coordinator/`: the store's prefix here is `guest`.
+fn engines() -> Vec<Value> {
+    let Ok(text) = std::env::var(ENGINES) else {
+        panic!("{ENGINES} is not set; run these tests through: cargo xtask test");
+    };
+    let all: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{ENGINES}: {error}"));
+    all.into_iter().filter(|engine| engine["guest_access_key"].is_string()).collect()
+}
+
+async fn store(engine: &Value, access: &str, secret: &str) -> Lanes {
+    let text = |field: &str| engine[field].as_str().unwrap_or_else(|| panic!("{field}: {engine}")).to_owned();
+    let mut options = OpenOptions::with_request_timeout(Duration::from_secs(2));
+    options.endpoint = engine["endpoints"][0].as_str().map(str::to_owned);
+    options.credentials = Some(Credentials { access_key: text(access), secret_key: text(secret) });
+    open_str(&format!("s3://{}/guest/", text("bucket")), &options).await.expect("a store")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let waited = tokio::time::timeout(LIMIT, async {
+        while !holds() {
+            common::sleep_ms(20).await;
+        }
+    });
+    waited.await.unwrap_or_else(|_| panic!("not within {LIMIT:?}: {what}"));
+}
+
+#[tokio::test]
+#[ignore = "needs an S3 engine: cargo xtask test"]
+async fn gc2_a_real_identity_without_the_right_to_write_falls_back_and_returns() {
+    log::keep();
+    for engine in engines() {
+        let guest = store(&engine, "guest_access_key", "guest_secret_key").await;
+        let owner = store(&engine, "access_key", "secret_key").await;
+        let allowed = Arc::new(AtomicBool::new(false));
+        let lane = |guest: &Arc<dyn Store>, owner: &Arc<dyn Store>| -> Arc<dyn Store> {
+            let (guest, owner) = (Arc::clone(guest), Arc::clone(owner));
+            Arc::new(Switched { guest, owner, allowed: Arc::clone(&allowed) })
+        };
+        let lanes = Lanes { lease: lane(&guest.lease, &owner.lease), bulk: lane(&guest.bulk, &owner.bulk) };
+        // The engine itself refuses the one and allows the other.
+        let namespace = format!("denied-{:08x}", rand_number());
+        let global = format!("plg_coordinator_global/{namespace}/x");
+        let refused = guest.bulk.put(&global, "x".into(), Condition::Any).await;
+        assert!(matches!(refused, Write::Denied(_)), "{refused:?}");
+        let own = format!("plg_coordinator/{namespace}/queue/x");
+        let allowed_there = guest.bulk.put(&own, "x".into(), Condition::Any).await;
+        assert!(matches!(allowed_there, Write::Won(_)), "{allowed_there:?}");
+        owner.bulk.remove(&own).await;
+
+        let settings = Settings::builder().namespace(&namespace).node("pod-a").preset("fast");
+        let settings = settings.startup_jitter_max(0).coordination_mode("global").build().expect("valid");
+        let queue = Arc::new(Queue::default());
+        let services = Services::new().lanes(lanes);
+        let handle = services.attach(Arc::clone(&queue), settings).await.expect("attached");
+        let mut leadership = handle.leadership();
+        let led = tokio::time::timeout(LIMIT, leadership.wait_for(Leadership::is_leader)).await;
+        led.expect("it goes on by itself").expect("attached");
+        assert_eq!(handle.mode(), Mode::Fallback);
+        let warning = "[coordinator] Failed to acquire global lock. Switching to per-plugin mode";
+        assert_eq!(log::lines(warning).len(), 1);
+
+        allowed.store(true, Ordering::SeqCst);
+        until("back in global mode", || handle.mode() == Mode::Global).await;
+        until("led by the global seat", || queue.epochs.lock().expect("unpoisoned").len() == 2).await;
+        assert_eq!(*queue.epochs.lock().expect("unpoisoned"), [1, 2]);
+        let seat = owner.lease.get(&format!("plg_coordinator/{namespace}/queue/seat.json"), None).await;
+        let Read::Found(object) = seat else { panic!("{seat:?}") };
+        let seat: Value = serde_json::from_slice(&object.body).expect("JSON");
+        assert_eq!(seat["state"], "vacant", "the plugin's own seat was given up first");
+        handle.detach().await;
+    }
+}
+
+fn rand_number() -> u32 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos())
+}
