@@ -72,6 +72,7 @@ fn every_setting_has_a_setter() {
         .data_dir("/d")
         .store("memory:x")
         .eligible(false)
+        .coordination_mode("global")
         .heartbeat_interval(1100)
         .lease_timeout(4000)
         .lease_expiry_factor(2.5)
