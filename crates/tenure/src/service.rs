@@ -3,6 +3,7 @@
 mod handle;
 mod host;
 mod keeper;
+mod mover;
 mod seats;
 
 pub use handle::PluginHandle;

@@ -220,3 +220,36 @@ async fn gc2_policies_that_come_and_go_never_make_two_leaders() {
     }
     assert!(all.len() > 10, "{all:?}");
 }
+
+const GLOBAL_WORKER: &str = "plg_coordinator_global/test/workers/q1-worker-1.json";
+const OWN_WORKER: &str = "plg_coordinator/test/queue/workers/q1-worker-1.json";
+
+/// The plugin's workers remain: one handle, enabled by whichever arbiter is in force, registered where that one is.
+#[tokio::test(start_paused = true)]
+async fn gc2_workers_move_with_their_plugin_and_stay() {
+    let cluster = Cluster::new();
+    let a = cluster.pod("pod-a");
+    let (queue, _) = a.attach("queue").await;
+    let worker = queue.register_worker(&tenure::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
+    worker.registered().await.expect("nobody else has the id");
+    leads(&queue).await;
+    until("enabled", || worker.enabled()).await;
+    assert!(cluster.exists(GLOBAL_WORKER).await && !cluster.exists(OWN_WORKER).await);
+
+    a.deny(true);
+    mode(&queue, Mode::Fallback).await;
+    assert!(!worker.enabled(), "nobody leads the plugin now");
+    until("enabled by the plugin's own seat", || worker.enabled()).await;
+    sleep_ms(2000).await;
+    assert!(cluster.exists(OWN_WORKER).await, "registered where the arbiter in force looks");
+    assert_eq!(worker.status().borrow().phase, tenure::WorkerPhase::Registered);
+
+    a.deny(false);
+    mode(&queue, Mode::Global).await;
+    until("enabled by the global seat", || worker.enabled()).await;
+    sleep_ms(20_000).await;
+    assert!(cluster.exists(GLOBAL_WORKER).await && !cluster.exists(OWN_WORKER).await);
+    assert!(worker.enabled());
+    assert_eq!(worker.deregister().await, tenure::WorkerEnd::Deregistered);
+    assert!(!cluster.exists(GLOBAL_WORKER).await);
+}

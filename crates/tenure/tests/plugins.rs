@@ -63,7 +63,7 @@ async fn gc1_twenty_plugins_cost_what_one_costs() {
         leads(&handles[plugins - 1]).await;
         sleep_ms(10_250).await;
         let before = [leader.meter.snapshot(), standby.meter.snapshot()];
-        sleep_ms(60_000).await; // 60 heartbeats, 4 presence intervals
+        sleep_ms(60_000).await; // 60 heartbeats, 3 presence intervals, 3 sweeps without workers
         let [a, b] = before;
         let counted = |now: tenure::store::MeterSnapshot| {
             [now.get, now.get_unchanged, now.put, now.remove, now.list_pages]
@@ -72,8 +72,8 @@ async fn gc1_twenty_plugins_cost_what_one_costs() {
         assert_eq!(leader.policy.own_reads.snapshot().requests(), plugins as u64, "one read a promotion");
     }
     assert_eq!(spent[0], spent[1], "requests in 60 heartbeats, of leader and standby");
-    assert_eq!(spent[1][0], [0, 0, 64, 0, 0]);
-    assert_eq!(spent[1][1].iter().sum::<u64>(), 64);
+    assert_eq!(spent[1][0], [0, 0, 63, 0, 3]);
+    assert_eq!(spent[1][1].iter().sum::<u64>(), 63);
 }
 
 #[tokio::test(start_paused = true)]
@@ -184,6 +184,22 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     tenure::prometheus_client::encoding::text::encode(&mut text, &service.node().registry()).expect("text");
     assert!(text.contains("tenure_plugins_number{namespace=\"test\"} 2"), "{text}");
     assert!(text.contains("tenure_leader_changes_total{namespace=\"test\"} 1"), "{text}");
+
+    // The number of workers is told the same way.
+    let _worker = queue.register_worker(&tenure::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
+    let changed = loop {
+        let event = events.recv().await.expect("an event");
+        if matches!(event.kind, EventKind::WorkersChanged { .. }) {
+            break event.to_json();
+        }
+    };
+    assert_eq!((&changed["active"], &changed["namespace"]), (&1.into(), &"test".into()));
+    assert_eq!(changed["plugins"], serde_json::json!(["queue", "scheduler"]));
+    let line = log::lines("1 workers active").pop().expect("a line");
+    assert!(line.contains("namespace=\"test\"") && line.contains("plugins=\"queue,scheduler\""), "{line}");
+    let mut text = String::new();
+    tenure::prometheus_client::encoding::text::encode(&mut text, &service.node().registry()).expect("text");
+    assert!(text.contains("tenure_workers_active{namespace=\"test\"} 1"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,13 +1,14 @@
 //! What whoever attached a plugin holds.
 
 use super::keeper::{Command, Face};
-use super::{Service, Slot};
+use super::{Service, Slot, mover};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::Leadership;
 use crate::metrics::Metrics;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
+use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 use tenure_core::NodeId;
@@ -125,6 +126,27 @@ impl PluginHandle {
                 let own = face.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 own.map_or_else(|| service.metrics(), |figures| figures.metrics())
             }
+        }
+    }
+
+    /// Registers a worker of this plugin. It is enabled while the plugin leads, whichever arbiter decides that, and its
+    /// object is where that arbiter is: it moves with the plugin into fallback and back, and the handle stays.
+    pub fn register_worker(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
+        let attached = self.attached();
+        match &attached.arbiter {
+            ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
+            ArbiterHandle::Shared { service, face, .. } => {
+                mover::register(service, &attached.name, face, spec)
+            }
+        }
+    }
+
+    /// The workers of the namespace; in per-plugin mode those of this plugin alone. In fallback they are as the shared
+    /// election last knew them.
+    pub fn workers(&self) -> watch::Receiver<Workers> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.workers(),
+            ArbiterHandle::Shared { service, .. } => service.node.workers(),
         }
     }
 

@@ -138,6 +138,16 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// A handle whose status somebody else tells.
+    pub(crate) fn shown(
+        facts: WorkerFacts,
+        leadership: watch::Receiver<Leadership>,
+        status: watch::Receiver<WorkerStatus>,
+        stop: oneshot::Sender<()>,
+    ) -> Worker {
+        Worker { facts, leadership, status, stop: Some(stop) }
+    }
+
     /// Its id.
     pub fn id(&self) -> &NodeId {
         &self.facts.worker_id

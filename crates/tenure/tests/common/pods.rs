@@ -114,6 +114,10 @@ impl Cluster {
         self.acting.lock().expect("unpoisoned").get(plugin).cloned().unwrap_or_default()
     }
 
+    pub async fn exists(&self, key: &str) -> bool {
+        matches!(self.store.get(key, None).await, Read::Found(_))
+    }
+
     pub async fn seat(&self, key: &str) -> serde_json::Value {
         let read = self.store.get(key, None).await;
         let Read::Found(object) = read else { panic!("no seat {key}: {read:?}") };

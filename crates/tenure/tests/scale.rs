@@ -1,0 +1,128 @@
+//! What many nodes with a worker each cost, counted at the store; the table of docs/internals/cost.md.
+
+mod common;
+
+use common::{Member, Rig, sleep_ms};
+use std::fmt::Write as _;
+use tenure::store::MeterSnapshot;
+use tenure::{Worker, WorkerSpec};
+
+/// S3 standard, per 1,000.
+const WRITE: f64 = 0.005;
+const READ: f64 = 0.0004;
+const MONTH_S: f64 = 30.0 * 86_400.0;
+
+/// A whole number of every interval there is, in both presets.
+const MEASURED_MS: u64 = 60_000;
+
+struct Cluster {
+    members: Vec<Member>,
+    workers: Vec<Worker>,
+}
+
+impl Cluster {
+    async fn start(preset: &str, nodes: usize, with_worker: bool) -> Cluster {
+        let rig = Rig::new();
+        let (mut members, mut workers) = (Vec::new(), Vec::new());
+        for index in 0..nodes {
+            let name = format!("node-{index:04}");
+            let member =
+                rig.join_with(&name, 0, |settings| settings.preset(preset).startup_jitter_max(0)).await;
+            if with_worker {
+                workers.push(
+                    member
+                        .node
+                        .register_worker(WorkerSpec::new(format!("w-{index:04}"), "queue"))
+                        .expect("valid"),
+                );
+            }
+            members.push(member);
+        }
+        // Elected, every worker read and published, every count of heartbeats past its tenth.
+        sleep_ms(200_250).await;
+        Cluster { members, workers }
+    }
+
+    fn counted(&self) -> Vec<MeterSnapshot> {
+        self.members.iter().map(|member| member.meter.snapshot()).collect()
+    }
+
+    /// Requests of everybody but the first within this time: all, and those billed as writes.
+    async fn spend(&self, ms: u64, skip: usize) -> (u64, u64) {
+        let before = self.counted();
+        sleep_ms(ms).await;
+        let spent = self.counted().into_iter().zip(before).map(|(now, before)| now - before);
+        spent
+            .skip(skip)
+            .fold((0, 0), |(all, writes), spent| (all + spent.requests(), writes + spent.write_class()))
+    }
+}
+
+/// Requests per node and 5 s, and dollars per node and month.
+async fn cost(preset: &str, nodes: usize, with_worker: bool) -> (f64, f64) {
+    let cluster = Cluster::start(preset, nodes, with_worker).await;
+    let (all, writes) = cluster.spend(MEASURED_MS, 0).await;
+    assert!(
+        cluster
+            .workers
+            .iter()
+            .all(|worker| worker.status().borrow().phase == tenure::WorkerPhase::Registered)
+    );
+    let per_month = |requests: u64| requests as f64 * 1000.0 / MEASURED_MS as f64 * MONTH_S;
+    let dollars = (per_month(writes) * WRITE + per_month(all - writes) * READ) / 1000.0;
+    (all as f64 * 5000.0 / MEASURED_MS as f64 / nodes as f64, dollars / nodes as f64)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_cost_table_is_what_is_counted() {
+    let page = include_str!("../../../docs/internals/cost.md");
+    let mut table = String::new();
+    let mut requests = std::collections::BTreeMap::new();
+    for nodes in [1, 5, 20, 50, 200, 1000] {
+        let _ = write!(table, "| {nodes} |");
+        for (preset, with_worker) in
+            [("default", false), ("default", true), ("thrifty", false), ("thrifty", true)]
+        {
+            let (per_cycle, dollars) = cost(preset, nodes, with_worker).await;
+            let _ = write!(table, " {per_cycle:.2} | ${dollars:.2} |");
+            requests.insert((preset, with_worker, nodes), (per_cycle, dollars));
+        }
+        table.push('\n');
+    }
+    for (&(preset, with_worker, nodes), &(per_cycle, dollars)) in &requests {
+        let few = requests[&(preset, with_worker, 5)].0;
+        assert!(nodes < 200 || per_cycle <= few * 1.05, "{preset} at {nodes}: {per_cycle}, at 5: {few}");
+        let most = match (preset, with_worker) {
+            ("thrifty", true) => 2.5,
+            ("thrifty", false) => 1.5,
+            _ => f64::INFINITY,
+        };
+        assert!(per_cycle <= most, "{preset} at {nodes}: {per_cycle} requests per node and 5 s");
+        assert!(preset != "default" || nodes < 50 || dollars <= 4.60, "default at {nodes}: ${dollars}");
+    }
+    assert!(page.contains(&table), "docs/internals/cost.md must show:\n{table}");
+}
+
+/// Beyond what they would have made anyway, 200 nodes make at most 2 N + 20 requests to replace a leader that is gone.
+#[tokio::test(start_paused = true)]
+async fn a_failover_of_two_hundred_nodes_is_linear() {
+    let nodes = 200;
+    let cluster = Cluster::start("default", nodes, true).await;
+    let (steady, _) = cluster.spend(MEASURED_MS, 1).await;
+    let before = cluster.counted();
+    let gone = &cluster.members[0];
+    gone.link.cut(true);
+    sleep_ms(MEASURED_MS).await;
+    let spent: u64 = cluster
+        .counted()
+        .into_iter()
+        .zip(before)
+        .skip(1)
+        .map(|(now, before)| (now - before).requests())
+        .sum();
+    let leaders = cluster.members.iter().filter(|member| member.leads()).count();
+    assert_eq!(leaders, 1);
+    let beyond = spent.saturating_sub(steady);
+    println!("{spent} requests in the minute of the failover, {steady} in a steady one: {beyond} beyond");
+    assert!(beyond <= 2 * nodes as u64 + 20, "{beyond} requests beyond the steady state");
+}
