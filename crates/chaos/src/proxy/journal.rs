@@ -99,6 +99,10 @@ fn content(body: &[u8]) -> Option<Content> {
 fn verdict(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Action> {
     let status = answer.map(|answer| answer.status().as_u16());
     let version = |answer: &Response<Bytes>| tag(answer.headers(), "etag");
+    // A store that is starting may not know its bucket yet; that is no word about the seat.
+    if answer.is_ok_and(|answer| answer.body().windows(12).any(|bytes| bytes == b"NoSuchBucket")) {
+        return None;
+    }
     match (asked, status) {
         (Asked::Read { .. }, Ok(200)) => {
             let answer = answer.ok()?;
