@@ -80,7 +80,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }
     let mut build = workspace.cargo();
-    build.args(["build", "--package", "tenure-cli", "--package", "tenure-chaos", "--bins"]);
+    // All of them, as a test run does: other choices of packages choose other features and build everything anew.
+    build.args(["build", "--workspace", "--bins"]);
     if !process::run(&mut build, BUILD_LIMIT)? {
         bail!("the build failed");
     }
