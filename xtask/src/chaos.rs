@@ -12,6 +12,8 @@ use crate::process;
 use crate::workspace::Workspace;
 
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// In a shorter run a restart of the store would take the place of everything else.
+const RESTART_FROM: Duration = Duration::from_secs(120);
 /// What a run may take beyond the time it was given: the last round, the last requests, the judge.
 const EXTRA: Duration = Duration::from_secs(5 * 60);
 
@@ -29,6 +31,10 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        self.engine().map_or("sqlite", Engine::name)
+    }
+
     fn engine(self) -> Option<Engine> {
         match self {
             Self::Seaweedfs => Some(Engine::Seaweedfs),
@@ -104,10 +110,10 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
     if let Some(path) = &args.json {
         command.arg("--json").arg(std::path::absolute(path)?);
     }
-    match engine::faketime() {
-        Ok(library) => drop(command.arg("--faketime").arg(library)),
-        Err(error) => drop(command.arg(format!("--notice=no shifted wall clocks: {error:#}"))),
-    }
+    command.arg(match engine::faketime() {
+        Ok(library) => format!("--faketime={}", library.display()),
+        Err(error) => format!("--notice=no shifted wall clocks: {error:#}"),
+    });
     match &site {
         Some(site) => {
             let access = site.access();
@@ -118,12 +124,15 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
             command.env("AWS_ACCESS_KEY_ID", &access.access_key);
             command.env("AWS_SECRET_ACCESS_KEY", &access.secret_key);
             command.env("AWS_REGION", REGION);
-            match access.name.can_restart() {
-                true => drop(command.arg("--can-restart")),
-                false => drop(command.arg("--notice=no restart of the store: it would forget everything")),
-            }
+            command.arg(match access.name.can_restart() {
+                true if length >= RESTART_FROM => "--can-restart",
+                true => "--notice=no restart of the store: the run is too short",
+                false => "--notice=no restart of the store: it would forget everything",
+            });
         }
-        None => drop(command.args(["--engine=sqlite", "--store=sqlite:"])),
+        None => {
+            command.args(["--engine=sqlite", "--store=sqlite:"]);
+        }
     }
     let mut command = process::bound(&command);
     process::converse(&mut command, length + EXTRA, |question| {

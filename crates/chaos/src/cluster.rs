@@ -141,7 +141,8 @@ impl Cluster {
         let node = name.clone();
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                let event = serde_json::from_str(&line).unwrap_or_else(|_| serde_json::json!({ "garbage": line }));
+                let event =
+                    serde_json::from_str(&line).unwrap_or_else(|_| serde_json::json!({ "garbage": line }));
                 let said = Said { life, node: node.clone(), event };
                 let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = serde_json::to_writer(&mut *events, &said).map(|()| events.write_all(b"\n"));

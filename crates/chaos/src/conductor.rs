@@ -172,7 +172,10 @@ impl Conductor<'_> {
         for slot in 0..self.plan.nodes {
             self.cluster.start(slot, 0)?;
         }
-        if !self.cluster.wait(began_ms + PATIENCE_MS, |cluster| cluster.all_joined() && cluster.leader().is_some())? {
+        if !self
+            .cluster
+            .wait(began_ms + PATIENCE_MS, |cluster| cluster.all_joined() && cluster.leader().is_some())?
+        {
             bail!("the nodes did not come together within {} s", PATIENCE_MS / 1000);
         }
         for (number, round) in schedule.enumerate() {

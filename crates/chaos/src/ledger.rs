@@ -179,11 +179,12 @@ mod tests {
         check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 2_000, 3_000), lost]).expect("innocent");
         // Its work had stopped before it vacated the seat; the successor was faster than the answer.
         let vacated = said(0, "lost_leadership", 1, 1_500, json!({"actedUntilBootMs": 1_400}));
-        let terms = check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 1_490, 2_490), vacated]).expect("innocent");
-        assert_eq!(terms.iter().map(|term| (term.epoch, term.until_ms())).collect::<Vec<_>>(), [
-            (1, 1_400),
-            (2, 2_490)
-        ]);
+        let terms =
+            check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 1_490, 2_490), vacated]).expect("innocent");
+        assert_eq!(
+            terms.iter().map(|term| (term.epoch, term.until_ms())).collect::<Vec<_>>(),
+            [(1, 1_400), (2, 2_490)]
+        );
     }
 
     #[test]

@@ -12,8 +12,8 @@ use std::time::Duration;
 use tenure_chaos::cluster::Launch;
 use tenure_chaos::conductor::{self, Control, Plan};
 use tenure_chaos::record::Record;
-use tenure_chaos::verdict::{Verdict, judge};
 use tenure_chaos::report;
+use tenure_chaos::verdict::{Verdict, judge};
 
 #[derive(Parser)]
 #[command(name = "tenure-chaos", about = "Real nodes on a real store, through faults, with a judge")]
@@ -92,7 +92,9 @@ struct RunArgs {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Run(args) => run(*args),
-        Task::Check { record, json } => check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty()),
+        Task::Check { record, json } => {
+            check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
+        }
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
     match outcome {
@@ -205,7 +207,9 @@ fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
             return anyhow::anyhow!("the parent {parent} is gone");
         }
     }
-    let Some((program, arguments)) = command.split_first() else { return anyhow::anyhow!("no command given") };
+    let Some((program, arguments)) = command.split_first() else {
+        return anyhow::anyhow!("no command given");
+    };
     let error = Command::new(program).args(arguments).exec();
     anyhow::anyhow!("cannot start {program}: {error}")
 }

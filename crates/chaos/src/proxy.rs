@@ -216,7 +216,8 @@ impl Way {
         let _ = stream.set_nodelay(true);
         let service = service_fn(|request| self.clone().carry(request));
         // Ends with an error whenever a node gives up or is hung up on, which is what this is for.
-        let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        let _ =
+            hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     }
 
     async fn carry(self, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Hangup> {
@@ -248,9 +249,7 @@ impl Way {
                 let _ = self.pass(request, Duration::ZERO, Duration::ZERO).await;
                 Err(Hangup)
             }
-            Fate::Lied503 => {
-                self.pass(request, Duration::ZERO, Duration::ZERO).await.map(|_| slow_down())
-            }
+            Fate::Lied503 => self.pass(request, Duration::ZERO, Duration::ZERO).await.map(|_| slow_down()),
         }
     }
 
@@ -290,7 +289,8 @@ impl Way {
         let onward = onward.body(Full::new(request.into_body())).ok()?;
         exchange.invoke_us = boot_us();
         let asked = tokio::time::timeout(STORE_PATIENCE, async {
-            let (mut head, body) = self.client.request(onward).await.map_err(|error| error.is_connect())?.into_parts();
+            let (mut head, body) =
+                self.client.request(onward).await.map_err(|error| error.is_connect())?.into_parts();
             let body = Limited::new(body, BODY_MAX_BYTES).collect().await.map_err(|_| false)?.to_bytes();
             for name in ["connection", "transfer-encoding", "keep-alive"] {
                 head.headers.remove(name);

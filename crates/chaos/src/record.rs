@@ -179,7 +179,8 @@ pub struct Record {
 impl Record {
     /// Reads a record back.
     pub fn load(dir: &Path) -> Result<Record> {
-        let run = std::fs::read(dir.join("run.json")).with_context(|| format!("no record in {}", dir.display()))?;
+        let run =
+            std::fs::read(dir.join("run.json")).with_context(|| format!("no record in {}", dir.display()))?;
         Ok(Record {
             run: serde_json::from_slice(&run).context("run.json")?,
             events: lines(dir, "events.jsonl")?,
@@ -207,7 +208,8 @@ fn alarms(dir: &Path) -> Result<Vec<String>> {
         let path = entry?.path();
         let log = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let bad = log.lines().filter(|line| line.contains("panicked") || line.contains("events were left out"));
+        let bad =
+            log.lines().filter(|line| line.contains("panicked") || line.contains("events were left out"));
         found.extend(bad.map(|line| format!("{name}: {line}")));
     }
     Ok(found)

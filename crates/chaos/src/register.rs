@@ -163,7 +163,9 @@ impl<'a> Facts<'a> {
             let other_version = seen.insert(nonce, version.as_str()).filter(|other| other != version);
             let other_nonce = by_version.insert(version.as_str(), nonce).filter(|other| *other != nonce);
             if other_version.is_some() || other_nonce.is_some() {
-                return Err(format!("version {version} and nonce {nonce} do not belong to one write: {operation:?}"));
+                return Err(format!(
+                    "version {version} and nonce {nonce} do not belong to one write: {operation:?}"
+                ));
             }
         }
         let mut facts = Facts { history, attempts: Vec::new(), seen };
@@ -209,7 +211,10 @@ impl<'a> Facts<'a> {
             let (operation, content) = (attempt.operation, attempt.content);
             let effective = Effective { operation, content, version };
             if let Some(other) = next.insert(attempt.replaces, effective) {
-                return Err(format!("a lost update: {:?} and {operation:?} replaced one version", other.operation));
+                return Err(format!(
+                    "a lost update: {:?} and {operation:?} replaced one version",
+                    other.operation
+                ));
             }
         }
         let named = self.history.iter().filter_map(|operation| match &operation.action {
@@ -272,7 +277,9 @@ impl<'a> Facts<'a> {
     fn tail(&self, chain: &[Effective<'a>]) -> Option<u64> {
         let last = chain.last().map(|write| write.version);
         let fits = |attempt: &&Attempt<'a>| {
-            *attempt.outcome == Outcome::Unknown && self.version(attempt).is_none() && attempt.replaces == last
+            *attempt.outcome == Outcome::Unknown
+                && self.version(attempt).is_none()
+                && attempt.replaces == last
         };
         self.attempts.iter().filter(fits).map(|attempt| attempt.operation.invoke_us).min()
     }

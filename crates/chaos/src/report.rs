@@ -25,7 +25,10 @@ pub fn text(verdict: &Verdict) -> String {
     line("faults", verdict.faults.to_string());
     line(
         "leaderships",
-        format!("{} (highest epoch {}), {} processes", verdict.leaderships, verdict.epochs, verdict.processes),
+        format!(
+            "{} (highest epoch {}), {} processes",
+            verdict.leaderships, verdict.epochs, verdict.processes
+        ),
     );
     let (promised_ms, counted_ms) = verdict.crash_bound_ms;
     line(
@@ -68,9 +71,11 @@ pub fn text(verdict: &Verdict) -> String {
         "machine stood still",
         format!("{} ms in all, {} ms at once", verdict.machine.stalled_ms, verdict.machine.stalled_max_ms),
     );
-    for (title, lines) in
-        [("left out", &verdict.notices), ("late, excused", &verdict.excused), ("VIOLATION", &verdict.violations)]
-    {
+    for (title, lines) in [
+        ("left out", &verdict.notices),
+        ("late, excused", &verdict.excused),
+        ("VIOLATION", &verdict.violations),
+    ] {
         lines.iter().for_each(|text| line(title, text.clone()));
     }
     line("violations", verdict.violations.len().to_string());

@@ -286,11 +286,15 @@ impl Schedule {
         let lengths = [lease_ms * 6 / 10, lease_ms * 3 / 2, failover_ms + lease_ms];
         let hold_ms = match kind {
             Kind::Leader503 => failover_ms + lease_ms,
-            Kind::Pause => [lease_ms * 5 / 4, lease_ms * 2, failover_ms + lease_ms][random.random_range(0..3)],
+            Kind::Pause => {
+                [lease_ms * 5 / 4, lease_ms * 2, failover_ms + lease_ms][random.random_range(0..3)]
+            }
             Kind::StoreRestart => random.random_range(100..=lease_ms),
             Kind::Crash | Kind::Skew => [100, failover_ms + lease_ms][random.random_range(0..2)],
             Kind::Stop => [100, 2 * lease_ms][random.random_range(0..2)],
-            Kind::SlowAnswers | Kind::LateRequests | Kind::DropAnswers | Kind::Storm | Kind::Lie => 3 * lease_ms,
+            Kind::SlowAnswers | Kind::LateRequests | Kind::DropAnswers | Kind::Storm | Kind::Lie => {
+                3 * lease_ms
+            }
             Kind::Cut
             | Kind::CutRequests
             | Kind::CutAnswers

@@ -12,7 +12,8 @@ use tenure_chaos::register::{Action, Outcome};
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough for an answer on loopback to be there if it is ever to come.
 const MOMENT: Duration = Duration::from_millis(200);
-const SEAT: &str = r#"{"v":1,"epoch":3,"state":"held","holder":{"node":"pod-a","incarnation":"i"},"nonce":"i-1"}"#;
+const SEAT: &str =
+    r#"{"v":1,"epoch":3,"state":"held","holder":{"node":"pod-a","incarnation":"i"},"nonce":"i-1"}"#;
 
 /// A store of one answer: it notes what it gets and answers as told, after a while.
 struct Store {
@@ -25,8 +26,10 @@ impl Store {
     fn start() -> Store {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let won = "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned();
-        let (heard, answer): (Arc<Mutex<Vec<String>>>, _) = (Arc::default(), Arc::new(Mutex::new((Duration::ZERO, won))));
+        let won =
+            "HTTP/1.1 200 OK\r\nETag: \"v1\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".to_owned();
+        let (heard, answer): (Arc<Mutex<Vec<String>>>, _) =
+            (Arc::default(), Arc::new(Mutex::new((Duration::ZERO, won))));
         let (noted, told) = (Arc::clone(&heard), Arc::clone(&answer));
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
@@ -103,7 +106,8 @@ impl Rig {
     fn new() -> Rig {
         let store = Store::start();
         let (page, url) = (Page::default(), store.url.clone());
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let proxy = runtime.block_on(Proxy::start("pod-a", &url, 1, Journal::new(page.clone()))).unwrap();
         Rig { store, proxy, page, _runtime: runtime }
     }
@@ -214,7 +218,10 @@ fn slow_answers_belong_to_requests_that_arrived_at_once() {
     let now_us = boot_us();
     assert!(answer.contains(" 200 "), "{answer}");
     assert_eq!(rig.outcome(0), Some(Outcome::Won("v1".to_owned())));
-    assert!(now_us - rig.journal(1)[0].return_us >= 200_000, "the store had answered long before the node hears of it");
+    assert!(
+        now_us - rig.journal(1)[0].return_us >= 200_000,
+        "the store had answered long before the node hears of it"
+    );
 }
 
 #[test]
@@ -259,7 +266,10 @@ fn the_share_of_requests_that_are_hit_is_about_what_was_asked_for() {
 fn what_the_store_said_is_told_apart() {
     let rig = Rig::new();
     for (answer, outcome) in [
-        ("HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", Some(Outcome::Lost)),
+        (
+            "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            Some(Outcome::Lost),
+        ),
         ("HTTP/1.1 500 Oops\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", Some(Outcome::Unknown)),
         ("HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", None),
         // It breaks off.

@@ -49,14 +49,41 @@ fn good_histories_pass() {
     for (what, history) in [
         ("nothing at all", vec![]),
         ("one after another", vec![nothing(0, 1), won(2, 3, "", "a"), won(4, 5, "a", "b"), saw(6, 7, "b")]),
-        ("a read beside a write sees either", vec![won(0, 1, "", "a"), won(2, 9, "a", "b"), saw(3, 4, "a"), saw(5, 6, "b")]),
-        ("an unknown write that was seen", vec![won(0, 1, "", "a"), unknown(2, "a", "b"), unchanged(3, 4, "a"), saw(90, 91, "b")]),
-        ("an unknown write that was built upon", vec![won(0, 1, "", "a"), unknown(2, "a", "b"), saw(10, 11, "b"), won(12, 13, "b", "c")]),
-        ("an unknown write that never landed", vec![won(0, 1, "", "a"), unknown(2, "a", "b"), won(20, 21, "a", "c")]),
-        ("a refusal explained by a write nobody saw", vec![won(0, 1, "", "a"), unknown(2, "a", "b"), lost(20, 21, "a", "c")]),
+        (
+            "a read beside a write sees either",
+            vec![won(0, 1, "", "a"), won(2, 9, "a", "b"), saw(3, 4, "a"), saw(5, 6, "b")],
+        ),
+        (
+            "an unknown write that was seen",
+            vec![won(0, 1, "", "a"), unknown(2, "a", "b"), unchanged(3, 4, "a"), saw(90, 91, "b")],
+        ),
+        (
+            "an unknown write that was built upon",
+            vec![won(0, 1, "", "a"), unknown(2, "a", "b"), saw(10, 11, "b"), won(12, 13, "b", "c")],
+        ),
+        (
+            "an unknown write that never landed",
+            vec![won(0, 1, "", "a"), unknown(2, "a", "b"), won(20, 21, "a", "c")],
+        ),
+        (
+            "a refusal explained by a write nobody saw",
+            vec![won(0, 1, "", "a"), unknown(2, "a", "b"), lost(20, 21, "a", "c")],
+        ),
         ("a refused loser of a race", vec![won(0, 9, "", "a"), lost(1, 2, "", "b")]),
-        ("a refusal because it was not there yet", vec![won(0, 9, "", "a"), unknown(2, "a", "b"), saw(50, 51, "b"), lost(10, 20, "b", "c"), unchanged(60, 61, "b")]),
-        ("the same write spelled anew", vec![won(0, 1, "", "a"), lost(2, 3, "a", "b"), won(4, 5, "a", "b"), saw(6, 7, "b")]),
+        (
+            "a refusal because it was not there yet",
+            vec![
+                won(0, 9, "", "a"),
+                unknown(2, "a", "b"),
+                saw(50, 51, "b"),
+                lost(10, 20, "b", "c"),
+                unchanged(60, 61, "b"),
+            ],
+        ),
+        (
+            "the same write spelled anew",
+            vec![won(0, 1, "", "a"), lost(2, 3, "a", "b"), won(4, 5, "a", "b"), saw(6, 7, "b")],
+        ),
     ] {
         linearize(&history).map_err(|broken| format!("{what}: {broken}")).unwrap();
     }
@@ -99,7 +126,11 @@ fn epochs_along_the_chain_are_held_to_their_rules() {
             let at = 10 * index as u64;
             let replaces = index.checked_sub(1).map(|before| contents[before].nonce.clone());
             let outcome = Outcome::Won(content.nonce.clone());
-            history.push(operation(at, at + 1, Action::Write { replaces, content: content.clone(), outcome }));
+            history.push(operation(
+                at,
+                at + 1,
+                Action::Write { replaces, content: content.clone(), outcome },
+            ));
         }
         check_epochs(&linearize(&history).unwrap()).err().unwrap_or_default()
     };
@@ -125,7 +156,9 @@ fn exhaustive(history: &[Operation]) -> bool {
         let same = |holds: bool| holds.then(|| value.clone());
         match &operation.action {
             Action::SawNothing => same(value.is_none()),
-            Action::Saw { version, .. } | Action::SawUnchanged { version } => same(value.as_ref() == Some(version)),
+            Action::Saw { version, .. } | Action::SawUnchanged { version } => {
+                same(value.as_ref() == Some(version))
+            }
             Action::Write { replaces, content, outcome } => match outcome {
                 Outcome::Lost => same(value != replaces),
                 Outcome::Won(_) => (value == replaces).then(|| Some(content.nonce.clone())),
@@ -169,14 +202,17 @@ fn any_history(random: &mut ChaCha8Rng) -> Vec<Operation> {
         if random.random_bool(0.4) {
             history.push(match &value {
                 None => nothing(from, until),
-                Some(version) if known.contains(version) && random.random_bool(0.5) => unchanged(from, until, version),
+                Some(version) if known.contains(version) && random.random_bool(0.5) => {
+                    unchanged(from, until, version)
+                }
                 Some(version) => saw(from, until, version),
             });
             known.push(current);
             continue;
         }
         let right = random.random_bool(0.7) && known.contains(&current);
-        let replaces = if right { current.clone() } else { known[random.random_range(0..known.len())].clone() };
+        let replaces =
+            if right { current.clone() } else { known[random.random_range(0..known.len())].clone() };
         let (nonce, lands) = (format!("v{number}"), replaces == current && random.random_bool(0.9));
         let outcome = match lands {
             _ if random.random_bool(0.3) => Outcome::Unknown,
@@ -201,7 +237,10 @@ fn any_history(random: &mut ChaCha8Rng) -> Vec<Operation> {
             (Action::Write { replaces, .. }, 2) => {
                 *replaces = known.get(random.random_range(1..=known.len())).cloned();
             }
-            (Action::Write { .. } | Action::Saw { .. } | Action::SawUnchanged { .. } | Action::SawNothing, _) => {
+            (
+                Action::Write { .. } | Action::Saw { .. } | Action::SawUnchanged { .. } | Action::SawNothing,
+                _,
+            ) => {
                 let length = operation.return_us - operation.invoke_us;
                 operation.invoke_us = random.random_range(0..40);
                 operation.return_us = operation.invoke_us + length;

@@ -41,6 +41,8 @@ fn the_named_scenario_and_what_is_measured_come_first() {
         let all = rounds(seed, BUCKET, 200);
         let named = all.iter().filter(|round| round.faults[0].kind == Kind::Leader503);
         assert!(named.clone().count() >= 5);
-        assert!(named.clone().all(|round| round.faults.len() == 1 && round.faults[0].target == Target::Leader));
+        assert!(
+            named.clone().all(|round| round.faults.len() == 1 && round.faults[0].target == Target::Leader)
+        );
     }
 }

@@ -135,8 +135,14 @@ fn safety_is_not_excused_by_a_machine_that_stood_still() {
     };
     assert_violation(&with(&|record| *record = led_at(10_800)), "at once");
     assert_violation(&with(&|record| record.events[2].event["epoch"] = 1.into()), "two holders");
-    assert_violation(&with(&|record| record.requests[2] = write("pod-b", 11_601, Some("v1"), 2, "v3")), "linearizable");
-    assert_violation(&with(&|record| record.requests[2] = write("pod-b", 11_601, Some("v2"), 1, "v3")), "two holders");
+    assert_violation(
+        &with(&|record| record.requests[2] = write("pod-b", 11_601, Some("v1"), 2, "v3")),
+        "linearizable",
+    );
+    assert_violation(
+        &with(&|record| record.requests[2] = write("pod-b", 11_601, Some("v2"), 1, "v3")),
+        "two holders",
+    );
     assert_violation(&with(&|record| drop(record.requests.pop())), "without a claim");
     assert_violation(
         &with(&|record| record.events[1].event["deadlineBootMs"] = 10_903.into()),

@@ -59,7 +59,8 @@ fn pip(python: &Path, staging: &Path, requirement: &str) -> Result<()> {
 /// The library that shifts a process's wall clock, installing it from Debian if it is not there and we may.
 pub(crate) fn faketime() -> Result<PathBuf> {
     let find = || {
-        let places = std::fs::read_dir("/usr/lib").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        let places =
+            std::fs::read_dir("/usr/lib").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
         places.map(|place| place.join("faketime/libfaketime.so.1")).find(|library| library.is_file())
     };
     if let Some(library) = find() {

@@ -48,7 +48,8 @@ fn clocks(record: &Record, verdict: &mut Verdict) {
                 verdict.violations.push(format!("{} stamped outside its life: {}", life.node, said.event));
                 return;
             }
-            let wall_ms = said.text("time").parse::<jiff::Timestamp>().map_or(0, |time| time.as_millisecond());
+            let wall_ms =
+                said.text("time").parse::<jiff::Timestamp>().map_or(0, |time| time.as_millisecond());
             let shift_ms = wall_ms - signed(boot_ms) - signed(record.run.wall_ahead_ms);
             if (shift_ms - life.skew_s * 1000).abs() > 30_000 {
                 let line = format!("{}: the wall clock was not {:+} s off", life.node, life.skew_s);
@@ -111,7 +112,10 @@ fn leases(events: &[Said], chain: &[Effective<'_>], lease_ms: u64) -> Option<Str
         let sent_ms = earned.map(|write| write.operation.invoke_us / 1000).max();
         // Both are cut off to milliseconds.
         if sent_ms.is_none_or(|sent_ms| said.number("deadlineBootMs") > sent_ms + lease_ms + 1) {
-            return Some(format!("a lease longer than its renewal earned, sent at {sent_ms:?}: {}", said.event));
+            return Some(format!(
+                "a lease longer than its renewal earned, sent at {sent_ms:?}: {}",
+                said.event
+            ));
         }
     }
     None

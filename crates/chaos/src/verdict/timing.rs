@@ -98,7 +98,14 @@ impl<'a> Timing<'a> {
         }
         let faults: Vec<&str> = round.faults.iter().map(|fault| fault.kind.name()).collect();
         let what = format!("round {} ({}): {} led", round.number + 1, faults.join(" + "), term.node);
-        self.file(&what, late_ms, from_ms, term.from_ms, self.store_ms(&term.node, from_ms, term.from_ms), verdict);
+        self.file(
+            &what,
+            late_ms,
+            from_ms,
+            term.from_ms,
+            self.store_ms(&term.node, from_ms, term.from_ms),
+            verdict,
+        );
     }
 
     /// How long the store took to answer this node in this time.
@@ -110,7 +117,15 @@ impl<'a> Timing<'a> {
         within.map(|exchange| (exchange.return_us - exchange.invoke_us) / 1000).sum()
     }
 
-    fn file(&self, what: &str, late_ms: u64, from_ms: u64, until_ms: u64, store_ms: u64, verdict: &mut Verdict) {
+    fn file(
+        &self,
+        what: &str,
+        late_ms: u64,
+        from_ms: u64,
+        until_ms: u64,
+        store_ms: u64,
+        verdict: &mut Verdict,
+    ) {
         let stalled_ms = canary::stalled_ms(&self.record.stalls, from_ms, until_ms);
         let line = format!(
             "{what} {late_ms} ms later than promised; meanwhile the machine stood still for {stalled_ms} ms and the \
@@ -124,7 +139,8 @@ impl<'a> Timing<'a> {
     fn losses(&self, verdict: &mut Verdict) {
         for term in self.terms {
             let Some(lost_ms) = term.lost_ms else { continue };
-            let pauses = self.record.lives.iter().find(|life| life.life == term.life).map(|life| &life.pauses);
+            let pauses =
+                self.record.lives.iter().find(|life| life.life == term.life).map(|life| &life.pauses);
             let asleep_until_ms = pauses
                 .into_iter()
                 .flatten()
