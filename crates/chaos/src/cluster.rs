@@ -78,13 +78,20 @@ impl Drop for Life {
     }
 }
 
+/// One node: what it is started with, and its process while it has one.
+#[derive(Debug)]
+struct Slot {
+    name: String,
+    environment: Vec<(String, String)>,
+    life: Option<usize>,
+}
+
 /// All nodes.
 #[derive(Debug)]
 pub struct Cluster {
     launch: Launch,
     dir: PathBuf,
-    /// Name and further environment of each node; its process, if it has one.
-    slots: Vec<(String, Vec<(String, String)>, Option<usize>)>,
+    slots: Vec<Slot>,
     lives: Vec<Life>,
     inbox: Receiver<Said>,
     mouth: Sender<Said>,
@@ -102,7 +109,10 @@ impl Cluster {
         Ok(Cluster {
             launch,
             dir: dir.to_path_buf(),
-            slots: nodes.into_iter().map(|(name, environment)| (name, environment, None)).collect(),
+            slots: nodes
+                .into_iter()
+                .map(|(name, environment)| Slot { name, environment, life: None })
+                .collect(),
             lives: Vec::new(),
             inbox,
             mouth,
@@ -119,12 +129,12 @@ impl Cluster {
 
     /// A node's name.
     pub fn name(&self, slot: usize) -> &str {
-        &self.slots[slot].0
+        &self.slots[slot].name
     }
 
     /// Starts a node, its wall clock shifted by so many seconds.
     pub fn start(&mut self, slot: usize, skew_s: i64) -> Result<()> {
-        let (life, (name, environment, _)) = (self.lives.len(), &self.slots[slot]);
+        let (life, Slot { name, environment, .. }) = (self.lives.len(), &self.slots[slot]);
         let mut command = self.launch.command(&self.dir);
         command.args(["run", "--events", "--node", name]).args(self.launch.settings());
         command.envs(environment.iter().cloned());
@@ -163,14 +173,14 @@ impl Cluster {
         let (asked, paused_ms, joined, leads, renewed_ms) = Default::default();
         let readers = vec![reader];
         self.lives.push(Life { record, slot, child, asked, paused_ms, joined, leads, renewed_ms, readers });
-        self.slots[slot].2 = Some(life);
+        self.slots[slot].life = Some(life);
         Ok(())
     }
 
     /// Sends a signal to a node that runs, and says when: before it was sent.
     pub fn signal(&mut self, slot: usize, signal: Signal) -> u64 {
         let now_ms = boot_ms();
-        let Some(life) = self.slots[slot].2.map(|life| &mut self.lives[life]) else { return now_ms };
+        let Some(life) = self.slots[slot].life.map(|life| &mut self.lives[life]) else { return now_ms };
         let is_end = signal == Signal::KILL || signal == Signal::TERM;
         life.asked |= is_end;
         if is_end {
@@ -236,7 +246,7 @@ impl Cluster {
             life.leads = None;
             let (slot, asked, node, joined) = (life.slot, life.asked, life.record.node.clone(), life.joined);
             let (killed, skew_s) = (life.record.killed, life.record.skew_s);
-            self.slots[slot].2 = None;
+            self.slots[slot].life = None;
             if asked {
                 if !killed && status.code() != Some(0) {
                     self.complaints.push(format!("{node} was asked to stop and ended with {status}"));
@@ -257,17 +267,17 @@ impl Cluster {
 
     /// Whether a node runs.
     pub fn is_running(&self, slot: usize) -> bool {
-        self.slots[slot].2.is_some()
+        self.slots[slot].life.is_some()
     }
 
     /// Whether every node runs and knows the others.
     pub fn all_joined(&self) -> bool {
-        self.slots.iter().all(|slot| slot.2.is_some_and(|life| self.lives[life].joined))
+        self.slots.iter().all(|slot| slot.life.is_some_and(|life| self.lives[life].joined))
     }
 
     /// Whoever leads, by the latest word of those that run: node, process, epoch, and the last renewal.
     pub fn leader(&self) -> Option<(usize, usize, u64, u64)> {
-        let running = self.slots.iter().filter_map(|slot| slot.2);
+        let running = self.slots.iter().filter_map(|slot| slot.life);
         let leading = running.filter_map(|life| Some((self.lives[life].leads?, life)));
         let (epoch, life) = leading.max()?;
         let life = &self.lives[life];

@@ -70,9 +70,9 @@ impl<'a> Timing<'a> {
         let lingering_ms = round.faults.iter().map(|fault| lingering_ms(fault.kind, promise.lease_ms)).max();
         let recovered_by_ms = round.healed_ms + promise.recovery_ms(nodes) + lingering_ms.unwrap_or(0);
         if let Some((fault, next)) = self.succession(round).filter(|(_, next)| next.from_ms <= settled_ms) {
-            let bound_ms = match fault.kind {
-                Kind::Stop => promise.hand_over_ms() + 2 * promise.request_timeout_ms,
-                _ => promise.failover_ms(nodes),
+            let bound_ms = match fault.kind == Kind::Stop {
+                true => promise.hand_over_ms() + 2 * promise.request_timeout_ms,
+                false => promise.failover_ms(nodes),
             };
             let by_ms = match silences(fault, promise.lease_ms) {
                 true => fault.begun_ms + bound_ms,
