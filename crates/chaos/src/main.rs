@@ -109,7 +109,7 @@ fn main() -> ExitCode {
 
 fn run(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let dir = args.record.join(format!("{seed}"));
+    let dir = args.record.join(format!("{}-{seed}", args.engine));
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
