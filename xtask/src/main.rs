@@ -1,11 +1,13 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `fix` writes; `bench` measures; `s3` lends a developer an engine.
+//! running it and never writes; `chaos` disturbs a real cluster and judges it; `fix` writes; `bench` measures; `s3` lends a
+//! developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
 mod bench;
+mod chaos;
 mod engine;
 mod fix;
 mod interrupt;
@@ -29,6 +31,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Task {
+    /// Real nodes on a real store through faults, with a judge over what they recorded
+    Chaos(chaos::Args),
     /// Verify, build, test without and with S3 engines
     Test(test::Args),
     /// Formatting, clippy, docs and the workspace rules; never writes
@@ -75,6 +79,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     }
     interrupt::install()?;
     match task {
+        Task::Chaos(args) => chaos::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
         Task::Fix => fix::run(workspace),

@@ -1,6 +1,6 @@
 //! Child processes: each in a group of its own, each with a time limit, none left behind.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -108,6 +108,36 @@ pub(crate) fn tee(command: &mut Command, limit: Duration, mut see: impl FnMut(&s
     Ok(status.success())
 }
 
+/// As [`tee`], but a line that begins with `@` is a question: it goes to `answer`, on this thread, and what comes back
+/// goes to the command's standard input. On this thread, because what it starts dies with the thread that started it.
+pub(crate) fn converse(
+    command: &mut Command,
+    limit: Duration,
+    mut answer: impl FnMut(&str) -> String,
+) -> Result<bool> {
+    let mut child = start_with(command.stdout(Stdio::piped()), Stdio::piped())?;
+    let lines = BufReader::new(child.stdout.take().context("stdout is piped")?).lines();
+    let mut stdin = child.stdin.take().context("stdin is piped")?;
+    let (ask, questions) = std::sync::mpsc::channel();
+    let status = thread::scope(|scope| {
+        scope.spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                match line.strip_prefix('@') {
+                    // Nobody listens any more: the command is being ended.
+                    Some(question) => drop(ask.send(question.to_owned())),
+                    None => println!("{line}"),
+                }
+            }
+        });
+        supervise(child, limit, |stop| {
+            if let Ok(question) = questions.try_recv() {
+                *stop = writeln!(stdin, "{}", answer(&question)).is_err();
+            }
+        })
+    })?;
+    Ok(status.success())
+}
+
 /// Runs a command and keeps what it says.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured> {
     capture_while(command, limit, || Ok(()))
@@ -145,10 +175,14 @@ fn drain(mut source: impl Read + Send + 'static) -> thread::JoinHandle<String> {
 }
 
 fn start(command: &mut Command) -> Result<Child> {
+    start_with(command, Stdio::null())
+}
+
+fn start_with(command: &mut Command, stdin: Stdio) -> Result<Child> {
     interrupt::check()?;
     let name = command.get_program().to_string_lossy().into_owned();
     // Its own group: a Ctrl-C on the terminal reaches us alone, and we pass it on to all the child's children.
-    command.stdin(Stdio::null()).process_group(0).spawn().with_context(|| format!("cannot start `{name}`"))
+    command.stdin(stdin).process_group(0).spawn().with_context(|| format!("cannot start `{name}`"))
 }
 
 /// Waits for the child; on a signal, a passed limit, or when `watch` sets its flag, ends its whole group.
@@ -195,12 +229,17 @@ fn end_child(child: &mut Child) -> Result<ExitStatus> {
 /// So the child is first this very program, which asks and then becomes the command.
 pub(crate) fn bound(command: &Command) -> Command {
     if !cfg!(target_os = "linux") {
-        return copy_onto(Command::new(command.get_program()), command);
+        return copy_of(command);
     }
     // Not `current_exe`: cargo may have replaced the file since we started.
     let mut wrapper = Command::new("/proc/self/exe");
     wrapper.arg("bound").arg(format!("--parent={}", std::process::id())).arg("--").arg(command.get_program());
     copy_onto(wrapper, command)
+}
+
+/// The same program with the same arguments and environment.
+pub(crate) fn copy_of(command: &Command) -> Command {
+    copy_onto(Command::new(command.get_program()), command)
 }
 
 fn copy_onto(mut target: Command, source: &Command) -> Command {

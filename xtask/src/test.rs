@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
+use crate::chaos::{self, Stage};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
@@ -97,6 +98,15 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         // Named targets, so that ignored code blocks in the docs stay ignored.
         let command = test(&["--lib", "--bins", "--tests", "--", "--ignored"])?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
+    }
+    if filtered {
+        report.skip("chaos (a filter was given)");
+    } else {
+        let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
+        let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
+        report.step(&format!("chaos for a minute ({})", stage.name()), || {
+            chaos::play(workspace, &chaos::Args::short(stage), site)
+        });
     }
     if !sites.is_empty() {
         report.timed("stop engines", || {

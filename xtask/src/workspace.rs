@@ -35,6 +35,16 @@ impl Workspace {
         self.target.join("engines")
     }
 
+    /// A program of the workspace, as `cargo build` leaves it.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.target.join("debug").join(name)
+    }
+
+    /// Records of runs under faults.
+    pub(crate) fn chaos(&self) -> PathBuf {
+        self.target.join("chaos")
+    }
+
     /// `cargo` in the workspace root: the same cargo that runs us.
     pub(crate) fn cargo(&self) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -56,6 +56,26 @@ fn pip(python: &Path, staging: &Path, requirement: &str) -> Result<()> {
     Ok(())
 }
 
+/// The library that shifts a process's wall clock, installing it from Debian if it is not there and we may.
+pub(crate) fn faketime() -> Result<PathBuf> {
+    let find = || {
+        let places =
+            std::fs::read_dir("/usr/lib").into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+        places.map(|place| place.join("faketime/libfaketime.so.1")).find(|library| library.is_file())
+    };
+    if let Some(library) = find() {
+        return Ok(library);
+    }
+    let install = "apt-get install -y --no-install-recommends libfaketime";
+    if !rustix::process::geteuid().is_root() || !missing(&["apt-get"]).is_empty() {
+        bail!("libfaketime not found; on Debian, as root: {install}");
+    }
+    eprintln!("xtask: {install}");
+    let _ = apt(&["update"])?;
+    apt(&["install", "-y", "--no-install-recommends", "libfaketime"])?.ok(install)?;
+    find().with_context(|| format!("libfaketime still not found after {install}"))
+}
+
 /// Makes sure `programs` can be run, installing Debian `packages` if we may.
 pub(super) fn debian(programs: &[&str], packages: &[&str]) -> Result<()> {
     if missing(programs).is_empty() {

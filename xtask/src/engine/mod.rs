@@ -17,6 +17,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::Workspace;
+pub(crate) use install::faketime;
 pub(crate) use site::{Lifetime, Site, clean_leftovers, run_dir};
 
 /// An engine we can start.
@@ -53,6 +54,20 @@ impl Engine {
             Self::Ministack => 18366,
             Self::Rclone => 18376,
             Self::Ceph => 18386,
+        }
+    }
+
+    /// Whether its data survives a restart of what [`Site::pause`] ends.
+    pub(crate) fn can_restart(self) -> bool {
+        matches!(self, Self::Seaweedfs | Self::Ceph)
+    }
+
+    /// How many of its processes, in the order they were started, are left alone by a restart: Ceph's monitor and its
+    /// storage, which lives in memory.
+    fn survivors(self) -> usize {
+        match self {
+            Self::Ceph => 2,
+            Self::Seaweedfs | Self::Ministack | Self::Rclone => 0,
         }
     }
 

@@ -47,6 +47,8 @@ pub(crate) struct Site {
     state: State,
     children: Vec<Child>,
     logs: Vec<PathBuf>,
+    /// How each process was started, so that it can be started again.
+    recipes: Vec<(String, Command)>,
 }
 
 impl Site {
@@ -61,7 +63,14 @@ impl Site {
             Lifetime::Detached => None,
         };
         let state = State { owner, processes: Vec::new(), litter: Vec::new(), access: Access::new(engine) };
-        let site = Self { dir: dir.to_path_buf(), lifetime, state, children: Vec::new(), logs: Vec::new() };
+        let site = Self {
+            dir: dir.to_path_buf(),
+            lifetime,
+            state,
+            children: Vec::new(),
+            logs: Vec::new(),
+            recipes: Vec::new(),
+        };
         site.save()?;
         Ok(site)
     }
@@ -75,6 +84,7 @@ impl Site {
             state,
             children: Vec::new(),
             logs: Vec::new(),
+            recipes: Vec::new(),
         })
     }
 
@@ -121,11 +131,18 @@ impl Site {
 
     /// Starts one of the engine's processes with its output in `<label>.log`.
     pub(super) fn spawn(&mut self, label: &str, command: Command) -> Result<()> {
+        self.launch(label, &command)?;
+        self.recipes.push((label.to_owned(), command));
+        Ok(())
+    }
+
+    fn launch(&mut self, label: &str, command: &Command) -> Result<()> {
         let log = self.dir.join(format!("{label}.log"));
-        let output = File::create(&log).with_context(|| format!("cannot create {}", log.display()))?;
+        let output = File::options().create(true).append(true).open(&log);
+        let output = output.with_context(|| format!("cannot create {}", log.display()))?;
         let mut command = match self.lifetime {
-            Lifetime::Bound => process::bound(&command),
-            Lifetime::Detached => command,
+            Lifetime::Bound => process::bound(command),
+            Lifetime::Detached => process::copy_of(command),
         };
         // No `current_dir`: an engine gets absolute paths only.
         let child = command
@@ -142,6 +159,31 @@ impl Site {
         self.save()
     }
 
+    /// Ends the processes that keep no data of their own only in memory, the youngest first; the data stays.
+    pub(crate) fn pause(&mut self) -> Result<()> {
+        let from = self.state.access.name.survivors();
+        for process in self.state.processes.split_off(from).into_iter().rev() {
+            process.end();
+        }
+        for mut child in self.children.split_off(from) {
+            child.wait().context("wait for a process of the engine")?;
+        }
+        self.save()
+    }
+
+    /// Starts what [`Site::pause`] ended, and waits until the bucket can be used again through every endpoint.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        let recipes = std::mem::take(&mut self.recipes);
+        let from = self.state.access.name.survivors();
+        let started = recipes.iter().skip(from).try_for_each(|(label, command)| self.launch(label, command));
+        self.recipes = recipes;
+        started?;
+        for endpoint in self.state.access.endpoints.clone() {
+            self.await_endpoint(&endpoint, None)?;
+        }
+        Ok(())
+    }
+
     /// An error when one of the engine's processes has ended.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         for child in &mut self.children {
@@ -155,8 +197,13 @@ impl Site {
     /// Announces an endpoint and waits until the bucket can be used through it.
     pub(super) fn serve(&mut self, port: u16, reader_arn: Option<&str>) -> Result<()> {
         let endpoint = format!("http://127.0.0.1:{port}");
-        let access = &mut self.state.access;
-        access.endpoints.push(endpoint.clone());
+        self.state.access.endpoints.push(endpoint.clone());
+        self.await_endpoint(&endpoint, reader_arn)?;
+        self.save()
+    }
+
+    fn await_endpoint(&mut self, endpoint: &str, reader_arn: Option<&str>) -> Result<()> {
+        let access = &self.state.access;
         let job = json!({
             "endpoint": endpoint,
             "region": REGION,
@@ -172,7 +219,7 @@ impl Site {
         script.args(["-c", include_str!("prepare.py"), &job.to_string()]);
         let limit = READY + Duration::from_secs(30);
         process::capture_while(&mut script, limit, || self.check_alive())?.ok("waiting for the engine")?;
-        self.save()
+        Ok(())
     }
 
     /// The last lines of every log that has any.

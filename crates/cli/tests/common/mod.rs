@@ -8,8 +8,10 @@
 )]
 
 pub mod engine;
-pub mod ledger;
 pub mod net;
+
+pub use tenure_chaos::clock::boot_ms;
+pub use tenure_chaos::ledger::{self, Said};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -37,12 +39,6 @@ pub const PLAIN: &[&str] = &["--startup-jitter-max", "0"];
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The boot-time clock, the one that `bootMs` in the events is read from.
-pub fn boot_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    u64::try_from(now.tv_sec).unwrap() * 1000 + u64::try_from(now.tv_nsec).unwrap() / 1_000_000
 }
 
 /// A directory of a test's own; also the home of every process it starts.
@@ -178,39 +174,6 @@ impl Drop for Killed {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-/// One event, as a process printed it.
-#[derive(Clone, Debug)]
-pub struct Said {
-    /// Which process: the how-manieth that the cluster started.
-    pub life: usize,
-    pub node: String,
-    pub event: Value,
-}
-
-impl Said {
-    /// The event's name without its prefix; `leader:changed` has none.
-    pub fn name(&self) -> &str {
-        let name = self.event["event"].as_str().unwrap_or_default();
-        name.rsplit_once('.').map_or(name, |(_, last)| last)
-    }
-
-    pub fn number(&self, field: &str) -> u64 {
-        self.event[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {}", self.event))
-    }
-
-    pub fn epoch(&self) -> u64 {
-        self.number("epoch")
-    }
-
-    pub fn boot_ms(&self) -> u64 {
-        self.number("bootMs")
-    }
-
-    pub fn text(&self, field: &str) -> &str {
-        self.event[field].as_str().unwrap_or_default()
     }
 }
 

@@ -1,0 +1,95 @@
+//! How long the machine itself stood still: a thread that sleeps briefly, over and over, and notes when it woke late.
+//!
+//! Safety is never excused by this. Timing is: a bound holds for a machine that runs, and a shared one does not always.
+
+use crate::clock::boot_ms;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+const NAP_MS: u64 = 5;
+/// A wake-up this late is usual on a busy machine.
+const USUAL_MS: u64 = 10;
+
+/// One late wake-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stall {
+    /// When it ended, on the boot-time clock.
+    pub until_ms: u64,
+    /// How long it was.
+    pub stalled_ms: u64,
+}
+
+/// The time that was lost to stalls between two moments.
+pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
+    let overlap = |stall: &Stall| {
+        let begin = stall.until_ms.saturating_sub(stall.stalled_ms).max(from_ms);
+        stall.until_ms.min(until_ms).saturating_sub(begin)
+    };
+    stalls.iter().map(overlap).sum()
+}
+
+/// The thread.
+#[derive(Debug)]
+pub struct Canary {
+    over: Arc<AtomicBool>,
+    stalls: Arc<Mutex<Vec<Stall>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Canary {
+    /// Starts it.
+    pub fn start() -> Canary {
+        let (over, stalls): (Arc<AtomicBool>, Arc<Mutex<Vec<Stall>>>) = Default::default();
+        let (end, noted) = (Arc::clone(&over), Arc::clone(&stalls));
+        let thread = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                let before_ms = boot_ms();
+                std::thread::sleep(Duration::from_millis(NAP_MS));
+                let now_ms = boot_ms();
+                let stalled_ms = (now_ms - before_ms).saturating_sub(NAP_MS);
+                if stalled_ms > USUAL_MS {
+                    let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                    noted.push(Stall { until_ms: now_ms, stalled_ms });
+                }
+            }
+        });
+        Canary { over, stalls, thread: Some(thread) }
+    }
+
+    /// Ends it and tells what it saw.
+    pub fn finish(mut self) -> Vec<Stall> {
+        self.end();
+        std::mem::take(&mut *self.stalls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn end(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_part_inside_counts() {
+        let stalls =
+            [Stall { until_ms: 1_000, stalled_ms: 300 }, Stall { until_ms: 5_000, stalled_ms: 1_000 }];
+        assert_eq!(stalled_ms(&stalls, 0, 10_000), 1_300);
+        assert_eq!(stalled_ms(&stalls, 900, 4_200), 300);
+        assert_eq!(stalled_ms(&stalls, 1_000, 4_000), 0);
+    }
+}

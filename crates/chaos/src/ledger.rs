@@ -1,0 +1,211 @@
+//! The judge: from what the nodes said themselves, did two ever lead at once?
+//!
+//! A node may act from `became_leader` until the moment it says its work had stopped, and until its last deadline if it
+//! never says anything: killed and paused processes are held to the lease they had, which is stricter than to the
+//! moment they were stopped. What a killed process did not get to print is not seen here; the seat's own history
+//! ([`crate::register`]) sees it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// One event, as a process printed it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Said {
+    /// Which process: the how-manieth that was started.
+    pub life: usize,
+    /// Its name.
+    pub node: String,
+    /// The line.
+    pub event: Value,
+}
+
+impl Said {
+    /// The event's name without its prefix; `leader:changed` has none.
+    pub fn name(&self) -> &str {
+        let name = self.event["event"].as_str().unwrap_or_default();
+        name.rsplit_once('.').map_or(name, |(_, last)| last)
+    }
+
+    /// A number that must be there.
+    ///
+    /// # Panics
+    /// If it is not: an event without its documented fields is nothing to go on with.
+    pub fn number(&self, field: &str) -> u64 {
+        self.event[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {}", self.event))
+    }
+
+    /// The epoch it speaks of.
+    pub fn epoch(&self) -> u64 {
+        self.number("epoch")
+    }
+
+    /// When, on the boot-time clock of the machine.
+    pub fn boot_ms(&self) -> u64 {
+        self.number("bootMs")
+    }
+
+    /// A text, empty if there is none.
+    pub fn text(&self, field: &str) -> &str {
+        self.event[field].as_str().unwrap_or_default()
+    }
+}
+
+/// One leadership.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Term {
+    /// Who.
+    pub node: String,
+    /// Which process of that name.
+    pub life: usize,
+    /// In which epoch.
+    pub epoch: u64,
+    /// Since when it may act.
+    pub from_ms: u64,
+    /// What its own lease allows.
+    pub deadline_ms: u64,
+    /// When its work had stopped, by its own word; said later if it slept, or if the seat was vacated in between.
+    pub acted_until_ms: Option<u64>,
+    /// When it said that it leads no longer.
+    pub lost_ms: Option<u64>,
+    /// Whether it vacated the seat.
+    pub vacated: bool,
+}
+
+impl Term {
+    /// It may act until then.
+    pub fn until_ms(&self) -> u64 {
+        self.acted_until_ms.map_or(self.deadline_ms, |acted_ms| acted_ms.min(self.deadline_ms))
+    }
+}
+
+/// Finds a moment at which two processes could both act, an epoch with two holders, one that went down, or work past
+/// its deadline. Events of one process must be in the order it printed them; processes may be mixed in any way.
+///
+/// Returns all leaderships, in order of epochs.
+pub fn check(history: &[Said]) -> Result<Vec<Term>, String> {
+    let mut terms = terms(history)?;
+    terms.sort_by_key(|term| (term.from_ms, term.epoch));
+    for (index, a) in terms.iter().enumerate() {
+        for b in &terms[index + 1..] {
+            if a.epoch == b.epoch {
+                return Err(format!("one epoch, two holders: {a:?} and {b:?}"));
+            }
+            if a.epoch > b.epoch {
+                return Err(format!("an epoch went down: {a:?} and then {b:?}"));
+            }
+            if a.life != b.life && b.from_ms < a.until_ms() {
+                return Err(format!("two led at once: {a:?} and {b:?}"));
+            }
+        }
+    }
+    Ok(terms)
+}
+
+fn terms(history: &[Said]) -> Result<Vec<Term>, String> {
+    let mut terms: Vec<Term> = Vec::new();
+    let mut open: BTreeMap<usize, usize> = BTreeMap::new();
+    for said in history {
+        let term = open.get(&said.life).copied();
+        match (said.name(), term) {
+            ("became_leader", Some(index)) => {
+                return Err(format!("{:?} leads again without having lost: {}", terms[index], said.event));
+            }
+            ("became_leader", None) => {
+                open.insert(said.life, terms.len());
+                terms.push(Term {
+                    node: said.node.clone(),
+                    life: said.life,
+                    epoch: said.epoch(),
+                    from_ms: said.boot_ms(),
+                    deadline_ms: said.number("deadlineBootMs"),
+                    acted_until_ms: None,
+                    lost_ms: None,
+                    vacated: false,
+                });
+            }
+            ("lease_renewed", Some(index)) => {
+                let term = &mut terms[index];
+                if said.epoch() != term.epoch {
+                    return Err(format!("{term:?} renewed another epoch: {}", said.event));
+                }
+                if said.boot_ms() >= term.deadline_ms {
+                    return Err(format!("{term:?} renewed after its deadline: {}", said.event));
+                }
+                term.deadline_ms = term.deadline_ms.max(said.number("deadlineBootMs"));
+            }
+            ("lost_leadership", Some(index)) => {
+                let term = &mut terms[index];
+                let acted_ms = said.number("actedUntilBootMs");
+                if acted_ms > term.deadline_ms {
+                    return Err(format!("{term:?} acted past its deadline: {}", said.event));
+                }
+                term.acted_until_ms = Some(acted_ms);
+                term.lost_ms = Some(said.boot_ms());
+                term.vacated = said.event["vacated"].as_bool().unwrap_or(false);
+                open.remove(&said.life);
+            }
+            ("lease_renewed" | "lost_leadership", None) => {
+                return Err(format!("{} does not lead, but says {}", said.node, said.event));
+            }
+            _ => {}
+        }
+    }
+    Ok(terms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn said(life: usize, name: &str, epoch: u64, boot_ms: u64, more: Value) -> Said {
+        let mut event =
+            json!({"event": format!("serviceradar.coordinator.{name}"), "epoch": epoch, "bootMs": boot_ms});
+        event.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
+        Said { life, node: format!("pod-{life}"), event }
+    }
+
+    fn leads(life: usize, epoch: u64, boot_ms: u64, deadline_ms: u64) -> Said {
+        said(life, "became_leader", epoch, boot_ms, json!({"deadlineBootMs": deadline_ms}))
+    }
+
+    #[test]
+    fn the_judge_lets_the_innocent_go() {
+        let lost = said(0, "lost_leadership", 1, 9_000, json!({"actedUntilBootMs": 2_000}));
+        check(&[leads(0, 1, 1_000, 2_000), lost.clone(), leads(1, 2, 2_000, 3_000)]).expect("innocent");
+        // It slept over its deadline and says so late.
+        check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 2_000, 3_000), lost]).expect("innocent");
+        // Its work had stopped before it vacated the seat; the successor was faster than the answer.
+        let vacated = said(0, "lost_leadership", 1, 1_500, json!({"actedUntilBootMs": 1_400}));
+        let terms =
+            check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 1_490, 2_490), vacated]).expect("innocent");
+        assert_eq!(
+            terms.iter().map(|term| (term.epoch, term.until_ms())).collect::<Vec<_>>(),
+            [(1, 1_400), (2, 2_490)]
+        );
+    }
+
+    #[test]
+    fn the_judge_catches_every_crime() {
+        let renewed = |boot_ms, deadline_ms| {
+            said(0, "lease_renewed", 1, boot_ms, json!({"deadlineBootMs": deadline_ms}))
+        };
+        let stopped_at = |ms: u64| said(0, "lost_leadership", 1, ms, json!({"actedUntilBootMs": ms}));
+        for (crime, history) in [
+            ("at once", vec![leads(0, 1, 1_000, 2_000), leads(1, 2, 1_999, 3_000)]),
+            ("at once", vec![leads(0, 1, 1_000, 2_000), leads(1, 2, 1_490, 3_000), stopped_at(1_500)]),
+            ("at once", vec![leads(0, 1, 1_000, 2_000), renewed(1_900, 2_900), leads(1, 2, 2_000, 3_000)]),
+            ("after its deadline", vec![leads(0, 1, 1_000, 2_000), renewed(2_000, 2_900)]),
+            ("past its deadline", vec![leads(0, 1, 1_000, 2_000), stopped_at(2_001)]),
+            ("two holders", vec![leads(0, 1, 1_000, 2_000), leads(1, 1, 5_000, 6_000)]),
+            ("went down", vec![leads(0, 2, 1_000, 2_000), leads(1, 1, 5_000, 6_000)]),
+            ("without having lost", vec![leads(0, 1, 1_000, 2_000), leads(0, 2, 5_000, 6_000)]),
+            ("does not lead", vec![renewed(1_900, 2_900)]),
+        ] {
+            let found = check(&history).expect_err("guilty");
+            assert!(found.contains(crime), "{crime:?} expected: {found}");
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Real processes of the real binary on a real store, with a fault proxy between each node and the store, and a judge
+//! over what all of them recorded.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`schedule`] | which faults, decided by a seed alone |
+//! | [`proxy`] | an HTTP proxy per node that can cut, delay, drop, refuse, and writes down every request for the seat |
+//! | [`cluster`] | the nodes: processes of the binary, what they say, signals |
+//! | [`conductor`] | carries the schedule out |
+//! | [`record`] | what a run leaves on disk; everything below reads only this |
+//! | [`ledger`] | did two ever act at once, did an epoch have two holders |
+//! | [`register`] | is the history of the seat linearizable, did its epochs rise |
+//! | [`verdict`] | all checks and figures of a record |
+//!
+//! Nothing here knows the crates it tests: bounds and deadlines come from what the binary prints, and the judge shares
+//! no code with the accused. What is not promised: that a run finds a given mistake. It is one schedule on one
+//! machine; the simulated schedules see millions.
+
+#![forbid(unsafe_code)]
+
+pub mod canary;
+pub mod clock;
+pub mod cluster;
+pub mod conductor;
+pub mod ledger;
+pub mod proxy;
+pub mod record;
+pub mod register;
+pub mod report;
+pub mod schedule;
+pub mod verdict;

@@ -1,0 +1,215 @@
+//! The program behind `cargo xtask chaos`, which gives it a store and answers when that is to be restarted.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+use rustix::process::Signal;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Duration;
+use tenure_chaos::cluster::Launch;
+use tenure_chaos::conductor::{self, Control, Plan};
+use tenure_chaos::record::Record;
+use tenure_chaos::report;
+use tenure_chaos::verdict::{Verdict, judge};
+
+#[derive(Parser)]
+#[command(name = "tenure-chaos", about = "Real nodes on a real store, through faults, with a judge")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run a schedule and judge it
+    Run(Box<RunArgs>),
+    /// Judge a record again
+    Check {
+        /// The record's directory
+        record: PathBuf,
+        /// Where the verdict goes as JSON
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// Become a command that dies with its parent (internal)
+    #[command(hide = true)]
+    Bound {
+        parent: i32,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// The binary `tenure`
+    #[arg(long)]
+    tenure: PathBuf,
+    /// The store's name, for the record
+    #[arg(long)]
+    engine: String,
+    /// The store's URL
+    #[arg(long)]
+    store: String,
+    /// An address of the store; several are shared out among the nodes
+    #[arg(long)]
+    endpoint: Vec<String>,
+    /// The store can be stopped and started: ask for it on stdout, hear on stdin
+    #[arg(long)]
+    can_restart: bool,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Decides the schedule
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=26))]
+    nodes: u8,
+    /// The nodes' settings
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// libfaketime
+    #[arg(long)]
+    faketime: Option<PathBuf>,
+    /// Something that was left out, and why
+    #[arg(long)]
+    notice: Vec<String>,
+    /// Where the record goes
+    #[arg(long)]
+    record: PathBuf,
+    /// Keep the record of a good run too
+    #[arg(long)]
+    keep: bool,
+    /// Where the verdict goes as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().task {
+        Task::Run(args) => run(*args),
+        Task::Check { record, json } => {
+            check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
+        }
+        Task::Bound { parent, command } => Err(become_bound(parent, &command)),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("tenure-chaos: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: RunArgs) -> Result<bool> {
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let dir = args.record.join(format!("{}-{seed}", args.engine));
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    let dir = dir.canonicalize()?;
+    let (store, file) = match args.store.strip_prefix("sqlite:") {
+        // A database of the run's own, beside its record.
+        Some("") => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
+        Some(path) => (args.store.clone(), Some(PathBuf::from(path))),
+        None => (args.store.clone(), None),
+    };
+    // By name: a variable of the caller's own must not lead the nodes past their proxies.
+    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
+    let passed_on = names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+    let launch = Launch {
+        binary: args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?,
+        store,
+        preset: args.preset,
+        faketime: args.faketime,
+        environment: passed_on.collect(),
+    };
+    println!("seed {seed}, record in {}", dir.display());
+    let plan = Plan {
+        launch,
+        engine: args.engine,
+        endpoints: args.endpoint,
+        file,
+        control: args.can_restart.then(|| Box::new(Asking) as Box<dyn Control>),
+        nodes: args.nodes.into(),
+        seed,
+        length: Duration::from_secs(args.seconds),
+        dir: dir.clone(),
+        notices: args.notice,
+    };
+    let played = conductor::run(plan, &mut |line| println!("{line}"));
+    let verdict = match check(&dir, args.json.as_deref()) {
+        Ok(verdict) => verdict,
+        // Nothing to judge: what went wrong before says why.
+        Err(error) => return played.and(Err(error)).map(|()| false),
+    };
+    let good = verdict.violations.is_empty() && played.is_ok();
+    if good && !args.keep {
+        std::fs::remove_dir_all(&dir)?;
+    } else {
+        println!("record kept in {}; the same schedule again: --seed {seed}", dir.display());
+    }
+    played.map(|()| good)
+}
+
+fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {
+    let verdict = judge(&Record::load(dir)?);
+    println!("{}", report::text(&verdict));
+    if let Some(path) = json {
+        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(verdict)
+}
+
+/// Asks whoever started us, a line each way.
+struct Asking;
+
+impl Asking {
+    fn ask(&self, what: &str) -> Result<()> {
+        println!("@store {what}");
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer).context("no answer about the store")?;
+        match answer.trim() {
+            "ok" => Ok(()),
+            other => bail!("the store did not {what}: {other}"),
+        }
+    }
+}
+
+impl Control for Asking {
+    fn stop(&mut self) -> Result<()> {
+        self.ask("stop")
+    }
+
+    fn start(&mut self) -> Result<()> {
+        self.ask("start")
+    }
+}
+
+/// The parent-death signal has to be asked for by the child itself; between fork and exec that needs unsafe code. So
+/// the child is first this very program. Returns only when it could not become the command.
+fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
+    #[cfg(target_os = "linux")]
+    {
+        if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+            return anyhow::anyhow!("cannot ask for the parent-death signal: {error}");
+        }
+        // The parent may have died before we asked; then nobody will ever send the signal.
+        if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
+            return anyhow::anyhow!("the parent {parent} is gone");
+        }
+    }
+    let Some((program, arguments)) = command.split_first() else {
+        return anyhow::anyhow!("no command given");
+    };
+    let error = Command::new(program).args(arguments).exec();
+    anyhow::anyhow!("cannot start {program}: {error}")
+}

@@ -1,0 +1,230 @@
+//! What a run leaves on disk: everything the judge looks at, and nothing it does not.
+//!
+//! | file | one line each |
+//! |---|---|
+//! | `run.json` | the run itself: seed, settings, engine |
+//! | `events.jsonl` | what a node said, with the number of its process |
+//! | `requests.jsonl` | a request as the node's proxy saw it |
+//! | `rounds.jsonl` | what went wrong, when, and when somebody led again |
+//! | `lives.jsonl` | a process: when it began, paused and ended |
+//! | `stalls.jsonl` | a time during which the machine itself stood still |
+//! | `logs/` | what each process wrote to stderr |
+
+use crate::canary::Stall;
+use crate::ledger::Said;
+use crate::proxy::Exchange;
+use crate::schedule::Kind;
+use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+
+/// The settings the nodes ran by, in their own words.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Promise {
+    /// How often a leader renews.
+    pub heartbeat_ms: u64,
+    /// How long a leader may act after a renewal.
+    pub lease_ms: u64,
+    /// How long a request may take.
+    pub request_timeout_ms: u64,
+    /// How often a standby looks.
+    pub election_interval_ms: u64,
+    /// How long nodes that start together wait for each other.
+    pub settle_ms: u64,
+    /// How long work may take to stop.
+    pub drain_ms: u64,
+    /// Within what a crashed leader is replaced, if the store answers at once.
+    pub failover_bound_ms: u64,
+}
+
+impl Promise {
+    /// Ranks before the successor may belong to nodes that are gone; each costs a step.
+    fn hold_back_ms(&self, nodes: usize) -> u64 {
+        (self.heartbeat_ms / 4).clamp(10, 500) * nodes.saturating_sub(1).min(8) as u64
+    }
+
+    /// The failover bound with what it leaves out: two requests that have to be given up, and ranks.
+    pub fn failover_ms(&self, nodes: usize) -> u64 {
+        self.failover_bound_ms + 2 * self.request_timeout_ms + self.hold_back_ms(nodes)
+    }
+
+    /// The same for a cluster that has to find itself again after everything was mended, with processes just started.
+    pub fn recovery_ms(&self, nodes: usize) -> u64 {
+        self.failover_ms(nodes) + self.settle_ms + 2 * self.request_timeout_ms
+    }
+
+    /// Within what a leader that was asked to stop is replaced.
+    pub fn hand_over_ms(&self) -> u64 {
+        self.drain_ms + self.election_interval_ms
+    }
+}
+
+/// The run itself.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// Decides the schedule.
+    pub seed: u64,
+    /// The store.
+    pub engine: String,
+    /// How many nodes.
+    pub nodes: usize,
+    /// The set of defaults they ran by.
+    pub preset: String,
+    /// What they promise.
+    pub promise: Promise,
+    /// When it began and ended, on the boot-time clock.
+    pub began_ms: u64,
+    /// See above.
+    pub ended_ms: u64,
+    /// How far the machine's wall clock was ahead of that.
+    pub wall_ahead_ms: u64,
+    /// What was left out, and why.
+    pub notices: Vec<String>,
+    /// What the conductor itself saw go wrong.
+    pub complaints: Vec<String>,
+}
+
+/// One fault, as it happened.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FaultRecord {
+    /// What.
+    pub kind: Kind,
+    /// Whom; nobody in particular if it was the store.
+    pub node: Option<String>,
+    /// Whether that node led.
+    pub hit_leader: bool,
+    /// Before it began.
+    pub begun_ms: u64,
+    /// After it was over.
+    pub ended_ms: u64,
+}
+
+/// Who led before a round.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Incumbent {
+    /// Its name.
+    pub node: String,
+    /// Its process.
+    pub life: usize,
+    /// Its epoch.
+    pub epoch: u64,
+}
+
+/// One round.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RoundRecord {
+    /// The how-manieth.
+    pub number: usize,
+    /// Who led before.
+    pub leader: Option<Incumbent>,
+    /// What went wrong.
+    pub faults: Vec<FaultRecord>,
+    /// When everything was mended.
+    pub healed_ms: u64,
+    /// When somebody led and had renewed since; `None`: nobody within patience.
+    pub settled_ms: Option<u64>,
+}
+
+/// One process.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LifeRecord {
+    /// The how-manieth.
+    pub life: usize,
+    /// Its name.
+    pub node: String,
+    /// When it was started.
+    pub started_ms: u64,
+    /// How far its wall clock was shifted.
+    pub skew_s: i64,
+    /// When it stood still because of us.
+    pub pauses: Vec<(u64, u64)>,
+    /// When it was told to stop.
+    pub told_ms: Option<u64>,
+    /// When it was seen to be gone.
+    pub ended_ms: Option<u64>,
+    /// With which exit code; none for a signal.
+    pub code: Option<i32>,
+    /// Whether it was killed by us.
+    pub killed: bool,
+}
+
+/// Everything about a run.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The run.
+    pub run: Run,
+    /// What the nodes said.
+    pub events: Vec<Said>,
+    /// What passed the proxies.
+    pub requests: Vec<Exchange>,
+    /// What went wrong.
+    pub rounds: Vec<RoundRecord>,
+    /// The processes.
+    pub lives: Vec<LifeRecord>,
+    /// When the machine stood still.
+    pub stalls: Vec<Stall>,
+    /// Lines of the nodes' logs that no node may ever write.
+    pub alarms: Vec<String>,
+}
+
+impl Record {
+    /// Reads a record back.
+    pub fn load(dir: &Path) -> Result<Record> {
+        let run =
+            std::fs::read(dir.join("run.json")).with_context(|| format!("no record in {}", dir.display()))?;
+        Ok(Record {
+            run: serde_json::from_slice(&run).context("run.json")?,
+            events: lines(dir, "events.jsonl")?,
+            requests: lines(dir, "requests.jsonl")?,
+            rounds: lines(dir, "rounds.jsonl")?,
+            lives: lines(dir, "lives.jsonl")?,
+            stalls: lines(dir, "stalls.jsonl")?,
+            alarms: alarms(&dir.join("logs"))?,
+        })
+    }
+}
+
+fn lines<T: DeserializeOwned>(dir: &Path, name: &str) -> Result<Vec<T>> {
+    let path = dir.join(name);
+    let file = File::open(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let parse = |(number, line): (usize, std::io::Result<String>)| {
+        serde_json::from_str(&line?).with_context(|| format!("{name}, line {}", number + 1))
+    };
+    BufReader::new(file).lines().enumerate().map(parse).collect()
+}
+
+fn alarms(dir: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).with_context(|| format!("cannot read {}", dir.display()))? {
+        let path = entry?.path();
+        let log = String::from_utf8_lossy(&std::fs::read(&path)?).into_owned();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let bad =
+            log.lines().filter(|line| line.contains("panicked") || line.contains("events were left out"));
+        found.extend(bad.map(|line| format!("{name}: {line}")));
+    }
+    Ok(found)
+}
+
+/// Writes one of the files, a line for each value.
+pub fn save<T: Serialize>(dir: &Path, name: &str, values: &[T]) -> Result<()> {
+    let path = dir.join(name);
+    let write = || -> Result<()> {
+        let mut to = BufWriter::new(File::create(&path)?);
+        for value in values {
+            serde_json::to_writer(&mut to, value)?;
+            to.write_all(b"\n")?;
+        }
+        Ok(to.flush()?)
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
+}

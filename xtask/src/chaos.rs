@@ -1,0 +1,146 @@
+//! `cargo xtask chaos`: builds what is needed, lends a store, and lets `tenure-chaos` play.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::engine::{self, Engine, Lifetime, REGION, Site};
+use crate::process;
+use crate::workspace::Workspace;
+
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// In a shorter run a restart of the store would take the place of everything else.
+const RESTART_FROM: Duration = Duration::from_secs(120);
+/// What a run may take beyond the time it was given: the last round, the last requests, the judge.
+const EXTRA: Duration = Duration::from_secs(5 * 60);
+
+/// A store to play on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Stage {
+    /// A real store, with two gateways
+    Seaweedfs,
+    /// Ceph's gateway, from Debian packages
+    Ceph,
+    /// AWS-like status codes, single event loop; forgets everything when restarted, so it is not
+    Ministack,
+    /// A file, no network: processes and the file's lock only
+    Sqlite,
+}
+
+impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        self.engine().map_or("sqlite", Engine::name)
+    }
+
+    fn engine(self) -> Option<Engine> {
+        match self {
+            Self::Seaweedfs => Some(Engine::Seaweedfs),
+            Self::Ceph => Some(Engine::Ceph),
+            Self::Ministack => Some(Engine::Ministack),
+            Self::Sqlite => None,
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long, in minutes
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// How long, in seconds
+    #[arg(long, conflicts_with = "minutes")]
+    seconds: Option<u64>,
+    /// Decides the schedule; drawn if not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many nodes, 2 to 26
+    #[arg(long, default_value_t = 5)]
+    nodes: u8,
+    /// The nodes' settings: default, thrifty, fast
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// The store
+    #[arg(long, value_enum, default_value = "seaweedfs")]
+    engine: Stage,
+    /// Where the figures go
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Keep the record of a good run too; that of a bad one is always kept
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Args {
+    /// The short form that is part of every test run.
+    pub(crate) fn short(engine: Stage) -> Self {
+        let (minutes, seconds, seed, nodes, preset) = (0, Some(60), None, 3, "fast".to_owned());
+        Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false }
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    for leftover in engine::clean_leftovers(workspace) {
+        println!("xtask: ended and removed {leftover}, left behind by a killed run");
+    }
+    let mut build = workspace.cargo();
+    // All of them, as a test run does: other choices of packages choose other features and build everything anew.
+    build.args(["build", "--workspace", "--bins"]);
+    if !process::run(&mut build, BUILD_LIMIT)? {
+        bail!("the build failed");
+    }
+    let start = |engine: Engine| {
+        println!("xtask: starting {}", engine.name());
+        engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
+    };
+    let mut site = args.engine.engine().map(start).transpose()?;
+    play(workspace, args, site.as_mut())
+}
+
+/// Plays on a store that runs already.
+pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Site>) -> Result<bool> {
+    let length = Duration::from_secs(args.seconds.unwrap_or(args.minutes * 60));
+    let mut command = Command::new(workspace.program("tenure-chaos"));
+    command.arg("run").arg("--tenure").arg(workspace.program("tenure"));
+    command.arg("--record").arg(workspace.chaos()).arg(format!("--seconds={}", length.as_secs()));
+    command.arg(format!("--nodes={}", args.nodes)).arg(format!("--preset={}", args.preset));
+    command.args(args.seed.map(|seed| format!("--seed={seed}"))).args(args.keep.then_some("--keep"));
+    if let Some(path) = &args.json {
+        command.arg("--json").arg(std::path::absolute(path)?);
+    }
+    command.arg(match engine::faketime() {
+        Ok(library) => format!("--faketime={}", library.display()),
+        Err(error) => format!("--notice=no shifted wall clocks: {error:#}"),
+    });
+    match &site {
+        Some(site) => {
+            let access = site.access();
+            // A place of its own in the bucket: the first seat of a run must be the first.
+            let place = format!("s3://{}/chaos-{}/", access.bucket, std::process::id());
+            command.arg(format!("--engine={}", access.name.name())).arg(format!("--store={place}"));
+            command.args(access.endpoints.iter().map(|endpoint| format!("--endpoint={endpoint}")));
+            command.env("AWS_ACCESS_KEY_ID", &access.access_key);
+            command.env("AWS_SECRET_ACCESS_KEY", &access.secret_key);
+            command.env("AWS_REGION", REGION);
+            command.arg(match access.name.can_restart() {
+                true if length >= RESTART_FROM => "--can-restart",
+                true => "--notice=no restart of the store: the run is too short",
+                false => "--notice=no restart of the store: it would forget everything",
+            });
+        }
+        None => {
+            command.args(["--engine=sqlite", "--store=sqlite:"]);
+        }
+    }
+    let mut command = process::bound(&command);
+    process::converse(&mut command, length + EXTRA, |question| {
+        let done = match (question, site.as_mut()) {
+            ("store stop", Some(site)) => site.pause(),
+            ("store start", Some(site)) => site.resume(),
+            _ => Err(anyhow::anyhow!("nobody here can do `{question}`")),
+        };
+        done.map_or_else(|error| format!("{error:#}").replace('\n', " "), |()| "ok".to_owned())
+    })
+}
