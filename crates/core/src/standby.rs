@@ -342,8 +342,12 @@ impl Coordinator {
             FlightKind::Renew(_) | FlightKind::Vacate(_) => match answer {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
-                // The seat has moved on; look at once.
-                WriteAnswer::Lost => self.standby().poll_at = now,
+                // The seat has moved on; look at once, and do not try again before.
+                WriteAnswer::Lost => {
+                    let standby = self.standby();
+                    standby.poll_at = now;
+                    standby.vacate_at = standby.vacate_at.max(retry_at);
+                }
                 WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
                     let standby = self.standby();
                     standby.vacate_at = standby.vacate_at.max(retry_at);
