@@ -11,7 +11,7 @@ use crate::io::{RequestId, WakeToken};
 use crate::leader::{Drain, Tenure};
 use crate::observe::{Seen, SeenSeat};
 use crate::presence::Presence;
-use crate::seat::{Seat, Version};
+use crate::seat::{Seat, SeatState, Version};
 use crate::standby::Standby;
 use crate::startup::Starting;
 use crate::time::Time;
@@ -20,6 +20,10 @@ use crate::time::Time;
 pub trait Renumber {
     /// A moment on the node's clock.
     fn time(&mut self, time: &mut Time);
+    /// A moment before which something is not done; once it is past, it does not matter how long.
+    fn bound(&mut self, time: &mut Time);
+    /// A moment that matters for the age of presences or for what events say, and for no decision about the seat.
+    fn age(&mut self, time: &mut Time);
     /// A request under way.
     fn request(&mut self, id: &mut RequestId);
     /// A wake-up asked for.
@@ -45,7 +49,7 @@ impl Coordinator {
         // Without a rest pattern: a new field must find its place here.
         let Coordinator {
             config: _,
-            me: _,
+            me,
             now,
             phase,
             seen,
@@ -65,8 +69,9 @@ impl Coordinator {
             ..
         } = self;
         (*next_request, *next_nonce) = (requests, nonces);
-        with.time(now);
-        with.time(wait_out);
+        // The next input says what time it is.
+        *now = Time(0);
+        with.bound(wait_out);
         stop_by.iter_mut().for_each(|at| with.time(at));
         if let Some((token, at)) = wake {
             with.wake(token);
@@ -78,7 +83,11 @@ impl Coordinator {
             Seen::Seat(SeenSeat { seat: record, version, modified_ms: _, since }) => {
                 seat(record, with);
                 with.version(version);
-                with.time(since);
+                // Silence is counted for others who hold the seat.
+                match record.state == SeatState::Held && record.holder != *me {
+                    true => with.time(since),
+                    false => with.age(since),
+                }
             }
         }
         for PendingWrite { nonce, sent } in pending {
@@ -110,7 +119,8 @@ impl Presence {
     fn renumber(&mut self, with: &mut impl Renumber) {
         let Presence { due, beat, flight, version: _, confirmed, sent: _, failures } = self;
         with.time(beat);
-        due.iter_mut().chain(confirmed).for_each(|at| with.time(at));
+        due.iter_mut().for_each(|at| with.time(at));
+        confirmed.iter_mut().for_each(|at| with.age(at));
         flight.iter_mut().for_each(|id| with.request(id));
         with.failures(failures);
     }
@@ -146,13 +156,15 @@ impl Standby {
             reads_failed,
             writes_failed,
         } = self;
-        [poll_at, settled, not_before, vacate_at, retry_at].into_iter().for_each(|at| with.time(at));
+        with.time(poll_at);
+        [settled, not_before, vacate_at, retry_at].into_iter().for_each(|at| with.bound(at));
         nodes.iter_mut().for_each(|(id, _)| with.request(id));
-        spare.iter_mut().for_each(|(_, at)| with.time(at));
+        spare.iter_mut().for_each(|(_, at)| with.bound(at));
         with.failures(reads_failed);
         with.failures(writes_failed);
         if let Some(Campaign { ready_at, claim_at, tried, .. }) = campaign {
-            [ready_at, tried].into_iter().chain(claim_at).for_each(|at| with.time(at));
+            [ready_at].into_iter().chain(claim_at).for_each(|at| with.bound(at));
+            with.time(tried);
         }
     }
 }
@@ -170,7 +182,8 @@ impl Tenure {
             stopped,
             drain,
         } = self;
-        [renewed, renew_at, tried].into_iter().chain(stopped).for_each(|at| with.time(at));
+        [renewed, renew_at, tried].into_iter().for_each(|at| with.time(at));
+        stopped.iter_mut().for_each(|at| with.age(at));
         if let Some(Drain { cause: _, by, attempts: _, vacated: _ }) = drain {
             with.time(by);
         }
