@@ -97,7 +97,9 @@ impl Judge {
     pub(crate) fn leads(&mut self, at: u64, life: u64, epoch: Epoch) {
         let other = self.led.insert(epoch, life).filter(|other| *other != life);
         if let Some(other) = other.filter(|_| !self.rolled_back) {
-            self.violated(at, name::ONE_HOLDER, || format!("{epoch:?} led by life {other} and by life {life}"));
+            self.violated(at, name::ONE_HOLDER, || {
+                format!("{epoch:?} led by life {other} and by life {life}")
+            });
         }
     }
 

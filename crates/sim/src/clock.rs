@@ -4,7 +4,7 @@ use tenure_core::Time;
 
 /// A clock that runs at its own rate (thousandths of true time) and can be made to jump, to drift or to stand still.
 #[derive(Clone, Debug)]
-pub struct Clock {
+pub(crate) struct Clock {
     since: u64,
     local: u64,
     rate: u64,
@@ -13,17 +13,17 @@ pub struct Clock {
 
 impl Clock {
     /// A clock with this rate. Its origin is its own.
-    pub fn new(now: u64, rate: u64) -> Clock {
+    pub(crate) fn new(now: u64, rate: u64) -> Clock {
         Clock { since: now, local: 10_000 + now, rate, changed: false }
     }
 
     /// What it shows at this true time.
-    pub fn local(&self, now: u64) -> Time {
+    pub(crate) fn local(&self, now: u64) -> Time {
         Time(self.local + now.saturating_sub(self.since) * self.rate / 1000)
     }
 
     /// The first true time at which it shows at least this; `None` if it stands still before that.
-    pub fn when(&self, at: Time) -> Option<u64> {
+    pub(crate) fn when(&self, at: Time) -> Option<u64> {
         let left = at.0.saturating_sub(self.local);
         if left == 0 {
             return Some(self.since);
@@ -32,22 +32,22 @@ impl Clock {
     }
 
     /// Thousandths of true time.
-    pub fn rate(&self) -> u64 {
+    pub(crate) fn rate(&self) -> u64 {
         self.rate
     }
 
     /// Whether it ever did anything but run.
-    pub fn has_changed(&self) -> bool {
+    pub(crate) fn has_changed(&self) -> bool {
         self.changed
     }
 
     /// Runs at another rate from now on; 0 stands still.
-    pub fn set_rate(&mut self, now: u64, rate: u64) {
+    pub(crate) fn set_rate(&mut self, now: u64, rate: u64) {
         (self.local, self.since, self.rate, self.changed) = (self.local(now).0, now, rate, true);
     }
 
     /// Jumps forward. No clock here ever goes back: that is the caller's first duty.
-    pub fn jump(&mut self, now: u64, ms: u64) {
+    pub(crate) fn jump(&mut self, now: u64, ms: u64) {
         (self.local, self.since, self.changed) = (self.local(now).0 + ms, now, true);
     }
 }

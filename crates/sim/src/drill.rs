@@ -156,7 +156,13 @@ impl Drill {
     }
 
     /// `ahead` nodes that are dead still count as present and are waited for.
-    fn expect_failover(&mut self, world: &mut World, crash: bool, bound_ms: u64, ahead: u64) -> Option<usize> {
+    fn expect_failover(
+        &mut self,
+        world: &mut World,
+        crash: bool,
+        bound_ms: u64,
+        ahead: u64,
+    ) -> Option<usize> {
         let old = world.began.last().map(|began| began.epoch);
         let began = world.now;
         let within = bound_ms * 1006 / 1000 + ahead.min(8) * self.rank_step() + self.trips(world, 5);
@@ -186,7 +192,9 @@ impl Drill {
         world.strike(FaultKind::Crash, leader);
         world.crash(leader);
         let ahead = self.ghosts(world);
-        let Some(next) = self.expect_failover(world, true, self.config.failover_bound_ms(), ahead) else { return };
+        let Some(next) = self.expect_failover(world, true, self.config.failover_bound_ms(), ahead) else {
+            return;
+        };
         // The old leader comes back, and stays a standby.
         let random = world.rng.random();
         world.restart(leader, random);
@@ -213,7 +221,9 @@ impl Drill {
                 world.start(node, random);
             }
         }
-        world.run_for(self.config.startup_jitter_max_ms + self.config.settle_ms + 3 * self.config.presence_ms + 2000);
+        world.run_for(
+            self.config.startup_jitter_max_ms + self.config.settle_ms + 3 * self.config.presence_ms + 2000,
+        );
     }
 
     fn hand_over(&mut self, world: &mut World) {
@@ -242,7 +252,9 @@ impl Drill {
         world.run_for(self.trips(world, 4));
         let (now, id) = (world.now, world.nodes[leader].id.clone());
         if world.nodes[leader].running || world.store.nodes.contains_key(&id) {
-            world.judge.violated(now, name::CLEAN_LEAVE, || format!("{id} left, and its presence is still there"));
+            world
+                .judge
+                .violated(now, name::CLEAN_LEAVE, || format!("{id} left, and its presence is still there"));
         }
         self.everybody_back(world);
     }

@@ -9,17 +9,21 @@
 //!
 //! None of it is a proof: schedules find what they find, and the explorer is exhaustive within its limits only.
 
-pub mod check;
 mod budget;
+pub mod check;
 mod clock;
+pub mod cluster;
 mod drill;
 pub mod explore;
 mod fault;
 mod network;
 mod node;
+pub mod report;
 mod run;
-mod storm;
 mod store;
+mod storm;
+pub mod teeth;
+pub mod timeline;
 mod trace;
 mod world;
 

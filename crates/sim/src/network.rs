@@ -7,9 +7,7 @@ use crate::store::{Stored, refusal};
 use crate::trace::Noted;
 use crate::world::{Happening, Then, World};
 use rand::RngExt;
-use tenure_core::{
-    Answer, ElectionCause, Epoch, Request, RequestId, SeatState, Verdict, WriteAnswer,
-};
+use tenure_core::{Answer, ElectionCause, Epoch, Request, RequestId, SeatState, Verdict, WriteAnswer};
 
 /// A late write lands within this, so that a world can be told to be at peace.
 pub(crate) const LATE_MAX_MS: u64 = 12_000;
@@ -18,34 +16,26 @@ const SLOW_MAX_MS: u64 = 6000;
 /// A leader sends a task this often.
 const DISPATCH_MS: u64 = 700;
 
-const PER_REQUEST: [FaultKind; 9] = [
-    FaultKind::LostRequest,
-    FaultKind::LostAnswer,
-    FaultKind::LateLanding,
-    FaultKind::RetryEcho,
-    FaultKind::Unavailable,
-    FaultKind::UnknownLanded,
-    FaultKind::UnknownNotLanded,
-    FaultKind::Denied,
-    FaultKind::StaleList,
+const PER_REQUEST: [(FaultKind, Fate); 9] = [
+    (FaultKind::LostRequest, Fate::LoseRequest),
+    (FaultKind::LostAnswer, Fate::LoseAnswer),
+    (FaultKind::LateLanding, Fate::Late(0)),
+    (FaultKind::RetryEcho, Fate::Echo),
+    (FaultKind::Unavailable, Fate::Unavailable),
+    (FaultKind::UnknownLanded, Fate::UnknownLanded),
+    (FaultKind::UnknownNotLanded, Fate::UnknownNotLanded),
+    (FaultKind::Denied, Fate::Denied),
+    (FaultKind::StaleList, Fate::StaleList),
 ];
 
 impl World {
     /// A fault for one request, of a kind that may strike.
     pub(crate) fn draw_fate(&mut self) -> Option<(FaultKind, Fate)> {
-        let kind = PER_REQUEST[self.rng.random_range(0..PER_REQUEST.len())];
+        let (kind, mut fate) = PER_REQUEST[self.rng.random_range(0..PER_REQUEST.len())];
         let late = self.rng.random_range(self.timeout_ms..LATE_MAX_MS);
-        let fate = match kind {
-            FaultKind::LostRequest => Fate::LoseRequest,
-            FaultKind::LostAnswer => Fate::LoseAnswer,
-            FaultKind::LateLanding => Fate::Late(late),
-            FaultKind::RetryEcho => Fate::Echo,
-            FaultKind::Unavailable => Fate::Unavailable,
-            FaultKind::UnknownLanded => Fate::UnknownLanded,
-            FaultKind::UnknownNotLanded => Fate::UnknownNotLanded,
-            FaultKind::Denied => Fate::Denied,
-            _ => Fate::StaleList,
-        };
+        if kind == FaultKind::LateLanding {
+            fate = Fate::Late(late);
+        }
         self.mix.has(kind).then_some((kind, fate))
     }
 
@@ -84,9 +74,11 @@ impl World {
         self.nodes[node].sent[kind as usize] += 1;
         let (low, high) = self.latency_ms;
         let (out, back) = (self.rng.random_range(low..=high), self.rng.random_range(low..=high));
-        let down = self.nodes[node].core.election().is_some_and(|(cause, _)| cause == ElectionCause::LeaderDown);
+        let down =
+            self.nodes[node].core.election().is_some_and(|(cause, _)| cause == ElectionCause::LeaderDown);
         let fate = self.fate(node, kind);
-        let conditional = matches!(request, Request::WriteSeat { .. } | Request::WritePresence { expect: Some(_), .. });
+        let conditional =
+            matches!(request, Request::WriteSeat { .. } | Request::WritePresence { expect: Some(_), .. });
         let no_answer = request.unanswered();
         let (lands_in, then) = match fate {
             Fate::Pass => (Some(out), Then::Answer(back)),
@@ -145,7 +137,8 @@ impl World {
         }
         let target = &self.nodes[node];
         if kind.is_seat() && target.outstanding.iter().any(|(_, seat)| *seat) {
-            self.judge.violated(now, name::ONE_SEAT_REQUEST, || format!("{node} sends {kind:?} beside another"));
+            self.judge
+                .violated(now, name::ONE_SEAT_REQUEST, || format!("{node} sends {kind:?} beside another"));
         }
         if let Request::WriteSeat { seat, .. } = request {
             let seen = target.core.highest_epoch();
@@ -181,7 +174,11 @@ impl World {
                     self.check_landing(node, life, seat, sent, down);
                     let (kind, epoch) = (Kind::of(request), seat.epoch);
                     self.trace.note(now, node, || Noted::Landed(kind, epoch));
-                    Answer::SeatWritten(WriteAnswer::Won(self.store.put(now, Stored::Seat(seat.clone()), false)))
+                    Answer::SeatWritten(WriteAnswer::Won(self.store.put(
+                        now,
+                        Stored::Seat(seat.clone()),
+                        false,
+                    )))
                 } else {
                     Answer::SeatWritten(WriteAnswer::Lost)
                 }
@@ -301,6 +298,11 @@ fn echo(answer: Answer) -> Answer {
     match answer {
         Answer::SeatWritten(WriteAnswer::Won(_)) => Answer::SeatWritten(WriteAnswer::Lost),
         Answer::PresenceWritten(WriteAnswer::Won(_)) => Answer::PresenceWritten(WriteAnswer::Lost),
-        other => other,
+        Answer::SeatWritten(_)
+        | Answer::PresenceWritten(_)
+        | Answer::Probe(_)
+        | Answer::Seat(_)
+        | Answer::PresenceRemoved
+        | Answer::Nodes(_) => answer,
     }
 }

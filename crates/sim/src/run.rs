@@ -76,7 +76,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     world.neglect = options.neglect;
     let change = |config: &mut Config| options.change(config);
     let result = catch_unwind(AssertUnwindSafe(|| {
-        if seed % DRILL_EVERY == 0 {
+        if seed.is_multiple_of(DRILL_EVERY) {
             crate::drill::run(&mut world, &change)
         } else {
             crate::storm::run(&mut world, options.mix, &change);

@@ -15,7 +15,7 @@ const LISTS_MAX: usize = 6;
 
 /// What the seat's object holds.
 #[derive(Clone, Debug)]
-pub enum Stored {
+pub(crate) enum Stored {
     /// A record.
     Seat(Seat),
     /// Something else.
@@ -24,22 +24,22 @@ pub enum Stored {
 
 /// The seat's object.
 #[derive(Clone, Debug)]
-pub struct SeatObject {
+pub(crate) struct SeatObject {
     /// Its content.
-    pub stored: Stored,
+    pub(crate) stored: Stored,
     /// Its version.
-    pub version: Version,
+    pub(crate) version: Version,
     /// When it was written, by the store's own clock.
-    pub modified_ms: u64,
+    pub(crate) modified_ms: u64,
     /// When it was written, in true time.
-    pub landed: u64,
+    pub(crate) landed: u64,
     /// An operator put it there.
-    pub by_hand: bool,
+    pub(crate) by_hand: bool,
 }
 
 impl SeatObject {
     /// The record, if it is one.
-    pub fn seat(&self) -> Option<&Seat> {
+    pub(crate) fn seat(&self) -> Option<&Seat> {
         match &self.stored {
             Stored::Seat(seat) => Some(seat),
             Stored::Garbage(_) => None,
@@ -49,7 +49,7 @@ impl SeatObject {
 
 /// The store.
 #[derive(Default)]
-pub struct SimStore {
+pub(crate) struct SimStore {
     pub(crate) seat: Option<SeatObject>,
     pub(crate) nodes: BTreeMap<NodeId, (u64, u64)>,
     /// Ignores conditions, and a probe finds that out.

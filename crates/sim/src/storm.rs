@@ -1,4 +1,8 @@
 //! Storms: for a minute something goes wrong all the time; then all is mended, and one leader must be there.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a table of misfortunes: each function knows its own kinds"
+)]
 
 use crate::check::name;
 use crate::fault::{FaultKind, FaultMix};
@@ -263,8 +267,12 @@ impl Storm {
             }
             FaultKind::SeatNewer => drop(world.store.put(now, Stored::Garbage(SeatProblem::Newer), true)),
             FaultKind::SeatForeign => {
-                let epoch = world.store.seat.as_ref().and_then(|object| object.seat()).map_or(0, |seat| seat.epoch.0);
-                let holder = Holder { node: NodeId::new("stranger").expect("valid"), incarnation: Incarnation(u64::MAX) };
+                let epoch =
+                    world.store.seat.as_ref().and_then(|object| object.seat()).map_or(0, |seat| seat.epoch.0);
+                let holder = Holder {
+                    node: NodeId::new("stranger").expect("valid"),
+                    incarnation: Incarnation(u64::MAX),
+                };
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let epoch = Epoch(epoch + world.rng.random_range(1..3));
                 let seat = Seat {
@@ -357,10 +365,12 @@ impl Storm {
         }
         // If the clocks were wild two may act from before; that ends with their leases.
         let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
-        let longest = |value: fn(&Config) -> u64| world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(0);
+        let longest =
+            |value: fn(&Config) -> u64| world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(0);
         let leave = slow(longest(|config| config.drain_ms + config.lease_ms)) + world.timeout_ms + 100;
         let failover = slow(longest(Config::failover_bound_ms));
-        let start = slow(longest(|config| config.startup_jitter_max_ms + config.settle_ms + 2 * config.heartbeat_ms));
+        let start =
+            slow(longest(|config| config.startup_jitter_max_ms + config.settle_ms + 2 * config.heartbeat_ms));
         let presence = slow(longest(|config| config.presence_ms));
         // A node that is still leaving hears no start; by then everybody has left or stayed.
         world.run_for(leave);

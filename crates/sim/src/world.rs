@@ -11,8 +11,8 @@ use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use tenure_core::{
-    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId, Request,
-    RequestId, SeatAnswer, SeatState, Time, WakeToken,
+    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
+    Request, RequestId, SeatAnswer, SeatState, Time, WakeToken,
 };
 
 /// A duty of the caller that is neglected on purpose.
@@ -512,7 +512,10 @@ impl World {
             && self.neglect.is_none()
         {
             self.judge.violated(now, name::WINDS_DOWN, || {
-                format!("{node} acts in {:?} at {local:?} of {:?} and was not told to stop", acting.epoch, acting.deadline)
+                format!(
+                    "{node} acts in {:?} at {local:?} of {:?} and was not told to stop",
+                    acting.epoch, acting.deadline
+                )
             });
         }
         if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {

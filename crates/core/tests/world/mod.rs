@@ -6,7 +6,6 @@
     reason = "a world of tests may end by panicking, and talks on stdout"
 )]
 
-pub mod random;
 pub mod script;
 mod store;
 

@@ -59,7 +59,8 @@ impl Names {
                 self.expect(expect);
             }
             Request::ReadSeat { unless } => unless.iter_mut().for_each(|version| self.version(version)),
-            Request::Probe | Request::WritePresence { .. } | Request::RemovePresence | Request::ListNodes => {}
+            Request::Probe | Request::WritePresence { .. } | Request::RemovePresence | Request::ListNodes => {
+            }
         }
     }
 

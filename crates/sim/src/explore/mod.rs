@@ -44,32 +44,38 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Small enough for every run of the tests.
-    pub fn small(nodes: usize) -> Limits {
-        let faults = if nodes == 2 { 1 } else { 1 };
+    /// So many nodes and budgets of faults, crashes, pauses and hand-overs, two epochs beyond which nothing is claimed.
+    fn new(nodes: usize, [faults, crashes, pauses, step_downs]: [u8; 4]) -> Limits {
         Limits {
             nodes,
             epochs: 2,
             faults,
-            crashes: 1,
-            pauses: 1,
-            step_downs: u8::from(nodes == 2),
+            crashes,
+            pauses,
+            step_downs,
             rates: [1000, 2000, 1000],
-            states: 400_000,
-            time: Duration::from_secs(25),
+            states: u64::MAX,
+            time: Duration::from_secs(3600),
         }
     }
 
-    /// Minutes, and a few gigabytes.
-    pub fn large(nodes: usize) -> Limits {
-        Limits {
-            epochs: 3,
-            faults: 2,
-            step_downs: 1,
-            states: 20_000_000,
-            time: Duration::from_secs(1200),
-            ..Limits::small(nodes)
-        }
+    /// Searches small enough for every run of the tests: each combines the misfortunes another way.
+    pub fn small(nodes: usize) -> Vec<Limits> {
+        let budgets: &[[u8; 4]] = match nodes {
+            2 => &[[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]],
+            _ => &[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+        };
+        budgets.iter().map(|budget| Limits::new(nodes, *budget)).collect()
+    }
+
+    /// Searches that take minutes and gigabytes.
+    pub fn large(nodes: usize) -> Vec<Limits> {
+        let budgets: &[[u8; 4]] = match nodes {
+            2 => &[[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0], [3, 0, 0, 0]],
+            _ => &[[2, 0, 0, 0], [0, 1, 0, 1], [1, 0, 0, 1]],
+        };
+        let limit = |budget: &[u8; 4]| Limits { states: 12_000_000, ..Limits::new(nodes, *budget) };
+        budgets.iter().map(limit).collect()
     }
 }
 
@@ -107,7 +113,9 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
     while let Some((state, depth, way)) = frontier.pop_front() {
         found.states += 1;
         found.depth = found.depth.max(depth);
-        if found.states >= limits.states || (found.states % 1024 == 0 && started.elapsed() > limits.time) {
+        if found.states >= limits.states
+            || (found.states.is_multiple_of(1024) && started.elapsed() > limits.time)
+        {
             found.complete = false;
             break;
         }

@@ -145,7 +145,11 @@ impl State {
                 self.faults -= 1;
                 let outcome = match self.wires[usize::from(wire)].request {
                     Request::WriteSeat { .. } => SeatOutcome::Written(WriteAnswer::Unknown),
-                    _ => SeatOutcome::Read(SeatAnswer::Unavailable),
+                    Request::Probe
+                    | Request::ReadSeat { .. }
+                    | Request::WritePresence { .. }
+                    | Request::RemovePresence
+                    | Request::ListNodes => SeatOutcome::Read(SeatAnswer::Unavailable),
                 };
                 self.answer(usize::from(wire), outcome);
             }
@@ -197,16 +201,16 @@ impl State {
                 self.seat = Some(seat);
                 SeatOutcome::Written(WriteAnswer::Won(version))
             }
-            _ => SeatOutcome::Read(match &self.seat {
+            Request::ReadSeat { unless } => SeatOutcome::Read(match &self.seat {
                 None => SeatAnswer::Absent,
+                Some(seat) if unless.is_some_and(|known| known == version_of(seat)) => SeatAnswer::Unchanged,
                 Some(seat) => {
-                    let version = version_of(seat);
-                    match &request {
-                        Request::ReadSeat { unless: Some(known) } if *known == version => SeatAnswer::Unchanged,
-                        _ => SeatAnswer::Found { seat: seat.clone(), version, modified_ms: 1 },
-                    }
+                    SeatAnswer::Found { seat: seat.clone(), version: version_of(seat), modified_ms: 1 }
                 }
             }),
+            Request::Probe | Request::WritePresence { .. } | Request::RemovePresence | Request::ListNodes => {
+                unreachable!("answered at once, never on the wire")
+            }
         }
     }
 
@@ -319,7 +323,16 @@ impl State {
                 if busy {
                     self.violated(name::ONE_SEAT_REQUEST, format!("{node} sends {request:?} beside another"));
                 }
-                let wire = Wire { node: node as u8, life, id, request, age: 0, slow: false, answer: None, orphan: false };
+                let wire = Wire {
+                    node: node as u8,
+                    life,
+                    id,
+                    request,
+                    age: 0,
+                    slow: false,
+                    answer: None,
+                    orphan: false,
+                };
                 self.wires.push(wire);
             }
             Effect::Wake { token, at } => self.nodes[node].wake = Some((token, at)),

@@ -3,8 +3,8 @@
 use super::Limits;
 use crate::check::{Violation, name};
 use tenure_core::{
-    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat, SeatAnswer,
-    Time, Version, WakeToken, WriteAnswer,
+    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
+    SeatAnswer, Time, Version, WakeToken, WriteAnswer,
 };
 
 /// One tick of true time. The core retries after 10 ms at the least, so nothing finer happens.
@@ -160,7 +160,10 @@ impl State {
         }
         for index in 0..self.nodes.len() {
             let node = &self.nodes[index];
-            let past = node.core.lease().filter(|(_, deadline)| node.alive && !node.paused && *deadline <= node.local);
+            let past = node
+                .core
+                .lease()
+                .filter(|(_, deadline)| node.alive && !node.paused && *deadline <= node.local);
             // A clock has gone on, but the node has not had its turn yet: the wake-up for it is due now.
             let due = node.wake.is_some_and(|(_, at)| at <= node.local);
             if let Some((epoch, _)) = past.filter(|_| !due) {
