@@ -130,7 +130,8 @@ impl World {
         let retry_ms = (target.config.heartbeat_ms / 4).clamp(10, 1000);
         let limit = 3 * 1000 / retry_ms + 16;
         let (second, sent) = target.second;
-        if sent == limit + 1 {
+        // Pauses are kept by the node's own clock; one that races says nothing about a second of ours.
+        if sent == limit + 1 && !self.wild {
             self.judge.violated(now, name::NO_STORM, || {
                 format!("{node} makes more than {limit} requests in second {second}")
             });

@@ -115,7 +115,9 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
     let drift = world.mix.has(FaultKind::Drift);
     let rates = rates(config.expiry_factor_permille, drift);
     let slack = config.expiry_factor_permille.saturating_sub(1000 * rates.1 / rates.0 + 1);
-    let storm = Storm { jump_max_ms: slack * config.lease_ms / 1000, config, rates };
+    // The shortest lease any node of this schedule may have.
+    let shortest = if world.mix.has(FaultKind::MixedSettings) { 1000 } else { config.lease_ms };
+    let storm = Storm { jump_max_ms: slack * config.lease_ms.min(shortest) / 1000, config, rates };
     let low = world.rng.random_range(1..40);
     world.latency_ms = (low, low + world.rng.random_range(1..80));
     // Longer than a sane driver would wait, sometimes: safety must not hang on it.

@@ -9,7 +9,7 @@ use crate::trace::{Noted, Trace};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
     Request, RequestId, SeatAnswer, SeatState, Time, WakeToken,
@@ -123,8 +123,8 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     /// Stale tasks that were turned away.
     pub(crate) fenced: u64,
-    /// Which life has seen which epoch held.
-    pub(crate) seen: BTreeSet<(u64, Epoch)>,
+    /// Which life has seen which life hold which epoch, and when first.
+    pub(crate) seen: BTreeMap<(u64, u64, Epoch), u64>,
     queue: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
     lives: u64,
@@ -152,7 +152,7 @@ impl World {
             margin: None,
             steps: 0,
             fenced: 0,
-            seen: BTreeSet::new(),
+            seen: BTreeMap::new(),
             queue: BinaryHeap::new(),
             sequence: 0,
             lives: 0,
@@ -311,7 +311,7 @@ impl World {
                         && seat.state == SeatState::Held
                         && !self.nodes[node].paused
                     {
-                        self.seen.insert((life, seat.epoch));
+                        self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
                     }
                     self.feed(node, Input::Answer { id, answer });
                 }
@@ -414,9 +414,9 @@ impl World {
             Effect::Stopped(_) => {
                 let target = &mut self.nodes[node];
                 (target.running, target.stopping) = (false, false);
-                // Whoever is at rest waits for no answer any more.
+                // Whoever is at rest waits for no answer any more, and starts again without having seen anything.
                 target.outstanding.clear();
-                debug_assert_eq!(target.life, life);
+                self.seen.retain(|(seer, _, _), _| *seer != life);
             }
         }
     }
@@ -534,7 +534,9 @@ impl World {
         let since = |index: &usize| self.nodes[*index].acting.map_or(0, |acting| acting.since);
         let newest = acting.iter().copied().max_by_key(since).unwrap_or(acting[0]);
         let oldest = acting.iter().copied().min_by_key(since).unwrap_or(acting[0]);
-        if self.meddled && !self.seen.contains(&(self.nodes[newest].life, epoch(&oldest))) {
+        let first_seen =
+            self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
+        if self.meddled && first_seen.is_none_or(|at| at >= since(&newest)) {
             return;
         }
         let now = self.now;
