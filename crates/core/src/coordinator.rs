@@ -44,7 +44,7 @@ pub struct Coordinator {
     pub(crate) retired: Epoch,
     /// At most one seat request is under way, so that answers cannot overtake each other.
     pub(crate) seat_flight: Option<SeatFlight>,
-    /// Own seat writes whose outcome is unknown, all on top of the version last seen.
+    /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
     pub(crate) health: Health,
@@ -240,13 +240,14 @@ impl Coordinator {
         self.note_write(&answer, out);
         match &answer {
             WriteAnswer::Won(version) => self.wrote(seat.clone(), version.clone()),
-            WriteAnswer::Unknown => {
+            // A refusal may be the echo of this very write; the read that follows tells.
+            WriteAnswer::Unknown | WriteAnswer::Lost => {
                 if self.pending.len() == PENDING_MAX {
                     self.pending.remove(0);
                 }
                 self.pending.push(PendingWrite { nonce: seat.nonce, sent: flight.sent });
             }
-            WriteAnswer::Lost | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
+            WriteAnswer::Unavailable | WriteAnswer::Denied => {}
         }
         match self.phase {
             Phase::Standby(_) => self.standby_written(flight, &answer, out),
