@@ -109,6 +109,14 @@ impl Coordinator {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
             self.distrust();
         }
+        // The same epoch, vacant, but another's: a record from before an epoch came twice.
+        if let Seen::Seat(seen) = &self.seen
+            && seen.seat.epoch == seat.epoch
+            && seen.seat.holder != seat.holder
+            && seat.state == SeatState::Vacant
+        {
+            self.distrust();
+        }
         self.highest = self.highest.max(seat.epoch);
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
         let any = self.config.has(Mutant::NonceIgnored);
