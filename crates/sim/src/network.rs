@@ -219,6 +219,9 @@ impl World {
         let old_seat = old.and_then(|object| object.seat());
         self.judge.lands(now, life, old_seat, seat);
         let claim = seat.state == SeatState::Held && seat.renewals == 0;
+        if claim && old_seat.is_some_and(|old| old.state == SeatState::Held) {
+            self.taken_over = seat.epoch;
+        }
         let target = &self.nodes[node];
         if let (Some(object), Some(held)) = (old, old_seat)
             && claim

@@ -11,6 +11,18 @@ pub const SEEDS_MAX: u64 = 6000;
 /// The explorer is given this many states of each of its small searches.
 const STATES_MAX: u64 = 400_000;
 
+/// Those whose mistake needs no long story: the explorer must catch them by itself.
+pub const FOR_THE_EXPLORER: &[Mutant] = &[
+    Mutant::DeadlineFromAnswer,
+    Mutant::LostTakenForWon,
+    Mutant::UnknownTakenForWon,
+    Mutant::EpochNotRaised,
+    Mutant::ExpiryTooShort,
+    Mutant::NonceIgnored,
+    Mutant::TwoSeatRequests,
+    Mutant::VacateResetsEpoch,
+];
+
 /// A variant that must be caught.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {

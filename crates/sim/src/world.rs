@@ -118,8 +118,11 @@ pub(crate) struct World {
     pub(crate) neglect: Option<Neglect>,
     pub(crate) trace: Trace,
     pub(crate) began: Vec<Began>,
-    /// The smallest distance between two leaders' work, in thousandths of a lease.
+    /// The smallest distance between the work of a silent leader and that of the one who took over, in thousandths of a
+    /// lease. Crashes do not count, nor what lies beyond the promise.
     pub(crate) margin: Option<u64>,
+    /// The last epoch that was claimed over a held record.
+    pub(crate) taken_over: Epoch,
     pub(crate) steps: u64,
     /// Stale tasks that were turned away.
     pub(crate) fenced: u64,
@@ -150,6 +153,7 @@ impl World {
             trace: Trace::default(),
             began: Vec::new(),
             margin: None,
+            taken_over: Epoch(0),
             steps: 0,
             fenced: 0,
             seen: BTreeMap::new(),
@@ -443,7 +447,8 @@ impl World {
             self.judge.violated(now, name::LIVE_LEASE, || format!("{node} starts {epoch:?} past its lease"));
         }
         self.judge.leads(now, life, epoch);
-        if let Some((last, last_life)) = self.last_leader
+        let counts = self.taken_over == epoch && !self.wild && !self.meddled;
+        if let Some((last, last_life)) = self.last_leader.filter(|_| counts)
             && (last, last_life) != (node, life)
             && self.nodes[last].life == last_life
             && self.nodes[last].alive

@@ -45,26 +45,10 @@ fn schedules_catch_every_broken_variant() {
     assert_eq!(survivors, [""; 0], "survived {} schedules", teeth::SEEDS_MAX);
 }
 
-/// Those whose mistake needs no long story.
-const FOR_THE_EXPLORER: [tenure_core::Mutant; 9] = {
-    use tenure_core::Mutant::*;
-    [
-        DeadlineFromAnswer,
-        LostTakenForWon,
-        UnknownTakenForWon,
-        EpochNotRaised,
-        DeadlineIgnored,
-        ExpiryTooShort,
-        NonceIgnored,
-        TwoSeatRequests,
-        VacateResetsEpoch,
-    ]
-};
-
 #[test]
 fn the_explorer_catches_several_by_itself() {
     std::panic::set_hook(Box::new(|_| {}));
-    let survivors: Vec<_> = for_all(&FOR_THE_EXPLORER, |mutant| match teeth::by_explorer(*mutant) {
+    let survivors: Vec<_> = for_all(teeth::FOR_THE_EXPLORER, |mutant| match teeth::by_explorer(*mutant) {
         Some((check, states)) => {
             println!("{mutant:?}: {states} states, {check}");
             None
