@@ -79,7 +79,18 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     // Broken variants of the protocol live behind a feature, so that no product build carries them.
     let mut teeth = workspace.cargo();
     teeth
-        .args(["test", "--package", "tenure-core", "--features", "teeth", "--test", "teeth", "--"])
+        .args([
+            "test",
+            "--package",
+            "tenure-core",
+            "--package",
+            "tenure-sim",
+            "--features",
+            "teeth",
+            "--test",
+            "teeth",
+            "--",
+        ])
         .args(&args.filter);
     report.tests("teeth", teeth, filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {

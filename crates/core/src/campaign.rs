@@ -75,6 +75,7 @@ impl Coordinator {
 
     fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
         let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
+        let skip_delay = self.config.has(Mutant::TakeoverDelaySkipped);
         let mut suspect = None;
         if let Seen::Seat(seen) = &self.seen
             && seen.seat.state == SeatState::Held
@@ -87,6 +88,7 @@ impl Coordinator {
         let ready_at = match cause {
             ElectionCause::First => standby.settled,
             ElectionCause::Vacant => now,
+            ElectionCause::LeaderDown if skip_delay => now,
             ElectionCause::LeaderDown => now + delay,
         };
         let ready_at = ready_at.max(standby.not_before).max(standby.spared_until()).max(wait_out);
@@ -120,6 +122,12 @@ impl Coordinator {
         if self.config.has(Mutant::EpochNotRaised) {
             epoch = base.max(Epoch(1));
         }
+        if self.config.has(Mutant::EpochFromLastLeader) {
+            epoch = self.leader.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch).next();
+        }
+        if self.config.has(Mutant::HighestForgotten) {
+            epoch = base.next();
+        }
         let nonce = self.nonce();
         let seat = Seat {
             epoch,
@@ -137,9 +145,10 @@ impl Coordinator {
     pub(crate) fn on_claimed(&mut self, epoch: Epoch, sent: Time, out: &mut Vec<Effect>) {
         let sent = if self.config.has(Mutant::LateRecordAdopted) { self.now } else { sent };
         let in_time = self.now < sent + self.config.wind_down_ms();
+        let retired_too = self.config.has(Mutant::RetiredEpochLed);
         if in_time
-            && epoch > self.retired
-            && self.role() == Some(crate::Role::Candidate)
+            && (epoch > self.retired || retired_too)
+            && (self.role() == Some(crate::Role::Candidate) || retired_too)
             && self.stop_by.is_none()
         {
             self.lead(Tenure::new(epoch, sent, &self.config), out);
@@ -173,7 +182,10 @@ impl Coordinator {
     fn age_seat(&mut self, nodes: &[NodeEntry], out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let Some(seat_ms) = seen.modified_ms else { return };
-        let limit_ms = self.config.expiry_ms(seen.seat.lease_ms) + self.config.store_clock_margin_ms;
+        let mut limit_ms = self.config.expiry_ms(seen.seat.lease_ms) + self.config.store_clock_margin_ms;
+        if self.config.has(Mutant::StoreClockTrusted) {
+            limit_ms -= self.config.store_clock_margin_ms;
+        }
         let held = seen.seat.state == SeatState::Held;
         let Some(own) = nodes.iter().find(|entry| entry.node == self.me.node) else { return };
         let age_ms = own.modified_ms.saturating_sub(seat_ms);
@@ -214,9 +226,15 @@ impl Coordinator {
             Seen::Seat(seen) if cause != ElectionCause::First => Some(&seen.seat.holder.node),
             Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
         };
+        let for_ever = self.config.has(Mutant::PresenceLiveForever);
         let ahead = |entry: &&NodeEntry| {
-            entry.node < self.me.node && entry.modified_ms >= oldest_ms && Some(&entry.node) != gone
+            entry.node < self.me.node
+                && (entry.modified_ms >= oldest_ms || for_ever)
+                && Some(&entry.node) != gone
         };
+        if self.config.has(Mutant::RankIgnored) {
+            return 0;
+        }
         nodes.iter().filter(ahead).count() as u64
     }
 }

@@ -5,7 +5,8 @@ use crate::event::ElectionCause;
 use crate::id::{Holder, NodeId, Nonce};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
 use crate::leader::Tenure;
-use crate::observe::{Health, Seen};
+use crate::mutant::Mutant;
+use crate::observe::{Health, Learned, Seen};
 use crate::presence::Presence;
 use crate::seat::{Epoch, Expect, Seat, SeatState, Version};
 use crate::standby::Standby;
@@ -45,7 +46,7 @@ pub struct Coordinator {
     pub(crate) retired: Epoch,
     /// At most one seat request is under way, so that answers cannot overtake each other.
     pub(crate) seat_flight: Option<SeatFlight>,
-    /// Own seat writes whose outcome is unknown, all on top of the version last seen.
+    /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
     pub(crate) health: Health,
@@ -55,9 +56,9 @@ pub struct Coordinator {
     pub(crate) wait_out: Time,
     /// Set once a stop was asked for: when to be gone at the latest.
     pub(crate) stop_by: Option<Time>,
-    requests: u64,
-    nonces: u64,
-    wake: Option<(WakeToken, Time)>,
+    pub(crate) requests: u64,
+    pub(crate) nonces: u64,
+    pub(crate) wake: Option<(WakeToken, Time)>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -224,6 +225,12 @@ impl Coordinator {
 
     fn on_seat_read(&mut self, sent: Time, answer: SeatAnswer, out: &mut Vec<Effect>) {
         let learned = self.learn(answer, out);
+        if let Seen::Seat(seen) = &mut self.seen
+            && learned == Learned::Changed
+            && self.config.has(Mutant::SilenceFromSending)
+        {
+            seen.since = sent;
+        }
         match self.phase {
             Phase::Starting(_) => self.starting_read(learned),
             Phase::Standby(_) => self.standby_read(sent, learned, out),
@@ -243,13 +250,14 @@ impl Coordinator {
         self.note_write(&answer, out);
         match &answer {
             WriteAnswer::Won(version) => self.wrote(seat.clone(), version.clone()),
-            WriteAnswer::Unknown => {
+            // A refusal may be the echo of this very write; the read that follows tells.
+            WriteAnswer::Unknown | WriteAnswer::Lost => {
                 if self.pending.len() == PENDING_MAX {
                     self.pending.remove(0);
                 }
                 self.pending.push(PendingWrite { nonce: seat.nonce, sent: flight.sent });
             }
-            WriteAnswer::Lost | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
+            WriteAnswer::Unavailable | WriteAnswer::Denied => {}
         }
         match self.phase {
             Phase::Standby(_) => self.standby_written(flight, &answer, out),
@@ -260,8 +268,11 @@ impl Coordinator {
 
     /// The teeth that bite here; the answer itself in every real build.
     fn mistake(&self, answer: WriteAnswer, seat: &Seat) -> WriteAnswer {
-        let wrong = (answer == WriteAnswer::Lost && self.config.has(crate::Mutant::LostTakenForWon))
-            || (answer == WriteAnswer::Unknown && self.config.has(crate::Mutant::UnknownTakenForWon));
+        if answer == WriteAnswer::Denied && self.config.has(Mutant::DeniedTakenForLost) {
+            return WriteAnswer::Lost;
+        }
+        let wrong = (answer == WriteAnswer::Lost && self.config.has(Mutant::LostTakenForWon))
+            || (answer == WriteAnswer::Unknown && self.config.has(Mutant::UnknownTakenForWon));
         if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
     }
 
@@ -332,7 +343,10 @@ impl Coordinator {
     }
 
     fn send_seat(&mut self, request: Request, kind: FlightKind, out: &mut Vec<Effect>) {
-        debug_assert!(self.seat_flight.is_none(), "one seat request at a time");
+        debug_assert!(
+            self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests),
+            "one seat request at a time"
+        );
         let id = self.request(request, out);
         self.seat_flight = Some(SeatFlight { id, sent: self.now, kind });
     }
@@ -342,8 +356,9 @@ impl Coordinator {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
         let nonce = self.nonce();
+        let epoch = if self.config.has(Mutant::VacateResetsEpoch) { Epoch(0) } else { seat.epoch };
         self.send_write(
-            Seat { state: SeatState::Vacant, nonce, step_down: false, ..seat },
+            Seat { epoch, state: SeatState::Vacant, nonce, step_down: false, ..seat },
             Expect::Version(version),
             FlightKind::Vacate,
             out,
@@ -423,8 +438,15 @@ impl Coordinator {
     }
 
     pub(crate) fn become_leader(&mut self, tenure: Tenure) {
-        assert!(tenure.epoch > self.retired, "an epoch that is over is never led again");
-        self.turn(&[Some(Role::Candidate), Some(Role::Draining)], Some(Role::Leader));
+        assert!(
+            tenure.epoch > self.retired || self.config.has(Mutant::RetiredEpochLed),
+            "an epoch that is over is never led again"
+        );
+        let mut from = vec![Some(Role::Candidate), Some(Role::Draining)];
+        if self.config.has(Mutant::RetiredEpochLed) {
+            from.push(Some(Role::Standby));
+        }
+        self.turn(&from, Some(Role::Leader));
         self.phase = Phase::Leading(tenure);
     }
 
@@ -434,7 +456,8 @@ impl Coordinator {
 
     fn become_leaving(&mut self, out: &mut Vec<Effect>) {
         self.turn(&[None, Some(Role::Standby), Some(Role::Candidate)], None);
-        let removal = self.presence.is_written().then(|| self.request(Request::RemovePresence, out));
+        let remove = self.presence.is_written() && !self.config.has(Mutant::PresenceLeftBehind);
+        let removal = remove.then(|| self.request(Request::RemovePresence, out));
         self.presence = Presence::default();
         self.phase = Phase::Leaving { removal };
         if removal.is_none() {

@@ -1,5 +1,6 @@
 //! The fence: whether a task of some epoch may still be acted on. Pure: ages come in, a verdict goes out.
 
+use crate::mutant::Mutant;
 use crate::seat::Epoch;
 
 /// How strictly a fence judges.
@@ -52,12 +53,41 @@ impl FenceRule {
         task: Epoch,
         dispatched_ms_ago: Option<u64>,
     ) -> Verdict {
+        self.judge_with(|_| false, known, since_change_ms, task, dispatched_ms_ago)
+    }
+
+    /// The same with one of the mistakes that concern the fence, for tests that must notice.
+    #[cfg(feature = "teeth")]
+    pub fn judge_wrongly(
+        self,
+        mutant: Option<Mutant>,
+        known: Epoch,
+        since_change_ms: u64,
+        task: Epoch,
+        dispatched_ms_ago: Option<u64>,
+    ) -> Verdict {
+        let has = |wanted| mutant == Some(wanted);
+        self.judge_with(has, known, since_change_ms, task, dispatched_ms_ago)
+    }
+
+    #[inline(always)]
+    fn judge_with(
+        self,
+        has: impl Fn(Mutant) -> bool,
+        known: Epoch,
+        since_change_ms: u64,
+        task: Epoch,
+        dispatched_ms_ago: Option<u64>,
+    ) -> Verdict {
         if !self.enabled || task >= known {
             return Verdict::Accept;
         }
-        let just_before = task.next() == known;
-        let seen_lately = since_change_ms < self.grace_ms;
-        let sent_lately = dispatched_ms_ago.is_some_and(|age_ms| age_ms < self.grace_ms);
+        let for_ever = has(Mutant::GraceNeverEnds);
+        let just_before = task.next() == known || has(Mutant::GraceForAllEpochs);
+        let seen_lately = since_change_ms < self.grace_ms || has(Mutant::GraceBySenderOnly) || for_ever;
+        let sent_lately = dispatched_ms_ago.is_some_and(|age_ms| age_ms < self.grace_ms)
+            || has(Mutant::GraceByReceiverOnly)
+            || for_ever;
         if just_before && seen_lately && sent_lately { Verdict::AcceptLate } else { Verdict::RejectStale }
     }
 }

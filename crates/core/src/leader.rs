@@ -15,35 +15,35 @@ use crate::time::Time;
 pub(crate) struct Tenure {
     pub(crate) epoch: Epoch,
     /// When the last confirmed claim or renewal was **sent**. The lease runs from here.
-    renewed: Time,
+    pub(crate) renewed: Time,
     /// When the next renewal is due.
     pub(crate) renew_at: Time,
     /// When the last renewal was sent, whatever became of it.
-    tried: Time,
+    pub(crate) tried: Time,
     /// A write's outcome is unknown, or one was refused: the next request is a read.
-    unresolved: bool,
+    pub(crate) unresolved: bool,
     /// What an expiry would be blamed on.
-    blame: LossReason,
+    pub(crate) blame: LossReason,
     /// Processes run, or have not been reported stopped yet.
     pub(crate) processes: bool,
     /// When they were reported stopped.
-    stopped: Option<Time>,
-    drain: Option<Drain>,
+    pub(crate) stopped: Option<Time>,
+    pub(crate) drain: Option<Drain>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Drain {
-    cause: DrainCause,
+pub(crate) struct Drain {
+    pub(crate) cause: DrainCause,
     /// When the processes must have stopped.
-    by: Time,
+    pub(crate) by: Time,
     /// Attempts left to vacate or to find out.
-    attempts: u8,
+    pub(crate) attempts: u8,
     /// A vacate was sent; it may have landed.
-    vacated: bool,
+    pub(crate) vacated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum DrainCause {
+pub(crate) enum DrainCause {
     /// 80 % of the lease is gone; a renewal that gets through ends the drain.
     AtRisk,
     /// Leadership is being given up for good.
@@ -125,6 +125,7 @@ impl Coordinator {
         }
         self.retired = self.retired.max(epoch);
         let not_before = match reason {
+            LossReason::StepDown if self.config.has(Mutant::CooldownSkipped) => now,
             LossReason::StepDown => now + self.config.step_down_cooldown_ms(),
             LossReason::Shutdown
             | LossReason::LeaseExpired
@@ -135,7 +136,7 @@ impl Coordinator {
             | LossReason::ProcessesStuck => now,
         };
         let mut standby = Standby::after_leading(now, not_before);
-        if processes {
+        if processes && !self.config.has(Mutant::StuckRecordVacated) {
             standby.spare(epoch, deadline);
         }
         self.become_standby(standby);
@@ -143,15 +144,18 @@ impl Coordinator {
     }
 
     pub(crate) fn leader_due(&self, tenure: &Tenure) -> Option<Time> {
-        let request = self.seat_flight.is_none().then_some(tenure.renew_at);
-        let wind_down = tenure.drain.is_none().then(|| self.wind_down_at(tenure));
+        let free = self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests);
+        let request = free.then_some(tenure.renew_at);
+        let wind_down = (tenure.drain.is_none() && !self.config.has(Mutant::WindDownIgnored))
+            .then(|| self.wind_down_at(tenure));
         let stuck = tenure.drain.as_ref().filter(|_| tenure.processes).map(|drain| drain.by);
         [Some(self.deadline(tenure)), request, wind_down, stuck].into_iter().flatten().min()
     }
 
     pub(crate) fn advance_leader(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
-        if tenure.drain.is_none() && self.now >= self.wind_down_at(tenure) {
+        let wind_down = !self.config.has(Mutant::WindDownIgnored);
+        if tenure.drain.is_none() && self.now >= self.wind_down_at(tenure) && wind_down {
             let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
             out.push(Effect::Emit(Event::LeaseAtRisk { epoch, deadline }));
             self.drain(DrainCause::AtRisk, deadline, out);
@@ -171,7 +175,8 @@ impl Coordinator {
                 DrainCause::Asked(_) | DrainCause::AtRisk => {}
             }
         }
-        if self.seat_flight.is_none() && now >= *renew_at {
+        let free = self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests);
+        if free && now >= *renew_at {
             if *unresolved { self.send_read(out) } else { self.renew(out) }
         }
     }
@@ -196,6 +201,11 @@ impl Coordinator {
         match (&flight.kind, answer) {
             (FlightKind::Renew(_), WriteAnswer::Won(_)) => self.on_renewed(flight.sent, out),
             (FlightKind::Vacate(_), WriteAnswer::Won(_)) => self.on_vacated(out),
+            (FlightKind::Renew(_), WriteAnswer::Unknown)
+                if self.config.has(Mutant::UnknownEndsLeadership) =>
+            {
+                self.end(LossReason::LeaseExpired, out);
+            }
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Lost | WriteAnswer::Unknown) => {
                 let now = self.now;
                 let tenure = self.tenure();
@@ -220,6 +230,9 @@ impl Coordinator {
         tenure.unresolved = false;
         tenure.blame = LossReason::LeaseExpired;
         tenure.renew_at = tenure.renew_at.min(tenure.renewed + config.wind_down_ms()).max(sent + 1);
+        if config.has(Mutant::CadenceStretched) {
+            tenure.renew_at = now + config.heartbeat_ms;
+        }
         let (epoch, renewed) = (tenure.epoch, tenure.renewed);
         let deadline = renewed + config.lease_ms;
         out.push(Effect::Emit(Event::LeaseRenewed { epoch, deadline, latency_ms: now.since(sent) }));
@@ -231,7 +244,8 @@ impl Coordinator {
     fn recover(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         let at_risk = matches!(tenure.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
-        if !at_risk || tenure.processes || self.now >= self.wind_down_at(tenure) {
+        let stopped = !tenure.processes || self.config.has(Mutant::RecoversBeforeStopped);
+        if !at_risk || !stopped || self.now >= self.wind_down_at(tenure) {
             return;
         }
         let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
@@ -272,7 +286,9 @@ impl Coordinator {
             Seen::Absent => return self.end(LossReason::SeatGone, out),
             Seen::Unreadable { .. } | Seen::Nothing => return self.try_again(LossReason::SeatUnreadable),
         };
-        if seat.holder != self.me || seat.epoch != self.tenure().epoch || seat.state == SeatState::Vacant {
+        let foreign =
+            !self.is_me(&seat.holder) || seat.epoch != self.tenure().epoch || seat.state == SeatState::Vacant;
+        if foreign && !self.config.has(Mutant::SupersededIgnored) {
             return self.end(LossReason::Superseded, out);
         }
         self.tenure().unresolved = false;
@@ -280,7 +296,9 @@ impl Coordinator {
             // Before the renewal is counted: a lease that recovers must not start work that is to stop.
             self.on_step_down(out);
         }
-        let landed = self.pending.iter().find(|write| write.nonce == seat.nonce).map(|write| write.sent);
+        let any = self.config.has(Mutant::NonceIgnored);
+        let landed =
+            self.pending.iter().rfind(|write| write.nonce == seat.nonce || any).map(|write| write.sent);
         match landed {
             Some(sent) => {
                 self.pending.clear();

@@ -33,6 +33,8 @@ mod config;
 mod coordinator;
 mod cycle;
 mod event;
+#[cfg(feature = "explore")]
+mod explore;
 mod fence;
 mod figures;
 mod id;
@@ -54,6 +56,8 @@ pub use config::Config;
 pub use coordinator::{Coordinator, Role};
 pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
 pub use event::{ElectionCause, Event, LossReason};
+#[cfg(feature = "explore")]
+pub use explore::Renumber;
 pub use fence::{FenceRule, Verdict};
 pub use figures::{
     ContentionWatch, ELECTION_BUCKETS_MS, ElectionDurations, ElectionTimer, HeartbeatLatencies,

@@ -29,6 +29,111 @@ pub enum Mutant {
     ReturnBeforeDrained,
     /// A new holder of the global seat does not look at the plugin's own seat first.
     SeatNotChecked,
+    /// The next epoch is derived from the leader last announced, not from the seat that was read.
+    EpochFromLastLeader,
+    /// The next epoch is derived from the seat that was read alone; higher ones seen before are forgotten.
+    HighestForgotten,
+    /// Vacating starts the count of epochs anew, as deleting the seat would.
+    VacateResetsEpoch,
+    /// A cold start calls a seat dead by the store's clock without any margin.
+    StoreClockTrusted,
+    /// A leader that reads its own record back takes its unknown renewal for landed, whatever the nonce.
+    NonceIgnored,
+    /// The silence is counted from the sending of the read that saw the last change.
+    SilenceFromSending,
+    /// Every node believes to be the first in rank.
+    RankIgnored,
+    /// The first claim waits for nobody who starts at the same time.
+    SettleSkipped,
+    /// A late record of an epoch that was lost is led by again.
+    RetiredEpochLed,
+    /// A denied claim is taken for a refused one and tried again without a pause that grows.
+    DeniedTakenForLost,
+    /// Processes are not wound down at 80 % of the lease.
+    WindDownIgnored,
+    /// A record of the same node id is taken for one's own, whichever life of the node wrote it.
+    IncarnationIgnored,
+    /// A node that stepped down claims again at once.
+    CooldownSkipped,
+    /// A presence counts as live for ever.
+    PresenceLiveForever,
+    /// A node that leaves vacates the seat it sees, whoever holds it.
+    OthersRecordVacated,
+    /// The next renewal is due one heartbeat after the answer to the last.
+    CadenceStretched,
+    /// The leader renews while another seat request is under way.
+    TwoSeatRequests,
+    /// A renewal of unknown outcome ends leadership at once.
+    UnknownEndsLeadership,
+    /// Work is started again beside work that was told to stop and has not.
+    RecoversBeforeStopped,
+    /// A held seat that vanished is claimed without waiting for its holder's lease to end.
+    VanishedSeatClaimed,
+    /// A leader that finds somebody else on the seat renews what it finds.
+    SupersededIgnored,
+    /// A silent leader is replaced without the takeover delay.
+    TakeoverDelaySkipped,
+    /// A read that failed is repeated at once, for ever.
+    NoBackOff,
+    /// A node that leaves forgets to remove its presence.
+    PresenceLeftBehind,
+    /// The record of work that did not stop is vacated while that work may act.
+    StuckRecordVacated,
+    /// The probe's verdict is not waited for: any store will do.
+    UnsafeStoreAccepted,
+    /// The fence's grace goes by the sender's word alone.
+    GraceBySenderOnly,
+    /// The fence's grace goes by the receiver's clock alone.
+    GraceByReceiverOnly,
+    /// The fence's grace covers every older epoch, not only the one just before.
+    GraceForAllEpochs,
+    /// The fence accepts the epoch before for ever.
+    GraceNeverEnds,
+}
+
+impl Mutant {
+    /// Every mistake in the election. Those of the arbiter are caught by the core's own schedules.
+    pub const ALL: &[Mutant] = &[
+        Mutant::DeadlineFromAnswer,
+        Mutant::LostTakenForWon,
+        Mutant::UnknownTakenForWon,
+        Mutant::EpochNotRaised,
+        Mutant::DeadlineIgnored,
+        Mutant::ExpiryTooShort,
+        Mutant::LateRecordAdopted,
+        Mutant::VacatedBeforeStopped,
+        Mutant::EpochFromLastLeader,
+        Mutant::HighestForgotten,
+        Mutant::VacateResetsEpoch,
+        Mutant::StoreClockTrusted,
+        Mutant::NonceIgnored,
+        Mutant::SilenceFromSending,
+        Mutant::RankIgnored,
+        Mutant::SettleSkipped,
+        Mutant::RetiredEpochLed,
+        Mutant::DeniedTakenForLost,
+        Mutant::WindDownIgnored,
+        Mutant::IncarnationIgnored,
+        Mutant::CooldownSkipped,
+        Mutant::PresenceLiveForever,
+        Mutant::OthersRecordVacated,
+        Mutant::CadenceStretched,
+        Mutant::TwoSeatRequests,
+        Mutant::UnknownEndsLeadership,
+        Mutant::RecoversBeforeStopped,
+        Mutant::VanishedSeatClaimed,
+        Mutant::SupersededIgnored,
+        Mutant::TakeoverDelaySkipped,
+        Mutant::NoBackOff,
+        Mutant::PresenceLeftBehind,
+        Mutant::StuckRecordVacated,
+        Mutant::UnsafeStoreAccepted,
+        Mutant::GraceBySenderOnly,
+        Mutant::GraceByReceiverOnly,
+        Mutant::GraceForAllEpochs,
+        Mutant::GraceNeverEnds,
+        Mutant::MarkIgnored,
+    ];
 }
 
 impl Config {

@@ -5,6 +5,7 @@ use crate::coordinator::Coordinator;
 use crate::event::Event;
 use crate::id::NodeId;
 use crate::io::{Effect, SeatAnswer, WriteAnswer};
+use crate::mutant::Mutant;
 use crate::seat::{Epoch, Seat, SeatState, Version};
 use crate::time::Time;
 
@@ -108,9 +109,18 @@ impl Coordinator {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
             self.distrust();
         }
+        // The same epoch, vacant, but another's: a record from before an epoch came twice.
+        if let Seen::Seat(seen) = &self.seen
+            && seen.seat.epoch == seat.epoch
+            && seen.seat.holder != seat.holder
+            && seat.state == SeatState::Vacant
+        {
+            self.distrust();
+        }
         self.highest = self.highest.max(seat.epoch);
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
-        self.pending.retain(|write| write.nonce == seat.nonce);
+        let any = self.config.has(Mutant::NonceIgnored);
+        self.pending.retain(|write| write.nonce == seat.nonce || any);
         // A record from the past names nobody who leads now.
         if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
             self.announce(seat.holder.node.clone(), seat.epoch, out);
@@ -125,6 +135,7 @@ impl Coordinator {
         if let Seen::Seat(seen) = &self.seen
             && seen.seat.state == SeatState::Held
             && seen.seat.holder != self.me
+            && !self.config.has(Mutant::VanishedSeatClaimed)
         {
             self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(seen.seat.lease_ms));
         }

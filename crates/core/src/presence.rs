@@ -9,14 +9,14 @@ use crate::time::Time;
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Presence {
     /// When the next write is due; `None` while the node does not take part.
-    due: Option<Time>,
+    pub(crate) due: Option<Time>,
     /// The cadence the due times follow, so that a slow write does not shift the next one.
-    beat: Time,
-    flight: Option<RequestId>,
-    version: Option<Version>,
-    confirmed: Option<Time>,
-    sent: bool,
-    failures: u32,
+    pub(crate) beat: Time,
+    pub(crate) flight: Option<RequestId>,
+    pub(crate) version: Option<Version>,
+    pub(crate) confirmed: Option<Time>,
+    pub(crate) sent: bool,
+    pub(crate) failures: u32,
 }
 
 impl Presence {

@@ -3,7 +3,9 @@
 use crate::campaign::{Campaign, NodesPurpose};
 use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
 use crate::event::{ElectionCause, Event};
+use crate::id::Holder;
 use crate::io::{Effect, Request, RequestId, WriteAnswer};
+use crate::mutant::Mutant;
 use crate::observe::{Learned, Seen, SeenSeat};
 use crate::seat::{Epoch, Seat, SeatState};
 use crate::time::Time;
@@ -11,7 +13,7 @@ use crate::time::Time;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Standby {
     /// The next regular look at the seat.
-    poll_at: Time,
+    pub(crate) poll_at: Time,
     pub(crate) campaign: Option<Campaign>,
     pub(crate) nodes: Option<(RequestId, NodesPurpose)>,
     /// A seat found held at startup has not been aged by the store's clock yet.
@@ -21,15 +23,15 @@ pub(crate) struct Standby {
     /// No claim before this; set when leadership was given up by request.
     pub(crate) not_before: Time,
     /// When an own record that must not be adopted is next vacated.
-    vacate_at: Time,
+    pub(crate) vacate_at: Time,
     /// Processes of this lost epoch may run until then: neither is their record vacated before, nor another claim made.
-    spare: Option<(Epoch, Time)>,
+    pub(crate) spare: Option<(Epoch, Time)>,
     /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
-    retry_at: Time,
+    pub(crate) retry_at: Time,
     /// Reads that failed in a row, for the back-off.
-    reads_failed: u32,
+    pub(crate) reads_failed: u32,
     /// Writes that failed in a row. Counted apart: a store may let a node read and not write.
-    writes_failed: u32,
+    pub(crate) writes_failed: u32,
 }
 
 impl Standby {
@@ -112,11 +114,18 @@ impl Coordinator {
     /// This very incarnation's record, found on the seat while not leading.
     pub(crate) fn own_record(&self) -> Option<&SeenSeat> {
         match &self.seen {
-            Seen::Seat(seen) if seen.seat.state == SeatState::Held && seen.seat.holder == self.me => {
+            Seen::Seat(seen) if seen.seat.state == SeatState::Held && self.is_me(&seen.seat.holder) => {
                 Some(seen)
             }
             Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
         }
+    }
+
+    /// Whether this is this very life of this node; the teeth that bite here know no better.
+    pub(crate) fn is_me(&self, holder: &Holder) -> bool {
+        let life_ignored = self.config.has(Mutant::IncarnationIgnored);
+        let anybody = self.config.has(Mutant::OthersRecordVacated) && self.stop_by.is_some();
+        *holder == self.me || (life_ignored && holder.node == self.me.node) || anybody
     }
 
     /// When the holder last seen counts as unavailable, if nothing changes until then.
@@ -185,6 +194,10 @@ impl Coordinator {
     fn look(&mut self, out: &mut Vec<Effect>) {
         let (now, interval) = (self.now, self.config.election_interval_ms.max(1));
         let standby = self.standby();
+        if standby.campaign.is_none() && now < standby.poll_at {
+            // A look at the moment of expiry takes the place of the regular one: a silence costs no look more.
+            standby.poll_at = now + interval;
+        }
         while standby.poll_at <= now {
             standby.poll_at = standby.poll_at + interval;
         }
@@ -284,7 +297,7 @@ impl Coordinator {
     /// A read failed: nothing is known, so nothing is claimed; the look is repeated soon if a claim hangs on it.
     fn put_off(&mut self) {
         let failures = self.standby().reads_failed;
-        let retry_at = self.back_off(failures);
+        let retry_at = if self.config.has(Mutant::NoBackOff) { self.now } else { self.back_off(failures) };
         let standby = self.standby();
         standby.reads_failed = failures.saturating_add(1);
         standby.retry_at = retry_at;
@@ -336,8 +349,12 @@ impl Coordinator {
             FlightKind::Renew(_) | FlightKind::Vacate(_) => match answer {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
-                // The seat has moved on; look at once.
-                WriteAnswer::Lost => self.standby().poll_at = now,
+                // The seat has moved on; look at once, and do not try again before.
+                WriteAnswer::Lost => {
+                    let standby = self.standby();
+                    standby.poll_at = now;
+                    standby.vacate_at = standby.vacate_at.max(retry_at);
+                }
                 WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {
                     let standby = self.standby();
                     standby.vacate_at = standby.vacate_at.max(retry_at);

@@ -3,6 +3,7 @@
 use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
 use crate::io::{Effect, ProbeAnswer, Request, RequestId, StopCause};
+use crate::mutant::Mutant;
 use crate::observe::{Learned, Seen};
 use crate::standby::Standby;
 use crate::time::Time;
@@ -77,6 +78,8 @@ impl Coordinator {
         if flight != Some(id) {
             return;
         }
+        let any = answer == ProbeAnswer::Unsafe && self.config.has(Mutant::UnsafeStoreAccepted);
+        let answer = if any { ProbeAnswer::Safe } else { answer };
         match answer {
             ProbeAnswer::Safe => {
                 let enrolling = Starting::Enrolling { started, read_at: self.now, seat_read: false };
@@ -110,7 +113,10 @@ impl Coordinator {
     fn join(&mut self, started: Time, presence_confirmed: Time, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::Joined));
         let by_start = started + self.config.startup_jitter_max_ms + self.config.settle_ms;
-        let settled = by_start.max(presence_confirmed + self.config.settle_ms);
+        let mut settled = by_start.max(presence_confirmed + self.config.settle_ms);
+        if self.config.has(Mutant::SettleSkipped) {
+            settled = self.now;
+        }
         self.become_standby(Standby::joined(self.now + self.config.election_interval_ms, settled));
         self.standby_joined(out);
     }

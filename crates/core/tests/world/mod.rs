@@ -6,7 +6,6 @@
     reason = "a world of tests may end by panicking, and talks on stdout"
 )]
 
-pub mod random;
 pub mod script;
 mod store;
 
@@ -22,6 +21,8 @@ pub enum Fault {
     LoseAnswer,
     /// The request takes effect this much later, long after its sender gave up.
     Late(u64),
+    /// The request takes effect; its answer is the refusal of the client's own retry.
+    Echo,
     /// Answered at once: not reached.
     Unavailable,
     /// Answered at once: refused.
@@ -87,6 +88,7 @@ enum Happening {
         id: RequestId,
         request: Request,
         answer_in: Option<u64>,
+        echo: bool,
     },
     Answer {
         id: RequestId,
@@ -224,9 +226,10 @@ impl World {
 
     fn happen(&mut self, name: String, life: u64, happening: Happening) {
         match happening {
-            Happening::Land { id, request, answer_in } => {
+            Happening::Land { id, request, answer_in, echo } => {
                 // A request on the wire lands even if its sender is dead by now.
                 let answer = self.store.apply(self.now, id_of(&name), &request, &mut self.violations);
+                let answer = if echo { Answer::SeatWritten(WriteAnswer::Lost) } else { answer };
                 if let Some(delay) = answer_in {
                     self.schedule(self.now + delay, name, life, Happening::Answer { id, answer });
                 }
@@ -328,12 +331,13 @@ impl World {
         let no_answer = request.unanswered();
         let name = name.to_owned();
         let land = |world: &mut World, delay, answer_in| {
-            let landing = Happening::Land { id, request: request.clone(), answer_in };
+            let echo = fault == Some(Fault::Echo);
+            let landing = Happening::Land { id, request: request.clone(), answer_in, echo };
             world.schedule(now + delay, name.clone(), life, landing);
         };
         let mut give_up = true;
         match fault {
-            None => {
+            None | Some(Fault::Echo) => {
                 land(self, latency / 2, Some(latency - latency / 2));
                 give_up = latency >= timeout;
             }

@@ -122,6 +122,7 @@ impl Script {
         let fault = match words[1] {
             "lose-request" => Fault::LoseRequest,
             "lose-answer" => Fault::LoseAnswer,
+            "echo" => Fault::Echo,
             "late" => Fault::Late(number(words[2])),
             "slow" => Fault::Slow(number(words[2])),
             "slow-answer" => Fault::SlowAnswer(number(words[2])),

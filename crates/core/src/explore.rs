@@ -1,0 +1,191 @@
+//! The same state, told from another origin.
+//!
+//! Times mean something only by their distance from now; ids, nonces and versions only by being equal or not. Whoever
+//! explores the states of several coordinators rewrites them to small numbers, so that a state that is reached again is
+//! recognised. Nothing else uses this.
+
+use crate::campaign::Campaign;
+use crate::coordinator::{Coordinator, FlightKind, PendingWrite, Phase, SeatFlight};
+use crate::id::Nonce;
+use crate::io::{RequestId, WakeToken};
+use crate::leader::{Drain, Tenure};
+use crate::observe::{Seen, SeenSeat};
+use crate::presence::Presence;
+use crate::seat::{Seat, SeatState, Version};
+use crate::standby::Standby;
+use crate::startup::Starting;
+use crate::time::Time;
+
+/// Rewrites what has no meaning of its own. Equal values must stay equal, different ones different.
+pub trait Renumber {
+    /// A moment on the node's clock.
+    fn time(&mut self, time: &mut Time);
+    /// A moment before which something is not done; once it is past, it does not matter how long.
+    fn bound(&mut self, time: &mut Time);
+    /// A moment that matters for the age of presences or for what events say, and for no decision about the seat.
+    fn age(&mut self, time: &mut Time);
+    /// A request under way.
+    fn request(&mut self, id: &mut RequestId);
+    /// A wake-up asked for.
+    fn wake(&mut self, token: &mut WakeToken);
+    /// The mark of a write.
+    fn nonce(&mut self, nonce: &mut Nonce);
+    /// A version of the seat.
+    fn version(&mut self, version: &mut Version);
+    /// How often something failed in a row.
+    fn failures(&mut self, count: &mut u32);
+}
+
+/// A record: only the mark, and whether it was renewed at all.
+fn seat(seat: &mut Seat, with: &mut impl Renumber) {
+    with.nonce(&mut seat.nonce);
+    seat.renewals = seat.renewals.min(1);
+}
+
+impl Coordinator {
+    /// Rewrites everything that only distance or equality gives a meaning to. New request ids go on from `requests` and
+    /// new nonces from `nonces`, so these must not be below the highest ones left.
+    pub fn renumber(&mut self, requests: u64, nonces: u64, with: &mut impl Renumber) {
+        // Without a rest pattern: a new field must find its place here.
+        let Coordinator {
+            config: _,
+            me,
+            now,
+            phase,
+            seen,
+            leader: _,
+            highest: _,
+            retired: _,
+            seat_flight,
+            pending,
+            presence,
+            health: _,
+            write_denied: _,
+            wait_out,
+            stop_by,
+            requests: next_request,
+            nonces: next_nonce,
+            wake,
+            ..
+        } = self;
+        (*next_request, *next_nonce) = (requests, nonces);
+        // The next input says what time it is.
+        *now = Time(0);
+        with.bound(wait_out);
+        stop_by.iter_mut().for_each(|at| with.time(at));
+        if let Some((token, at)) = wake {
+            with.wake(token);
+            with.time(at);
+        }
+        match seen {
+            Seen::Nothing | Seen::Absent => {}
+            Seen::Unreadable { version } => with.version(version),
+            Seen::Seat(SeenSeat { seat: record, version, modified_ms: _, since }) => {
+                seat(record, with);
+                with.version(version);
+                // Silence is counted for others who hold the seat.
+                match record.state == SeatState::Held && record.holder != *me {
+                    true => with.time(since),
+                    false => with.age(since),
+                }
+            }
+        }
+        for PendingWrite { nonce, sent } in pending {
+            with.nonce(nonce);
+            with.time(sent);
+        }
+        if let Some(SeatFlight { id, sent, kind }) = seat_flight {
+            with.request(id);
+            with.time(sent);
+            match kind {
+                FlightKind::Read => {}
+                FlightKind::Claim(record) | FlightKind::Renew(record) | FlightKind::Vacate(record) => {
+                    seat(record, with);
+                }
+            }
+        }
+        presence.renumber(with);
+        match phase {
+            Phase::Idle => {}
+            Phase::Starting(starting) => starting.renumber(with),
+            Phase::Standby(standby) => standby.renumber(with),
+            Phase::Leading(tenure) => tenure.renumber(with),
+            Phase::Leaving { removal } => removal.iter_mut().for_each(|id| with.request(id)),
+        }
+    }
+}
+
+impl Presence {
+    fn renumber(&mut self, with: &mut impl Renumber) {
+        let Presence { due, beat, flight, version: _, confirmed, sent: _, failures } = self;
+        with.time(beat);
+        due.iter_mut().for_each(|at| with.time(at));
+        confirmed.iter_mut().for_each(|at| with.age(at));
+        flight.iter_mut().for_each(|id| with.request(id));
+        with.failures(failures);
+    }
+}
+
+impl Starting {
+    fn renumber(&mut self, with: &mut impl Renumber) {
+        match self {
+            Starting::Jitter { started, until } => [started, until].into_iter().for_each(|at| with.time(at)),
+            Starting::Probing { started, flight, retry_at } => {
+                [started, retry_at].into_iter().for_each(|at| with.time(at));
+                flight.iter_mut().for_each(|id| with.request(id));
+            }
+            Starting::Enrolling { started, read_at, seat_read: _ } => {
+                [started, read_at].into_iter().for_each(|at| with.time(at));
+            }
+        }
+    }
+}
+
+impl Standby {
+    fn renumber(&mut self, with: &mut impl Renumber) {
+        let Standby {
+            poll_at,
+            campaign,
+            nodes,
+            cold: _,
+            settled,
+            not_before,
+            vacate_at,
+            spare,
+            retry_at,
+            reads_failed,
+            writes_failed,
+        } = self;
+        with.time(poll_at);
+        [settled, not_before, vacate_at, retry_at].into_iter().for_each(|at| with.bound(at));
+        nodes.iter_mut().for_each(|(id, _)| with.request(id));
+        spare.iter_mut().for_each(|(_, at)| with.bound(at));
+        with.failures(reads_failed);
+        with.failures(writes_failed);
+        if let Some(Campaign { ready_at, claim_at, tried, .. }) = campaign {
+            [ready_at].into_iter().chain(claim_at).for_each(|at| with.bound(at));
+            with.time(tried);
+        }
+    }
+}
+
+impl Tenure {
+    fn renumber(&mut self, with: &mut impl Renumber) {
+        let Tenure {
+            epoch: _,
+            renewed,
+            renew_at,
+            tried,
+            unresolved: _,
+            blame: _,
+            processes: _,
+            stopped,
+            drain,
+        } = self;
+        [renewed, renew_at, tried].into_iter().for_each(|at| with.time(at));
+        stopped.iter_mut().for_each(|at| with.age(at));
+        if let Some(Drain { cause: _, by, attempts: _, vacated: _ }) = drain {
+            with.time(by);
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a cluster at peace may cost.
+
+use crate::check::name;
+use crate::node::Kind;
+use crate::world::World;
+
+/// Counts requests for so long and holds them against the published cost: a standby makes one read per election interval,
+/// the leader one write per heartbeat, each node one write per presence interval, and nothing else.
+pub(crate) fn steady(world: &mut World, ms: u64) {
+    let Some(leader) = world.acting().first().copied() else { return };
+    let before: Vec<_> = world.nodes.iter().map(|node| node.sent).collect();
+    let epoch = world.nodes[leader].acting.map(|acting| acting.epoch);
+    world.run_for(ms);
+    let now = world.now;
+    if world.acting() != [leader] || world.nodes[leader].acting.map(|acting| acting.epoch) != epoch {
+        let leaders = world.acting();
+        world.judge.violated(now, name::NO_FAIL_BACK, || {
+            format!("{leader} led in {epoch:?} and all was calm, but now lead {leaders:?}")
+        });
+        return;
+    }
+    let mut wrong = Vec::new();
+    for (index, node) in world.nodes.iter().enumerate().filter(|(_, node)| node.alive && node.running) {
+        let local_ms = ms * node.clock.rate() / 1000;
+        let sent = |kind: Kind| node.count(kind) - before[index][kind as usize];
+        let mut hold = |kind: Kind, interval_ms: u64| {
+            let due = local_ms / interval_ms.max(1);
+            let (least, most) = (due.saturating_sub(1), due + 1);
+            if !(least..=most).contains(&sent(kind)) {
+                wrong.push(format!("node {index}: {} {}, due {due}", sent(kind), kind.name()));
+            }
+        };
+        let leads = index == leader;
+        let never = if leads { Kind::Read } else { Kind::Renew };
+        match leads {
+            true => hold(Kind::Renew, node.config.heartbeat_ms),
+            false => hold(Kind::Read, node.config.election_interval_ms),
+        }
+        hold(Kind::Presence, node.config.presence_ms);
+        for kind in [never, Kind::Claim, Kind::Vacate, Kind::List, Kind::Probe, Kind::Leave] {
+            if sent(kind) > 0 {
+                wrong.push(format!("node {index}: {} {}", sent(kind), kind.name()));
+            }
+        }
+    }
+    for what in wrong {
+        world.judge.violated(now, name::BUDGET, || format!("in {ms} ms of peace: {what}"));
+    }
+}

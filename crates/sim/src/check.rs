@@ -1,0 +1,128 @@
+//! The invariants, each under a name. They know the truth (true time, every landed write); the nodes do not.
+
+use std::collections::BTreeMap;
+use tenure_core::{Epoch, Seat, SeatState};
+
+/// The names of the checks.
+pub mod name {
+    macro_rules! names {
+        ($($(#[$doc:meta])* $id:ident = $text:literal;)*) => { $($(#[$doc])* pub const $id: &str = $text;)* };
+    }
+    names! {
+        /// No epoch is led by two nodes, or by two lives of one.
+        ONE_HOLDER = "one holder per epoch";
+        /// Every claim that lands is above all before it.
+        EPOCHS_RISE = "epochs rise";
+        /// No node claims an epoch that it knows to be taken.
+        CLAIM_ABOVE_SEEN = "a claim is above everything seen";
+        /// No two nodes act at one instant.
+        ONE_ACTS = "one acts at a time";
+        /// Nobody leads past its deadline.
+        LIVE_LEASE = "work runs only under a live lease";
+        /// Not renewed by 80 % of the lease, work was told to stop.
+        WINDS_DOWN = "work is wound down at 80 %";
+        /// A write concerns the writer's own record, except for a claim.
+        OWN_RECORD = "only one's own record is renewed or vacated";
+        /// A held record is not claimed over before its expiry and the takeover delay.
+        NOT_TOO_SOON = "no takeover before its time";
+        /// Work starts only after what ran before has stopped.
+        WORK_APART = "work starts after work has stopped";
+        /// An epoch that was lost is not led again.
+        LED_ONCE = "an epoch is led once";
+        /// Never two seat requests of one life under way.
+        ONE_SEAT_REQUEST = "one seat request at a time";
+        /// Requests in steady state.
+        BUDGET = "requests within the budget";
+        /// Requests under trouble.
+        NO_STORM = "no storm of requests";
+        /// Tasks of leaders of the past.
+        FENCE = "stale tasks are fenced";
+        /// Somebody leads soon after all is well.
+        LEADER_IN_TIME = "one leader within the bound";
+        /// Nodes that start together elect the first of them.
+        FIRST_IN_RANK = "the first in rank leads first";
+        /// A leader that steps down is followed by another node.
+        HAND_OVER = "a hand-over hands over";
+        /// A leader is not displaced by one that comes back.
+        NO_FAIL_BACK = "a sitting leader stays";
+        /// One lost request or answer costs nothing.
+        HICCUP = "one lost answer costs nothing";
+        /// Nothing is left of a node that left.
+        CLEAN_LEAVE = "a node that leaves is gone";
+        /// A store that ignores conditions is not used.
+        UNSAFE_STORE = "an unsafe store is refused";
+        /// The core's own assertions.
+        ASSERTION = "an assertion of the core";
+    }
+}
+
+/// Something that must not be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// True time.
+    pub at: u64,
+    /// Which check says so.
+    pub check: &'static str,
+    /// In words.
+    pub what: String,
+}
+
+/// How many violations of one schedule are kept.
+const KEPT_MAX: usize = 20;
+
+/// Watches every landed write and every start of work.
+#[derive(Default)]
+pub(crate) struct Judge {
+    pub(crate) violations: Vec<Violation>,
+    led: BTreeMap<Epoch, u64>,
+    top: Epoch,
+    /// An operator took the seat back to an earlier state: then only those who remember are held to rising epochs.
+    pub(crate) rolled_back: bool,
+    pub(crate) claims: u64,
+}
+
+impl Judge {
+    pub(crate) fn violated(&mut self, at: u64, check: &'static str, what: impl FnOnce() -> String) {
+        if self.violations.len() < KEPT_MAX {
+            self.violations.push(Violation { at, check, what: what() });
+        }
+    }
+
+    /// Whether no claim that landed had this epoch or a higher one.
+    pub(crate) fn is_above(&self, epoch: Epoch) -> bool {
+        epoch > self.top
+    }
+
+    /// Work starts on a life of a node.
+    pub(crate) fn leads(&mut self, at: u64, life: u64, epoch: Epoch) {
+        let other = self.led.insert(epoch, life).filter(|other| *other != life);
+        if let Some(other) = other.filter(|_| !self.rolled_back) {
+            self.violated(at, name::ONE_HOLDER, || {
+                format!("{epoch:?} led by life {other} and by life {life}")
+            });
+        }
+    }
+
+    /// A write is about to land on top of `old`.
+    pub(crate) fn lands(&mut self, at: u64, writer: u64, old: Option<&Seat>, new: &Seat) {
+        let own = new.nonce.incarnation.0 == writer && new.holder.incarnation.0 == writer;
+        if new.state == SeatState::Held && new.renewals == 0 {
+            self.claims += 1;
+            if new.epoch <= self.top && !self.rolled_back {
+                let top = self.top;
+                self.violated(at, name::EPOCHS_RISE, || format!("{:?} claimed after {top:?}", new.epoch));
+            }
+            if !own {
+                self.violated(at, name::OWN_RECORD, || format!("life {writer} claims for {:?}", new.holder));
+            }
+            self.top = self.top.max(new.epoch);
+            return;
+        }
+        let same = old.is_some_and(|old| {
+            old.holder == new.holder && old.epoch == new.epoch && old.state == SeatState::Held
+        });
+        if !own || !same {
+            self.violated(at, name::OWN_RECORD, || format!("life {writer} writes {new:?} over {old:?}"));
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! The production driver in trouble: real nodes with guards, settings and documents, on paused time over the memory store.
+//!
+//! Slower than the bare core by orders of magnitude, so there are fewer schedules; what it adds is everything between the
+//! core and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and
+//! whose handle is dropped; a process cannot be killed inside this one.
+
+use crate::trace::Digest;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tenure::store::{Faults, Faulty, Lanes, MemoryStore, Read, Store};
+use tenure::{Clock, Leadership, Node, Settings};
+use tokio::sync::watch;
+
+/// Faults strike for this long.
+const TROUBLE: Duration = Duration::from_secs(45);
+/// A leader must be there this long after all was mended: late landings, a start, two failovers on a slow clock.
+const SETTLE: Duration = Duration::from_secs(45);
+const SEAT: &str = "plg_coordinator_global/sim/seat.json";
+
+/// What came of schedules with the driver.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many ran.
+    pub schedules: u64,
+    /// Simulated seconds.
+    pub simulated_s: u64,
+    /// Leaders there were.
+    pub leaders: u64,
+    /// Pieces of work they did.
+    pub acts: u64,
+    /// What must not be, with the seed.
+    pub violations: Vec<(u64, String)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Report {
+    /// For programs.
+    pub fn to_json(&self) -> Value {
+        let violations: Vec<Value> =
+            self.violations.iter().map(|(seed, what)| json!({"seed": seed, "what": what})).collect();
+        json!({
+            "schedules": self.schedules, "simulatedSeconds": self.simulated_s, "leaders": self.leaders,
+            "acts": self.acts, "violations": violations, "wallSeconds": self.took.as_secs_f64(),
+        })
+    }
+}
+
+/// What came of one.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Leaders there were.
+    pub leaders: u64,
+    /// Pieces of work.
+    pub acts: u64,
+    /// A digest of who led when: same seed, same digest.
+    pub trace: u64,
+    /// Simulated seconds.
+    pub simulated_s: u64,
+    /// What must not be.
+    pub violations: Vec<String>,
+}
+
+/// Runs seeds until the count or the time is used up.
+pub fn run_many(from: u64, count: u64, time: Option<Duration>) -> Report {
+    let started = Instant::now();
+    let mut report = Report::default();
+    for seed in from..from.saturating_add(count) {
+        if time.is_some_and(|limit| started.elapsed() >= limit) {
+            break;
+        }
+        let outcome = run(seed);
+        report.schedules += 1;
+        report.simulated_s += outcome.simulated_s;
+        report.leaders += outcome.leaders;
+        report.acts += outcome.acts;
+        report.violations.extend(outcome.violations.into_iter().next().map(|what| (seed, what)));
+    }
+    report.took = started.elapsed();
+    report
+}
+
+/// Runs one schedule.
+pub fn run(seed: u64) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    match runtime {
+        Ok(runtime) => runtime.block_on(schedule(seed)),
+        Err(error) => Outcome { violations: vec![format!("no runtime: {error}")], ..Outcome::default() },
+    }
+}
+
+/// A clock with a rate of its own.
+#[derive(Debug)]
+struct DriftingClock {
+    origin: tokio::time::Instant,
+    rate: u64,
+}
+
+impl Clock for DriftingClock {
+    fn now_ms(&self) -> u64 {
+        1000 + u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX / 2000) * self.rate / 1000
+    }
+}
+
+/// Everything that was done in anybody's name.
+#[derive(Default)]
+struct Log {
+    origin: Option<tokio::time::Instant>,
+    watchers: Vec<(u64, watch::Receiver<Leadership>)>,
+    led: BTreeMap<u64, u64>,
+    last: u64,
+    acts: u64,
+    digest: Digest,
+    violations: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Log>>;
+
+fn open(log: &Shared) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Log {
+    fn now_ms(&self) -> u64 {
+        self.origin.map_or(0, |origin| u64::try_from(origin.elapsed().as_millis()).unwrap_or(0))
+    }
+
+    /// One piece of work, done under a guard that was valid a moment ago.
+    fn act(&mut self, life: u64, epoch: u64) {
+        self.acts += 1;
+        let now = self.now_ms();
+        if epoch < self.last {
+            self.violations
+                .push(format!("t={now}: life {life} acts in {epoch} after somebody acted in {}", self.last));
+        }
+        self.last = self.last.max(epoch);
+        match self.led.insert(epoch, life) {
+            Some(other) if other != life => {
+                self.violations
+                    .push(format!("t={now}: epoch {epoch} led by life {other} and by life {life}"));
+            }
+            Some(_) => {}
+            None => (now, life, epoch).hash(&mut self.digest),
+        }
+        let beside = self.watchers.iter().find(|(other, watch)| *other != life && watch.borrow().is_leader());
+        if let Some((other, _)) = beside {
+            self.violations.push(format!("t={now}: life {life} acts while life {other} may"));
+        }
+    }
+}
+
+/// Leader-only work: many small effects, each after a look at the guard; then it takes its time to end.
+async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Shared, linger: Duration) {
+    loop {
+        let guard = leadership.borrow_and_update().guard();
+        if let Some(guard) = guard {
+            while guard.check().is_ok() {
+                open(&log).act(life, guard.epoch());
+                tokio::select! {
+                    biased;
+                    () = guard.ended() => {}
+                    () = tokio::time::sleep(Duration::from_millis(40)) => {}
+                }
+            }
+            tokio::time::sleep(linger).await;
+        }
+        if leadership.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+struct Member {
+    node: Option<Node>,
+    link: Faulty,
+}
+
+struct Cluster {
+    rng: ChaCha8Rng,
+    store: Arc<MemoryStore>,
+    log: Shared,
+    members: Vec<Member>,
+    lives: u64,
+    seed: u64,
+    heartbeat_ms: u64,
+    epoch: u64,
+}
+
+async fn schedule(seed: u64) -> Outcome {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
+    let log: Shared = Arc::default();
+    open(&log).origin = Some(tokio::time::Instant::now());
+    let mut cluster = Cluster {
+        rng,
+        store: Arc::new(MemoryStore::new()),
+        log,
+        members: Vec::new(),
+        lives: 0,
+        seed,
+        heartbeat_ms,
+        epoch: 0,
+    };
+    for index in 0..cluster.rng.random_range(2..=4) {
+        let member = cluster.start(index).await;
+        cluster.members.push(member);
+    }
+    let started = tokio::time::Instant::now();
+    while started.elapsed() < TROUBLE {
+        let gap = cluster.rng.random_range(10..2500);
+        tokio::time::sleep(Duration::from_millis(gap)).await;
+        cluster.trouble().await;
+        cluster.check_seat().await;
+    }
+    cluster.settle().await
+}
+
+impl Cluster {
+    async fn start(&mut self, index: usize) -> Member {
+        self.lives += 1;
+        let (life, heartbeat_ms) = (self.lives, self.heartbeat_ms);
+        let settings = Settings::builder()
+            .namespace("sim")
+            .node(&format!("node-{index}"))
+            .store("memory:")
+            .heartbeat_interval(heartbeat_ms)
+            .lease_timeout(heartbeat_ms * 3)
+            .startup_jitter_max(500)
+            .build();
+        let link = Faulty::new(Arc::clone(&self.store) as Arc<dyn Store>, self.seed ^ (life << 32));
+        let rate = self.rng.random_range(900..=1100);
+        let clock = Arc::new(DriftingClock { origin: tokio::time::Instant::now(), rate });
+        let linger = Duration::from_millis([0, 0, 200, 4000][self.rng.random_range(0..4)]);
+        let Ok(settings) = settings else { return Member { node: None, link } };
+        let builder = Node::builder(settings)
+            .lanes(Lanes::same(Arc::new(link.clone())))
+            .clock(clock)
+            .jitter_random(self.rng.random());
+        let node = builder.start().await.ok();
+        if let Some(node) = &node {
+            open(&self.log).watchers.push((life, node.leadership()));
+            tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
+        }
+        Member { node, link }
+    }
+
+    async fn trouble(&mut self) {
+        let leader = self.members.iter().position(|member| {
+            member.node.as_ref().is_some_and(|node| node.leadership().borrow().is_leader())
+        });
+        let any = self.rng.random_range(0..self.members.len());
+        let index = leader.filter(|_| self.rng.random_bool(0.5)).unwrap_or(any);
+        match self.rng.random_range(0..10) {
+            0 => {
+                // A crash: nothing of it reaches the store any more, and a new life begins at once or later.
+                self.members[index].link.cut(true);
+                self.members[index].node = None;
+            }
+            1 if self.members[index].node.is_some() => {
+                if let Some(node) = self.members[index].node.take() {
+                    tokio::spawn(node.shutdown());
+                }
+            }
+            2 | 3 if self.members[index].node.is_none() => self.members[index] = self.start(index).await,
+            2 => {
+                // The answer comes when leadership has ended; nobody waits for it here.
+                if let Some(node) = &self.members[index].node {
+                    let asked = tokio::time::timeout(Duration::from_millis(1), node.step_down());
+                    drop(asked.await);
+                }
+            }
+            3 | 4 => self.members[index].link.cut(true),
+            5 | 6 => self.members[index].link.cut(self.members[index].node.is_none()),
+            _ => {
+                let mut share = || self.rng.random_range(0.0..0.15);
+                let faults = Faults {
+                    delay: 0.5,
+                    delay_max: Duration::from_millis(self.heartbeat_ms),
+                    lost_request: share(),
+                    lost_answer: share(),
+                    late_landing: share(),
+                    late_max: Duration::from_secs(8),
+                    denied: share() / 4.0,
+                    throttled: share(),
+                    timeout: Duration::from_millis(self.heartbeat_ms * 2),
+                };
+                self.members[index].link.set(faults);
+            }
+        }
+    }
+
+    /// Epochs on the store never go down, and the record is never anything but a record.
+    async fn check_seat(&mut self) {
+        let Read::Found(object) = self.store.get(SEAT, None).await else { return };
+        let epoch =
+            serde_json::from_slice::<Value>(&object.body).ok().and_then(|seat| seat["epoch"].as_u64());
+        match epoch {
+            Some(epoch) if epoch >= self.epoch => self.epoch = epoch,
+            other => {
+                let text = format!("the seat went from epoch {} to {other:?}", self.epoch);
+                open(&self.log).violations.push(text);
+            }
+        }
+    }
+
+    async fn settle(mut self) -> Outcome {
+        for index in 0..self.members.len() {
+            if self.members[index].node.is_none() {
+                self.members[index] = self.start(index).await;
+            }
+            self.members[index].link.cut(false);
+            self.members[index].link.set(Faults::default());
+        }
+        tokio::time::sleep(SETTLE).await;
+        self.check_seat().await;
+        let leads = |member: &&Member| {
+            member.node.as_ref().is_some_and(|node| node.leadership().borrow().is_leader())
+        };
+        let leaders = self.members.iter().filter(leads).count();
+        let mut log = open(&self.log);
+        if leaders != 1 {
+            log.violations.push(format!("{SETTLE:?} after all was mended {leaders} lead"));
+        }
+        Outcome {
+            leaders: log.led.len() as u64,
+            acts: log.acts,
+            trace: log.digest.finish(),
+            simulated_s: log.now_ms() / 1000,
+            violations: std::mem::take(&mut log.violations),
+        }
+    }
+}

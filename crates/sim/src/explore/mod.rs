@@ -1,0 +1,169 @@
+//! The explorer: every state that a few nodes of the production core can reach, breadth first.
+//!
+//! Time goes in ticks. At every moment anything that may happen next is tried: a write lands, is refused, lands without
+//! an answer or long after its sender gave up; a read is answered or not; a wake-up comes; a process crashes, comes back,
+//! stands still; time goes on. Times are told from now and ids renumbered, so a state that recurs is recognised and the
+//! search ends when there is nothing new.
+//!
+//! Limits, all of them part of the claim: so many epochs, faults, crashes and pauses in one run; presences and lists are
+//! answered at once; work stops as soon as it is told to or ends by its deadline; clocks keep the rates given.
+
+mod canon;
+mod moves;
+mod state;
+
+use crate::check::Violation;
+use canon::canonical;
+use state::State;
+use std::collections::{HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+use tenure_core::Mutant;
+
+/// What is explored, and how far.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Nodes.
+    pub nodes: usize,
+    /// No claim beyond this epoch.
+    pub epochs: u64,
+    /// Outcomes that are lost, late or refused by echo.
+    pub faults: u8,
+    /// Crashes, each with a new life afterwards.
+    pub crashes: u8,
+    /// Times a node stands still.
+    pub pauses: u8,
+    /// Times the leader is asked to hand over.
+    pub step_downs: u8,
+    /// Clock rates in thousandths, one for each node: as far apart as the settings tolerate.
+    pub rates: [u64; 3],
+    /// At most this many states.
+    pub states: u64,
+    /// At most this long.
+    pub time: Duration,
+}
+
+impl Limits {
+    /// So many nodes and budgets of faults, crashes, pauses and hand-overs, two epochs beyond which nothing is claimed.
+    fn new(nodes: usize, [faults, crashes, pauses, step_downs]: [u8; 4]) -> Limits {
+        Limits {
+            nodes,
+            epochs: 2,
+            faults,
+            crashes,
+            pauses,
+            step_downs,
+            rates: [1000, 2000, 1000],
+            states: u64::MAX,
+            time: Duration::from_secs(3600),
+        }
+    }
+
+    /// Searches small enough for every run of the tests: each combines the misfortunes another way.
+    pub fn small(nodes: usize) -> Vec<Limits> {
+        let budgets: &[[u8; 4]] = match nodes {
+            2 => &[[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]],
+            _ => &[[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0]],
+        };
+        budgets.iter().map(|budget| Limits::new(nodes, *budget)).collect()
+    }
+
+    /// Searches that take minutes and gigabytes.
+    pub fn large(nodes: usize) -> Vec<Limits> {
+        let budgets: &[[u8; 4]] = match nodes {
+            2 => &[[1, 0, 1, 0], [0, 1, 0, 1], [1, 1, 0, 0], [3, 0, 0, 0]],
+            _ => &[[2, 0, 0, 0], [0, 1, 0, 1], [1, 0, 0, 1]],
+        };
+        let limit = |budget: &[u8; 4]| Limits { states: 12_000_000, ..Limits::new(nodes, *budget) };
+        budgets.iter().map(limit).collect()
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// States visited.
+    pub states: u64,
+    /// Steps tried from them.
+    pub transitions: u64,
+    /// Steps from the start to the farthest state.
+    pub depth: u64,
+    /// Nothing was left to visit.
+    pub complete: bool,
+    /// The first violation, with the steps that lead to it.
+    pub violation: Option<(Violation, Vec<String>)>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+/// Explores the production core, or a broken variant of it.
+pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
+    let started = Instant::now();
+    let mut found =
+        Found { states: 0, transitions: 0, depth: 0, complete: false, violation: None, took: Duration::ZERO };
+    let mut visited: HashSet<u128> = HashSet::new();
+    // The way back, for telling how a violation came about: parent and the step from it.
+    let mut ways: Vec<(u32, u16)> = Vec::new();
+    let mut frontier: VecDeque<(State, u64, u32)> = VecDeque::new();
+    let mut first = State::start(limits, mutant);
+    visited.insert(canonical(&mut first));
+    ways.push((u32::MAX, 0));
+    frontier.push_back((first, 0, 0));
+    found.complete = true;
+    while let Some((state, depth, way)) = frontier.pop_front() {
+        found.states += 1;
+        found.depth = found.depth.max(depth);
+        if found.states >= limits.states
+            || (found.states.is_multiple_of(1024) && started.elapsed() > limits.time)
+        {
+            found.complete = false;
+            break;
+        }
+        for (index, step) in state.moves(limits).into_iter().enumerate() {
+            found.transitions += 1;
+            let mut next = state.clone();
+            let done = catch_unwind(AssertUnwindSafe(|| next.make(&step, limits)));
+            let violation = match done {
+                Ok(()) => next.violation.take(),
+                Err(panic) => Some(state::assertion(panic)),
+            };
+            if let Some(violation) = violation {
+                let mut steps = retrace(limits, mutant, &ways, way);
+                steps.push(format!("{step:?}"));
+                found.violation = Some((violation, steps));
+                found.took = started.elapsed();
+                found.complete = false;
+                return found;
+            }
+            if next.beyond(limits) {
+                continue;
+            }
+            if visited.insert(canonical(&mut next)) {
+                ways.push((way, index as u16));
+                frontier.push_back((next, depth + 1, (ways.len() - 1) as u32));
+            }
+        }
+    }
+    found.took = started.elapsed();
+    found
+}
+
+/// The steps that lead to a state, replayed from the start.
+fn retrace(limits: &Limits, mutant: Option<Mutant>, ways: &[(u32, u16)], mut way: u32) -> Vec<String> {
+    let mut indices = Vec::new();
+    while way != 0 {
+        let (parent, index) = ways[way as usize];
+        indices.push(index);
+        way = parent;
+    }
+    let mut state = State::start(limits, mutant);
+    let mut steps = Vec::new();
+    for index in indices.into_iter().rev() {
+        // The states on the frontier were rewritten before their moves were listed; so is this one.
+        canonical(&mut state);
+        let Some(step) = state.moves(limits).into_iter().nth(usize::from(index)) else { break };
+        steps.push(format!("{step:?}"));
+        state.make(&step, limits);
+    }
+    steps
+}

@@ -1,0 +1,181 @@
+//! A state of the explored world.
+
+use super::Limits;
+use crate::check::{Violation, name};
+use tenure_core::{
+    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
+    SeatAnswer, Time, Version, WakeToken, WriteAnswer,
+};
+
+/// One tick of true time. The core retries after 10 ms at the least, so nothing finer happens.
+pub(super) const TICK_MS: u64 = 10;
+/// A sender gives up after so many ticks.
+pub(super) const TIMEOUT_TICKS: u8 = 2;
+/// Where every node's clock stands in a state told from now. Nothing in the settings is longer than a third of it.
+pub(super) const NOW: u64 = 300;
+
+/// Numbers small enough for states to recur: heartbeat 20, lease 50, wind-down 40, expiry 100 (factor 2).
+fn config(mutant: Option<Mutant>) -> Config {
+    let config = Config {
+        heartbeat_ms: 20,
+        lease_ms: 50,
+        expiry_factor_permille: 2000,
+        takeover_delay_ms: 0,
+        election_interval_ms: 20,
+        startup_jitter_max_ms: 0,
+        settle_ms: 0,
+        presence_ms: 1 << 40,
+        drain_ms: 20,
+        ..Config::default()
+    };
+    with(config, mutant)
+}
+
+#[cfg(feature = "teeth")]
+fn with(config: Config, mutant: Option<Mutant>) -> Config {
+    Config { mutant, ..config }
+}
+
+#[cfg(not(feature = "teeth"))]
+fn with(config: Config, mutant: Option<Mutant>) -> Config {
+    assert!(mutant.is_none(), "broken variants need the feature `teeth`");
+    config
+}
+
+#[derive(Clone, Hash)]
+pub(super) struct Node {
+    pub(super) core: Coordinator,
+    pub(super) alive: bool,
+    pub(super) paused: bool,
+    pub(super) held: Vec<Input>,
+    pub(super) acting: Option<(Epoch, Time)>,
+    pub(super) wake: Option<(WakeToken, Time)>,
+    pub(super) lost: Epoch,
+    /// What its clock shows.
+    pub(super) local: Time,
+}
+
+/// A seat request between its sender and the store.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Wire {
+    pub(super) node: u8,
+    pub(super) life: u64,
+    pub(super) id: RequestId,
+    pub(super) request: Request,
+    pub(super) age: u8,
+    /// May take its time; all others are served within the tick.
+    pub(super) slow: bool,
+    /// Landed, with this answer under way.
+    pub(super) answer: Option<SeatOutcome>,
+    /// Its sender has given up or is dead.
+    pub(super) orphan: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum SeatOutcome {
+    Read(SeatAnswer),
+    Written(WriteAnswer),
+}
+
+#[derive(Clone)]
+pub(super) struct State {
+    pub(super) nodes: Vec<Node>,
+    pub(super) seat: Option<Seat>,
+    pub(super) wires: Vec<Wire>,
+    pub(super) config: Config,
+    pub(super) rates: [u64; 3],
+    pub(super) lives: u64,
+    pub(super) top: Epoch,
+    /// Which life leads or led which epoch.
+    pub(super) led: Vec<u64>,
+    pub(super) faults: u8,
+    pub(super) crashes: u8,
+    pub(super) pauses: u8,
+    pub(super) step_downs: u8,
+    pub(super) violation: Option<Violation>,
+}
+
+/// The version of a record is its nonce: equal bytes, equal version, as on most engines.
+pub(super) fn version_of(seat: &Seat) -> Version {
+    Version::new(&format!("{}-{}", seat.nonce.incarnation.0, seat.nonce.sequence))
+}
+
+impl State {
+    /// All nodes have joined and found an empty store.
+    pub(super) fn start(limits: &Limits, mutant: Option<Mutant>) -> State {
+        let mut state = State {
+            nodes: Vec::new(),
+            seat: None,
+            wires: Vec::new(),
+            config: config(mutant),
+            rates: limits.rates,
+            lives: 0,
+            top: Epoch(0),
+            led: vec![0; limits.epochs as usize + 2],
+            faults: limits.faults,
+            crashes: limits.crashes,
+            pauses: limits.pauses,
+            step_downs: limits.step_downs,
+            violation: None,
+        };
+        for index in 0..limits.nodes {
+            let id = NodeId::new(["a", "b", "c"][index]).expect("valid");
+            state.lives += 1;
+            let me = Holder { node: id, incarnation: Incarnation(state.lives) };
+            state.nodes.push(Node {
+                core: Coordinator::new(config(mutant), me),
+                alive: true,
+                paused: false,
+                held: Vec::new(),
+                acting: None,
+                wake: None,
+                lost: Epoch(0),
+                local: Time(NOW),
+            });
+        }
+        for index in 0..limits.nodes {
+            state.feed(index, Input::Start { random: 0 });
+        }
+        state
+    }
+
+    pub(super) fn violated(&mut self, check: &'static str, what: String) {
+        self.violation.get_or_insert(Violation { at: 0, check, what });
+    }
+
+    pub(super) fn acts(&self, node: usize) -> bool {
+        let node = &self.nodes[node];
+        node.alive && node.acting.is_some_and(|(_, deadline)| node.local < deadline)
+    }
+
+    /// Whether this is further than was asked for.
+    pub(super) fn beyond(&self, limits: &Limits) -> bool {
+        self.top.0 > limits.epochs
+    }
+
+    pub(super) fn check(&mut self) {
+        let acting: Vec<usize> = (0..self.nodes.len()).filter(|node| self.acts(*node)).collect();
+        if acting.len() > 1 {
+            self.violated(name::ONE_ACTS, format!("nodes {acting:?} act at once"));
+        }
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            let past = node
+                .core
+                .lease()
+                .filter(|(_, deadline)| node.alive && !node.paused && *deadline <= node.local);
+            // A clock has gone on, but the node has not had its turn yet: the wake-up for it is due now.
+            let due = node.wake.is_some_and(|(_, at)| at <= node.local);
+            if let Some((epoch, _)) = past.filter(|_| !due) {
+                self.violated(name::LIVE_LEASE, format!("{index} leads {epoch:?} past its deadline"));
+            }
+        }
+    }
+}
+
+/// What a failed assertion of the core says.
+pub(super) fn assertion(panic: Box<dyn std::any::Any + Send>) -> Violation {
+    let said = panic.downcast_ref::<String>().cloned();
+    let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    Violation { at: 0, check: name::ASSERTION, what: said.unwrap_or_default() }
+}

@@ -1,0 +1,36 @@
+//! The simulator: the production protocol in worlds where everything goes wrong.
+//!
+//! - [`run`] plays one schedule from one seed: nodes of the production core, one store, true time on one heap. Three of
+//!   four seeds are storms, the fourth is a drill that holds a calm cluster to its bounds.
+//! - [`explore`] visits every state two or three nodes can reach under every interleaving of store outcomes, crashes,
+//!   pauses and expiries, within stated limits.
+//! - [`teeth`] runs both on deliberately broken variants, which must be caught.
+//! - [`cluster`] does the same with the production driver on paused time, in smaller numbers.
+//!
+//! None of it is a proof: schedules find what they find, and the explorer is exhaustive within its limits only.
+
+mod budget;
+pub mod check;
+mod clock;
+pub mod cluster;
+mod drill;
+pub mod explore;
+mod fault;
+mod network;
+mod node;
+pub mod report;
+mod run;
+mod store;
+mod storm;
+pub mod teeth;
+pub mod timeline;
+mod trace;
+mod world;
+
+pub use check::Violation;
+pub use drill::Failover;
+pub use fault::{FaultCounts, FaultKind, FaultMix};
+pub use node::Kind;
+pub use run::{Options, Outcome, run};
+pub use trace::{Note, Noted};
+pub use world::Neglect;

@@ -1,0 +1,277 @@
+//! `tenure-sim`: schedules, replays, the explorer and the broken variants from the command line.
+#![allow(clippy::print_stdout, reason = "it is a command")]
+
+use clap::{Parser, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure_core::Mutant;
+use tenure_sim::explore::{Limits, explore};
+use tenure_sim::teeth::{self, Broken};
+use tenure_sim::{FaultKind, FaultMix, Options, report, timeline};
+
+/// The production protocol in worlds where everything goes wrong.
+#[derive(Parser)]
+#[command(name = "tenure-sim")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Random schedules; a failing seed is printed with the command that replays it
+    Run {
+        /// How many
+        #[arg(long, default_value_t = 10_000)]
+        seeds: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// No longer than this
+        #[arg(long)]
+        minutes: Option<f64>,
+        /// On so many threads
+        #[arg(long, default_value_t = 1)]
+        threads: usize,
+        /// Without this kind of fault; may be repeated
+        #[arg(long, value_name = "FAULT")]
+        without: Vec<String>,
+        /// With the production driver on paused time instead of the core alone
+        #[arg(long)]
+        driver: bool,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// One schedule, told in full
+    Replay {
+        /// Its seed
+        seed: u64,
+        /// A picture of it
+        #[arg(long, value_name = "FILE")]
+        svg: Option<PathBuf>,
+        /// With a broken variant (feature `teeth`)
+        #[arg(long)]
+        mutant: Option<String>,
+    },
+    /// Every state a few nodes can reach
+    Explore {
+        /// How many nodes
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(2..=3))]
+        nodes: u8,
+        /// How far
+        #[arg(long, value_enum, default_value = "small")]
+        size: Size,
+        /// A broken variant (feature `teeth`)
+        #[arg(long)]
+        mutant: Option<String>,
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// The broken variants, each of which must be caught (those of the core need the feature `teeth`)
+    Teeth {
+        /// For programs
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Size {
+    /// Seconds
+    Small,
+    /// Minutes and gigabytes
+    Large,
+}
+
+fn main() -> ExitCode {
+    // An assertion of the core that fails is reported as a violation, with its seed.
+    std::panic::set_hook(Box::new(|_| {}));
+    let result = match Args::parse().command {
+        Command::Run { seeds, from, minutes, threads, without, driver, json } => {
+            run(seeds, from, minutes, threads, &without, driver, json)
+        }
+        Command::Replay { seed, svg, mutant } => replay(seed, svg, mutant.as_deref()),
+        Command::Explore { nodes, size, mutant, json } => {
+            exploration(usize::from(nodes), size, mutant.as_deref(), json)
+        }
+        Command::Teeth { json } => Ok(bite(json)),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(problem) => {
+            eprintln!("tenure-sim: {problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn mutant_named(name: Option<&str>) -> Result<Option<Mutant>, String> {
+    let Some(name) = name else { return Ok(None) };
+    if !cfg!(feature = "teeth") {
+        return Err("broken variants need a build with `--features teeth`".to_owned());
+    }
+    let found = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
+    let names: Vec<String> = Mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+    found
+        .map(|mutant| Some(*mutant))
+        .ok_or_else(|| format!("no variant {name:?}; there are {}", names.join(", ")))
+}
+
+fn run(
+    seeds: u64,
+    from: u64,
+    minutes: Option<f64>,
+    threads: usize,
+    without: &[String],
+    driver: bool,
+    json: bool,
+) -> Result<bool, String> {
+    let mut mix = FaultMix::all();
+    for name in without {
+        let kind = FaultKind::ALL.iter().find(|kind| kind.name() == name);
+        let names: Vec<&str> = FaultKind::ALL.iter().map(|kind| kind.name()).collect();
+        mix = mix.without(*kind.ok_or_else(|| format!("no fault {name:?}; there are {}", names.join(", ")))?);
+    }
+    let time = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+    if driver {
+        return Ok(with_driver(seeds, from, time, json));
+    }
+    let report = report::run_many(from, seeds, time, threads, &Options { mix, ..Options::default() });
+    if json {
+        println!("{:#}", report.to_json());
+        return Ok(report.violated == 0);
+    }
+    println!(
+        "{} schedules, {} simulated seconds, {} steps, {} faults, {} claims: {} violated ({:.0} simulated seconds a second)",
+        report.schedules,
+        report.simulated_ms / 1000,
+        report.steps,
+        report.faults.total(),
+        report.claims,
+        report.violated,
+        report.speed()
+    );
+    for (seed, violation) in &report.failures {
+        println!("seed {seed} at {} ms: {}: {}", violation.at, violation.check, violation.what);
+        println!("    tenure-sim replay {seed}");
+    }
+    Ok(report.violated == 0)
+}
+
+fn with_driver(seeds: u64, from: u64, time: Option<Duration>, json: bool) -> bool {
+    let report = tenure_sim::cluster::run_many(from, seeds, time);
+    if json {
+        println!("{:#}", report.to_json());
+    } else {
+        println!(
+            "{} schedules of the driver, {} simulated seconds, {} leaders, {} acts: {} violated",
+            report.schedules,
+            report.simulated_s,
+            report.leaders,
+            report.acts,
+            report.violations.len()
+        );
+        for (seed, what) in &report.violations {
+            println!("seed {seed}: {what}\n    tenure-sim run --driver --from {seed} --seeds 1");
+        }
+    }
+    report.violations.is_empty()
+}
+
+fn replay(seed: u64, svg: Option<PathBuf>, mutant: Option<&str>) -> Result<bool, String> {
+    let mutant = mutant_named(mutant)?;
+    let outcome = tenure_sim::run(seed, &Options { record: true, mutant, ..Options::default() });
+    print!("{}", timeline::text(&outcome));
+    if let Some(path) = svg {
+        let picture = timeline::svg(&outcome, &format!("seed {seed}"));
+        std::fs::write(&path, picture).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(outcome.violations.is_empty())
+}
+
+fn exploration(nodes: usize, size: Size, mutant: Option<&str>, json: bool) -> Result<bool, String> {
+    let mutant = mutant_named(mutant)?;
+    let searches = match size {
+        Size::Small => Limits::small(nodes),
+        Size::Large => Limits::large(nodes),
+    };
+    let mut results = Vec::new();
+    let mut clean = true;
+    for limits in searches {
+        let found = explore(&limits, mutant);
+        let violation = found.violation.as_ref();
+        if !json {
+            println!(
+                "{nodes} nodes, {} epochs, {} faults, {} crashes, {} pauses, {} hand-overs: {} states, {} steps tried, \
+                 depth {}, {}, {:.1} s",
+                limits.epochs,
+                limits.faults,
+                limits.crashes,
+                limits.pauses,
+                limits.step_downs,
+                found.states,
+                found.transitions,
+                found.depth,
+                if found.complete { "complete" } else { "not complete" },
+                found.took.as_secs_f64()
+            );
+            if let Some((violation, steps)) = violation {
+                println!("{}: {}", violation.check, violation.what);
+                steps.iter().for_each(|step| println!("    {step}"));
+            }
+        }
+        clean &= violation.is_none();
+        results.push(json!({
+            "nodes": nodes, "epochs": limits.epochs, "faults": limits.faults, "crashes": limits.crashes,
+            "pauses": limits.pauses, "handOvers": limits.step_downs, "states": found.states,
+            "transitions": found.transitions, "depth": found.depth, "complete": found.complete,
+            "seconds": found.took.as_secs_f64(), "violation": violation.map(|(violation, _)| violation.check),
+        }));
+    }
+    if json {
+        println!("{:#}", Value::from(results));
+    }
+    Ok(clean)
+}
+
+fn bite(json: bool) -> bool {
+    let mut results = Vec::new();
+    let mut all = true;
+    for broken in Broken::all() {
+        let caught = teeth::by_schedules(broken);
+        let explored = match broken {
+            Broken::Core(mutant) if teeth::FOR_THE_EXPLORER.contains(&mutant) => {
+                let explored = teeth::by_explorer(mutant);
+                all &= explored.is_some();
+                explored
+            }
+            Broken::Core(_) | Broken::Caller(_) => None,
+        };
+        all &= caught.is_some();
+        if !json {
+            let by = caught.as_ref().map_or("NOT CAUGHT".to_owned(), |caught| {
+                format!("{} schedules, {}", caught.seed + 1, caught.check)
+            });
+            let and = explored.map_or(String::new(), |(check, states)| format!("; {states} states, {check}"));
+            println!("{:24} {by}{and}", broken.name());
+        }
+        results.push(json!({
+            "variant": broken.name(),
+            "caught": caught.is_some(),
+            "check": caught.as_ref().map(|caught| caught.check),
+            "what": caught.as_ref().map(|caught| caught.what.clone()),
+            "schedules": caught.as_ref().map(|caught| caught.seed + 1),
+            "explorerStates": explored.map(|(_, states)| states),
+            "explorerCheck": explored.map(|(check, _)| check),
+        }));
+    }
+    if json {
+        println!("{:#}", Value::from(results));
+    }
+    all
+}

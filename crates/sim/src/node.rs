@@ -1,0 +1,216 @@
+//! A simulated node: the production core, and all that surrounds it on its machine.
+
+use crate::clock::Clock;
+use std::collections::VecDeque;
+use tenure_core::{
+    Config, Coordinator, Epoch, FenceRule, Input, NodeId, Request, RequestId, SeatState, Time, Verdict,
+    WakeToken,
+};
+
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// Does the store honour conditions?
+    Probe,
+    /// Reading the seat.
+    Read,
+    /// Taking the seat.
+    Claim,
+    /// Staying on it.
+    Renew,
+    /// Giving it up.
+    Vacate,
+    /// Being seen.
+    Presence,
+    /// Being seen no more.
+    Leave,
+    /// Who is there?
+    List,
+}
+
+impl Kind {
+    /// How many there are.
+    pub const COUNT: usize = 8;
+
+    /// What a request is for.
+    pub fn of(request: &Request) -> Kind {
+        match request {
+            Request::Probe => Kind::Probe,
+            Request::ReadSeat { .. } => Kind::Read,
+            Request::WriteSeat { seat, .. } if seat.state == SeatState::Vacant => Kind::Vacate,
+            Request::WriteSeat { seat, .. } if seat.renewals == 0 => Kind::Claim,
+            Request::WriteSeat { .. } => Kind::Renew,
+            Request::WritePresence { .. } => Kind::Presence,
+            Request::RemovePresence => Kind::Leave,
+            Request::ListNodes => Kind::List,
+        }
+    }
+
+    /// Whether it concerns the seat.
+    pub fn is_seat(self) -> bool {
+        match self {
+            Kind::Read | Kind::Claim | Kind::Renew | Kind::Vacate => true,
+            Kind::Probe | Kind::Presence | Kind::Leave | Kind::List => false,
+        }
+    }
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Probe => "probe",
+            Kind::Read => "read",
+            Kind::Claim => "claim",
+            Kind::Renew => "renew",
+            Kind::Vacate => "vacate",
+            Kind::Presence => "presence",
+            Kind::Leave => "leave",
+            Kind::List => "list",
+        }
+    }
+}
+
+/// What becomes of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    Pass,
+    LoseRequest,
+    LoseAnswer,
+    Late(u64),
+    Echo,
+    Unavailable,
+    UnknownLanded,
+    UnknownNotLanded,
+    Denied,
+    StaleList,
+    /// Takes this long to arrive, and this long to be answered.
+    Slow(u64, u64),
+}
+
+/// How work behaves when it is told to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Work {
+    Prompt,
+    Slow,
+    Stuck,
+}
+
+/// Work that runs in the name of an epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Acting {
+    pub(crate) epoch: Epoch,
+    /// On the node's own clock.
+    pub(crate) deadline: Time,
+    pub(crate) told: bool,
+    /// In true time.
+    pub(crate) since: u64,
+}
+
+/// What a receiver of tasks knows, as the library's fence keeps it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gate {
+    pub(crate) known: Epoch,
+    pub(crate) changed: Time,
+}
+
+impl Gate {
+    pub(crate) fn observe(&mut self, epoch: Epoch, now: Time) {
+        if epoch > self.known {
+            (self.known, self.changed) = (epoch, now);
+        }
+    }
+
+    /// As the library's fence judges: a newer epoch is news, everything else is for the rule.
+    pub(crate) fn judge(
+        &mut self,
+        rule: FenceRule,
+        config: &Config,
+        now: Time,
+        task: Epoch,
+        age_ms: Option<u64>,
+    ) -> Verdict {
+        self.observe(task, now);
+        judge(rule, config, self.known, now.since(self.changed), task, age_ms)
+    }
+}
+
+#[cfg(feature = "teeth")]
+fn judge(
+    rule: FenceRule,
+    config: &Config,
+    known: Epoch,
+    since_ms: u64,
+    task: Epoch,
+    age_ms: Option<u64>,
+) -> Verdict {
+    rule.judge_wrongly(config.mutant, known, since_ms, task, age_ms)
+}
+
+#[cfg(not(feature = "teeth"))]
+fn judge(
+    rule: FenceRule,
+    _config: &Config,
+    known: Epoch,
+    since_ms: u64,
+    task: Epoch,
+    age_ms: Option<u64>,
+) -> Verdict {
+    rule.judge(known, since_ms, task, age_ms)
+}
+
+pub(crate) struct Node {
+    pub(crate) id: NodeId,
+    pub(crate) core: Coordinator,
+    pub(crate) config: Config,
+    /// Which life of which node this is: the incarnation.
+    pub(crate) life: u64,
+    pub(crate) alive: bool,
+    pub(crate) paused: bool,
+    pub(crate) cut_out: bool,
+    pub(crate) cut_in: bool,
+    pub(crate) work: Work,
+    pub(crate) clock: Clock,
+    pub(crate) last_jump: u64,
+    /// How far its wall clock is off.
+    pub(crate) wall_off_ms: i64,
+    /// Faults that wait for a request they fit.
+    pub(crate) faults: VecDeque<(Option<Kind>, Fate)>,
+    /// Of a thousand requests this many meet a fault.
+    pub(crate) burst: u32,
+    /// Dies after this many effects.
+    pub(crate) crash_in: Option<u32>,
+    pub(crate) held: Vec<Input>,
+    pub(crate) acting: Option<Acting>,
+    /// When its work last stopped acting, in true time; a crash does not count.
+    pub(crate) ended: Option<u64>,
+    pub(crate) wake: Option<(WakeToken, Time)>,
+    pub(crate) outstanding: Vec<(RequestId, bool)>,
+    pub(crate) sent: [u64; Kind::COUNT],
+    pub(crate) gate: Gate,
+    /// The highest epoch this life has lost.
+    pub(crate) lost: Epoch,
+    /// Asked to leave, and not gone yet.
+    pub(crate) stopping: bool,
+    /// Taking part.
+    pub(crate) running: bool,
+    /// Requests within the second that began then.
+    pub(crate) second: (u64, u64),
+}
+
+impl Node {
+    pub(crate) fn acts(&self, now: u64, unchecked: bool) -> bool {
+        let in_time = |acting: &Acting| unchecked || self.clock.local(now) < acting.deadline;
+        self.alive && self.acting.as_ref().is_some_and(in_time)
+    }
+
+    /// When its work stopped acting, in true time, as far as that can be told by now.
+    pub(crate) fn acted_until(&self, now: u64) -> Option<u64> {
+        match &self.acting {
+            Some(acting) => self.clock.when(acting.deadline).map(|end| end.min(now)),
+            None => self.ended,
+        }
+    }
+
+    pub(crate) fn count(&self, kind: Kind) -> u64 {
+        self.sent[kind as usize]
+    }
+}

@@ -1,0 +1,106 @@
+//! One seed, one schedule; many seeds, one report.
+
+use crate::check::{Violation, name};
+use crate::drill::Failover;
+use crate::fault::{FaultCounts, FaultMix};
+use crate::trace::Note;
+use crate::world::{Neglect, World};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use tenure_core::{Config, Mutant};
+
+/// Every fourth schedule is a drill, the others are storms.
+const DRILL_EVERY: u64 = 4;
+
+/// How a schedule is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Kinds of faults that may strike.
+    pub mix: FaultMix,
+    /// A mistake in the core; only in builds with the feature `teeth`.
+    pub mutant: Option<Mutant>,
+    /// A duty of the caller that is neglected.
+    pub neglect: Option<Neglect>,
+    /// Keep everything that happened.
+    pub record: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { mix: FaultMix::all(), mutant: None, neglect: None, record: false }
+    }
+}
+
+impl Options {
+    #[cfg(feature = "teeth")]
+    fn change(&self, config: &mut Config) {
+        config.mutant = self.mutant;
+    }
+
+    #[cfg(not(feature = "teeth"))]
+    fn change(&self, _config: &mut Config) {
+        assert!(self.mutant.is_none(), "broken variants need the feature `teeth`");
+    }
+}
+
+/// What came of one schedule.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What must not be.
+    pub violations: Vec<Violation>,
+    /// A digest of everything that happened: same seed, same digest.
+    pub trace: u64,
+    /// Simulated milliseconds.
+    pub simulated_ms: u64,
+    /// Inputs fed to cores.
+    pub steps: u64,
+    /// Claims that landed.
+    pub claims: u64,
+    /// Stale tasks that were turned away.
+    pub fenced: u64,
+    /// Faults by kind.
+    pub faults: FaultCounts,
+    /// Failovers that were measured.
+    pub failovers: Vec<Failover>,
+    /// The smallest distance between two leaders' work, in thousandths of a lease.
+    pub margin_permille: Option<u64>,
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// Everything that happened, if it was to be kept.
+    pub notes: Vec<Note>,
+}
+
+/// Runs one schedule. An assertion of the core that fails is a violation like any other.
+pub fn run(seed: u64, options: &Options) -> Outcome {
+    let mut world = World::new(seed, FaultMix::calm());
+    world.trace.recording = options.record;
+    world.neglect = options.neglect;
+    let change = |config: &mut Config| options.change(config);
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        if seed.is_multiple_of(DRILL_EVERY) {
+            crate::drill::run(&mut world, &change)
+        } else {
+            crate::storm::run(&mut world, options.mix, &change);
+            Vec::new()
+        }
+    }));
+    let failovers = result.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().cloned();
+        let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        let now = world.now;
+        world.judge.violated(now, name::ASSERTION, || said.unwrap_or_default());
+        Vec::new()
+    });
+    Outcome {
+        trace: world.trace.digest(),
+        simulated_ms: world.now,
+        steps: world.steps,
+        claims: world.judge.claims,
+        fenced: world.fenced,
+        faults: world.struck,
+        failovers,
+        margin_permille: world.margin,
+        nodes: world.nodes.iter().map(|node| node.id.to_string()).collect(),
+        notes: std::mem::take(&mut world.trace.notes),
+        violations: world.judge.violations,
+    }
+}

@@ -1,0 +1,406 @@
+//! Storms: for a minute something goes wrong all the time; then all is mended, and one leader must be there.
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a table of misfortunes: each function knows its own kinds"
+)]
+
+use crate::check::name;
+use crate::fault::{FaultKind, FaultMix};
+use crate::network::LATE_MAX_MS;
+use crate::node::{Fate, Kind, Work};
+use crate::store::Stored;
+use crate::world::World;
+use rand::RngExt;
+use tenure_core::{
+    Config, Epoch, FenceRule, Holder, Incarnation, Input, NodeId, Nonce, Seat, SeatProblem, SeatState,
+};
+
+/// Faults strike for this long.
+const TROUBLE_MS: u64 = 60_000;
+/// Requests are counted for this long once all is calm.
+const STEADY_MS: u64 = 20_000;
+
+/// What strikes a node as such; per-request faults are drawn elsewhere.
+const MISFORTUNES: [(FaultKind, u32); 20] = [
+    (FaultKind::Crash, 6),
+    (FaultKind::CrashMidway, 6),
+    (FaultKind::Pause, 10),
+    (FaultKind::CutOff, 5),
+    (FaultKind::AnswersCutOff, 5),
+    (FaultKind::Drift, 3),
+    (FaultKind::ClockJump, 2),
+    (FaultKind::WildClock, 3),
+    (FaultKind::StepDown, 5),
+    (FaultKind::Mark, 4),
+    (FaultKind::Leave, 5),
+    (FaultKind::Join, 2),
+    (FaultKind::Twin, 1),
+    (FaultKind::SeatCorrupt, 1),
+    (FaultKind::SeatNewer, 1),
+    (FaultKind::SeatForeign, 1),
+    (FaultKind::SeatDeleted, 1),
+    (FaultKind::SeatRestored, 2),
+    (FaultKind::PresenceDeleted, 1),
+    // Stands for a run of faults on the wire.
+    (FaultKind::LostRequest, 26),
+];
+
+/// The rates clocks may have, in thousandths, so that the fastest is still within what the smallest factor tolerates.
+fn rates(factor_permille: u64, drift: bool) -> (u64, u64) {
+    match factor_permille {
+        _ if !drift => (998, 1002),
+        ..1500 => (900, 1120),
+        _ => (800, 1199),
+    }
+}
+
+pub(crate) struct Storm {
+    config: Config,
+    rates: (u64, u64),
+    /// How far a clock may jump within one expiry.
+    jump_max_ms: u64,
+}
+
+/// A mix for this schedule: each kind is on more often than not, the rare and rough ones less.
+fn draw_mix(world: &mut World, allowed: FaultMix) -> FaultMix {
+    let mut mix = FaultMix::calm();
+    let rough = world.rng.random_bool(0.25);
+    for kind in FaultKind::ALL {
+        let chance = match kind {
+            FaultKind::WildClock => 0.06,
+            FaultKind::SeatCorrupt
+            | FaultKind::SeatNewer
+            | FaultKind::SeatForeign
+            | FaultKind::SeatDeleted
+            | FaultKind::SeatRestored => {
+                if rough {
+                    0.5
+                } else {
+                    0.0
+                }
+            }
+            FaultKind::Twin => 0.15,
+            FaultKind::StoreSkew => 0.3,
+            _ => 0.7,
+        };
+        if world.rng.random_bool(chance) {
+            mix = mix.with(*kind);
+        }
+    }
+    mix.and(allowed)
+}
+
+/// Settings for this schedule.
+fn draw_config(world: &mut World) -> Config {
+    let rng = &mut world.rng;
+    let heartbeat_ms = [250, 400, 1000][rng.random_range(0..3)];
+    let lease_ms = heartbeat_ms * [2, 3, 4][rng.random_range(0..3)] + 500;
+    Config {
+        heartbeat_ms,
+        lease_ms,
+        election_interval_ms: heartbeat_ms,
+        startup_jitter_max_ms: [0, 500, 5000][rng.random_range(0..3)],
+        expiry_factor_permille: [1250, 1500, 2000, 3000][rng.random_range(0..4)],
+        takeover_delay_ms: [0, 100, 1000][rng.random_range(0..3)],
+        settle_ms: [0, 100, 500][rng.random_range(0..3)],
+        presence_ms: [2000, 5000, 15_000][rng.random_range(0..3)],
+        drain_ms: [300, 2000, 3000][rng.random_range(0..3)],
+        ..Config::default()
+    }
+}
+
+pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Config)) {
+    world.mix = draw_mix(world, allowed);
+    let mut config = draw_config(world);
+    change(&mut config);
+    let drift = world.mix.has(FaultKind::Drift);
+    let rates = rates(config.expiry_factor_permille, drift);
+    let slack = config.expiry_factor_permille.saturating_sub(1000 * rates.1 / rates.0 + 1);
+    // The shortest lease any node of this schedule may have.
+    let shortest = if world.mix.has(FaultKind::MixedSettings) { 1000 } else { config.lease_ms };
+    let storm = Storm { jump_max_ms: slack * config.lease_ms.min(shortest) / 1000, config, rates };
+    let low = world.rng.random_range(1..40);
+    world.latency_ms = (low, low + world.rng.random_range(1..80));
+    // Longer than a sane driver would wait, sometimes: safety must not hang on it.
+    world.timeout_ms = [storm.config.lease_ms * 3 / 10, 750, 2000][world.rng.random_range(0..3)];
+    world.fence = FenceRule { enabled: true, grace_ms: [0, 1000, 5000][world.rng.random_range(0..3)] };
+    if world.mix.has(FaultKind::StoreSkew) {
+        world.store.skew_ms = 20_000;
+        world.struck.add(FaultKind::StoreSkew);
+    }
+    for index in 0..world.rng.random_range(2..=5) {
+        storm.join(world, &format!("node-{index}"));
+    }
+    while world.now < TROUBLE_MS {
+        // Misfortunes come alone or in quick succession.
+        let longest = if world.rng.random_bool(0.5) { 1500 } else { 100 };
+        let gap = world.rng.random_range(1..longest);
+        world.run_for(gap);
+        storm.trouble(world);
+        if !world.judge.violations.is_empty() {
+            return;
+        }
+    }
+    storm.settle(world);
+}
+
+impl Storm {
+    fn join(&self, world: &mut World, id: &str) -> usize {
+        let mut config = self.config.clone();
+        if world.mix.has(FaultKind::MixedSettings) && world.rng.random_bool(0.5) {
+            world.struck.add(FaultKind::MixedSettings);
+            let rng = &mut world.rng;
+            config.heartbeat_ms = [250, 400, 1000][rng.random_range(0..3)];
+            config.lease_ms = config.heartbeat_ms * [2, 3][rng.random_range(0..2)] + 500;
+            config.election_interval_ms = config.heartbeat_ms;
+            config.takeover_delay_ms = [0, 300, 1000][rng.random_range(0..3)];
+            // Never below what the clocks of this schedule need.
+            config.expiry_factor_permille += [0, 500, 1000][rng.random_range(0..3)];
+        }
+        let work = match world.rng.random_range(0..10) {
+            0 if world.mix.has(FaultKind::StuckWork) => Work::Stuck,
+            1..5 if world.mix.has(FaultKind::SlowWork) => Work::Slow,
+            _ => Work::Prompt,
+        };
+        let rate = world.rng.random_range(self.rates.0..=self.rates.1);
+        let node = world.add(id, config, rate, work);
+        world.nodes[node].wall_off_ms = world.rng.random_range(-6000..6000);
+        let random = world.rng.random();
+        world.start(node, random);
+        node
+    }
+
+    /// One misfortune of one node; the leader is hit as often as all others together.
+    fn trouble(&self, world: &mut World) {
+        let total: u32 = MISFORTUNES.iter().map(|(_, weight)| weight).sum();
+        let mut draw = world.rng.random_range(0..total);
+        let kind = MISFORTUNES.iter().find(|(_, weight)| {
+            let hit = draw < *weight;
+            draw = draw.saturating_sub(*weight);
+            hit
+        });
+        let kind = kind.map_or(FaultKind::LostRequest, |(kind, _)| *kind);
+        let leader = world.acting().into_iter().next().filter(|_| world.rng.random_bool(0.5));
+        let node = leader.unwrap_or_else(|| world.rng.random_range(0..world.nodes.len()));
+        if kind == FaultKind::LostRequest {
+            return self.bad_wire(world, node);
+        }
+        if !world.nodes[node].alive || !world.nodes[node].running {
+            // What is down comes back before anything else happens to it.
+            let random = world.rng.random();
+            match world.nodes[node].alive {
+                true => world.start(node, random),
+                false => world.restart(node, random),
+            }
+            return;
+        }
+        if !world.mix.has(kind) || (kind == FaultKind::Join && world.nodes.len() >= 8) {
+            return;
+        }
+        if kind != FaultKind::CrashMidway {
+            world.strike(kind, node);
+        }
+        self.befall(world, node, kind);
+    }
+
+    fn befall(&self, world: &mut World, node: usize, kind: FaultKind) {
+        let now = world.now;
+        match kind {
+            FaultKind::Crash => world.crash(node),
+            FaultKind::CrashMidway => world.nodes[node].crash_in = Some(world.rng.random_range(0..6)),
+            FaultKind::Pause => {
+                let ms = match world.rng.random_range(0..10) {
+                    0 => world.rng.random_range(20_000..120_000),
+                    1..4 => world.rng.random_range(1..300),
+                    _ => world.rng.random_range(300..12_000),
+                };
+                world.pause(node, ms);
+            }
+            FaultKind::CutOff => world.nodes[node].cut_out ^= true,
+            FaultKind::AnswersCutOff => world.nodes[node].cut_in ^= true,
+            FaultKind::Drift => {
+                let rate = world.rng.random_range(self.rates.0..=self.rates.1);
+                world.nodes[node].clock.set_rate(now, rate);
+                world.rearm(node);
+            }
+            FaultKind::ClockJump => {
+                let expiry = self.config.lease_ms * self.config.expiry_factor_permille / 800 + 1000;
+                let target = &mut world.nodes[node];
+                if self.jump_max_ms > 0 && (target.last_jump == 0 || now > target.last_jump + 2 * expiry) {
+                    let ms = world.rng.random_range(1..=self.jump_max_ms);
+                    target.last_jump = now;
+                    target.clock.jump(now, ms);
+                    world.rearm(node);
+                }
+            }
+            FaultKind::WildClock => {
+                world.wild = true;
+                match world.rng.random_range(0..3) {
+                    0 => world.nodes[node].clock.set_rate(now, 0),
+                    1 => world.nodes[node].clock.set_rate(now, 6000),
+                    _ => world.nodes[node].clock.jump(now, world.rng.random_range(1000..600_000)),
+                }
+                world.rearm(node);
+            }
+            FaultKind::StepDown => world.feed(node, Input::StepDown),
+            FaultKind::Mark => drop(world.mark()),
+            FaultKind::Leave => world.stop(node),
+            FaultKind::Join => {
+                let id = format!("node-{}", world.nodes.len());
+                self.join(world, &id);
+            }
+            FaultKind::Twin => {
+                let id = world.nodes[node].id.clone();
+                self.join(world, id.as_str());
+            }
+            FaultKind::PresenceDeleted => {
+                let id = world.nodes[node].id.clone();
+                world.store.remove_presence(&id);
+            }
+            _ => self.meddle(world, kind),
+        }
+    }
+
+    /// Somebody's hand on the seat.
+    fn meddle(&self, world: &mut World, kind: FaultKind) {
+        let now = world.now;
+        world.meddled = true;
+        match kind {
+            FaultKind::SeatCorrupt => {
+                drop(world.store.put(now, Stored::Garbage(SeatProblem::Corrupt), true));
+            }
+            FaultKind::SeatNewer => drop(world.store.put(now, Stored::Garbage(SeatProblem::Newer), true)),
+            FaultKind::SeatForeign => {
+                let epoch =
+                    world.store.seat.as_ref().and_then(|object| object.seat()).map_or(0, |seat| seat.epoch.0);
+                let holder = Holder {
+                    node: NodeId::new("stranger").expect("valid"),
+                    incarnation: Incarnation(u64::MAX),
+                };
+                let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
+                let epoch = Epoch(epoch + world.rng.random_range(1..3));
+                let seat = Seat {
+                    state: SeatState::Held,
+                    lease_ms: self.config.lease_ms,
+                    renewals: 7,
+                    epoch,
+                    holder,
+                    nonce,
+                    step_down: false,
+                };
+                world.judge.rolled_back |= !world.judge.is_above(epoch);
+                drop(world.store.put(now, Stored::Seat(seat), true));
+            }
+            FaultKind::SeatDeleted => {
+                world.store.seat = None;
+                world.judge.rolled_back = true;
+            }
+            _ => {
+                let back = world.store.backups.len();
+                if back > 0 {
+                    let mut object = world.store.backups[world.rng.random_range(0..back)].clone();
+                    if world.rng.random_bool(0.5) {
+                        drop(world.store.put(now, object.stored, true));
+                    } else {
+                        // The same bytes, and on most engines the same version.
+                        object.by_hand = true;
+                        world.store.seat = Some(object);
+                    }
+                    world.judge.rolled_back = true;
+                }
+            }
+        }
+    }
+
+    /// A run of faults on the wire of one node, for some requests or for a while.
+    fn bad_wire(&self, world: &mut World, node: usize) {
+        match world.rng.random_range(0..6) {
+            0 => world.nodes[node].burst = [0, 100, 400][world.rng.random_range(0..3)],
+            // A connection that goes bad: one answer crawls in, then nothing comes any more.
+            1 if world.mix.has(FaultKind::SlowNetwork) => {
+                world.strike(FaultKind::SlowNetwork, node);
+                let crawl = world.rng.random_range(100..world.timeout_ms.max(200));
+                let faults = &mut world.nodes[node].faults;
+                faults.push_back((Some(Kind::Renew), Fate::Slow(5, crawl)));
+                faults.extend((0..8).map(|_| (None, Fate::LoseRequest)));
+            }
+            _ => {
+                let Some((fault, fate)) = world.draw_fate() else { return };
+                let kind = match world.rng.random_range(0..6) {
+                    0 => None,
+                    1 => Some(Kind::Claim),
+                    2 => Some(Kind::Renew),
+                    3 => Some(Kind::Vacate),
+                    4 => Some(Kind::Read),
+                    _ => Some(Kind::Presence),
+                };
+                for _ in 0..world.rng.random_range(1..5) {
+                    world.strike(fault, node);
+                    world.nodes[node].faults.push_back((kind, fate));
+                }
+            }
+        }
+    }
+
+    /// Everything is mended; somebody must lead soon, and nobody beside them.
+    fn settle(&self, world: &mut World) {
+        let wild = world.wild;
+        world.mix = FaultMix::calm();
+        let now = world.now;
+        if world.store.seat.as_ref().is_some_and(|object| object.seat().is_none()) {
+            world.store.seat = world.store.backups.back().cloned();
+            world.judge.rolled_back = true;
+        }
+        let mut ids = std::collections::BTreeSet::new();
+        for node in 0..world.nodes.len() {
+            let target = &mut world.nodes[node];
+            (target.cut_out, target.cut_in, target.burst, target.crash_in) = (false, false, 0, None);
+            target.faults.clear();
+            if wild {
+                let rate = target.clock.rate().clamp(self.rates.0, self.rates.1);
+                target.clock.set_rate(now, rate);
+                world.rearm(node);
+            }
+            world.resume(node);
+            // Of two processes under one id one is taken away.
+            let first = ids.insert(world.nodes[node].id.clone());
+            if !first {
+                world.crash(node);
+            }
+        }
+        // If the clocks were wild two may act from before; that ends with their leases.
+        let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
+        let longest =
+            |value: fn(&Config) -> u64| world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(0);
+        let leave = slow(longest(|config| config.drain_ms + config.lease_ms)) + world.timeout_ms + 100;
+        let failover = slow(longest(Config::failover_bound_ms));
+        let start =
+            slow(longest(|config| config.startup_jitter_max_ms + config.settle_ms + 2 * config.heartbeat_ms));
+        let presence = slow(longest(|config| config.presence_ms));
+        // A node that is still leaving hears no start; by then everybody has left or stayed.
+        world.run_for(leave);
+        world.wild = false;
+        let mut ids = std::collections::BTreeSet::new();
+        for node in 0..world.nodes.len() {
+            let first = ids.insert(world.nodes[node].id.clone());
+            let random = rand::RngExt::random(&mut world.rng);
+            if first && !world.nodes[node].alive {
+                world.restart(node, random);
+            } else if first && !world.nodes[node].running {
+                world.start(node, random);
+            }
+        }
+        // Late landings still under way, a start with its presence, and two failovers in a row at the worst.
+        let bound = LATE_MAX_MS + start + presence + 2 * failover + 3000;
+        world.run_for(bound);
+        let leaders = world.acting();
+        if leaders.len() != 1 {
+            let now = world.now;
+            world.judge.violated(now, name::LEADER_IN_TIME, || {
+                format!("{bound} ms after all was mended the leaders are {leaders:?}")
+            });
+            return;
+        }
+        crate::budget::steady(world, STEADY_MS);
+    }
+}

@@ -1,0 +1,91 @@
+//! Teeth: a green run means something only if wrong protocols turn it red.
+
+use crate::explore::{Limits, explore};
+use crate::run::{Options, run};
+use crate::world::Neglect;
+use std::time::Duration;
+use tenure_core::Mutant;
+
+/// Every variant must be caught within this many schedules.
+pub const SEEDS_MAX: u64 = 6000;
+/// The explorer is given this many states of each of its small searches.
+const STATES_MAX: u64 = 400_000;
+
+/// Those whose mistake needs no long story: the explorer must catch them by itself.
+pub const FOR_THE_EXPLORER: &[Mutant] = &[
+    Mutant::DeadlineFromAnswer,
+    Mutant::LostTakenForWon,
+    Mutant::UnknownTakenForWon,
+    Mutant::EpochNotRaised,
+    Mutant::ExpiryTooShort,
+    Mutant::NonceIgnored,
+    Mutant::TwoSeatRequests,
+    Mutant::VacateResetsEpoch,
+];
+
+/// A variant that must be caught.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// A mistake in the core.
+    Core(Mutant),
+    /// A duty of the caller, numbered in the core's documentation, that is neglected.
+    Caller(Neglect),
+}
+
+impl Broken {
+    /// Every variant there is. Those of the core only in builds with the feature `teeth`.
+    pub fn all() -> Vec<Broken> {
+        let core = Mutant::ALL.iter().map(|mutant| Broken::Core(*mutant));
+        let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
+        core.filter(|_| cfg!(feature = "teeth")).chain(callers).collect()
+    }
+
+    /// Its name.
+    pub fn name(self) -> String {
+        match self {
+            Broken::Core(mutant) => format!("{mutant:?}"),
+            Broken::Caller(neglect) => format!("{neglect:?}"),
+        }
+    }
+
+    fn options(self) -> Options {
+        match self {
+            Broken::Core(mutant) => Options { mutant: Some(mutant), ..Options::default() },
+            Broken::Caller(neglect) => Options { neglect: Some(neglect), ..Options::default() },
+        }
+    }
+}
+
+/// How a variant was caught.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// The check that said so first.
+    pub check: &'static str,
+    /// What it said.
+    pub what: String,
+    /// The seed.
+    pub seed: u64,
+}
+
+/// Runs schedules until the variant is caught.
+pub fn by_schedules(broken: Broken) -> Option<Caught> {
+    let options = broken.options();
+    (0..SEEDS_MAX).find_map(|seed| {
+        let violation = run(seed, &options).violations.into_iter().next()?;
+        Some(Caught { check: violation.check, what: violation.what, seed })
+    })
+}
+
+/// Explores two nodes until the variant is caught: the check, and how many states it took.
+pub fn by_explorer(mutant: Mutant) -> Option<(&'static str, u64)> {
+    let mut before = 0;
+    for limits in Limits::small(2).into_iter().chain(Limits::large(2).into_iter().take(1)) {
+        let limits = Limits { states: STATES_MAX, time: Duration::from_secs(20), ..limits };
+        let found = explore(&limits, Some(mutant));
+        before += found.states;
+        if let Some((violation, _)) = found.violation {
+            return Some((violation.check, before));
+        }
+    }
+    None
+}

@@ -1,0 +1,120 @@
+//! What happened: always as a digest, and in full where somebody wants to read it.
+
+use crate::fault::FaultKind;
+use crate::node::Kind;
+use std::hash::{Hash, Hasher};
+use tenure_core::{Effect, Epoch, Event, RequestId};
+
+/// Something worth drawing.
+#[derive(Clone, Debug)]
+pub enum Noted {
+    /// The core said so.
+    Event(Event),
+    /// A request left; what became of it follows.
+    Sent(Kind, RequestId),
+    /// A conditional write or another request took effect.
+    Landed(Kind, Epoch),
+    /// Work may run.
+    Began(Epoch),
+    /// Work should stop.
+    Ending(Epoch),
+    /// At rest.
+    Rests,
+    /// A misfortune.
+    Fault(FaultKind),
+    /// The process died.
+    Crashed,
+    /// A new life of the node.
+    Restarted,
+    /// Stands still for so long.
+    Paused(u64),
+    /// Goes on.
+    Resumed,
+}
+
+/// One line of a timeline.
+#[derive(Clone, Debug)]
+pub struct Note {
+    /// True time.
+    pub at: u64,
+    /// Index of the node.
+    pub node: usize,
+    /// What.
+    pub what: Noted,
+}
+
+/// FNV-1a over words: the same on every machine, unlike the hasher of the standard library.
+#[derive(Clone, Debug)]
+pub(crate) struct Digest(u64);
+
+impl Default for Digest {
+    fn default() -> Digest {
+        Digest(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Hasher for Digest {
+    fn finish(&self) -> u64 {
+        // The last words would show in the low bits only.
+        (self.0 ^ self.0 >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ self.0 >> 32
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = (self.0 ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
+    }
+
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
+    fn write_isize(&mut self, word: isize) {
+        self.write_u64(word as u64);
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Trace {
+    pub(crate) recording: bool,
+    pub(crate) notes: Vec<Note>,
+    digest: Digest,
+}
+
+impl Trace {
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest.finish()
+    }
+
+    pub(crate) fn note(&mut self, at: u64, node: usize, what: impl FnOnce() -> Noted) {
+        if self.recording {
+            self.notes.push(Note { at, node, what: what() });
+        }
+    }
+
+    pub(crate) fn effect(&mut self, at: u64, node: usize, effect: &Effect) {
+        (at, node, effect).hash(&mut self.digest);
+        if !self.recording {
+            return;
+        }
+        let what = match effect {
+            Effect::Emit(event) => Noted::Event(event.clone()),
+            Effect::Request(id, request) => Noted::Sent(Kind::of(request), *id),
+            Effect::StartProcesses { epoch, .. } => Noted::Began(*epoch),
+            Effect::StopProcesses { epoch, .. } => Noted::Ending(*epoch),
+            Effect::Stopped(_) => Noted::Rests,
+            Effect::Wake { .. } | Effect::ExtendLease { .. } => return,
+        };
+        self.notes.push(Note { at, node, what });
+    }
+}

@@ -1,0 +1,569 @@
+//! The world: nodes of the production core, one store, true time on one heap, one source of chance.
+
+use crate::check::{Judge, name};
+use crate::clock::Clock;
+use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::node::{Acting, Gate, Kind, Node, Work};
+use crate::store::SimStore;
+use crate::trace::{Noted, Trace};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use tenure_core::{
+    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
+    Request, RequestId, SeatAnswer, SeatState, Time, WakeToken,
+};
+
+/// A duty of the caller that is neglected on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Neglect {
+    /// Work is reported as stopped when it was only told to stop.
+    StoppedToldTooSoon,
+    /// Work does not look at its deadline.
+    DeadlineUnchecked,
+    /// The clock stands still while the machine sleeps.
+    ClockSleeps,
+    /// Half a lease of the settings is taken for the one in the seat: the deadline handed to work is too late.
+    DeadlineDoubled,
+}
+
+impl Neglect {
+    /// All of them.
+    pub const ALL: &[Neglect] = &[
+        Neglect::StoppedToldTooSoon,
+        Neglect::DeadlineUnchecked,
+        Neglect::ClockSleeps,
+        Neglect::DeadlineDoubled,
+    ];
+}
+
+pub(crate) enum Happening {
+    Wake { token: WakeToken },
+    Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
+    Answer { id: RequestId, answer: Answer },
+    Stopped { epoch: Epoch },
+    Dispatch { epoch: Epoch },
+    Task { epoch: Epoch, dispatched: i64 },
+    Resume,
+}
+
+/// What becomes of the answer of a request that landed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// Comes after this long.
+    Answer(u64),
+    /// Never comes.
+    Nothing,
+    /// Comes after this long, as the refusal of the client's own retry.
+    Echo(u64),
+    /// Comes after this long, as a failure of unknown effect.
+    Unknown(u64),
+    /// A list: comes after this long, and shows the past.
+    Stale(u64, usize),
+}
+
+struct Entry {
+    at: u64,
+    sequence: u64,
+    node: usize,
+    life: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.at, self.sequence) == (other.at, other.sequence)
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    }
+}
+
+/// Work started: when, where, in which epoch, and whether it is a new epoch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began {
+    pub(crate) at: u64,
+    pub(crate) node: usize,
+    pub(crate) epoch: Epoch,
+}
+
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) store: SimStore,
+    pub(crate) judge: Judge,
+    pub(crate) rng: ChaCha8Rng,
+    pub(crate) mix: FaultMix,
+    pub(crate) struck: FaultCounts,
+    /// One way, in milliseconds.
+    pub(crate) latency_ms: (u64, u64),
+    pub(crate) timeout_ms: u64,
+    pub(crate) fence: FenceRule,
+    /// Clocks beyond the promise: two may act then.
+    pub(crate) wild: bool,
+    /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
+    pub(crate) meddled: bool,
+    /// How often the seat was marked from outside.
+    marks: u64,
+    pub(crate) neglect: Option<Neglect>,
+    pub(crate) trace: Trace,
+    pub(crate) began: Vec<Began>,
+    /// The smallest distance between the work of a silent leader and that of the one who took over, in thousandths of a
+    /// lease. Crashes do not count, nor what lies beyond the promise.
+    pub(crate) margin: Option<u64>,
+    /// The last epoch that was claimed over a held record.
+    pub(crate) taken_over: Epoch,
+    pub(crate) steps: u64,
+    /// Stale tasks that were turned away.
+    pub(crate) fenced: u64,
+    /// Which life has seen which life hold which epoch, and when first.
+    pub(crate) seen: BTreeMap<(u64, u64, Epoch), u64>,
+    queue: BinaryHeap<Reverse<Entry>>,
+    sequence: u64,
+    lives: u64,
+    last_leader: Option<(usize, u64)>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, mix: FaultMix) -> World {
+        World {
+            now: 0,
+            nodes: Vec::new(),
+            store: SimStore::default(),
+            judge: Judge::default(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            mix,
+            struck: FaultCounts::default(),
+            latency_ms: (5, 20),
+            timeout_ms: 750,
+            fence: FenceRule::default(),
+            wild: false,
+            meddled: false,
+            marks: 0,
+            neglect: None,
+            trace: Trace::default(),
+            began: Vec::new(),
+            margin: None,
+            taken_over: Epoch(0),
+            steps: 0,
+            fenced: 0,
+            seen: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            lives: 0,
+            last_leader: None,
+        }
+    }
+
+    /// A node at rest; several may share one id.
+    pub(crate) fn add(&mut self, id: &str, config: Config, rate: u64, work: Work) -> usize {
+        self.lives += 1;
+        let id = NodeId::new(id).expect("a valid id");
+        let me = Holder { node: id.clone(), incarnation: Incarnation(self.lives) };
+        self.nodes.push(Node {
+            id,
+            core: Coordinator::new(config.clone(), me),
+            config,
+            life: self.lives,
+            alive: true,
+            paused: false,
+            cut_out: false,
+            cut_in: false,
+            work,
+            clock: Clock::new(self.now, rate),
+            last_jump: 0,
+            wall_off_ms: 0,
+            faults: VecDeque::new(),
+            burst: 0,
+            crash_in: None,
+            held: Vec::new(),
+            acting: None,
+            ended: None,
+            wake: None,
+            outstanding: Vec::new(),
+            sent: [0; Kind::COUNT],
+            gate: Gate::default(),
+            lost: Epoch(0),
+            stopping: false,
+            running: false,
+            second: (0, 0),
+        });
+        self.nodes.len() - 1
+    }
+
+    pub(crate) fn strike(&mut self, kind: FaultKind, node: usize) {
+        self.struck.add(kind);
+        self.trace.note(self.now, node, || Noted::Fault(kind));
+    }
+
+    pub(crate) fn start(&mut self, node: usize, random: u64) {
+        self.nodes[node].running = true;
+        self.feed(node, Input::Start { random });
+    }
+
+    /// Somebody outside marks the seat, by compare-and-swap on what is there, so that its holder steps down. Whether there
+    /// was anybody to ask.
+    pub(crate) fn mark(&mut self) -> bool {
+        let found = self.store.seat.as_ref().and_then(|object| object.seat()).cloned();
+        let Some(seat) = found.filter(|seat| seat.state == SeatState::Held && !seat.step_down) else {
+            return false;
+        };
+        self.marks += 1;
+        let nonce = tenure_core::Nonce { incarnation: Incarnation(u64::MAX - 1), sequence: self.marks };
+        let marked = tenure_core::Seat { nonce, step_down: true, ..seat };
+        drop(self.store.put(self.now, crate::store::Stored::Seat(marked), false));
+        true
+    }
+
+    pub(crate) fn stop(&mut self, node: usize) {
+        let target = &mut self.nodes[node];
+        target.stopping |= target.running;
+        self.feed(node, Input::Stop);
+    }
+
+    pub(crate) fn crash(&mut self, node: usize) {
+        let target = &mut self.nodes[node];
+        (target.alive, target.paused, target.acting) = (false, false, None);
+        (target.running, target.stopping, target.crash_in) = (false, false, None);
+        self.trace.note(self.now, node, || Noted::Crashed);
+    }
+
+    /// A new life of a dead node.
+    pub(crate) fn restart(&mut self, node: usize, random: u64) {
+        self.lives += 1;
+        let target = &mut self.nodes[node];
+        let me = Holder { node: target.id.clone(), incarnation: Incarnation(self.lives) };
+        target.core = Coordinator::new(target.config.clone(), me);
+        (target.life, target.alive, target.paused) = (self.lives, true, false);
+        (target.acting, target.ended, target.wake, target.lost) = (None, None, None, Epoch(0));
+        target.outstanding.clear();
+        target.held.clear();
+        target.gate = Gate::default();
+        self.trace.note(self.now, node, || Noted::Restarted);
+        self.start(node, random);
+    }
+
+    pub(crate) fn pause(&mut self, node: usize, ms: u64) {
+        let (at, life, rate) = (self.now + ms, self.nodes[node].life, self.nodes[node].clock.rate());
+        self.nodes[node].paused = true;
+        if self.neglect == Some(Neglect::ClockSleeps) {
+            self.nodes[node].clock.jump(self.now, 0);
+            self.nodes[node].clock.set_rate(self.now, 0);
+            self.nodes[node].last_jump = rate;
+        }
+        self.trace.note(self.now, node, || Noted::Paused(ms));
+        self.schedule(at, node, life, Happening::Resume);
+    }
+
+    pub(crate) fn resume(&mut self, node: usize) {
+        if !std::mem::take(&mut self.nodes[node].paused) {
+            return;
+        }
+        if self.neglect == Some(Neglect::ClockSleeps) {
+            let rate = self.nodes[node].last_jump;
+            self.nodes[node].clock.set_rate(self.now, rate);
+            self.rearm(node);
+        }
+        self.trace.note(self.now, node, || Noted::Resumed);
+        let mut held = std::mem::take(&mut self.nodes[node].held);
+        // What came in meanwhile is found in any order.
+        use rand::seq::SliceRandom;
+        held.shuffle(&mut self.rng);
+        for input in held {
+            self.feed(node, input);
+        }
+    }
+
+    /// The clock changed: the wake-up asked for comes at another time now.
+    pub(crate) fn rearm(&mut self, node: usize) {
+        let target = &self.nodes[node];
+        let Some((token, at)) = target.wake else { return };
+        if let Some(when) = target.clock.when(at) {
+            let life = target.life;
+            self.schedule(when, node, life, Happening::Wake { token });
+        }
+    }
+
+    /// Runs until the given time, everything due included.
+    pub(crate) fn run_until(&mut self, end: u64) {
+        while let Some(Reverse(entry)) = self.queue.peek() {
+            if entry.at > end {
+                break;
+            }
+            let Some(Reverse(entry)) = self.queue.pop() else { break };
+            self.now = entry.at;
+            self.happen(entry);
+        }
+        self.now = end;
+    }
+
+    pub(crate) fn run_for(&mut self, ms: u64) {
+        self.run_until(self.now + ms);
+    }
+
+    fn happen(&mut self, entry: Entry) {
+        let Entry { node, life, what, .. } = entry;
+        // A request on the wire lands even if its sender is dead by now; everything else dies with it.
+        let present = self.nodes[node].life == life && self.nodes[node].alive;
+        match what {
+            Happening::Land { id, request, sent, down, then } => {
+                self.land(node, life, id, &request, sent, down, then)
+            }
+            Happening::Task { epoch, dispatched } => self.receive(node, epoch, dispatched),
+            _ if !present => {}
+            Happening::Wake { token } => self.on_wake(node, token),
+            Happening::Answer { id, answer } => {
+                let outstanding = &mut self.nodes[node].outstanding;
+                if let Some(index) = outstanding.iter().position(|(waiting, _)| *waiting == id) {
+                    outstanding.swap_remove(index);
+                    if let Answer::Seat(SeatAnswer::Found { seat, .. }) = &answer
+                        && seat.state == SeatState::Held
+                        && !self.nodes[node].paused
+                    {
+                        self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
+                    }
+                    self.feed(node, Input::Answer { id, answer });
+                }
+            }
+            Happening::Stopped { epoch } => self.feed(node, Input::ProcessesStopped { epoch }),
+            Happening::Dispatch { epoch } => self.dispatch(node, epoch),
+            Happening::Resume => self.resume(node),
+        }
+    }
+
+    fn on_wake(&mut self, node: usize, token: WakeToken) {
+        let target = &mut self.nodes[node];
+        match target.wake {
+            Some((current, at)) if current == token => {
+                if target.clock.local(self.now) >= at {
+                    target.wake = None;
+                    self.feed(node, Input::Wake(token));
+                } else {
+                    self.rearm(node); // The clock has slowed down since.
+                }
+            }
+            Some(_) | None if self.mix.has(FaultKind::StaleWake) && !target.paused => {
+                self.strike(FaultKind::StaleWake, node);
+                // Ignored, so what has fallen due is left to the wake-up that counts.
+                self.step(node, Input::Wake(token));
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// One step of one node, and what must hold after it.
+    pub(crate) fn feed(&mut self, node: usize, input: Input) {
+        if self.step(node, input) {
+            self.check_node(node);
+        }
+    }
+
+    /// Whether there was a step that ran to its end.
+    fn step(&mut self, node: usize, input: Input) -> bool {
+        let target = &mut self.nodes[node];
+        if !target.alive {
+            return false;
+        }
+        if target.paused {
+            target.held.push(input);
+            return false;
+        }
+        if let Input::ProcessesStopped { epoch } = &input
+            && target.acting.as_ref().is_some_and(|acting| acting.epoch == *epoch)
+        {
+            target.ended = target.acted_until(self.now);
+            target.acting = None;
+        }
+        self.steps += 1;
+        let mut effects = Vec::new();
+        target.core.handle(target.clock.local(self.now), input, &mut effects);
+        for effect in effects {
+            if let Some(left) = &mut self.nodes[node].crash_in {
+                if *left == 0 {
+                    self.strike(FaultKind::CrashMidway, node);
+                    self.crash(node);
+                    return false;
+                }
+                *left -= 1;
+            }
+            self.trace.effect(self.now, node, &effect);
+            self.carry_out(node, effect);
+        }
+        true
+    }
+
+    fn carry_out(&mut self, node: usize, effect: Effect) {
+        let life = self.nodes[node].life;
+        match effect {
+            Effect::Request(id, request) => self.send(node, id, request),
+            Effect::Wake { token, at } => {
+                self.nodes[node].wake = Some((token, at));
+                self.rearm(node);
+            }
+            Effect::StartProcesses { epoch, deadline } => self.start_work(node, epoch, deadline),
+            Effect::ExtendLease { epoch, deadline } => {
+                let deadline = self.handed_out(node, deadline);
+                if let Some(acting) = &mut self.nodes[node].acting
+                    && acting.epoch == epoch
+                {
+                    acting.deadline = deadline;
+                }
+            }
+            Effect::StopProcesses { epoch, by } => self.stop_work(node, epoch, by),
+            Effect::Emit(Event::LostLeadership { epoch, .. }) => {
+                let target = &mut self.nodes[node];
+                target.lost = target.lost.max(epoch);
+            }
+            Effect::Emit(Event::LeaderChanged { epoch, .. }) => {
+                let target = &mut self.nodes[node];
+                let local = target.clock.local(self.now);
+                target.gate.observe(epoch, local);
+            }
+            Effect::Emit(_) => {}
+            Effect::Stopped(_) => {
+                let target = &mut self.nodes[node];
+                (target.running, target.stopping) = (false, false);
+                // Whoever is at rest waits for no answer any more, and starts again without having seen anything.
+                target.outstanding.clear();
+                self.seen.retain(|(seer, _, _), _| *seer != life);
+            }
+        }
+    }
+
+    fn handed_out(&self, node: usize, deadline: Time) -> Time {
+        let late = self.neglect == Some(Neglect::DeadlineDoubled);
+        deadline + if late { self.nodes[node].config.lease_ms } else { 0 }
+    }
+
+    fn start_work(&mut self, node: usize, epoch: Epoch, deadline: Time) {
+        let (now, unchecked) = (self.now, self.neglect == Some(Neglect::DeadlineUnchecked));
+        let deadline = self.handed_out(node, deadline);
+        let target = &self.nodes[node];
+        let (life, lease_ms, local) = (target.life, target.config.lease_ms, target.clock.local(now));
+        if let Some(before) = target.acting.filter(|_| target.acts(now, unchecked)) {
+            self.judge.violated(now, name::WORK_APART, || {
+                format!("{} starts {epoch:?} beside {:?}", node, before.epoch)
+            });
+        }
+        if epoch <= target.lost {
+            self.judge.violated(now, name::LED_ONCE, || format!("{node} leads {epoch:?} again"));
+        }
+        if deadline <= local {
+            self.judge.violated(now, name::LIVE_LEASE, || format!("{node} starts {epoch:?} past its lease"));
+        }
+        self.judge.leads(now, life, epoch);
+        let counts = self.taken_over == epoch && !self.wild && !self.meddled;
+        if let Some((last, last_life)) = self.last_leader.filter(|_| counts)
+            && (last, last_life) != (node, life)
+            && self.nodes[last].life == last_life
+            && self.nodes[last].alive
+            && let Some(until) = self.nodes[last].acted_until(now)
+        {
+            let margin = now.saturating_sub(until) * 1000 / lease_ms;
+            self.margin = Some(self.margin.map_or(margin, |least| least.min(margin)));
+        }
+        self.last_leader = Some((node, life));
+        if self.began.last().is_none_or(|began| began.epoch != epoch) {
+            self.began.push(Began { at: now, node, epoch });
+        }
+        self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
+        self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
+    }
+
+    fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {
+        let (now, neglect) = (self.now, self.neglect);
+        let target = &mut self.nodes[node];
+        let life = target.life;
+        if let Some(acting) = target.acting.as_mut().filter(|acting| acting.epoch == epoch) {
+            acting.told = true;
+        }
+        if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
+            // The core hears what is not true; the work goes on.
+            let acting = target.acting;
+            self.feed(node, Input::ProcessesStopped { epoch });
+            self.nodes[node].acting = acting;
+            return;
+        }
+        match target.work {
+            Work::Prompt => self.schedule(now, node, life, Happening::Stopped { epoch }),
+            Work::Slow => {
+                let last = target.clock.when(by).unwrap_or(now).saturating_sub(2).max(now);
+                self.schedule(last, node, life, Happening::Stopped { epoch });
+                self.struck.add(FaultKind::SlowWork);
+            }
+            Work::Stuck => self.struck.add(FaultKind::StuckWork),
+        }
+    }
+
+    pub(crate) fn schedule(&mut self, at: u64, node: usize, life: u64, what: Happening) {
+        self.sequence += 1;
+        let entry = Entry { at: at.max(self.now), sequence: self.sequence, node, life, what };
+        self.queue.push(Reverse(entry));
+    }
+
+    /// Who acts at this instant.
+    pub(crate) fn acting(&self) -> Vec<usize> {
+        let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
+        (0..self.nodes.len()).filter(|index| self.nodes[*index].acts(self.now, unchecked)).collect()
+    }
+
+    fn check_node(&mut self, node: usize) {
+        let now = self.now;
+        let target = &self.nodes[node];
+        let local = target.clock.local(now);
+        if let Some((epoch, deadline)) = target.core.lease().filter(|(_, deadline)| *deadline <= local) {
+            self.judge.violated(now, name::LIVE_LEASE, || {
+                format!("{node} leads {epoch:?} at {local:?}, past {deadline:?}")
+            });
+        }
+        let rest = target.config.lease_ms - target.config.wind_down_ms();
+        if let Some(acting) = target.acting.filter(|acting| !acting.told && target.core.lease().is_some())
+            && local + rest >= acting.deadline
+            && self.neglect.is_none()
+        {
+            self.judge.violated(now, name::WINDS_DOWN, || {
+                format!(
+                    "{node} acts in {:?} at {local:?} of {:?} and was not told to stop",
+                    acting.epoch, acting.deadline
+                )
+            });
+        }
+        if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {
+            self.check_apart();
+        }
+    }
+
+    /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
+    /// to waiting for it.
+    pub(crate) fn check_apart(&mut self) {
+        let acting = self.acting();
+        if acting.len() < 2 {
+            return;
+        }
+        let epoch = |index: &usize| self.nodes[*index].acting.map_or(Epoch(0), |acting| acting.epoch);
+        let since = |index: &usize| self.nodes[*index].acting.map_or(0, |acting| acting.since);
+        let newest = acting.iter().copied().max_by_key(since).unwrap_or(acting[0]);
+        let oldest = acting.iter().copied().min_by_key(since).unwrap_or(acting[0]);
+        let first_seen =
+            self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
+        if self.meddled && first_seen.is_none_or(|at| at >= since(&newest)) {
+            return;
+        }
+        let now = self.now;
+        let who: Vec<String> =
+            acting.iter().map(|index| format!("{} in {:?}", self.nodes[*index].id, epoch(index))).collect();
+        self.judge.violated(now, name::ONE_ACTS, || format!("{who:?} act at once"));
+    }
+}

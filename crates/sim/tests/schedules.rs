@@ -1,0 +1,72 @@
+//! A number of schedules on every run; `tenure-sim run` makes it hundreds of thousands.
+#![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
+
+use tenure_sim::explore::{Limits, explore};
+use tenure_sim::{FaultKind, Options, cluster, report, run, timeline};
+
+const SEEDS: u64 = 4000;
+
+#[test]
+fn no_schedule_breaks_a_promise() {
+    let report = report::run_many(0, SEEDS, None, 2, &Options::default());
+    let first = report.failures.first();
+    assert!(
+        first.is_none(),
+        "{} of {SEEDS} schedules: {first:?}\ncargo run --release -p tenure-sim -- replay {}",
+        report.violated,
+        first.map_or(0, |(seed, _)| *seed)
+    );
+    println!("{:#}", report.to_json());
+    // A world in which nothing happens would prove nothing.
+    assert!(
+        report.claims > 4 * SEEDS && report.fenced > SEEDS,
+        "{} claims, {} fenced",
+        report.claims,
+        report.fenced
+    );
+    let idle: Vec<FaultKind> =
+        report.faults.iter().filter(|(_, count)| *count < 20).map(|(kind, _)| kind).collect();
+    assert_eq!(idle, [], "these kinds hardly ever struck");
+    assert!(report.failovers.len() > 500, "{} failovers measured", report.failovers.len());
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..60 {
+        let plain = run(seed, &Options::default());
+        let recorded = run(seed, &Options { record: true, ..Options::default() });
+        assert_eq!(plain.trace, recorded.trace, "seed {seed}");
+        assert_ne!(plain.trace, run(seed + 1, &Options::default()).trace, "the trace tells seeds apart");
+    }
+}
+
+#[test]
+fn a_replay_can_be_read_and_seen() {
+    let outcome = run(5, &Options { record: true, ..Options::default() });
+    let text = timeline::text(&outcome);
+    assert!(text.contains("work of e1 starts") && text.contains("!! "), "{text}");
+    let svg = timeline::svg(&outcome, "seed 5");
+    assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n") && svg.contains("node-0"));
+}
+
+#[test]
+fn the_explorer_finds_nothing_within_its_limits() {
+    for nodes in [2, 3] {
+        for limits in Limits::small(nodes) {
+            let found = explore(&limits, None);
+            println!("{limits:?}: {} states, depth {}, {:?}", found.states, found.depth, found.took);
+            assert!(found.violation.is_none(), "{limits:?}: {:#?}", found.violation);
+            assert!(found.complete && found.states > 400, "{limits:?}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn the_driver_keeps_the_same_promises() {
+    let report = cluster::run_many(0, 60, None);
+    assert_eq!(report.violations, []);
+    assert!(report.leaders > 120 && report.acts > 10_000, "{report:?}");
+    for seed in 0..5 {
+        assert_eq!(cluster::run(seed).trace, cluster::run(seed).trace, "seed {seed}");
+    }
+}

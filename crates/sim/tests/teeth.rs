@@ -1,0 +1,63 @@
+//! Every deliberately broken variant must be caught, and this says by what and how soon.
+#![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tenure_sim::teeth::{self, Broken};
+
+/// Runs the job for every item, on two threads.
+fn for_all<T: Sync, R: Send>(items: &[T], job: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let result = job(item);
+                    done.lock().expect("no panic").push(result);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("no panic")
+}
+
+#[test]
+fn schedules_catch_every_broken_variant() {
+    std::panic::set_hook(Box::new(|_| {})); // Assertions of broken variants are expected.
+    let survivors: Vec<String> = for_all(&Broken::all(), |broken| match teeth::by_schedules(*broken) {
+        Some(caught) => {
+            println!(
+                "{:24} {:3} schedules  {}: {}",
+                broken.name(),
+                caught.seed + 1,
+                caught.check,
+                caught.what
+            );
+            None
+        }
+        None => Some(broken.name()),
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    let _ = std::panic::take_hook();
+    assert!(Broken::all().len() >= 20);
+    assert_eq!(survivors, [""; 0], "survived {} schedules", teeth::SEEDS_MAX);
+}
+
+#[test]
+fn the_explorer_catches_several_by_itself() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let survivors: Vec<_> = for_all(teeth::FOR_THE_EXPLORER, |mutant| match teeth::by_explorer(*mutant) {
+        Some((check, states)) => {
+            println!("{mutant:?}: {states} states, {check}");
+            None
+        }
+        None => Some(*mutant),
+    })
+    .into_iter()
+    .flatten()
+    .collect();
+    let _ = std::panic::take_hook();
+    assert_eq!(survivors, []);
+}
