@@ -152,3 +152,55 @@ async fn gc2_a_real_identity_without_the_right_to_write_falls_back_and_returns()
 fn rand_number() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.subsec_nanos())
 }
+
+/// 2,500 workers are three list pages a sweep, and each object is read once.
+#[tokio::test]
+#[ignore = "needs an S3 engine: cargo xtask test"]
+async fn many_workers_on_a_bucket_are_three_pages_a_sweep() {
+    const WORKERS: u64 = 2500;
+    for engine in engines() {
+        let lanes = store(&engine, "access_key", "secret_key").await;
+        let namespace = format!("crowd-{:08x}", rand_number());
+        let mut writing = tokio::task::JoinSet::new();
+        for writer in 0..8 {
+            let (bulk, namespace) = (Arc::clone(&lanes.bulk), namespace.clone());
+            writing.spawn(async move {
+                for number in (writer..WORKERS).step_by(8) {
+                    let (id, life) = (format!("w-{number:04}"), format!("{number:016x}"));
+                    let body = serde_json::json!({"v": 1, "workerId": id, "pluginType": "queue", "pod": "pod-x",
+                        "timeout": 3_600_000, "heartbeatInterval": 5000, "incarnation": life,
+                        "nonce": format!("{life}-1"), "beats": 1, "startedAt": "2026-01-01T00:00:00Z", "payload": {}});
+                    let key = format!("plg_coordinator_global/{namespace}/workers/{id}.json");
+                    let written = bulk.put(&key, body.to_string().into(), Condition::Absent).await;
+                    assert!(matches!(written, Write::Won(_)), "{written:?}");
+                }
+            });
+        }
+        writing.join_all().await;
+        let settings = Settings::builder().namespace(&namespace).node("pod-a").startup_jitter_max(0);
+        let settings = settings.worker_sweep_interval(1000).build().expect("valid");
+        let node = tenure::Node::builder(settings).lanes(lanes).start().await.expect("a node");
+        let known = node.workers();
+        until("all are known", || known.borrow().active == WORKERS).await;
+        let figures = || {
+            let metrics = node.metrics();
+            (metrics.worker_sweeps, metrics.requests.bulk.list_pages, metrics.requests.bulk.get)
+        };
+        // Right after a sweep, so that no list is under way.
+        let after_a_sweep = async |sweeps: u64| {
+            until("a sweep", || figures().0 > sweeps).await;
+            figures()
+        };
+        let (sweeps, pages, reads) = after_a_sweep(figures().0).await;
+        let (later_sweeps, later_pages, later_reads) = after_a_sweep(sweeps + 3).await;
+        assert_eq!(
+            later_pages - pages,
+            3 * (later_sweeps - sweeps),
+            "pages of {} sweeps",
+            later_sweeps - sweeps
+        );
+        assert_eq!(later_reads, reads, "no read per worker in a sweep");
+        assert!(reads < WORKERS + 100, "{reads} reads to know {WORKERS} workers");
+        node.shutdown().await;
+    }
+}
