@@ -339,8 +339,8 @@ impl Storm {
         }
     }
 
-    /// Everything is mended; somebody must lead soon, and nobody beside them.
-    fn settle(&self, world: &mut World) {
+    /// Everything is mended.
+    fn mend(&self, world: &mut World) {
         let wild = world.wild;
         world.mix = FaultMix::calm();
         let now = world.now;
@@ -365,6 +365,11 @@ impl Storm {
                 world.crash(node);
             }
         }
+    }
+
+    /// All is mended; somebody must lead soon, and nobody beside them.
+    fn settle(&self, world: &mut World) {
+        self.mend(world);
         // If the clocks were wild two may act from before; that ends with their leases.
         let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
         let longest =
