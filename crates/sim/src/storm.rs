@@ -277,14 +277,9 @@ impl Storm {
                 };
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let epoch = Epoch(epoch + world.rng.random_range(1..3));
-                let seat = Seat {
-                    state: SeatState::Held,
-                    lease_ms: self.config.lease_ms,
-                    renewals: 7,
-                    epoch,
-                    holder,
-                    nonce,
-                };
+                // With a shorter lease than its victim's it would be taken over too soon: nothing is promised about that.
+                let lease_ms = world.nodes.iter().map(|node| node.config.lease_ms).max().unwrap_or(0);
+                let seat = Seat { state: SeatState::Held, lease_ms, renewals: 7, epoch, holder, nonce };
                 world.judge.rolled_back |= !world.judge.is_above(epoch);
                 drop(world.store.put(now, Stored::Seat(seat), true));
             }
@@ -296,6 +291,7 @@ impl Storm {
                 let back = world.store.backups.len();
                 if back > 0 {
                     let mut object = world.store.backups[world.rng.random_range(0..back)].clone();
+                    world.judge.restored(object.seat().map_or(Epoch(0), |seat| seat.epoch));
                     if world.rng.random_bool(0.5) {
                         drop(world.store.put(now, object.stored, true));
                     } else {
@@ -303,7 +299,6 @@ impl Storm {
                         object.by_hand = true;
                         world.store.seat = Some(object);
                     }
-                    world.judge.rolled_back = true;
                 }
             }
         }
