@@ -109,11 +109,10 @@ impl Coordinator {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
             self.distrust();
         }
-        // The same epoch, vacant, but another's: a record from before an epoch came twice.
+        // The same epoch, but another's: a record from before an epoch came twice, perhaps even this node's own.
         if let Seen::Seat(seen) = &self.seen
             && seen.seat.epoch == seat.epoch
             && seen.seat.holder != seat.holder
-            && seat.state == SeatState::Vacant
         {
             self.distrust();
         }

@@ -78,6 +78,10 @@ pub(crate) struct Judge {
     top: Epoch,
     /// An operator took the seat back to an earlier state: then only those who remember are held to rising epochs.
     pub(crate) rolled_back: bool,
+    /// An operator brought back a record from before an earlier roll-back, above the epochs of today: to everybody that
+    /// looks like elections they missed, and today's holder like one who left.
+    pub(crate) leapt: bool,
+    last: Epoch,
     pub(crate) claims: u64,
 }
 
@@ -86,6 +90,12 @@ impl Judge {
         if self.violations.len() < KEPT_MAX {
             self.violations.push(Violation { at, check, what: what() });
         }
+    }
+
+    /// A record of this epoch is put back by hand.
+    pub(crate) fn restored(&mut self, epoch: Epoch) {
+        self.rolled_back = true;
+        self.leapt |= epoch > self.last;
     }
 
     /// Whether no claim that landed had this epoch or a higher one.
@@ -116,6 +126,7 @@ impl Judge {
                 self.violated(at, name::OWN_RECORD, || format!("life {writer} claims for {:?}", new.holder));
             }
             self.top = self.top.max(new.epoch);
+            self.last = new.epoch;
             return;
         }
         let same = old.is_some_and(|old| {

@@ -25,6 +25,7 @@ mod storm;
 pub mod teeth;
 pub mod timeline;
 mod trace;
+mod work;
 mod world;
 
 pub use check::Violation;

@@ -170,6 +170,8 @@ pub(crate) struct Node {
     pub(crate) work: Work,
     pub(crate) clock: Clock,
     pub(crate) last_jump: u64,
+    /// The clock's rate when the machine does not sleep.
+    pub(crate) awake_rate: u64,
     /// How far its wall clock is off.
     pub(crate) wall_off_ms: i64,
     /// Faults that wait for a request they fit.

@@ -279,9 +279,11 @@ impl Storm {
                 };
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let epoch = Epoch(epoch + world.rng.random_range(1..3));
+                // With a shorter lease than its victim's it would be taken over too soon: nothing is promised about that.
+                let lease_ms = world.nodes.iter().map(|node| node.config.lease_ms).max().unwrap_or(0);
                 let seat = Seat {
                     state: SeatState::Held,
-                    lease_ms: self.config.lease_ms,
+                    lease_ms,
                     renewals: 7,
                     epoch,
                     holder,
@@ -299,6 +301,7 @@ impl Storm {
                 let back = world.store.backups.len();
                 if back > 0 {
                     let mut object = world.store.backups[world.rng.random_range(0..back)].clone();
+                    world.judge.restored(object.seat().map_or(Epoch(0), |seat| seat.epoch));
                     if world.rng.random_bool(0.5) {
                         drop(world.store.put(now, object.stored, true));
                     } else {
@@ -306,7 +309,6 @@ impl Storm {
                         object.by_hand = true;
                         world.store.seat = Some(object);
                     }
-                    world.judge.rolled_back = true;
                 }
             }
         }
@@ -342,8 +344,8 @@ impl Storm {
         }
     }
 
-    /// Everything is mended; somebody must lead soon, and nobody beside them.
-    fn settle(&self, world: &mut World) {
+    /// Everything is mended.
+    fn mend(&self, world: &mut World) {
         let wild = world.wild;
         world.mix = FaultMix::calm();
         let now = world.now;
@@ -368,6 +370,11 @@ impl Storm {
                 world.crash(node);
             }
         }
+    }
+
+    /// All is mended; somebody must lead soon, and nobody beside them.
+    fn settle(&self, world: &mut World) {
+        self.mend(world);
         // If the clocks were wild two may act from before; that ends with their leases.
         let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
         let longest =

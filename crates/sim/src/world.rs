@@ -1,9 +1,9 @@
 //! The world: nodes of the production core, one store, true time on one heap, one source of chance.
 
-use crate::check::{Judge, name};
+use crate::check::Judge;
 use crate::clock::Clock;
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
-use crate::node::{Acting, Gate, Kind, Node, Work};
+use crate::node::{Gate, Kind, Node, Work};
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
 use rand::SeedableRng;
@@ -12,7 +12,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
-    Request, RequestId, SeatAnswer, SeatState, Time, WakeToken,
+    Request, RequestId, SeatAnswer, SeatState, WakeToken,
 };
 
 /// A duty of the caller that is neglected on purpose.
@@ -133,7 +133,7 @@ pub(crate) struct World {
     queue: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
     lives: u64,
-    last_leader: Option<(usize, u64)>,
+    pub(crate) last_leader: Option<(usize, u64)>,
 }
 
 impl World {
@@ -184,6 +184,7 @@ impl World {
             work,
             clock: Clock::new(self.now, rate),
             last_jump: 0,
+            awake_rate: rate,
             wall_off_ms: 0,
             faults: VecDeque::new(),
             burst: 0,
@@ -259,9 +260,10 @@ impl World {
         let (at, life, rate) = (self.now + ms, self.nodes[node].life, self.nodes[node].clock.rate());
         self.nodes[node].paused = true;
         if self.neglect == Some(Neglect::ClockSleeps) {
-            self.nodes[node].clock.jump(self.now, 0);
+            if rate > 0 {
+                self.nodes[node].awake_rate = rate;
+            }
             self.nodes[node].clock.set_rate(self.now, 0);
-            self.nodes[node].last_jump = rate;
         }
         self.trace.note(self.now, node, || Noted::Paused(ms));
         self.schedule(at, node, life, Happening::Resume);
@@ -272,7 +274,7 @@ impl World {
             return;
         }
         if self.neglect == Some(Neglect::ClockSleeps) {
-            let rate = self.nodes[node].last_jump;
+            let rate = self.nodes[node].awake_rate;
             self.nodes[node].clock.set_rate(self.now, rate);
             self.rearm(node);
         }
@@ -442,128 +444,9 @@ impl World {
         }
     }
 
-    fn handed_out(&self, node: usize, deadline: Time) -> Time {
-        let late = self.neglect == Some(Neglect::DeadlineDoubled);
-        deadline + if late { self.nodes[node].config.lease_ms } else { 0 }
-    }
-
-    fn start_work(&mut self, node: usize, epoch: Epoch, deadline: Time) {
-        let (now, unchecked) = (self.now, self.neglect == Some(Neglect::DeadlineUnchecked));
-        let deadline = self.handed_out(node, deadline);
-        let target = &self.nodes[node];
-        let (life, lease_ms, local) = (target.life, target.config.lease_ms, target.clock.local(now));
-        if let Some(before) = target.acting.filter(|_| target.acts(now, unchecked)) {
-            self.judge.violated(now, name::WORK_APART, || {
-                format!("{} starts {epoch:?} beside {:?}", node, before.epoch)
-            });
-        }
-        if epoch <= target.lost {
-            self.judge.violated(now, name::LED_ONCE, || format!("{node} leads {epoch:?} again"));
-        }
-        if deadline <= local {
-            self.judge.violated(now, name::LIVE_LEASE, || format!("{node} starts {epoch:?} past its lease"));
-        }
-        self.judge.leads(now, life, epoch);
-        let counts = self.taken_over == epoch && !self.wild && !self.meddled;
-        if let Some((last, last_life)) = self.last_leader.filter(|_| counts)
-            && (last, last_life) != (node, life)
-            && self.nodes[last].life == last_life
-            && self.nodes[last].alive
-            && let Some(until) = self.nodes[last].acted_until(now)
-        {
-            let margin = now.saturating_sub(until) * 1000 / lease_ms;
-            self.margin = Some(self.margin.map_or(margin, |least| least.min(margin)));
-        }
-        self.last_leader = Some((node, life));
-        if self.began.last().is_none_or(|began| began.epoch != epoch) {
-            self.began.push(Began { at: now, node, epoch });
-        }
-        self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
-        self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
-    }
-
-    fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {
-        let (now, neglect) = (self.now, self.neglect);
-        let target = &mut self.nodes[node];
-        let life = target.life;
-        if let Some(acting) = target.acting.as_mut().filter(|acting| acting.epoch == epoch) {
-            acting.told = true;
-        }
-        if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
-            // The core hears what is not true; the work goes on.
-            let acting = target.acting;
-            self.feed(node, Input::ProcessesStopped { epoch });
-            self.nodes[node].acting = acting;
-            return;
-        }
-        match target.work {
-            Work::Prompt => self.schedule(now, node, life, Happening::Stopped { epoch }),
-            Work::Slow => {
-                let last = target.clock.when(by).unwrap_or(now).saturating_sub(2).max(now);
-                self.schedule(last, node, life, Happening::Stopped { epoch });
-                self.struck.add(FaultKind::SlowWork);
-            }
-            Work::Stuck => self.struck.add(FaultKind::StuckWork),
-        }
-    }
-
     pub(crate) fn schedule(&mut self, at: u64, node: usize, life: u64, what: Happening) {
         self.sequence += 1;
         let entry = Entry { at: at.max(self.now), sequence: self.sequence, node, life, what };
         self.queue.push(Reverse(entry));
-    }
-
-    /// Who acts at this instant.
-    pub(crate) fn acting(&self) -> Vec<usize> {
-        let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
-        (0..self.nodes.len()).filter(|index| self.nodes[*index].acts(self.now, unchecked)).collect()
-    }
-
-    fn check_node(&mut self, node: usize) {
-        let now = self.now;
-        let target = &self.nodes[node];
-        let local = target.clock.local(now);
-        if let Some((epoch, deadline)) = target.core.lease().filter(|(_, deadline)| *deadline <= local) {
-            self.judge.violated(now, name::LIVE_LEASE, || {
-                format!("{node} leads {epoch:?} at {local:?}, past {deadline:?}")
-            });
-        }
-        let rest = target.config.lease_ms - target.config.wind_down_ms();
-        if let Some(acting) = target.acting.filter(|acting| !acting.told && target.core.lease().is_some())
-            && local + rest >= acting.deadline
-            && self.neglect.is_none()
-        {
-            self.judge.violated(now, name::WINDS_DOWN, || {
-                format!(
-                    "{node} acts in {:?} at {local:?} of {:?} and was not told to stop",
-                    acting.epoch, acting.deadline
-                )
-            });
-        }
-        if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {
-            self.check_apart();
-        }
-    }
-
-    /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
-    /// to waiting for it.
-    pub(crate) fn check_apart(&mut self) {
-        let acting = self.acting();
-        if acting.len() < 2 {
-            return;
-        }
-        let epoch = |index: &usize| self.nodes[*index].acting.map_or(Epoch(0), |acting| acting.epoch);
-        let since = |index: &usize| self.nodes[*index].acting.map_or(0, |acting| acting.since);
-        let newest = acting.iter().copied().max_by_key(since).unwrap_or(acting[0]);
-        let oldest = acting.iter().copied().min_by_key(since).unwrap_or(acting[0]);
-        let first_seen =
-            self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
-        if self.meddled && first_seen.is_none_or(|at| at >= since(&newest)) {
-            return;
-        }
-        let now = self.now;
-        let who: Vec<String> =
-            acting.iter().map(|index| format!("{} in {:?}", self.nodes[*index].id, epoch(index))).collect();
-        self.judge.violated(now, name::ONE_ACTS, || format!("{who:?} act at once"));
     }
 }

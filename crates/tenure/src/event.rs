@@ -1,5 +1,9 @@
 //! Events: what happened, under the documents' own names.
 
+mod names;
+
+pub use names::EVENT_NAMES;
+
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem, SlowCause};
@@ -257,48 +261,6 @@ impl LostReason {
         }
     }
 }
-
-/// Every event name this software emits, with `{prefix}` for the telemetry prefix. Kept beside the code that emits them
-/// so that the reference can be checked against it.
-pub const EVENT_NAMES: &[&str] = &[
-    "contention:detected",
-    "leader:changed",
-    "worker:conflict",
-    "worker:deregistered",
-    "worker:disabled",
-    "worker:enabled",
-    "worker:recovered",
-    "worker:registered",
-    "worker:timeout",
-    "{prefix}.coordinator.awaiting_turn",
-    "{prefix}.coordinator.became_leader",
-    "{prefix}.coordinator.candidate_restarted",
-    "{prefix}.coordinator.election_check",
-    "{prefix}.coordinator.election_started",
-    "{prefix}.coordinator.epoch_regressed",
-    "{prefix}.coordinator.fallback_ended",
-    "{prefix}.coordinator.fallback_started",
-    "{prefix}.coordinator.ineligible",
-    "{prefix}.coordinator.joined",
-    "{prefix}.coordinator.leader_changed",
-    "{prefix}.coordinator.leader_down",
-    "{prefix}.coordinator.leader_recovered",
-    "{prefix}.coordinator.lease_at_risk",
-    "{prefix}.coordinator.lease_recovered",
-    "{prefix}.coordinator.lease_renewed",
-    "{prefix}.coordinator.lost_leadership",
-    "{prefix}.coordinator.node_conflict",
-    "{prefix}.coordinator.plugin_failed",
-    "{prefix}.coordinator.processes_stuck",
-    "{prefix}.coordinator.seat_unreadable",
-    "{prefix}.coordinator.startup_jitter",
-    "{prefix}.coordinator.stopped",
-    "{prefix}.coordinator.store_denied",
-    "{prefix}.coordinator.store_recovered",
-    "{prefix}.coordinator.store_unavailable",
-    "{prefix}.coordinator.store_unsafe",
-    "{prefix}.coordinator.workers_changed",
-];
 
 impl Event {
     /// The wire name: `leader:changed`, `serviceradar.coordinator.became_leader`, …

@@ -1,0 +1,132 @@
+//! Leader-only work: when it starts and stops, and that no two nodes do any at one instant.
+
+use crate::check::name;
+use crate::fault::FaultKind;
+use crate::node::{Acting, Work};
+use crate::world::{Began, Happening, Neglect, World};
+use tenure_core::{Epoch, Input, Time};
+
+impl World {
+    pub(crate) fn handed_out(&self, node: usize, deadline: Time) -> Time {
+        let late = self.neglect == Some(Neglect::DeadlineDoubled);
+        deadline + if late { self.nodes[node].config.lease_ms } else { 0 }
+    }
+
+    pub(crate) fn start_work(&mut self, node: usize, epoch: Epoch, deadline: Time) {
+        let (now, unchecked) = (self.now, self.neglect == Some(Neglect::DeadlineUnchecked));
+        let deadline = self.handed_out(node, deadline);
+        let target = &self.nodes[node];
+        let (life, lease_ms, local) = (target.life, target.config.lease_ms, target.clock.local(now));
+        // A node that left and came back knows nothing of work that did not stop; unless the seat is taken away by hand,
+        // its record keeps the node from leaving before that work ends.
+        let excused = self.meddled && target.acting.is_some_and(|before| before.epoch != epoch);
+        if let Some(before) = target.acting.filter(|_| target.acts(now, unchecked) && !excused) {
+            self.judge.violated(now, name::WORK_APART, || {
+                format!("{} starts {epoch:?} beside {:?}", node, before.epoch)
+            });
+        }
+        if epoch <= target.lost {
+            self.judge.violated(now, name::LED_ONCE, || format!("{node} leads {epoch:?} again"));
+        }
+        if deadline <= local {
+            self.judge.violated(now, name::LIVE_LEASE, || format!("{node} starts {epoch:?} past its lease"));
+        }
+        self.judge.leads(now, life, epoch);
+        let counts = self.taken_over == epoch && !self.wild && !self.meddled;
+        if let Some((last, last_life)) = self.last_leader.filter(|_| counts)
+            && (last, last_life) != (node, life)
+            && self.nodes[last].life == last_life
+            && self.nodes[last].alive
+            && let Some(until) = self.nodes[last].acted_until(now)
+        {
+            let margin = now.saturating_sub(until) * 1000 / lease_ms;
+            self.margin = Some(self.margin.map_or(margin, |least| least.min(margin)));
+        }
+        self.last_leader = Some((node, life));
+        if self.began.last().is_none_or(|began| began.epoch != epoch) {
+            self.began.push(Began { at: now, node, epoch });
+        }
+        self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
+        self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
+    }
+
+    pub(crate) fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {
+        let (now, neglect) = (self.now, self.neglect);
+        let target = &mut self.nodes[node];
+        let life = target.life;
+        if let Some(acting) = target.acting.as_mut().filter(|acting| acting.epoch == epoch) {
+            acting.told = true;
+        }
+        if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
+            // The core hears what is not true; the work goes on.
+            let acting = target.acting;
+            self.feed(node, Input::ProcessesStopped { epoch });
+            self.nodes[node].acting = acting;
+            return;
+        }
+        match target.work {
+            Work::Prompt => self.schedule(now, node, life, Happening::Stopped { epoch }),
+            Work::Slow => {
+                let last = target.clock.when(by).unwrap_or(now).saturating_sub(2).max(now);
+                self.schedule(last, node, life, Happening::Stopped { epoch });
+                self.struck.add(FaultKind::SlowWork);
+            }
+            Work::Stuck => self.struck.add(FaultKind::StuckWork),
+        }
+    }
+
+    /// Who acts at this instant.
+    pub(crate) fn acting(&self) -> Vec<usize> {
+        let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
+        (0..self.nodes.len()).filter(|index| self.nodes[*index].acts(self.now, unchecked)).collect()
+    }
+
+    pub(crate) fn check_node(&mut self, node: usize) {
+        let now = self.now;
+        let target = &self.nodes[node];
+        let local = target.clock.local(now);
+        if let Some((epoch, deadline)) = target.core.lease().filter(|(_, deadline)| *deadline <= local) {
+            self.judge.violated(now, name::LIVE_LEASE, || {
+                format!("{node} leads {epoch:?} at {local:?}, past {deadline:?}")
+            });
+        }
+        let rest = target.config.lease_ms - target.config.wind_down_ms();
+        if let Some(acting) = target.acting.filter(|acting| !acting.told && target.core.lease().is_some())
+            && local + rest >= acting.deadline
+            && self.neglect.is_none()
+        {
+            self.judge.violated(now, name::WINDS_DOWN, || {
+                format!(
+                    "{node} acts in {:?} at {local:?} of {:?} and was not told to stop",
+                    acting.epoch, acting.deadline
+                )
+            });
+        }
+        if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {
+            self.check_apart();
+        }
+    }
+
+    /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
+    /// to waiting for it.
+    fn check_apart(&mut self) {
+        let acting = self.acting();
+        if acting.len() < 2 {
+            return;
+        }
+        let epoch = |index: &usize| self.nodes[*index].acting.map_or(Epoch(0), |acting| acting.epoch);
+        let since = |index: &usize| self.nodes[*index].acting.map_or(0, |acting| acting.since);
+        let newest = acting.iter().copied().max_by_key(since).unwrap_or(acting[0]);
+        let oldest = acting.iter().copied().min_by_key(since).unwrap_or(acting[0]);
+        let first_seen =
+            self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
+        let unseen = first_seen.is_none_or(|at| at >= since(&newest));
+        if self.judge.leapt || (self.meddled && unseen) {
+            return;
+        }
+        let now = self.now;
+        let who: Vec<String> =
+            acting.iter().map(|index| format!("{} in {:?}", self.nodes[*index].id, epoch(index))).collect();
+        self.judge.violated(now, name::ONE_ACTS, || format!("{who:?} act at once"));
+    }
+}
