@@ -1,7 +1,7 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `chaos` disturbs a real cluster and judges it; `fix` writes; `bench` measures; `s3` lends a
+//! running it and never writes; `chaos` disturbs a real cluster and judges it; `prove` does that and the simulator's work, and writes the page of evidence; `fix` writes; `bench` measures; `s3` lends a
 //! developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
@@ -12,6 +12,7 @@ mod engine;
 mod fix;
 mod interrupt;
 mod process;
+mod prove;
 mod s3;
 mod test;
 mod verify;
@@ -33,6 +34,8 @@ struct Cli {
 enum Task {
     /// Real nodes on a real store through faults, with a judge over what they recorded
     Chaos(chaos::Args),
+    /// Schedules, every state, broken variants and chaos; writes the page of evidence
+    Prove(prove::Args),
     /// Verify, build, test without and with S3 engines
     Test(test::Args),
     /// Formatting, clippy, docs and the workspace rules; never writes
@@ -80,6 +83,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     interrupt::install()?;
     match task {
         Task::Chaos(args) => chaos::run(workspace, &args),
+        Task::Prove(args) => prove::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
         Task::Fix => fix::run(workspace),
