@@ -474,7 +474,9 @@ impl Task {
     fn mind(&self) {
         let (epoch, leads) = {
             let leadership = self.leadership.borrow();
-            (leadership.epoch, leadership.is_leader())
+            // The guard is there a moment before the rest is told of the new epoch.
+            let acting = leadership.acting_epoch();
+            (acting.unwrap_or(leadership.epoch), acting.is_some())
         };
         let changed = self.status.send_if_modified(|status| {
             let enabled = leads && status.phase == WorkerPhase::Registered;
