@@ -81,6 +81,14 @@ impl Args {
     }
 }
 
+impl Args {
+    /// A long run whose figures go into a file.
+    pub(crate) fn long(engine: Stage, minutes: u64, json: PathBuf) -> Self {
+        let (seconds, seed, nodes, preset) = (None, None, 5, "fast".to_owned());
+        Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false }
+    }
+}
+
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     for leftover in engine::clean_leftovers(workspace) {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");

@@ -1,8 +1,9 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `chaos` disturbs a real cluster and judges it; `fuzz` throws bytes at everything that
-//! is read from outside; `fix` writes; `bench` measures; `s3` lends a developer an engine.
+//! running it and never writes; `chaos` disturbs a real cluster and judges it; `prove` does that and the simulator's work,
+//! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `fix` writes; `bench`
+//! measures; `s3` lends a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -13,6 +14,7 @@ mod fix;
 mod fuzz;
 mod interrupt;
 mod process;
+mod prove;
 mod s3;
 mod test;
 mod verify;
@@ -34,6 +36,8 @@ struct Cli {
 enum Task {
     /// Real nodes on a real store through faults, with a judge over what they recorded
     Chaos(chaos::Args),
+    /// Schedules, every state, broken variants and chaos; writes the page of evidence
+    Prove(prove::Args),
     /// Verify, build, test without and with S3 engines
     Test(test::Args),
     /// Formatting, clippy, docs and the workspace rules; never writes
@@ -83,6 +87,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     interrupt::install()?;
     match task {
         Task::Chaos(args) => chaos::run(workspace, &args),
+        Task::Prove(args) => prove::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
         Task::Fuzz(args) => fuzz::run(workspace, &args),

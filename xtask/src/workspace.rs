@@ -10,7 +10,7 @@ pub(crate) struct Workspace {
     /// The directory with the workspace's `Cargo.toml`.
     pub(crate) root: PathBuf,
     /// Cargo's target directory.
-    target: PathBuf,
+    pub(crate) target: PathBuf,
 }
 
 impl Workspace {

@@ -1,0 +1,315 @@
+//! `cargo xtask prove`: everything that speaks for the protocol, at a given budget, and the page of its figures.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::chaos::{self, Stage};
+use crate::process;
+use crate::workspace::Workspace;
+
+const PAGE: &str = "docs/internals/evidence.md";
+/// What stands between these is written by this command; the rest of the page is people's.
+const MARKS: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->");
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// The explorer and the teeth take what they take.
+const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Budget for random schedules and chaos, half each; the explorer and the broken variants come on top
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
+    minutes: u64,
+    /// Without chaos: no S3 engine, no processes
+    #[arg(long)]
+    no_chaos: bool,
+    /// The store for chaos
+    #[arg(long, value_enum, default_value = "seaweedfs")]
+    engine: Stage,
+    /// How much the explorer searches
+    #[arg(long, default_value = "small", value_parser = ["small", "large"])]
+    size: String,
+    /// The first seed; another one tries other schedules
+    #[arg(long, default_value_t = 0)]
+    from: u64,
+}
+
+/// What was found, as the programs printed it.
+struct Figures {
+    schedules: Value,
+    driver: Value,
+    explored: Vec<Value>,
+    teeth: Vec<Value>,
+    chaos: Option<Value>,
+}
+
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    let half = (args.minutes / 2).max(1);
+    build(workspace, &[])?;
+    let minutes = half.to_string();
+    let from = args.from.to_string();
+    println!("==> random schedules, {half} minutes");
+    let many = u64::MAX.to_string();
+    let schedules =
+        sim(workspace, &["run", "--minutes", &minutes, "--from", &from, "--seeds", &many, "--json"])?;
+    println!("==> schedules with the production driver");
+    let driver = sim(workspace, &["run", "--driver", "--seeds", "1000", "--from", &from, "--json"])?;
+    let mut explored = Vec::new();
+    for nodes in ["2", "3"] {
+        println!("==> every state of {nodes} nodes ({})", args.size);
+        let found = sim(workspace, &["explore", "--nodes", nodes, "--size", &args.size, "--json"])?;
+        explored.extend(found.as_array().cloned().unwrap_or_default());
+    }
+    println!("==> broken variants");
+    build(workspace, &["--features", "teeth"])?;
+    let teeth = sim(workspace, &["teeth", "--json"])?.as_array().cloned().unwrap_or_default();
+    let chaos = if args.no_chaos { None } else { Some(play(workspace, args.engine, half)?) };
+    let figures = Figures { schedules, driver, explored, teeth, chaos };
+    let clean = figures.is_clean();
+    write(workspace, &figures)?;
+    println!("{} written to {PAGE}", if clean { "no violation;" } else { "VIOLATIONS;" });
+    Ok(clean)
+}
+
+fn build(workspace: &Workspace, more: &[&str]) -> Result<()> {
+    let mut command = workspace.cargo();
+    command.args(["build", "--release", "--package", "tenure-sim"]).args(more);
+    if !process::run(&mut command, BUILD_LIMIT)? {
+        bail!("the simulator does not build");
+    }
+    Ok(())
+}
+
+/// Runs the simulator; what it prints is kept even if it found something.
+fn sim(workspace: &Workspace, arguments: &[&str]) -> Result<Value> {
+    let program = workspace.target.join("release/tenure-sim");
+    let mut lines = String::new();
+    let limit = STEP_LIMIT + Duration::from_secs(600 * 60);
+    let clean = process::tee(Command::new(program).args(arguments), limit, |line| {
+        lines.push_str(line);
+        lines.push('\n');
+    })?;
+    let value = serde_json::from_str(&lines)
+        .with_context(|| format!("tenure-sim {} printed no JSON", arguments.join(" ")))?;
+    if !clean {
+        println!("tenure-sim {} found something", arguments.join(" "));
+    }
+    Ok(value)
+}
+
+fn play(workspace: &Workspace, engine: Stage, minutes: u64) -> Result<Value> {
+    println!("==> chaos on {}, {minutes} minutes", engine.name());
+    let file = workspace.target.join("chaos-evidence.json");
+    let _ = fs::remove_file(&file);
+    chaos::run(workspace, &chaos::Args::long(engine, minutes, file.clone()))?;
+    let text = fs::read_to_string(&file).with_context(|| format!("{} is missing", file.display()))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+impl Figures {
+    fn is_clean(&self) -> bool {
+        let none = |value: &Value| value.as_u64() == Some(0) || value.as_array().is_some_and(Vec::is_empty);
+        none(&self.schedules["violations"])
+            && none(&self.driver["violations"])
+            && self.explored.iter().all(|found| found["violation"].is_null())
+            && self.teeth.iter().all(|variant| variant["caught"] == true)
+            && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]))
+    }
+
+    fn text(&self, commit: &str) -> String {
+        let mut out = String::new();
+        let _ = writeln!(out, "Commit `{commit}`.\n\n### Random schedules\n");
+        self.schedules_text(&mut out);
+        out.push_str("\n### Every state\n\n| nodes | epochs | faults | crashes | pauses | hand-overs | states | depth | complete | violation |\n|---|---|---|---|---|---|---|---|---|---|\n");
+        for found in &self.explored {
+            let cells = [
+                "nodes",
+                "epochs",
+                "faults",
+                "crashes",
+                "pauses",
+                "handOvers",
+                "states",
+                "depth",
+                "complete",
+            ];
+            let cells: Vec<String> = cells.iter().map(|cell| found[*cell].to_string()).collect();
+            let violation = found["violation"].as_str().unwrap_or("none");
+            let _ = writeln!(out, "| {} | {violation} |", cells.join(" | "));
+        }
+        self.teeth_text(&mut out);
+        self.chaos_text(&mut out);
+        out
+    }
+
+    fn schedules_text(&self, out: &mut String) {
+        let (core, driver) = (&self.schedules, &self.driver);
+        let _ = writeln!(out, "| | |\n|---|---|");
+        for (what, field) in [
+            ("schedules", "schedules"),
+            ("simulated seconds", "simulatedSeconds"),
+            ("steps", "steps"),
+            ("claims", "claims"),
+            ("faults", "faultsTotal"),
+            ("stale tasks fenced", "staleTasksFenced"),
+            ("**violations**", "violations"),
+        ] {
+            let _ = writeln!(out, "| {what} | {} |", core[field]);
+        }
+        for (what, field) in [("crash", "failoverCrash"), ("graceful", "failoverGraceful")] {
+            let spread = &core[field];
+            let _ = writeln!(
+                out,
+                "| failover after a {what} end, in thousandths of the bound (p50 / p90 / p99 / max) | {} / {} / {} / {} |",
+                spread["p50"], spread["p90"], spread["p99"], spread["max"]
+            );
+        }
+        let _ = writeln!(
+            out,
+            "| least margin of a takeover, in thousandths of a lease | {} |",
+            core["leastMarginPermilleOfLease"]
+        );
+        let _ = writeln!(
+            out,
+            "| with the production driver on paused time: schedules, violations | {}, {} |",
+            driver["schedules"],
+            driver["violations"].as_array().map_or(0, Vec::len)
+        );
+        let mut kinds: Vec<String> = core["faults"]
+            .as_object()
+            .map(|faults| faults.iter().map(|(kind, count)| format!("{kind} {count}")).collect())
+            .unwrap_or_default();
+        kinds.sort();
+        let _ = writeln!(out, "\nFaults by kind: {}.", kinds.join(", "));
+    }
+
+    fn teeth_text(&self, out: &mut String) {
+        let caught = self.teeth.iter().filter(|variant| variant["caught"] == true).count();
+        let _ = writeln!(
+            out,
+            "\n### Broken variants\n\n{caught} of {} caught.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
+            self.teeth.len()
+        );
+        for variant in &self.teeth {
+            let text = |field: &str| variant[field].as_str().unwrap_or("NOT CAUGHT").to_owned();
+            let number =
+                |field: &str| variant[field].as_u64().map_or(String::new(), |number| number.to_string());
+            let (name, check) = (text("variant"), text("check"));
+            let _ = writeln!(
+                out,
+                "| `{name}` | {} | {check} | {} |",
+                number("schedules"),
+                number("explorerStates")
+            );
+        }
+    }
+
+    fn chaos_text(&self, out: &mut String) {
+        let Some(chaos) = &self.chaos else {
+            out.push_str("\n### Chaos\n\nNot played this time.\n");
+            return;
+        };
+        let text = |field: &str| chaos[field].as_str().unwrap_or("?").to_owned();
+        let spread = |spread: &Value| {
+            format!(
+                "{} / {} / {} / {} ms ({})",
+                spread["p50Ms"], spread["p90Ms"], spread["p99Ms"], spread["maxMs"], spread["count"]
+            )
+        };
+        let (margins, line) = (&chaos["margins"], &chaos["linearizability"]);
+        let _ = writeln!(
+            out,
+            "\n### Chaos\n\nReal processes on {}, {} nodes, preset `{}`, {} s, seed {}.\n\n| | |\n|---|---|",
+            text("engine"),
+            chaos["nodes"],
+            text("preset"),
+            chaos["seconds"],
+            chaos["seed"]
+        );
+        let rows = [
+            ("faults", chaos["faults"].to_string()),
+            ("leaderships", chaos["leaderships"].to_string()),
+            ("crash failover (p50 / p90 / p99 / max)", spread(&chaos["crashFailover"])),
+            ("promised, and with requests given up and ranks of the dead", chaos["crashBoundMs"].to_string()),
+            ("hand-over (p50 / p90 / p99 / max)", spread(&chaos["handOver"])),
+            ("promised", chaos["handOverBoundMs"].to_string()),
+            (
+                "leader's own requests answered 503: replaced",
+                format!(
+                    "{} of {}, {}",
+                    chaos["leader503"]["replaced"],
+                    chaos["leader503"]["count"],
+                    spread(&chaos["leader503"]["failover"])
+                ),
+            ),
+            (
+                "least margin between leaders: after expiry, after vacating",
+                format!("{} ms, {} ms", margins["expiredMinMs"], margins["vacatedMinMs"]),
+            ),
+            ("linearizable, operations", format!("{}, {}", line["holds"], line["operations"])),
+            ("the machine stood still for", format!("{} ms", chaos["machine"]["stalledMs"])),
+            ("**violations**", chaos["violations"].as_array().map_or(0, Vec::len).to_string()),
+        ];
+        for (what, value) in rows {
+            let _ = writeln!(out, "| {what} | {value} |");
+        }
+        let kinds: Vec<String> = chaos["kinds"]
+            .as_object()
+            .map(|kinds| kinds.iter().map(|(kind, figures)| format!("{kind} {}", figures["count"])).collect())
+            .unwrap_or_default();
+        let _ = writeln!(out, "\nFaults by kind: {}.", kinds.join(", "));
+    }
+}
+
+fn write(workspace: &Workspace, figures: &Figures) -> Result<()> {
+    let mut git = Command::new("git");
+    git.current_dir(&workspace.root).args(["rev-parse", "--short=12", "HEAD"]);
+    let commit = process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?;
+    let path = workspace.root.join(PAGE);
+    let page = fs::read_to_string(&path).with_context(|| format!("{PAGE} cannot be read"))?;
+    fs::write(&path, replaced(&page, &figures.text(commit.trim()))?)?;
+    Ok(())
+}
+
+/// The page with the figures between the marks replaced.
+fn replaced(page: &str, figures: &str) -> Result<String> {
+    let (before, rest) = page.split_once(MARKS.0).with_context(|| format!("{PAGE} has no {}", MARKS.0))?;
+    let (_, after) = rest.split_once(MARKS.1).with_context(|| format!("{PAGE} has no {}", MARKS.1))?;
+    Ok(format!("{before}{}\n\n{}\n{}{after}", MARKS.0, figures.trim_end(), MARKS.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_is_between_the_marks_is_replaced() {
+        let page = "# E\n\nfound\n\n<!-- figures: begin -->\nold\n<!-- figures: end -->\n\nmore\n";
+        let page = replaced(page, "new\n").expect("marked");
+        assert_eq!(page, "# E\n\nfound\n\n<!-- figures: begin -->\n\nnew\n<!-- figures: end -->\n\nmore\n");
+        assert!(replaced("no marks", "new").is_err());
+    }
+
+    #[test]
+    fn one_violation_anywhere_is_not_clean() {
+        let clean = || Figures {
+            schedules: json!({"violations": 0}),
+            driver: json!({"violations": []}),
+            explored: vec![json!({"violation": null})],
+            teeth: vec![json!({"caught": true})],
+            chaos: Some(json!({"violations": []})),
+        };
+        assert!(clean().is_clean());
+        assert!(!Figures { schedules: json!({"violations": 1}), ..clean() }.is_clean());
+        assert!(!Figures { driver: json!({"violations": ["x"]}), ..clean() }.is_clean());
+        assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
+        assert!(!Figures { teeth: vec![json!({"caught": false})], ..clean() }.is_clean());
+        assert!(!Figures { chaos: Some(json!({"violations": ["x"]})), ..clean() }.is_clean());
+        assert!(!Figures { schedules: json!({}), ..clean() }.is_clean(), "no figure is no proof");
+    }
+}
