@@ -1,8 +1,9 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `chaos` disturbs a real cluster and judges it; `prove` does that and the simulator's work, and writes the page of evidence; `fix` writes; `bench` measures; `s3` lends a
-//! developer an engine.
+//! running it and never writes; `chaos` disturbs a real cluster and judges it; `prove` does that and the simulator's work,
+//! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `fix` writes; `bench`
+//! measures; `s3` lends a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -10,6 +11,7 @@ mod bench;
 mod chaos;
 mod engine;
 mod fix;
+mod fuzz;
 mod interrupt;
 mod process;
 mod prove;
@@ -40,6 +42,8 @@ enum Task {
     Test(test::Args),
     /// Formatting, clippy, docs and the workspace rules; never writes
     Verify,
+    /// Throw bytes at everything that is read from outside; needs a nightly toolchain
+    Fuzz(fuzz::Args),
     /// Format, apply clippy's suggestions, strip trailing whitespace
     Fix,
     /// Run the benchmarks of `bench/`; nothing is asserted
@@ -86,6 +90,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Prove(args) => prove::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
+        Task::Fuzz(args) => fuzz::run(workspace, &args),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
         Task::S3(command) => s3::run(workspace, command),

@@ -45,6 +45,16 @@ impl Workspace {
         self.target.join("chaos")
     }
 
+    /// Programs that tasks install for themselves.
+    pub(crate) fn tools(&self) -> PathBuf {
+        self.target.join("tools")
+    }
+
+    /// What the fuzzer builds and keeps.
+    pub(crate) fn fuzz(&self) -> PathBuf {
+        self.target.join("fuzz")
+    }
+
     /// `cargo` in the workspace root: the same cargo that runs us.
     pub(crate) fn cargo(&self) -> Command {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -71,10 +71,10 @@ pub struct UrlError {
 
 impl UrlError {
     fn new(value: impl fmt::Display, rule: impl Into<String>) -> UrlError {
-        // Whatever is printed came from outside: bounded, and no control characters.
-        let value =
-            value.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
-        UrlError { value, rule: rule.into() }
+        // Whatever is printed came from outside, and rules repeat parts of it: bounded, and no control characters.
+        let told =
+            |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+        UrlError { value: told(&value.to_string()), rule: told(&rule.into()) }
     }
 }
 
@@ -97,7 +97,7 @@ impl FromStr for StoreUrl {
             // The rest is not repeated: an https URL pasted here may well carry credentials.
             _ => Err(UrlError::new(
                 format!("{:?}", format!("{scheme}:…")),
-                format!("unknown scheme {scheme:?}; known forms are {URL_FORMS}"),
+                format!("unknown scheme {:?}; known forms are {URL_FORMS}", cut(scheme)),
             )),
         }
     }
@@ -107,13 +107,23 @@ impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Memory { name } => write!(f, "memory:{}", name.as_deref().unwrap_or_default()),
-            StoreUrl::Sqlite { path } => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Sqlite { path } => {
+                let path = path.display().to_string();
+                // Two slashes at the beginning are not the path's when it is read again.
+                let slashes = if path.starts_with("//") { "//" } else { "" };
+                write!(f, "sqlite:{slashes}{path}")
+            }
             StoreUrl::Bucket { provider, bucket, prefix } => {
                 write!(f, "{}://{bucket}", provider.scheme())?;
                 if prefix.is_empty() { Ok(()) } else { write!(f, "/{prefix}") }
             }
         }
     }
+}
+
+/// As much of a part as a rule repeats.
+fn cut(part: &str) -> String {
+    part.chars().take(64).collect()
 }
 
 fn memory(text: &str, rest: &str) -> Result<StoreUrl, UrlError> {
@@ -165,7 +175,8 @@ fn bucket(provider: Provider, rest: &str) -> Result<StoreUrl, UrlError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.len() > BUCKET_MAX_BYTES || !name.chars().all(allowed) || matches!(name, "." | "..") {
         let rule = format!(
-            "a bucket's name has at most {BUCKET_MAX_BYTES} characters of A-Z a-z 0-9 - _ . (got {name:?})"
+            "a bucket's name has at most {BUCKET_MAX_BYTES} characters of A-Z a-z 0-9 - _ . (got {:?})",
+            cut(name)
         );
         return Err(UrlError::new(shown, rule));
     }
@@ -188,8 +199,9 @@ fn check_prefix(prefix: &str) -> Result<(), String> {
     match prefix.split('/').find(|segment| !good(segment)) {
         None => Ok(()),
         Some(segment) => Err(format!(
-            "the prefix segment {segment:?} is refused: segments are not empty, not . or .., \
-             and use A-Z a-z 0-9 - _ . = + , only"
+            "the prefix segment {:?} is refused: segments are not empty, not . or .., \
+             and use A-Z a-z 0-9 - _ . = + , only",
+            cut(segment)
         )),
     }
 }

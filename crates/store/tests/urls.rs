@@ -23,6 +23,7 @@ fn good_urls() {
         ("sqlite:/var/t.db", sqlite("/var/t.db")),
         ("sqlite:///var/t.db", sqlite("/var/t.db")),
         ("sqlite:C:d", sqlite("C:d")),
+        ("sqlite:////var/t.db", sqlite("//var/t.db")),
         ("s3://b", bucket(Provider::S3, "b", "")),
         ("S3://b/", bucket(Provider::S3, "b", "")),
         ("s3://my.bucket/a/b=c/", bucket(Provider::S3, "my.bucket", "a/b=c")),
@@ -62,6 +63,10 @@ fn wrong_urls_name_the_value_and_the_rule() {
     for (text, rule) in wrong {
         let error = text.parse::<StoreUrl>().expect_err(text).to_string();
         assert!(error.contains(rule), "{text}: {error}");
+    }
+    for huge in ["x".repeat(100_000) + ":", format!("s3://{}", "b".repeat(100_000)), "ü".repeat(100_000)] {
+        let error = huge.parse::<StoreUrl>().expect_err("far too long").to_string();
+        assert!(error.chars().count() < 700, "{} characters", error.len());
     }
     let long = format!("s3://b/{}", "x".repeat(513));
     assert!(long.parse::<StoreUrl>().unwrap_err().to_string().contains("513 bytes"));

@@ -38,6 +38,9 @@ mod diagnostics;
 mod driver;
 mod event;
 mod fence;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod keys;
 pub mod metrics;

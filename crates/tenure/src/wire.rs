@@ -14,6 +14,9 @@ pub(crate) const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
 /// No lease is longer; a longer one on the store is corrupt, and would otherwise freeze the seat.
 const LEASE_MAX_MS: u64 = 24 * 3600 * 1000;
 
+/// The longest explanation of what is wrong with an object, in characters.
+pub(crate) const DETAIL_MAX_CHARS: usize = 300;
+
 /// `seat.json`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -78,9 +81,43 @@ pub(crate) struct Unreadable {
 
 impl Unreadable {
     fn corrupt(detail: impl Into<String>) -> Unreadable {
-        Unreadable { problem: SeatProblem::Corrupt, detail: detail.into() }
+        Unreadable { problem: SeatProblem::Corrupt, detail: told(&detail.into()) }
     }
 }
+
+/// What a message may repeat of an object that may be anything: one line, of a bounded length.
+pub(crate) fn told(detail: &str) -> String {
+    let mut chars = detail.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let cut: String = chars.by_ref().take(DETAIL_MAX_CHARS).collect();
+    if chars.next().is_some() { cut + "…" } else { cut }
+}
+
+/// A field and whether a value can be its own.
+pub(crate) type FieldRule = (&'static str, fn(&Value) -> bool);
+
+/// The parser's error with the field it is about, which the parser does not say once fields are kept that it does not
+/// know. `body` is the object, `rules` those of its fields that have a type.
+pub(crate) fn field_error(error: &serde_json::Error, body: &Value, rules: &[FieldRule]) -> String {
+    let wrong = |(name, fits): &&FieldRule| body.get(*name).is_some_and(|value| !fits(value));
+    match rules.iter().find(wrong) {
+        Some((name, _)) => format!("`{name}`: {error}"),
+        None => error.to_string(),
+    }
+}
+
+/// The fields of a seat that have a type.
+const SEAT_FIELDS: &[FieldRule] = &[
+    ("epoch", Value::is_u64),
+    ("state", |value| matches!(value.as_str(), Some("held" | "vacant"))),
+    ("holder", |value| {
+        ["node", "incarnation"].iter().all(|name| value.get(name).is_some_and(Value::is_string))
+    }),
+    ("leaseTimeout", Value::is_u64),
+    ("renewals", Value::is_u64),
+    ("nonce", Value::is_string),
+    ("claimedAt", |value| value.is_string() || value.is_null()),
+    ("settings", Value::is_object),
+];
 
 impl SeatDocument {
     /// The document for a record of the core. What `before` carried beyond the record is kept.
@@ -166,8 +203,8 @@ impl SeatDocument {
             }
             Some(_) | None => return Err(Unreadable::corrupt("`v` must be 1")),
         }
-        let document: SeatDocument =
-            serde_json::from_value(value).map_err(|e| Unreadable::corrupt(e.to_string()))?;
+        let document = SeatDocument::deserialize(&value)
+            .map_err(|e| Unreadable::corrupt(field_error(&e, &value, SEAT_FIELDS)))?;
         let seat = document.seat().map_err(Unreadable::corrupt)?;
         Ok((document, seat))
     }
@@ -183,6 +220,10 @@ impl SeatDocument {
         // An epoch near the end of the number range could not be raised any more; nobody ever counted that far.
         if self.epoch == 0 || self.epoch > u64::MAX / 2 {
             return Err(format!("`epoch` {} is out of range", self.epoch));
+        }
+        // Neither could this: its holder adds one to it.
+        if self.renewals > u64::MAX / 2 {
+            return Err(format!("`renewals` {} is out of range", self.renewals));
         }
         Ok(Seat {
             epoch: Epoch(self.epoch),
@@ -200,7 +241,9 @@ impl SeatDocument {
 }
 
 pub(crate) fn incarnation(text: &str) -> Option<Incarnation> {
-    (text.len() == 16).then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
+    // Digits only: the number parser would take a sign too.
+    let plain = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
 }
 
 fn nonce_text(nonce: Nonce) -> String {
@@ -209,6 +252,9 @@ fn nonce_text(nonce: Nonce) -> String {
 
 pub(crate) fn nonce(text: &str) -> Option<Nonce> {
     let (incarnation_text, sequence) = text.split_once('-')?;
+    if !sequence.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
     Some(Nonce { incarnation: incarnation(incarnation_text)?, sequence: sequence.parse().ok()? })
 }
 
@@ -378,13 +424,21 @@ mod tests {
             (change("leaseTimeout", u64::MAX.into()), "leaseTimeout"),
             (change("epoch", 0.into()), "epoch"),
             (change("epoch", u64::MAX.into()), "epoch"),
-            (change("epoch", (-1).into()), "invalid value"),
+            (change("epoch", (-1).into()), "`epoch`: invalid value"),
             (change("nonce", "x".into()), "nonce"),
-            (change("state", "stolen".into()), "stolen"),
+            (change("nonce", "+0000000000000ab-1".into()), "nonce"),
+            (change("nonce", "00000000000000ab-+1".into()), "nonce"),
+            (change("state", "stolen".into()), "`state`: unknown variant `stolen`"),
+            (change("state", "x\n".repeat(20_000).into()), "…"),
+            (change("renewals", u64::MAX.into()), "renewals"),
+            (change("leaseTimeout", "2s".into()), "`leaseTimeout`: invalid type"),
+            (change("settings", 1.into()), "`settings`: invalid type"),
+            (change("holder", "pod-a".into()), "`holder`: invalid type"),
         ] {
             let error = SeatDocument::parse(&body).expect_err(says);
             assert_eq!(error.problem, SeatProblem::Corrupt, "{says}");
             assert!(error.detail.contains(says), "{says:?} not in {:?}", error.detail);
+            assert!(error.detail.chars().count() <= DETAIL_MAX_CHARS + 1, "{says}");
         }
         let newer = SeatDocument::parse(&change("v", 2.into())).expect_err("newer");
         assert_eq!(newer.problem, SeatProblem::Newer);

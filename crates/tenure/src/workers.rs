@@ -18,5 +18,7 @@ pub use view::{WorkerList, WorkerRow};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
 pub(crate) use board::{Board, Pointers};
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
 pub(crate) use sweeper::Sweeper;
 pub(crate) use worker::WorkerHost;

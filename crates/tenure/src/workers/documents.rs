@@ -1,7 +1,7 @@
 //! `workers/<id>.json` and `snapshot.json`.
 
 use super::spec::CheckedSpec;
-use crate::wire::{DOCUMENT_MAX_BYTES, VERSION, incarnation, nonce};
+use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, VERSION, field_error, incarnation, nonce, told};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -70,6 +70,42 @@ fn version_of(body: &[u8]) -> Result<(), DocumentUnreadable> {
     }
 }
 
+/// The fields of a worker that have a type.
+const WORKER_FIELDS: &[FieldRule] = &[
+    ("workerId", Value::is_string),
+    ("pluginType", Value::is_string),
+    ("pod", Value::is_string),
+    ("timeout", Value::is_u64),
+    ("heartbeatInterval", Value::is_u64),
+    ("incarnation", Value::is_string),
+    ("nonce", Value::is_string),
+    ("beats", Value::is_u64),
+    ("startedAt", Value::is_string),
+    ("payload", Value::is_object),
+];
+
+/// The fields of a snapshot that have a type. What is wrong with a worker's row is named by the row's own rules.
+const SNAPSHOT_FIELDS: &[FieldRule] = &[
+    ("epoch", Value::is_u64),
+    ("sequence", Value::is_u64),
+    ("nonce", Value::is_string),
+    ("listing", |value| matches!(value.as_str(), Some("all" | "inactive" | "cut"))),
+    ("active", Value::is_u64),
+    ("inactive", Value::is_u64),
+    ("skipped", Value::is_u64),
+    ("plugins", |value| value.as_array().is_some_and(|texts| texts.iter().all(Value::is_string))),
+    ("pods", |value| value.as_array().is_some_and(|texts| texts.iter().all(Value::is_string))),
+    ("workers", |value| {
+        value.as_array().is_some_and(|rows| rows.iter().all(|row| Row::deserialize(row).is_ok()))
+    }),
+];
+
+/// Read once more, and only now that it is wrong: good documents, the many, are read once.
+fn parse_error(error: &serde_json::Error, body: &[u8], rules: &[FieldRule]) -> String {
+    let value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    field_error(error, &value, rules)
+}
+
 impl WorkerDocument {
     pub(crate) fn new(
         spec: &CheckedSpec,
@@ -101,13 +137,18 @@ impl WorkerDocument {
 
     /// Reads an object that may be anything at all, and must be this worker's.
     pub(crate) fn parse(worker: &NodeId, body: &[u8]) -> Result<ParsedWorker, String> {
+        WorkerDocument::read(worker, body).map_err(|detail| told(&detail))
+    }
+
+    fn read(worker: &NodeId, body: &[u8]) -> Result<ParsedWorker, String> {
         if body.len() > DOCUMENT_MAX_BYTES {
             return Err(format!("{} bytes, at most {DOCUMENT_MAX_BYTES} are expected", body.len()));
         }
         version_of(body).map_err(|unreadable| unreadable.detail)?;
-        let document: WorkerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+        let document: WorkerDocument =
+            serde_json::from_slice(body).map_err(|e| parse_error(&e, body, WORKER_FIELDS))?;
         if document.worker_id != worker.as_str() {
-            return Err(format!("`workerId` {:.64?} is not the key's {worker}", document.worker_id));
+            return Err(format!("`workerId` is not the key's {worker}: {:?}", document.worker_id));
         }
         let id = |field: &str, text: &str| NodeId::new(text).map_err(|e| format!("`{field}`: {e}"));
         if !(1..=TIMEOUT_MAX_MS).contains(&document.timeout) {
@@ -297,8 +338,12 @@ impl SnapshotDocument {
     /// Reads an object that may be anything at all.
     pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, DocumentUnreadable> {
         let corrupt = |detail: String| DocumentUnreadable::corrupt(detail);
+        if body.len() > BODY_MAX_BYTES {
+            return Err(corrupt(format!("{} bytes, at most {BODY_MAX_BYTES} are expected", body.len())));
+        }
         version_of(body)?;
-        let document: SnapshotDocument = serde_json::from_slice(body).map_err(|e| corrupt(e.to_string()))?;
+        let document: SnapshotDocument =
+            serde_json::from_slice(body).map_err(|e| corrupt(parse_error(&e, body, SNAPSHOT_FIELDS)))?;
         let snapshot = document.snapshot().map_err(corrupt)?;
         Ok(ParsedSnapshot { snapshot, nonce: document.nonce, extra: document.extra })
     }
@@ -310,19 +355,23 @@ impl SnapshotDocument {
         if self.workers.len() > WORKERS_MAX {
             return Err(format!("{} workers, at most {WORKERS_MAX} are expected", self.workers.len()));
         }
-        let ids = |texts: &[String]| -> Result<Vec<NodeId>, String> {
-            texts.iter().map(|text| NodeId::new(text).map_err(|e| e.to_string())).collect()
+        let ids = |field: &str, texts: &[String]| -> Result<Vec<NodeId>, String> {
+            texts.iter().map(|text| NodeId::new(text).map_err(|e| format!("`{field}`: {e}"))).collect()
         };
-        let (plugins, pods) = (ids(&self.plugins)?, ids(&self.pods)?);
+        let (plugins, pods) = (ids("plugins", &self.plugins)?, ids("pods", &self.pods)?);
         let mut workers = Vec::with_capacity(self.workers.len());
         for row in &self.workers {
-            let plugin_type = plugins.get(row.plugin).ok_or("no such plugin")?.clone();
-            let pod = pods.get(row.pod).ok_or("no such pod")?.clone();
+            let plugin_type = plugins.get(row.plugin).ok_or("`workers`: no such plugin")?.clone();
+            let pod = pods.get(row.pod).ok_or("`workers`: no such pod")?.clone();
             if !(1..=TIMEOUT_MAX_MS).contains(&row.timeout) {
-                return Err(format!("a timeout of {} ms", row.timeout));
+                return Err(format!("`workers`: a timeout of {} ms", row.timeout));
+            }
+            // A mark that no later one could be above would hide every further silence of this worker.
+            if row.silence.is_some_and(|(epoch, sequence, _)| epoch.max(sequence) > u64::MAX / 2) {
+                return Err("`workers`: the mark of a silence is out of range".to_owned());
             }
             workers.push(SnapshotEntry {
-                worker: NodeId::new(&row.id).map_err(|e| e.to_string())?,
+                worker: NodeId::new(&row.id).map_err(|e| format!("`workers`: {e}"))?,
                 details: WorkerDetails { plugin_type, pod, timeout_ms: row.timeout },
                 active: row.silence.is_none_or(|(_, _, active)| active != 0),
                 silence: row
@@ -363,7 +412,7 @@ pub(crate) struct DocumentUnreadable {
 
 impl DocumentUnreadable {
     fn corrupt(detail: impl Into<String>) -> DocumentUnreadable {
-        DocumentUnreadable { newer: false, detail: detail.into() }
+        DocumentUnreadable { newer: false, detail: told(&detail.into()) }
     }
 }
 

@@ -59,10 +59,13 @@ fn what_is_no_worker_is_named() {
         (change("timeout", u64::MAX.into()), "timeout"),
         (change("incarnation", "x".into()), "incarnation"),
         (change("nonce", "x".into()), "nonce"),
-        (change("payload", "text".into()), "invalid type"),
+        (change("payload", "text".into()), "`payload`: invalid type"),
+        (change("beats", (-1).into()), "`beats`: invalid value"),
+        (change("workerId", "x".repeat(60_000).into()), "…"),
     ] {
         let error = WorkerDocument::parse(&id("q1-worker-1"), &body).expect_err(says);
         assert!(error.contains(says), "{says:?} not in {error:?}");
+        assert!(error.chars().count() <= crate::wire::DETAIL_MAX_CHARS + 1, "{says}");
     }
 }
 
@@ -100,8 +103,15 @@ fn what_is_no_snapshot_is_refused() {
         change("workers", json!([["../a", 0, 0, 1]])),
         change("workers", json!([["a", 0, 0, 1, 2]])),
         change("workers", json!([["a"]])),
+        change("workers", json!([["a", 0, 0, 1, u64::MAX, 1, 0]])),
+        change("workers", json!([["a", 0, 0, 1, 1, u64::MAX, 0]])),
+        vec![b' '; BODY_MAX_BYTES + 1],
     ] {
         assert!(!SnapshotDocument::parse(&body).expect_err("refused").newer);
+    }
+    for field in ["epoch", "listing", "active", "plugins", "pods", "workers"] {
+        let error = SnapshotDocument::parse(&change(field, json!({"x": 1}))).expect_err("refused");
+        assert!(error.detail.contains(field), "{field} not in {:?}", error.detail);
     }
     assert!(SnapshotDocument::parse(&change("v", 2.into())).expect_err("refused").newer);
     let more = change("workers", json!([["a", 0, 0, 1, 3, 4, 0, "later"]]));

@@ -1,0 +1,214 @@
+//! What holds for everything that is read from outside, as functions that a fuzzer calls with any bytes.
+//!
+//! Compiled for tests and with the feature `fuzzing` only; no part of the API. Each function says whether the bytes were
+//! understood, and panics where a promise is broken: what is understood lies within its bounds, and written again it reads
+//! the same, with everything a later version added; what is not is explained in one bounded line.
+
+#[cfg(test)]
+mod tests;
+
+use crate::keys::{Keys, Namespace};
+use crate::settings::{FIELDS, Loader, Settings};
+use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, PresenceDocument, SeatDocument};
+use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
+use serde_json::{Map, Value};
+use tenure_core::{Holder, Incarnation, NodeId, Nonce, Seat, WORKERS_MAX};
+use tenure_store::{BODY_MAX_BYTES, StoreUrl};
+
+/// No line about one value is longer, whatever the value was.
+const LINE_MAX_CHARS: usize = 2000;
+
+#[track_caller]
+fn assert_told(detail: &str, max_chars: usize) {
+    assert!(!detail.trim().is_empty(), "nothing is said");
+    let chars = detail.chars().count();
+    assert!(chars <= max_chars, "{chars} characters: {detail}");
+    assert!(!detail.contains(char::is_control), "{detail:?}");
+}
+
+/// What a rewrite must leave as it is: every field but those in `changing`.
+#[track_caller]
+fn assert_kept(before: &Value, after: &Value, changing: &[&str]) {
+    let fields = before.as_object().expect("documents are objects");
+    for (name, value) in fields.iter().filter(|(name, _)| !changing.contains(&name.as_str())) {
+        assert_eq!(after.get(name), Some(value), "{name:?} did not survive");
+    }
+}
+
+/// `seat.json`.
+pub fn seat(body: &[u8]) -> bool {
+    let (document, record) = match SeatDocument::parse(body) {
+        Ok(read) => read,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+            return false;
+        }
+    };
+    assert!(body.len() <= DOCUMENT_MAX_BYTES);
+    assert!((1..=u64::MAX / 2).contains(&record.epoch.0) && record.renewals <= u64::MAX / 2);
+    assert!((1..=86_400_000).contains(&record.lease_ms));
+    id(record.holder.node.as_str().as_bytes());
+    let again = document.to_bytes();
+    // Written again it may be longer (1e9 becomes 1000000000.0), and then be too long.
+    if again.len() <= DOCUMENT_MAX_BYTES {
+        assert_eq!(SeatDocument::parse(&again), Ok((document.clone(), record.clone())));
+    }
+    let renewed = Seat { renewals: record.renewals + 1, ..record.clone() };
+    let rewritten = SeatDocument::new(&renewed, Some(&document), "later".to_owned(), Map::new(), None);
+    let value = |document: &SeatDocument| serde_json::to_value(document).expect("serializes");
+    let mut changing = vec!["renewals", "nonce", "holder"];
+    // Only a mark that counts is kept.
+    changing.extend((!record.step_down).then_some("stepDown"));
+    let (before, after) = (value(&document), value(&rewritten));
+    assert_kept(&before, &after, &changing);
+    assert_kept(&before["holder"], &after["holder"], &["incarnation"]);
+    let again = rewritten.to_bytes();
+    if again.len() <= DOCUMENT_MAX_BYTES {
+        assert_eq!(SeatDocument::parse(&again).map(|(_, record)| record), Ok(renewed));
+    }
+    true
+}
+
+/// `workers/<id>.json`, below the key it names itself.
+pub fn worker(body: &[u8]) -> bool {
+    let named = serde_json::from_slice::<Value>(body).ok();
+    let named = named.as_ref().and_then(|value| NodeId::new(value.get("workerId")?.as_str()?).ok());
+    let key = named.unwrap_or_else(|| NodeId::new("worker-1").expect("valid"));
+    let parsed = match WorkerDocument::parse(&key, body) {
+        Ok(parsed) => parsed,
+        Err(detail) => {
+            assert_told(&detail, DETAIL_MAX_CHARS + 1);
+            return false;
+        }
+    };
+    assert!(body.len() <= DOCUMENT_MAX_BYTES);
+    assert!((1..=TIMEOUT_MAX_MS).contains(&parsed.details.timeout_ms));
+    id(parsed.details.pod.as_str().as_bytes());
+    id(parsed.details.plugin_type.as_str().as_bytes());
+    let again = parsed.document.to_bytes();
+    if again.len() <= DOCUMENT_MAX_BYTES {
+        assert_eq!(WorkerDocument::parse(&key, &again), Ok(parsed));
+    }
+    true
+}
+
+/// `snapshot.json`.
+pub fn snapshot(body: &[u8]) -> bool {
+    let parsed = match SnapshotDocument::parse(body) {
+        Ok(parsed) => parsed,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+            return false;
+        }
+    };
+    let mark = parsed.snapshot.mark;
+    assert!((1..=u64::MAX / 2).contains(&mark.epoch.0) && mark.sequence <= u64::MAX / 2);
+    assert!(body.len() <= BODY_MAX_BYTES && parsed.snapshot.workers.len() <= WORKERS_MAX);
+    for entry in &parsed.snapshot.workers {
+        assert!((1..=TIMEOUT_MAX_MS).contains(&entry.details.timeout_ms));
+        assert!(entry.active || entry.silence.is_some(), "inactive since when?");
+    }
+    let (again, told) = SnapshotDocument::fitting(parsed.snapshot.clone(), &parsed.nonce, &parsed.extra);
+    if told.listing == parsed.snapshot.listing {
+        assert_eq!(told, parsed.snapshot, "nothing was left out");
+    }
+    if again.len() <= BODY_MAX_BYTES {
+        let read = SnapshotDocument::parse(&again).expect("our own");
+        assert_eq!((read.snapshot, read.nonce, read.extra), (told, parsed.nonce, parsed.extra));
+    }
+    true
+}
+
+/// `nodes/<id>.json`: the figures in it.
+pub fn presence(body: &[u8]) -> bool {
+    let Some(metrics) = PresenceDocument::metrics_in(body) else { return false };
+    let me = Holder { node: NodeId::new("pod-a").expect("valid"), incarnation: Incarnation(1) };
+    let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
+    let again = PresenceDocument::new(&me, nonce, "", metrics.clone()).to_bytes();
+    if again.len() <= DOCUMENT_MAX_BYTES {
+        assert_eq!(PresenceDocument::metrics_in(&again), Some(metrics));
+    }
+    true
+}
+
+/// Settings. The first byte says what the rest is: a TOML file, a JSON file, either, flags or variables
+/// (lines of `name=value`), in this order from `0`.
+pub fn settings(input: &[u8]) -> bool {
+    let Some((kind, text)) = input.split_first() else { return false };
+    let Ok(text) = std::str::from_utf8(text) else { return false };
+    let pairs = || text.lines().filter_map(|line| line.split_once('='));
+    let empty = || Settings::loader().env([("HOME", "/home/me")]);
+    let loader = match kind.wrapping_sub(b'0') % 5 {
+        0 => empty().file_text("tenure.toml", text),
+        1 => empty().file_text("tenure.json", text),
+        2 => empty().file_text("tenure", text),
+        3 => pairs().fold(empty(), |loader, (name, value)| loader.flag(name, value)),
+        _ => empty().env(pairs()),
+    };
+    loads(&loader, empty())
+}
+
+fn loads(loader: &Loader, empty: Loader) -> bool {
+    let resolved = match loader.clone().load() {
+        Ok(resolved) => resolved,
+        Err(error) => {
+            assert!(!error.problems.is_empty());
+            error.to_string().lines().for_each(|line| assert_told(line, LINE_MAX_CHARS));
+            return false;
+        }
+    };
+    let settings = resolved.settings;
+    settings.check().expect("what was loaded is valid");
+    for warning in &resolved.warnings {
+        assert_told(warning, LINE_MAX_CHARS);
+    }
+    let value = |name| settings.value(name).expect("every field has a value").to_string();
+    let again = FIELDS.iter().fold(empty, |loader, field| loader.flag(field.name, value(field.name)));
+    assert_eq!(again.load().expect("valid before, valid again").settings, settings);
+    true
+}
+
+/// The URL of a store.
+pub fn url(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let url = match text.parse::<StoreUrl>() {
+        Ok(url) => url,
+        Err(error) => {
+            assert_told(&error.to_string(), LINE_MAX_CHARS);
+            return false;
+        }
+    };
+    assert_eq!(url.to_string().parse::<StoreUrl>(), Ok(url.clone()), "printed and read again");
+    match url {
+        StoreUrl::Memory { name } => assert!(name.is_none_or(|name| (1..=64).contains(&name.len()))),
+        StoreUrl::Sqlite { path } => assert!(!path.as_os_str().is_empty()),
+        StoreUrl::Bucket { provider: _, bucket, prefix } => {
+            assert!(!bucket.is_empty() && !bucket.contains('/') && bucket.len() + prefix.len() < 1024);
+            assert!(prefix.is_empty() || prefix.split('/').all(|part| !matches!(part, "" | "." | "..")));
+        }
+    }
+    true
+}
+
+/// An id: what it names stays in its folder, and is found again by its key.
+pub fn id(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    let node = match NodeId::new(text) {
+        Ok(node) => node,
+        Err(error) => {
+            assert_told(&error.to_string(), LINE_MAX_CHARS);
+            return false;
+        }
+    };
+    assert!(node.as_str() == text && (1..=128).contains(&text.len()) && !text.contains(".."));
+    let namespace = Namespace::new(text).expect("the same rule");
+    for keys in [Keys::global(&namespace), Keys::per_plugin(&namespace, &node)] {
+        let (of_node, of_worker) = (keys.node(&node), keys.worker(&node));
+        assert_eq!(of_node.matches('/').count(), keys.nodes().matches('/').count());
+        assert_eq!(
+            (keys.node_of(&of_node), keys.worker_of(&of_worker)),
+            (Some(node.clone()), Some(node.clone()))
+        );
+    }
+    true
+}
