@@ -263,7 +263,11 @@ impl Driver {
                 let (guard, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.voice.clock));
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
-                self.outlets.leadership.send_modify(|leadership| leadership.guard = Some(weak));
+                // At once with the epoch: whoever sees the guard sees whose it is.
+                self.outlets.leadership.send_modify(|leadership| {
+                    self.show(leadership);
+                    leadership.guard = Some(weak);
+                });
             }
             Effect::ExtendLease { epoch, deadline } => {
                 if let Some(guard) = self.guard.as_ref().filter(|guard| guard.epoch() == epoch.0) {
@@ -293,16 +297,19 @@ impl Driver {
     }
 
     fn publish(&self) {
+        self.outlets.leadership.send_if_modified(|leadership| self.show(leadership));
+    }
+
+    /// What the core knows; whether that is news.
+    fn show(&self, leadership: &mut Leadership) -> bool {
         let role = self.core.role();
         let (leader, epoch) = match self.core.leader() {
             Some((node, epoch)) => (Some(node.clone()), epoch.0),
             None => (None, 0),
         };
-        self.outlets.leadership.send_if_modified(|leadership| {
-            let changed = leadership.role != role || leadership.leader != leader || leadership.epoch != epoch;
-            (leadership.role, leadership.leader, leadership.epoch) = (role, leader, epoch);
-            changed
-        });
+        let changed = leadership.role != role || leadership.leader != leader || leadership.epoch != epoch;
+        (leadership.role, leadership.leader, leadership.epoch) = (role, leader, epoch);
+        changed
     }
 
     fn emit(&mut self, event: tenure_core::Event) {

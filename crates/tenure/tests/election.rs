@@ -213,3 +213,37 @@ async fn a_lost_renewal_costs_nothing_and_a_lease_at_risk_recovers() {
     let said = a.so_far();
     assert!(!said.iter().any(|event| matches!(event.kind, EventKind::LeaseAtRisk { .. })), "{said:?}");
 }
+
+/// Whoever looks at leadership from another thread, at whatever moment, sees a guard only together with its epoch.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_is_never_shown_beside_another_epoch() {
+    let settings = tenure::Settings::builder()
+        .store("memory:")
+        .node("pod-a")
+        .heartbeat_interval(50)
+        .lease_timeout(2000)
+        .startup_jitter_max(0)
+        .election_settle(0);
+    let node = tenure::Node::start(settings.build().expect("valid")).await.expect("a node");
+    let leadership = node.leadership();
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let stopped = std::sync::Arc::clone(&stop);
+    let looker = std::thread::spawn(move || {
+        let mut torn = Vec::new();
+        while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
+            let now = leadership.borrow().clone();
+            if let Some(acting) = now.guard().map(|guard| guard.epoch()).filter(|acting| *acting != now.epoch)
+            {
+                torn.push((acting, now.epoch));
+            }
+        }
+        torn
+    });
+    for epoch in 1..=5 {
+        assert_eq!(node.lead().await.expect("not stopped").epoch(), epoch);
+        node.step_down().await.expect("it leads");
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(looker.join().expect("no panic"), [], "(epoch of the guard, epoch shown)");
+    node.shutdown().await;
+}

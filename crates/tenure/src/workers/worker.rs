@@ -474,9 +474,7 @@ impl Task {
     fn mind(&self) {
         let (epoch, leads) = {
             let leadership = self.leadership.borrow();
-            // The guard is there a moment before the rest is told of the new epoch.
-            let acting = leadership.acting_epoch();
-            (acting.unwrap_or(leadership.epoch), acting.is_some())
+            (leadership.epoch, leadership.is_leader())
         };
         let changed = self.status.send_if_modified(|status| {
             let enabled = leads && status.phase == WorkerPhase::Registered;

@@ -109,6 +109,19 @@ fn every_setting_has_a_setter() {
 }
 
 #[test]
+fn the_guide_names_the_settings_of_the_service_and_no_others() {
+    let page = include_str!("../../../../docs/guide/plugins.md");
+    let list = page.split_once("block `globalCoordinator` of a file, are:").expect("the list").1;
+    let list = list.split_once("They are").expect("its end").0;
+    let named: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+    let mut shared: Vec<&str> = FIELDS.iter().filter(|field| field.shared).map(|field| field.name).collect();
+    shared.sort_unstable();
+    let mut sorted = named.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, shared);
+}
+
+#[test]
 fn the_default_file_changes_nothing_even_uncommented() {
     let file = default_toml();
     let node = |loader: Loader| accepted(loader.load());
