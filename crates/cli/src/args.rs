@@ -1,5 +1,8 @@
 //! The command line. Every setting of the library is a flag here; the library's table is the only list of them.
 
+#[cfg(test)]
+mod anything;
+
 use crate::exit::Failure;
 use crate::log::LogForm;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
