@@ -5,13 +5,13 @@
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::process;
+use crate::tool::Tool;
 use crate::workspace::Workspace;
 
-/// The version that is installed if none is there.
-const CARGO_FUZZ: &str = "0.13.2";
+const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
 
 /// In the order in which they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
 const TARGETS: [&str; 7] = ["seat", "worker", "snapshot", "presence", "settings", "url", "id"];
@@ -53,11 +53,9 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 
 /// Nightly cargo, with our tools in its path. What the cargo that runs us set for its own toolchain is taken back.
 fn nightly(workspace: &Workspace) -> Result<Command> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let dirs = std::iter::once(workspace.tools().join("bin")).chain(std::env::split_paths(&path));
     let mut command = Command::new("cargo");
     command.arg("+nightly").current_dir(&workspace.root);
-    command.env("PATH", std::env::join_paths(dirs).context("a directory of PATH cannot be written there")?);
+    Tool::reachable(workspace, &mut command)?;
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
@@ -67,16 +65,7 @@ fn nightly(workspace: &Workspace) -> Result<Command> {
 fn prepare(workspace: &Workspace) -> Result<()> {
     let asked = process::capture(nightly(workspace)?.arg("--version"), ASK_LIMIT);
     asked.and_then(|said| said.ok("cargo +nightly")).context("there is no nightly toolchain")?;
-    if process::capture(nightly(workspace)?.args(["fuzz", "--version"]), ASK_LIMIT)?.success {
-        return Ok(());
-    }
-    println!("fuzz: installing cargo-fuzz {CARGO_FUZZ}");
-    let mut install = workspace.cargo();
-    install.args(["install", "cargo-fuzz", "--locked", "--quiet", "--version", CARGO_FUZZ, "--root"]);
-    if !process::run(install.arg(workspace.tools()), BUILD_LIMIT)? {
-        bail!("cargo-fuzz is not there and cannot be installed");
-    }
-    Ok(())
+    TOOL.prepare(workspace, &mut nightly(workspace)?)
 }
 
 /// `Ok(false)` when the target failed, by an input or because it cannot be built.

@@ -2,8 +2,8 @@
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
 //! running it and never writes; `chaos` disturbs a real cluster and judges it; `prove` does that and the simulator's work,
-//! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `fix` writes; `bench`
-//! measures; `s3` lends a developer an engine.
+//! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `mutants` breaks
+//! the core by machine; `fix` writes; `bench` measures; `s3` lends a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -13,10 +13,12 @@ mod engine;
 mod fix;
 mod fuzz;
 mod interrupt;
+mod mutants;
 mod process;
 mod prove;
 mod s3;
 mod test;
+mod tool;
 mod verify;
 mod workspace;
 
@@ -44,6 +46,8 @@ enum Task {
     Verify,
     /// Throw bytes at everything that is read from outside; needs a nightly toolchain
     Fuzz(fuzz::Args),
+    /// Break every line of the core by machine; the tests must notice. Takes an hour or two
+    Mutants(mutants::Args),
     /// Format, apply clippy's suggestions, strip trailing whitespace
     Fix,
     /// Run the benchmarks of `bench/`; nothing is asserted
@@ -91,6 +95,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),
         Task::Fuzz(args) => fuzz::run(workspace, &args),
+        Task::Mutants(args) => mutants::run(workspace, &args),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
         Task::S3(command) => s3::run(workspace, command),

@@ -141,6 +141,33 @@ mod tests {
     }
 
     #[test]
+    fn the_promises_follow_from_the_parameters() {
+        let config = Config {
+            expiry_factor_permille: 1500,
+            lease_ms: 1000,
+            election_interval_ms: 250,
+            takeover_delay_ms: 100,
+            presence_ms: 7000,
+            ..Config::default()
+        };
+        assert_eq!(config.expiry_ms(2000), 3000);
+        assert_eq!(config.wind_down_ms(), 800);
+        assert_eq!(config.tolerated_drift_permille(), 500);
+        assert_eq!(config.failover_bound_ms(), 250 + 1500 + 100);
+        assert_eq!(config.presence_live_ms(), 21_000);
+    }
+
+    #[test]
+    fn pauses_double_up_to_their_limit_and_are_never_shorter_than_the_first() {
+        let config = Config { heartbeat_ms: 800, ..Config::default() };
+        assert_eq!((config.retry_ms(), config.rank_step_ms()), (200, 200));
+        let pauses: Vec<u64> = (0..5).map(|failures| config.backoff_ms(200, failures, 1000)).collect();
+        assert_eq!(pauses, [200, 400, 800, 1000, 1000]);
+        assert_eq!(config.backoff_ms(200, 9, 50), 200);
+        assert_eq!(config.backoff_ms(u64::MAX, 99, u64::MAX), u64::MAX);
+    }
+
+    #[test]
     fn ranks_claim_in_order_and_the_crowd_does_not_wait_for_ever() {
         let config = Config::default();
         assert_eq!(config.hold_back_ms(0), 0);
