@@ -8,8 +8,8 @@ use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::engine::{self, Engine, Lifetime, REGION, Site};
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{broken, process};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// In a shorter run a restart of the store would take the place of everything else.
@@ -71,13 +71,17 @@ pub(crate) struct Args {
     /// Keep the record of a good run too; that of a bad one is always kept
     #[arg(long)]
     keep: bool,
+    /// Play against a binary that is broken on purpose and must be caught: a variant, or `all`; on SQLite, faults and length
+    /// are the variant's own
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
 }
 
 impl Args {
     /// The short form that is part of every test run.
     pub(crate) fn short(engine: Stage) -> Self {
         let (minutes, seconds, seed, nodes, preset) = (0, Some(60), None, 3, "fast".to_owned());
-        Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false }
+        Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false, broken: None }
     }
 }
 
@@ -85,11 +89,14 @@ impl Args {
     /// A long run whose figures go into a file.
     pub(crate) fn long(engine: Stage, minutes: u64, json: PathBuf) -> Self {
         let (seconds, seed, nodes, preset) = (None, None, 5, "fast".to_owned());
-        Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false }
+        Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false, broken: None }
     }
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    if let Some(name) = &args.broken {
+        return broken::run(workspace, name, args.seed.unwrap_or(broken::SEED));
+    }
     for leftover in engine::clean_leftovers(workspace) {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }

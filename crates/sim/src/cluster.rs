@@ -9,7 +9,7 @@ use crate::trace::Digest;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -34,6 +34,7 @@ mod name {
     pub(super) const SEAT: &str = "epochs on the seat rise";
     pub(super) const DIES: &str = "no candidate dies";
     pub(super) const LEADER: &str = "one leader after all was mended";
+    pub(super) const KNOWN: &str = "everybody knows the leader after all was mended";
     pub(super) const RUNTIME: &str = "the schedule runs";
 }
 
@@ -150,15 +151,19 @@ struct Watched {
     leadership: watch::Receiver<Leadership>,
     events: broadcast::Receiver<Event>,
     clock: Arc<DriftingClock>,
-    /// Until when it may act, by its own word.
-    deadline_ms: u64,
-    /// Its work was told to stop and has not yet.
-    winding_down: bool,
+    /// Until when it may act in which epoch, by its own word.
+    deadlines: BTreeMap<u64, u64>,
+    /// Its work of this epoch was told to stop and has not yet.
+    winding_down: Option<u64>,
 }
 
 impl Watched {
-    fn is_past_its_deadline(&self) -> bool {
-        self.clock.now_ms() >= self.deadline_ms
+    fn is_past_its_deadline(&self, epoch: u64) -> bool {
+        self.deadlines.get(&epoch).is_none_or(|deadline_ms| self.clock.now_ms() >= *deadline_ms)
+    }
+
+    fn may_not_have_stopped(&self) -> bool {
+        self.winding_down.is_some_and(|epoch| !self.is_past_its_deadline(epoch))
     }
 }
 
@@ -186,7 +191,7 @@ impl Log {
                 if let EventKind::BecameLeader { deadline_boot_ms }
                 | EventKind::LeaseRenewed { deadline_boot_ms, .. } = event.kind
                 {
-                    watched.deadline_ms = deadline_boot_ms;
+                    watched.deadlines.insert(event.epoch, deadline_boot_ms);
                 } else if let EventKind::CandidateRestarted { .. } = event.kind {
                     died = Some(*life);
                 }
@@ -197,7 +202,7 @@ impl Log {
         }
     }
 
-    fn winds_down(&mut self, life: u64, winding_down: bool) {
+    fn winds_down(&mut self, life: u64, winding_down: Option<u64>) {
         if let Some(watched) = self.watched.get_mut(&life) {
             watched.winding_down = winding_down;
         }
@@ -219,13 +224,13 @@ impl Log {
             Some(_) => {}
             None => (now, life, epoch).hash(&mut self.digest),
         }
-        if self.watched.get(&life).is_some_and(Watched::is_past_its_deadline) {
+        if self.watched.get(&life).is_some_and(|watched| watched.is_past_its_deadline(epoch)) {
             self.violated(name::DEADLINE, format!("life {life} in {epoch}"));
         }
         let mut others = self.watched.iter().filter(|(other, _)| **other != life);
         let beside = others.clone().find(|(_, watched)| watched.leadership.borrow().is_leader());
         let beside = beside.map(|(other, _)| *other);
-        let unfinished = others.find(|(_, watched)| watched.winding_down && !watched.is_past_its_deadline());
+        let unfinished = others.find(|(_, watched)| watched.may_not_have_stopped());
         let unfinished = unfinished.map(|(other, _)| *other);
         if let Some(other) = beside {
             self.violated(name::ONE, format!("life {life} acts while life {other} may"));
@@ -249,9 +254,9 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
                     () = tokio::time::sleep(Duration::from_millis(40)) => {}
                 }
             }
-            open(&log).winds_down(life, true);
+            open(&log).winds_down(life, Some(guard.epoch()));
             tokio::time::sleep(linger).await;
-            open(&log).winds_down(life, false);
+            open(&log).winds_down(life, None);
         }
         if leadership.changed().await.is_err() {
             return;
@@ -342,7 +347,8 @@ impl Cluster {
         let node = builder.start().await.ok();
         if let Some(node) = &node {
             let (leadership, clock) = (node.leadership(), Arc::clone(&clock));
-            let watched = Watched { leadership, events, clock, deadline_ms: 0, winding_down: false };
+            let watched =
+                Watched { leadership, events, clock, deadlines: BTreeMap::new(), winding_down: None };
             open(&self.log).watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
         }
@@ -428,10 +434,19 @@ impl Cluster {
             member.node.as_ref().is_some_and(|node| node.leadership().borrow().is_leader())
         };
         let leaders = self.members.iter().filter(leads).count();
+        let views = self.members.iter().filter_map(|member| {
+            let leadership = member.node.as_ref()?.leadership();
+            let view = leadership.borrow();
+            Some((view.leader.clone(), view.epoch))
+        });
+        let views: BTreeSet<_> = views.collect();
         let mut log = open(&self.log);
         log.listen();
         if leaders != 1 {
             log.violated(name::LEADER, format!("{leaders} lead after {SETTLE:?}"));
+        }
+        if views.len() != 1 {
+            log.violated(name::KNOWN, format!("they name {views:?}"));
         }
         Outcome {
             leaders: log.led.len() as u64,

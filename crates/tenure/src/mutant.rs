@@ -11,8 +11,6 @@ use std::sync::Arc;
 pub enum DriverMutant {
     /// The carrier passes a write of unknown outcome on as one that happened.
     UnknownPassedAsWon,
-    /// The carrier passes a write of unknown outcome on as one that did not and will not happen.
-    UnknownPassedAsFailed,
     /// Work is reported as stopped when its guard was only cancelled.
     StoppedWhenCancelled,
     /// A guard does not look at its own deadline: it waits until the driver cancels it.
@@ -39,7 +37,6 @@ impl DriverMutant {
     /// All of them.
     pub const ALL: &[DriverMutant] = &[
         DriverMutant::UnknownPassedAsWon,
-        DriverMutant::UnknownPassedAsFailed,
         DriverMutant::StoppedWhenCancelled,
         DriverMutant::GuardWithoutDeadline,
         DriverMutant::ExtendedFromNow,
