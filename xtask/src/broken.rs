@@ -11,8 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use crate::process;
+use crate::engine::{self, Engine, Site};
 use crate::workspace::Workspace;
+use crate::{chaos, process};
 
 /// Decides the schedules, unless told otherwise.
 pub(crate) const SEED: u64 = 1;
@@ -28,6 +29,9 @@ struct Variant {
     what: &'static str,
     /// Played alone, one at a time, always at the leader.
     faults: &'static [&'static str],
+    nodes: u8,
+    /// On SeaweedFS, behind proxies; else on SQLite.
+    network: bool,
     seconds: u64,
     /// One of these in the judge's words: anything else, a late takeover on a busy machine say, does not count.
     guilty_of: &'static [&'static str],
@@ -38,41 +42,63 @@ const VARIANTS: &[Variant] = &[
         name: SOUND,
         what: "nothing: the same build, the same faults",
         faults: &["pause", "crash", "store-held"],
+        nodes: 7,
+        network: false,
         seconds: 60,
+        guilty_of: &[],
+    },
+    Variant {
+        name: SOUND,
+        what: "nothing, on a network",
+        faults: &["leader503"],
+        nodes: 3,
+        network: true,
+        seconds: 30,
         guilty_of: &[],
     },
     Variant {
         name: "DeadlineIgnored",
         what: "core: a leader goes on past its deadline",
-        faults: &["pause"],
+        faults: &["store-held"],
+        nodes: 3,
+        network: false,
         seconds: 60,
         guilty_of: &["renewed after its deadline", "acted past its deadline", "two led at once"],
     },
     Variant {
         name: "LostTakenForWon",
         what: "core: a refused write is taken for one that happened",
-        faults: &["pause"],
+        // All wait for the lock and claim when it is free.
+        faults: &["store-held"],
+        nodes: 7,
+        network: false,
         seconds: 60,
-        guilty_of: &["two led at once", "one epoch, two holders", "renewed after its deadline"],
+        guilty_of: &["two led at once", "one epoch, two holders"],
     },
     Variant {
         name: "ExpiryTooShort",
         what: "core: a standby takes over after half a lease",
         faults: &["crash", "pause"],
+        nodes: 3,
+        network: false,
         seconds: 60,
         guilty_of: &["two led at once"],
     },
     Variant {
         name: "UnknownPassedAsWon",
         what: "driver: an unknown outcome is passed on as one that happened",
-        faults: &["store-held"],
+        faults: &["leader503"],
+        nodes: 3,
+        network: true,
         seconds: 60,
-        guilty_of: &["two led at once", "one epoch, two holders"],
+        guilty_of: &["two led at once", "longer than its renewal earned"],
     },
     Variant {
         name: "ClockStandsStill",
         what: "driver: the clock does not count the time a machine sleeps",
         faults: &["pause"],
+        nodes: 3,
+        network: false,
         seconds: 60,
         guilty_of: &["two led at once", "is behind"],
     },
@@ -87,9 +113,10 @@ pub(crate) fn run(workspace: &Workspace, name: &str, seed: u64) -> Result<bool> 
         bail!("no broken variant {name:?}; there are all, {}", names());
     }
     build(workspace)?;
+    let site = site(workspace, &chosen)?;
     let mut good = true;
     for variant in chosen {
-        good &= play(workspace, variant, seed)?["caught"] == true;
+        good &= play(workspace, variant, site.as_ref(), seed)?["caught"] == true;
     }
     Ok(good)
 }
@@ -97,7 +124,15 @@ pub(crate) fn run(workspace: &Workspace, name: &str, seed: u64) -> Result<bool> 
 /// Plays all of them, for the page of evidence.
 pub(crate) fn prove(workspace: &Workspace, seed: u64) -> Result<Vec<Value>> {
     build(workspace)?;
-    VARIANTS.iter().map(|variant| play(workspace, variant, seed)).collect()
+    let site = site(workspace, &VARIANTS.iter().collect::<Vec<_>>())?;
+    VARIANTS.iter().map(|variant| play(workspace, variant, site.as_ref(), seed)).collect()
+}
+
+/// The store for those that need a network.
+fn site(workspace: &Workspace, chosen: &[&Variant]) -> Result<Option<Site>> {
+    engine::clean_leftovers(workspace);
+    let needed = chosen.iter().any(|variant| variant.network);
+    needed.then(|| chaos::start(workspace, Engine::Seaweedfs)).transpose()
 }
 
 /// Never the product's own directory: there `tenure` is the product.
@@ -119,15 +154,19 @@ fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-fn play(workspace: &Workspace, variant: &Variant, seed: u64) -> Result<Value> {
+fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64) -> Result<Value> {
     println!("==> {} ({})", variant.name, variant.what);
     let file = workspace.target.join("chaos-broken.json");
     let _ = fs::remove_file(&file);
     let mut command = Command::new(workspace.program("tenure-chaos"));
     command.arg("run").arg("--tenure").arg(directory(workspace).join("debug/tenure"));
     command.arg("--record").arg(workspace.chaos()).arg("--json").arg(&file);
-    command.args(["--engine=sqlite", "--store=sqlite:", "--nodes=3", "--preset=fast"]);
-    command.arg(format!("--seed={seed}")).arg(format!("--seconds={}", variant.seconds));
+    chaos::on_store(&mut command, site.filter(|_| variant.network), Duration::from_secs(variant.seconds));
+    command.arg("--preset=fast");
+    command
+        .arg(format!("--nodes={}", variant.nodes))
+        .arg(format!("--seed={seed}"))
+        .arg(format!("--seconds={}", variant.seconds));
     command.args(variant.faults.iter().map(|fault| format!("--only={fault}")));
     command.args((variant.name != SOUND).then(|| format!("--broken={}", variant.name)));
     // It is meant to fail; what it found is in the file.
@@ -142,7 +181,7 @@ fn play(workspace: &Workspace, variant: &Variant, seed: u64) -> Result<Value> {
     let (caught, line) = (found.is_ok(), found.unwrap_or_else(|line| line));
     Ok(json!({
         "variant": variant.name, "what": variant.what, "caught": caught, "by": line,
-        "seconds": verdict["seconds"], "faults": verdict["faults"], "kinds": variant.faults, "seed": seed,
+        "seconds": verdict["seconds"], "faults": verdict["faults"], "kinds": variant.faults, "seed": seed, "engine": verdict["engine"],
     }))
 }
 

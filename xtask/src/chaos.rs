@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -106,12 +107,19 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if !process::run(&mut build, BUILD_LIMIT)? {
         bail!("the build failed");
     }
-    let start = |engine: Engine| {
-        println!("xtask: starting {}", engine.name());
-        engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
-    };
-    let mut site = args.engine.engine().map(start).transpose()?;
+    let mut site = args.engine.engine().map(|engine| start(workspace, engine)).transpose()?;
     play(workspace, args, site.as_mut())
+}
+
+pub(crate) fn start(workspace: &Workspace, engine: Engine) -> Result<Site> {
+    println!("xtask: starting {}", engine.name());
+    engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
+}
+
+/// Several runs of one process do not meet.
+fn next_place() -> u64 {
+    static PLACES: AtomicU64 = AtomicU64::new(0);
+    PLACES.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Plays on a store that runs already.
@@ -129,11 +137,25 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
         Ok(library) => format!("--faketime={}", library.display()),
         Err(error) => format!("--notice=no shifted wall clocks: {error:#}"),
     });
-    match &site {
+    on_store(&mut command, site.as_deref(), length);
+    let mut command = process::bound(&command);
+    process::converse(&mut command, length + EXTRA, |question| {
+        let done = match (question, site.as_mut()) {
+            ("store stop", Some(site)) => site.pause(),
+            ("store start", Some(site)) => site.resume(),
+            _ => Err(anyhow::anyhow!("nobody here can do `{question}`")),
+        };
+        done.map_or_else(|error| format!("{error:#}").replace('\n', " "), |()| "ok".to_owned())
+    })
+}
+
+/// Tells `tenure-chaos` where to play, and what can be done to that store in a run of this length.
+pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Duration) {
+    match site {
         Some(site) => {
             let access = site.access();
             // A place of its own in the bucket: the first seat of a run must be the first.
-            let place = format!("s3://{}/chaos-{}/", access.bucket, std::process::id());
+            let place = format!("s3://{}/chaos-{}-{}/", access.bucket, std::process::id(), next_place());
             command.arg(format!("--engine={}", access.name.name())).arg(format!("--store={place}"));
             command.args(access.endpoints.iter().map(|endpoint| format!("--endpoint={endpoint}")));
             command.env("AWS_ACCESS_KEY_ID", &access.access_key);
@@ -149,13 +171,4 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
             command.args(["--engine=sqlite", "--store=sqlite:"]);
         }
     }
-    let mut command = process::bound(&command);
-    process::converse(&mut command, length + EXTRA, |question| {
-        let done = match (question, site.as_mut()) {
-            ("store stop", Some(site)) => site.pause(),
-            ("store start", Some(site)) => site.resume(),
-            _ => Err(anyhow::anyhow!("nobody here can do `{question}`")),
-        };
-        done.map_or_else(|error| format!("{error:#}").replace('\n', " "), |()| "ok".to_owned())
-    })
 }

@@ -277,7 +277,7 @@ impl Figures {
             out.push_str("Not played this time.\n");
             return;
         }
-        out.push_str("| variant | what is wrong | faults played | found by the judge | after |\n|---|---|---|---|---|\n");
+        out.push_str("| variant | what is wrong | store | faults played | found by the judge | after |\n|---|---|---|---|---|---|\n");
         for variant in &self.broken {
             let text = |field: &str| variant[field].as_str().unwrap_or("?").replace('|', "/");
             let kinds: Vec<&str> =
@@ -285,9 +285,10 @@ impl Figures {
             let by = if variant["caught"] == true { text("by") } else { "NOT CAUGHT".to_owned() };
             let _ = writeln!(
                 out,
-                "| `{}` | {} | {} | {by} | {} s, {} faults |",
+                "| `{}` | {} | {} | {} | {by} | {} s, {} faults |",
                 text("variant"),
                 text("what"),
+                text("engine"),
                 kinds.join(", "),
                 variant["seconds"],
                 variant["faults"]
