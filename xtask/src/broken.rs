@@ -174,9 +174,10 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
     let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
     let found = sentence(variant, &verdict);
+    let after = format!("{} s, {} faults", verdict["seconds"], verdict["faults"]);
     match &found {
-        Ok(line) => println!("==> {}: {line}\n", variant.name),
-        Err(line) => println!("==> {}: NOT CAUGHT: {line}\n", variant.name),
+        Ok(line) => println!("==> {}: {line}, {after}\n", variant.name),
+        Err(line) => println!("==> {}: NOT CAUGHT, {after}: {line}\n", variant.name),
     }
     let (caught, line) = (found.is_ok(), found.unwrap_or_else(|line| line));
     Ok(json!({

@@ -196,7 +196,8 @@ impl Figures {
         let caught = self.teeth.iter().filter(|variant| variant["caught"] == true).count();
         let _ = writeln!(
             out,
-            "\n### Broken variants\n\n{caught} of {} caught.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
+            "\n### Broken variants\n\n{caught} of {} caught; those that only a test can show are caught by \
+             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
             self.teeth.len()
         );
         for variant in &self.teeth {

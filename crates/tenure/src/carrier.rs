@@ -94,7 +94,7 @@ impl Carrier {
                     TroubleKind::Timeout,
                     format!("no answer within {} ms", limit.as_millis()),
                 ));
-                self.broken(silence)
+                self.given_up(silence)
             }
         }
     }
@@ -242,7 +242,7 @@ impl Carrier {
     }
 
     /// The same for a seat write that was given up.
-    fn broken(&self, silence: Answer) -> Answer {
+    fn given_up(&self, silence: Answer) -> Answer {
         if silence == Answer::SeatWritten(WriteAnswer::Unknown) {
             return Answer::SeatWritten(self.unknown());
         }
