@@ -2,14 +2,15 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
 use crate::engine::{self, Engine, Lifetime, REGION, Site};
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{broken, process};
 
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// In a shorter run a restart of the store would take the place of everything else.
@@ -71,13 +72,17 @@ pub(crate) struct Args {
     /// Keep the record of a good run too; that of a bad one is always kept
     #[arg(long)]
     keep: bool,
+    /// Play against a binary that is broken on purpose and must be caught: a variant, or `all`; on SQLite, faults and length
+    /// are the variant's own
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
 }
 
 impl Args {
     /// The short form that is part of every test run.
     pub(crate) fn short(engine: Stage) -> Self {
         let (minutes, seconds, seed, nodes, preset) = (0, Some(60), None, 3, "fast".to_owned());
-        Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false }
+        Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false, broken: None }
     }
 }
 
@@ -85,11 +90,14 @@ impl Args {
     /// A long run whose figures go into a file.
     pub(crate) fn long(engine: Stage, minutes: u64, json: PathBuf) -> Self {
         let (seconds, seed, nodes, preset) = (None, None, 5, "fast".to_owned());
-        Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false }
+        Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false, broken: None }
     }
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    if let Some(name) = &args.broken {
+        return broken::run(workspace, name, args.seed.unwrap_or(broken::SEED));
+    }
     for leftover in engine::clean_leftovers(workspace) {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }
@@ -99,12 +107,19 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if !process::run(&mut build, BUILD_LIMIT)? {
         bail!("the build failed");
     }
-    let start = |engine: Engine| {
-        println!("xtask: starting {}", engine.name());
-        engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
-    };
-    let mut site = args.engine.engine().map(start).transpose()?;
+    let mut site = args.engine.engine().map(|engine| start(workspace, engine)).transpose()?;
     play(workspace, args, site.as_mut())
+}
+
+pub(crate) fn start(workspace: &Workspace, engine: Engine) -> Result<Site> {
+    println!("xtask: starting {}", engine.name());
+    engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
+}
+
+/// Several runs of one process do not meet.
+fn next_place() -> u64 {
+    static PLACES: AtomicU64 = AtomicU64::new(0);
+    PLACES.fetch_add(1, Ordering::Relaxed)
 }
 
 /// Plays on a store that runs already.
@@ -122,11 +137,25 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
         Ok(library) => format!("--faketime={}", library.display()),
         Err(error) => format!("--notice=no shifted wall clocks: {error:#}"),
     });
-    match &site {
+    on_store(&mut command, site.as_deref(), length);
+    let mut command = process::bound(&command);
+    process::converse(&mut command, length + EXTRA, |question| {
+        let done = match (question, site.as_mut()) {
+            ("store stop", Some(site)) => site.pause(),
+            ("store start", Some(site)) => site.resume(),
+            _ => Err(anyhow::anyhow!("nobody here can do `{question}`")),
+        };
+        done.map_or_else(|error| format!("{error:#}").replace('\n', " "), |()| "ok".to_owned())
+    })
+}
+
+/// Tells `tenure-chaos` where to play, and what can be done to that store in a run of this length.
+pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Duration) {
+    match site {
         Some(site) => {
             let access = site.access();
             // A place of its own in the bucket: the first seat of a run must be the first.
-            let place = format!("s3://{}/chaos-{}/", access.bucket, std::process::id());
+            let place = format!("s3://{}/chaos-{}-{}/", access.bucket, std::process::id(), next_place());
             command.arg(format!("--engine={}", access.name.name())).arg(format!("--store={place}"));
             command.args(access.endpoints.iter().map(|endpoint| format!("--endpoint={endpoint}")));
             command.env("AWS_ACCESS_KEY_ID", &access.access_key);
@@ -142,13 +171,4 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
             command.args(["--engine=sqlite", "--store=sqlite:"]);
         }
     }
-    let mut command = process::bound(&command);
-    process::converse(&mut command, length + EXTRA, |question| {
-        let done = match (question, site.as_mut()) {
-            ("store stop", Some(site)) => site.pause(),
-            ("store start", Some(site)) => site.resume(),
-            _ => Err(anyhow::anyhow!("nobody here can do `{question}`")),
-        };
-        done.map_or_else(|error| format!("{error:#}").replace('\n', " "), |()| "ok".to_owned())
-    })
 }

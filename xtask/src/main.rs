@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
 mod bench;
+mod broken;
 mod chaos;
 mod engine;
 mod fix;

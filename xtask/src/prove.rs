@@ -9,8 +9,8 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use crate::chaos::{self, Stage};
-use crate::process;
 use crate::workspace::Workspace;
+use crate::{broken, process};
 
 const PAGE: &str = "docs/internals/evidence.md";
 /// What stands between these is written by this command; the rest of the page is people's.
@@ -45,6 +45,8 @@ struct Figures {
     explored: Vec<Value>,
     teeth: Vec<Value>,
     chaos: Option<Value>,
+    /// Binaries that are broken on purpose; none if chaos was not played.
+    broken: Vec<Value>,
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
@@ -68,7 +70,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     build(workspace, &["--features", "teeth"])?;
     let teeth = sim(workspace, &["teeth", "--json"])?.as_array().cloned().unwrap_or_default();
     let chaos = if args.no_chaos { None } else { Some(play(workspace, args.engine, half)?) };
-    let figures = Figures { schedules, driver, explored, teeth, chaos };
+    let broken = if args.no_chaos { Vec::new() } else { broken::prove(workspace, broken::SEED)? };
+    let figures = Figures { schedules, driver, explored, teeth, chaos, broken };
     let clean = figures.is_clean();
     write(workspace, &figures)?;
     println!("{} written to {PAGE}", if clean { "no violation;" } else { "VIOLATIONS;" });
@@ -118,6 +121,7 @@ impl Figures {
             && self.explored.iter().all(|found| found["violation"].is_null())
             && self.teeth.iter().all(|variant| variant["caught"] == true)
             && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]))
+            && self.broken.iter().all(|variant| variant["caught"] == true)
     }
 
     fn text(&self, commit: &str) -> String {
@@ -143,6 +147,7 @@ impl Figures {
         }
         self.teeth_text(&mut out);
         self.chaos_text(&mut out);
+        self.broken_text(&mut out);
         out
     }
 
@@ -191,7 +196,8 @@ impl Figures {
         let caught = self.teeth.iter().filter(|variant| variant["caught"] == true).count();
         let _ = writeln!(
             out,
-            "\n### Broken variants\n\n{caught} of {} caught.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
+            "\n### Broken variants\n\n{caught} of {} caught; those that only a test can show are caught by \
+             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
             self.teeth.len()
         );
         for variant in &self.teeth {
@@ -265,6 +271,33 @@ impl Figures {
     }
 }
 
+impl Figures {
+    fn broken_text(&self, out: &mut String) {
+        out.push_str("\n### Broken binaries under chaos\n\n");
+        if self.broken.is_empty() {
+            out.push_str("Not played this time.\n");
+            return;
+        }
+        out.push_str("| variant | what is wrong | store | faults played | found by the judge | after |\n|---|---|---|---|---|---|\n");
+        for variant in &self.broken {
+            let text = |field: &str| variant[field].as_str().unwrap_or("?").replace('|', "/");
+            let kinds: Vec<&str> =
+                variant["kinds"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            let by = if variant["caught"] == true { text("by") } else { "NOT CAUGHT".to_owned() };
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {} | {} | {by} | {} s, {} faults |",
+                text("variant"),
+                text("what"),
+                text("engine"),
+                kinds.join(", "),
+                variant["seconds"],
+                variant["faults"]
+            );
+        }
+    }
+}
+
 fn write(workspace: &Workspace, figures: &Figures) -> Result<()> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).args(["rev-parse", "--short=12", "HEAD"]);
@@ -303,6 +336,7 @@ mod tests {
             explored: vec![json!({"violation": null})],
             teeth: vec![json!({"caught": true})],
             chaos: Some(json!({"violations": []})),
+            broken: vec![json!({"caught": true})],
         };
         assert!(clean().is_clean());
         assert!(!Figures { schedules: json!({"violations": 1}), ..clean() }.is_clean());
@@ -310,6 +344,7 @@ mod tests {
         assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
         assert!(!Figures { teeth: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { chaos: Some(json!({"violations": ["x"]})), ..clean() }.is_clean());
+        assert!(!Figures { broken: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { schedules: json!({}), ..clean() }.is_clean(), "no figure is no proof");
     }
 }

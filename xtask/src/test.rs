@@ -84,6 +84,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             "--package",
             "tenure-core",
             "--package",
+            "tenure",
+            "--package",
             "tenure-sim",
             "--features",
             "teeth",

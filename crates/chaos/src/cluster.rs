@@ -98,6 +98,7 @@ pub struct Cluster {
     events: Arc<Mutex<BufWriter<File>>>,
     complaints: Vec<String>,
     refused_at_start: usize,
+    history: Vec<Said>,
 }
 
 impl Cluster {
@@ -119,6 +120,7 @@ impl Cluster {
             events: Arc::new(Mutex::new(events)),
             complaints: Vec::new(),
             refused_at_start: 0,
+            history: Vec::new(),
         })
     }
 
@@ -153,7 +155,7 @@ impl Cluster {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event =
                     serde_json::from_str(&line).unwrap_or_else(|_| serde_json::json!({ "garbage": line }));
-                let said = Said { life, node: node.clone(), event };
+                let said = Said { life, node: node.clone(), event, heard_ms: Some(boot_ms()) };
                 let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = serde_json::to_writer(&mut *events, &said).map(|()| events.write_all(b"\n"));
                 let _ = mouth.send(said);
@@ -223,6 +225,7 @@ impl Cluster {
     }
 
     fn hear(&mut self, said: &Said) {
+        self.history.push(said.clone());
         let life = &mut self.lives[said.life];
         match said.name() {
             "joined" => life.joined = true,
@@ -263,6 +266,11 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// What was said until now.
+    pub fn history(&self) -> &[Said] {
+        &self.history
     }
 
     /// Whether a node runs.

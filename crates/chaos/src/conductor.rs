@@ -3,6 +3,7 @@
 use crate::canary::Canary;
 use crate::clock::boot_ms;
 use crate::cluster::{Cluster, Launch};
+use crate::ledger;
 use crate::proxy::{Journal, Proxy, Weather};
 use crate::record::{self, FaultRecord, Incumbent, Promise, RoundRecord, Run};
 use crate::schedule::{Fault, Kind, Means, Pace, Round, Schedule, Target};
@@ -46,6 +47,10 @@ pub struct Plan {
     pub dir: PathBuf,
     /// What was left out already, and why.
     pub notices: Vec<String>,
+    /// These faults and no others, all of them at whoever leads; empty: all that can be had.
+    pub only: Vec<Kind>,
+    /// The binary is broken on purpose: the run is over once the ledger shows it.
+    pub until_caught: bool,
 }
 
 /// Runs the plan; `tell` gets a line for everything that happens.
@@ -89,7 +94,8 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
     };
     let canary = Canary::start();
     let mut conductor = Conductor { plan, promise, proxies, cluster, rounds: Vec::new(), tell };
-    let outcome = conductor.play(Schedule::new(run.seed, means, pace));
+    let only = std::mem::take(&mut conductor.plan.only);
+    let outcome = conductor.play(Schedule::new(run.seed, means, pace).only(only));
     let Conductor { plan, proxies, cluster, rounds, .. } = conductor;
     let (lives, complaints, refused) = cluster.finish()?;
     wait_for_the_last_request(&proxies);
@@ -187,6 +193,9 @@ impl Conductor<'_> {
             (self.tell)(&line);
             let nobody = played.settled_ms.is_none();
             self.rounds.push(played);
+            if self.plan.until_caught && ledger::check(self.cluster.history()).is_err() {
+                break;
+            }
             if nobody {
                 bail!("nobody led within {} s after everything was mended", PATIENCE_MS / 1000);
             }

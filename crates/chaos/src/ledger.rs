@@ -18,6 +18,9 @@ pub struct Said {
     pub node: String,
     /// The line.
     pub event: Value,
+    /// When it was read, on the judge's own look at the boot-time clock; unknown in records made by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heard_ms: Option<u64>,
 }
 
 impl Said {
@@ -164,7 +167,7 @@ mod tests {
         let mut event =
             json!({"event": format!("serviceradar.coordinator.{name}"), "epoch": epoch, "bootMs": boot_ms});
         event.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
-        Said { life, node: format!("pod-{life}"), event }
+        Said { life, node: format!("pod-{life}"), event, heard_ms: None }
     }
 
     fn leads(life: usize, epoch: u64, boot_ms: u64, deadline_ms: u64) -> Said {

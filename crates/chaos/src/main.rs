@@ -13,7 +13,11 @@ use tenure_chaos::cluster::Launch;
 use tenure_chaos::conductor::{self, Control, Plan};
 use tenure_chaos::record::Record;
 use tenure_chaos::report;
+use tenure_chaos::schedule::Kind;
 use tenure_chaos::verdict::{Verdict, judge};
+
+/// Chooses the mistake of a binary that was built to have one; any other has no such variable.
+const BROKEN: &str = "TENURE_BROKEN";
 
 #[derive(Parser)]
 #[command(name = "tenure-chaos", about = "Real nodes on a real store, through faults, with a judge")]
@@ -78,6 +82,12 @@ struct RunArgs {
     /// Something that was left out, and why
     #[arg(long)]
     notice: Vec<String>,
+    /// This fault and no other, always at whoever leads; may be repeated
+    #[arg(long, value_name = "FAULT", value_parser = kind)]
+    only: Vec<Kind>,
+    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
     /// Where the record goes
     #[arg(long)]
     record: PathBuf,
@@ -107,9 +117,17 @@ fn main() -> ExitCode {
     }
 }
 
+fn kind(name: &str) -> Result<Kind, String> {
+    Kind::ALL
+        .into_iter()
+        .find(|kind| kind.name() == name)
+        .ok_or_else(|| format!("there is no fault {name:?}"))
+}
+
 fn run(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let dir = args.record.join(format!("{}-{seed}", args.engine));
+    let name = args.broken.as_deref().unwrap_or(&args.engine);
+    let dir = args.record.join(format!("{name}-{seed}"));
     if dir.exists() {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
@@ -129,7 +147,7 @@ fn run(args: RunArgs) -> Result<bool> {
         store,
         preset: args.preset,
         faketime: args.faketime,
-        environment: passed_on.collect(),
+        environment: passed_on.chain(args.broken.clone().map(|name| (BROKEN.to_owned(), name))).collect(),
     };
     println!("seed {seed}, record in {}", dir.display());
     let plan = Plan {
@@ -143,6 +161,8 @@ fn run(args: RunArgs) -> Result<bool> {
         length: Duration::from_secs(args.seconds),
         dir: dir.clone(),
         notices: args.notice,
+        only: args.only,
+        until_caught: args.broken.is_some(),
     };
     let played = conductor::run(plan, &mut |line| println!("{line}"));
     let verdict = match check(&dir, args.json.as_deref()) {

@@ -252,17 +252,25 @@ pub struct Schedule {
     means: Means,
     pace: Pace,
     dealt: usize,
+    only: Vec<Kind>,
 }
 
 impl Schedule {
     /// The schedule of a seed.
     pub fn new(seed: u64, means: Means, pace: Pace) -> Schedule {
-        Schedule { random: ChaCha8Rng::seed_from_u64(seed), deck: Vec::new(), means, pace, dealt: 0 }
+        let (deck, only) = (Vec::new(), Vec::new());
+        Schedule { random: ChaCha8Rng::seed_from_u64(seed), deck, means, pace, dealt: 0, only }
+    }
+
+    /// The same with these kinds alone, one at a time and always at the leader; none named: no change.
+    pub fn only(self, only: Vec<Kind>) -> Schedule {
+        Schedule { only, ..self }
     }
 
     fn kind(&mut self) -> Kind {
         if self.deck.is_empty() {
-            let allowed = Kind::ALL.into_iter().filter(|kind| self.means.allow(*kind));
+            let chosen = |kind: &Kind| self.only.is_empty() || self.only.contains(kind);
+            let allowed = Kind::ALL.into_iter().filter(|kind| self.means.allow(*kind)).filter(chosen);
             self.deck = allowed.flat_map(|kind| std::iter::repeat_n(kind, kind.weight())).collect();
             self.deck.shuffle(&mut self.random);
             if self.dealt == 0 {
@@ -317,11 +325,14 @@ impl Iterator for Schedule {
         let kind = self.kind();
         let measured = matches!(kind, Kind::Leader503 | Kind::Crash | Kind::Stop);
         let share = if measured { 0.9 } else { 0.6 };
-        let leader = kind == Kind::Leader503 || self.random.random_bool(share);
+        let leader = kind == Kind::Leader503 || !self.only.is_empty() || self.random.random_bool(share);
         let standby = Target::Standby(self.random.random_range(0..64));
         let mut faults = vec![self.fault(kind, if leader { Target::Leader } else { standby })];
         // What is measured is measured alone, most of the time.
-        if kind != Kind::Leader503 && self.random.random_bool(if measured { 0.1 } else { 0.3 }) {
+        if self.only.is_empty()
+            && kind != Kind::Leader503
+            && self.random.random_bool(if measured { 0.1 } else { 0.3 })
+        {
             let kinds: Vec<Kind> = Kind::ALL
                 .into_iter()
                 .filter(|kind| self.means.allow(*kind) && !kind.is_everybodys() && *kind != Kind::Leader503)

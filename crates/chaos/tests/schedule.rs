@@ -46,3 +46,14 @@ fn the_named_scenario_and_what_is_measured_come_first() {
         );
     }
 }
+
+#[test]
+fn named_faults_come_alone_and_hit_the_leader() {
+    let means = Means { network: true, restart: true, file: true, faketime: true };
+    let only = vec![Kind::Pause, Kind::Crash];
+    let rounds: Vec<Round> = Schedule::new(7, means, PACE).only(only.clone()).take(40).collect();
+    assert!(rounds.iter().all(|round| round.faults.len() == 1));
+    assert!(rounds.iter().all(|round| only.contains(&round.faults[0].kind)));
+    assert!(rounds.iter().all(|round| round.faults[0].target == Target::Leader));
+    assert_eq!(Schedule::new(7, means, PACE).only(Vec::new()).next(), Schedule::new(7, means, PACE).next());
+}

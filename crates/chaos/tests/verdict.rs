@@ -23,7 +23,7 @@ fn said(life: usize, node: &str, name: &str, epoch: u64, boot_ms: u64, more: Val
     let mut event = json!({"event": format!("x.coordinator.{name}"), "epoch": epoch, "bootMs": boot_ms,
         "time": "1970-01-01T00:16:40.000Z"});
     event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    Said { life, node: node.to_owned(), event }
+    Said { life, node: node.to_owned(), event, heard_ms: None }
 }
 
 fn write(node: &str, at_ms: u64, replaces: Option<&str>, epoch: u64, version: &str) -> Exchange {
@@ -218,4 +218,17 @@ fn a_record_survives_the_disk() {
     assert_eq!(verdict.violations, ["000-pod-a.log: thread 'main' panicked at x"]);
     let verdict = tenure_chaos::verdict::Verdict { violations: vec![], ..verdict };
     assert_eq!(verdict, judge(&record), "the same judgement from the disk");
+}
+
+#[test]
+fn a_clock_that_is_behind_is_found_unless_the_process_slept() {
+    let late = |pauses: Vec<(u64, u64)>| {
+        let mut record = good();
+        record.events[1].heard_ms = Some(9_910 + 1_500);
+        record.lives[0].pauses = pauses;
+        record
+    };
+    assert_violation(&late(Vec::new()), "clock of pod-a is behind");
+    assert_violation(&late(vec![(9_000, 10_000)]), "clock of pod-a is behind");
+    assert_eq!(judge(&late(vec![(9_950, 11_350)])).violations, [""; 0], "it slept over what it had to say");
 }

@@ -41,6 +41,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         spec.validate(&settings)?;
     }
     let builder = Node::builder(settings);
+    #[cfg(feature = "teeth")]
+    let builder = broken(builder)?;
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
@@ -69,6 +71,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Chooses what is wrong with this node, in a build that exists to be caught.
+#[cfg(feature = "teeth")]
+fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> {
+    let Ok(name) = std::env::var("TENURE_BROKEN") else { return Ok(builder) };
+    let broken = name.parse().map_err(|problem: String| Failure::usage(problem))?;
+    tracing::warn!("this node is broken on purpose: {broken:?}");
+    Ok(builder.broken(broken))
 }
 
 /// Watches whether the store refuses before the node ever joined. Later refusals are ridden out.

@@ -4,23 +4,39 @@
 //! core and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and
 //! whose handle is dropped; a process cannot be killed inside this one.
 
+use crate::check::Violation;
 use crate::trace::Digest;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure::store::{Faults, Faulty, Lanes, MemoryStore, Read, Store};
-use tenure::{Clock, Leadership, Node, Settings};
-use tokio::sync::watch;
+use tenure::{Clock, DriverMutant, Event, EventKind, Leadership, Node, Settings};
+use tokio::sync::{broadcast, watch};
 
 /// Faults strike for this long.
 const TROUBLE: Duration = Duration::from_secs(45);
 /// A leader must be there this long after all was mended: late landings, a start, two failovers on a slow clock.
 const SETTLE: Duration = Duration::from_secs(45);
 const SEAT: &str = "plg_coordinator_global/sim/seat.json";
+
+/// What is checked, by name.
+mod name {
+    pub(super) const ORDER: &str = "nobody acts in an older epoch";
+    pub(super) const HOLDER: &str = "one holder per epoch";
+    pub(super) const ONE: &str = "one acts at a time";
+    pub(super) const DEADLINE: &str = "nobody acts past its own deadline";
+    pub(super) const STOPPED: &str = "nobody acts while another's work winds down";
+    pub(super) const SEAT: &str = "epochs on the seat rise";
+    pub(super) const DIES: &str = "no candidate dies";
+    pub(super) const LEADER: &str = "one leader after all was mended";
+    pub(super) const KNOWN: &str = "everybody knows the leader after all was mended";
+    pub(super) const RUNTIME: &str = "the schedule runs";
+}
 
 /// What came of schedules with the driver.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +79,7 @@ pub struct Outcome {
     /// Simulated seconds.
     pub simulated_s: u64,
     /// What must not be.
-    pub violations: Vec<String>,
+    pub violations: Vec<Violation>,
 }
 
 /// Runs seeds until the count or the time is used up.
@@ -79,7 +95,8 @@ pub fn run_many(from: u64, count: u64, time: Option<Duration>) -> Report {
         report.simulated_s += outcome.simulated_s;
         report.leaders += outcome.leaders;
         report.acts += outcome.acts;
-        report.violations.extend(outcome.violations.into_iter().next().map(|what| (seed, what)));
+        let first = outcome.violations.into_iter().next();
+        report.violations.extend(first.map(|first| (seed, format!("{}: {}", first.check, first.what))));
     }
     report.took = started.elapsed();
     report
@@ -87,23 +104,33 @@ pub fn run_many(from: u64, count: u64, time: Option<Duration>) -> Report {
 
 /// Runs one schedule.
 pub fn run(seed: u64) -> Outcome {
+    run_broken(seed, None)
+}
+
+/// Runs one schedule with nodes that are broken on purpose, in builds with the feature `teeth`.
+pub fn run_broken(seed: u64, broken: Option<DriverMutant>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(schedule(seed)),
-        Err(error) => Outcome { violations: vec![format!("no runtime: {error}")], ..Outcome::default() },
+        Ok(runtime) => runtime.block_on(schedule(seed, broken)),
+        Err(error) => {
+            let violation = Violation { at: 0, check: name::RUNTIME, what: error.to_string() };
+            Outcome { violations: vec![violation], ..Outcome::default() }
+        }
     }
 }
 
-/// A clock with a rate of its own.
+/// A clock with a rate of its own. It leaps when its machine was asleep; timers of the runtime know nothing of that.
 #[derive(Debug)]
 struct DriftingClock {
     origin: tokio::time::Instant,
     rate: u64,
+    slept_ms: AtomicU64,
 }
 
 impl Clock for DriftingClock {
     fn now_ms(&self) -> u64 {
-        1000 + u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX / 2000) * self.rate / 1000
+        let elapsed_ms = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX / 2000);
+        1000 + elapsed_ms * self.rate / 1000 + self.slept_ms.load(Ordering::Relaxed)
     }
 }
 
@@ -111,12 +138,33 @@ impl Clock for DriftingClock {
 #[derive(Default)]
 struct Log {
     origin: Option<tokio::time::Instant>,
-    watchers: Vec<(u64, watch::Receiver<Leadership>)>,
+    watched: BTreeMap<u64, Watched>,
     led: BTreeMap<u64, u64>,
     last: u64,
     acts: u64,
     digest: Digest,
-    violations: Vec<String>,
+    violations: Vec<Violation>,
+}
+
+/// One life of a node, from outside.
+struct Watched {
+    leadership: watch::Receiver<Leadership>,
+    events: broadcast::Receiver<Event>,
+    clock: Arc<DriftingClock>,
+    /// Until when it may act in which epoch, by its own word.
+    deadlines: BTreeMap<u64, u64>,
+    /// Its work of this epoch was told to stop and has not yet.
+    winding_down: Option<u64>,
+}
+
+impl Watched {
+    fn is_past_its_deadline(&self, epoch: u64) -> bool {
+        self.deadlines.get(&epoch).is_none_or(|deadline_ms| self.clock.now_ms() >= *deadline_ms)
+    }
+
+    fn may_not_have_stopped(&self) -> bool {
+        self.winding_down.is_some_and(|epoch| !self.is_past_its_deadline(epoch))
+    }
 }
 
 type Shared = Arc<Mutex<Log>>;
@@ -130,26 +178,65 @@ impl Log {
         self.origin.map_or(0, |origin| u64::try_from(origin.elapsed().as_millis()).unwrap_or(0))
     }
 
+    fn violated(&mut self, check: &'static str, what: String) {
+        let at = self.now_ms();
+        self.violations.push(Violation { at, check, what });
+    }
+
+    /// What everybody has said until now.
+    fn listen(&mut self) {
+        let mut died = None;
+        for (life, watched) in &mut self.watched {
+            while let Ok(event) = watched.events.try_recv() {
+                if let EventKind::BecameLeader { deadline_boot_ms }
+                | EventKind::LeaseRenewed { deadline_boot_ms, .. } = event.kind
+                {
+                    watched.deadlines.insert(event.epoch, deadline_boot_ms);
+                } else if let EventKind::CandidateRestarted { .. } = event.kind {
+                    died = Some(*life);
+                }
+            }
+        }
+        if let Some(life) = died {
+            self.violated(name::DIES, format!("life {life}"));
+        }
+    }
+
+    fn winds_down(&mut self, life: u64, winding_down: Option<u64>) {
+        if let Some(watched) = self.watched.get_mut(&life) {
+            watched.winding_down = winding_down;
+        }
+    }
+
     /// One piece of work, done under a guard that was valid a moment ago.
     fn act(&mut self, life: u64, epoch: u64) {
         self.acts += 1;
+        self.listen();
         let now = self.now_ms();
         if epoch < self.last {
-            self.violations
-                .push(format!("t={now}: life {life} acts in {epoch} after somebody acted in {}", self.last));
+            self.violated(name::ORDER, format!("life {life} acts in {epoch} after {}", self.last));
         }
         self.last = self.last.max(epoch);
         match self.led.insert(epoch, life) {
             Some(other) if other != life => {
-                self.violations
-                    .push(format!("t={now}: epoch {epoch} led by life {other} and by life {life}"));
+                self.violated(name::HOLDER, format!("epoch {epoch} led by life {other} and by life {life}"));
             }
             Some(_) => {}
             None => (now, life, epoch).hash(&mut self.digest),
         }
-        let beside = self.watchers.iter().find(|(other, watch)| *other != life && watch.borrow().is_leader());
-        if let Some((other, _)) = beside {
-            self.violations.push(format!("t={now}: life {life} acts while life {other} may"));
+        if self.watched.get(&life).is_some_and(|watched| watched.is_past_its_deadline(epoch)) {
+            self.violated(name::DEADLINE, format!("life {life} in {epoch}"));
+        }
+        let mut others = self.watched.iter().filter(|(other, _)| **other != life);
+        let beside = others.clone().find(|(_, watched)| watched.leadership.borrow().is_leader());
+        let beside = beside.map(|(other, _)| *other);
+        let unfinished = others.find(|(_, watched)| watched.may_not_have_stopped());
+        let unfinished = unfinished.map(|(other, _)| *other);
+        if let Some(other) = beside {
+            self.violated(name::ONE, format!("life {life} acts while life {other} may"));
+        }
+        if let Some(other) = unfinished {
+            self.violated(name::STOPPED, format!("life {life} acts, life {other} has not stopped"));
         }
     }
 }
@@ -167,7 +254,9 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
                     () = tokio::time::sleep(Duration::from_millis(40)) => {}
                 }
             }
+            open(&log).winds_down(life, Some(guard.epoch()));
             tokio::time::sleep(linger).await;
+            open(&log).winds_down(life, None);
         }
         if leadership.changed().await.is_err() {
             return;
@@ -178,6 +267,7 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
 struct Member {
     node: Option<Node>,
     link: Faulty,
+    clock: Arc<DriftingClock>,
 }
 
 struct Cluster {
@@ -189,9 +279,11 @@ struct Cluster {
     seed: u64,
     heartbeat_ms: u64,
     epoch: u64,
+    #[cfg_attr(not(feature = "teeth"), expect(dead_code, reason = "nothing is broken then"))]
+    broken: Option<DriverMutant>,
 }
 
-async fn schedule(seed: u64) -> Outcome {
+async fn schedule(seed: u64, broken: Option<DriverMutant>) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
     let log: Shared = Arc::default();
@@ -205,6 +297,7 @@ async fn schedule(seed: u64) -> Outcome {
         seed,
         heartbeat_ms,
         epoch: 0,
+        broken,
     };
     for index in 0..cluster.rng.random_range(2..=4) {
         let member = cluster.start(index).await;
@@ -234,19 +327,32 @@ impl Cluster {
             .build();
         let link = Faulty::new(Arc::clone(&self.store) as Arc<dyn Store>, self.seed ^ (life << 32));
         let rate = self.rng.random_range(900..=1100);
-        let clock = Arc::new(DriftingClock { origin: tokio::time::Instant::now(), rate });
+        let clock = Arc::new(DriftingClock {
+            origin: tokio::time::Instant::now(),
+            rate,
+            slept_ms: AtomicU64::new(0),
+        });
         let linger = Duration::from_millis([0, 0, 200, 4000][self.rng.random_range(0..4)]);
-        let Ok(settings) = settings else { return Member { node: None, link } };
+        let Ok(settings) = settings else { return Member { node: None, link, clock } };
         let builder = Node::builder(settings)
             .lanes(Lanes::same(Arc::new(link.clone())))
-            .clock(clock)
+            .clock(clock.clone())
             .jitter_random(self.rng.random());
+        #[cfg(feature = "teeth")]
+        let builder = match self.broken {
+            Some(mutant) => builder.broken(tenure::Broken::Driver(mutant)),
+            None => builder,
+        };
+        let events = builder.events();
         let node = builder.start().await.ok();
         if let Some(node) = &node {
-            open(&self.log).watchers.push((life, node.leadership()));
+            let (leadership, clock) = (node.leadership(), Arc::clone(&clock));
+            let watched =
+                Watched { leadership, events, clock, deadlines: BTreeMap::new(), winding_down: None };
+            open(&self.log).watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
         }
-        Member { node, link }
+        Member { node, link, clock }
     }
 
     async fn trouble(&mut self) {
@@ -255,7 +361,7 @@ impl Cluster {
         });
         let any = self.rng.random_range(0..self.members.len());
         let index = leader.filter(|_| self.rng.random_bool(0.5)).unwrap_or(any);
-        match self.rng.random_range(0..10) {
+        match self.rng.random_range(0..11) {
             0 => {
                 // A crash: nothing of it reaches the store any more, and a new life begins at once or later.
                 self.members[index].link.cut(true);
@@ -276,6 +382,12 @@ impl Cluster {
             }
             3 | 4 => self.members[index].link.cut(true),
             5 | 6 => self.members[index].link.cut(self.members[index].node.is_none()),
+            7 if leader == Some(index) => {
+                // Its machine slept. Only a leader's does here: a sleeper sees nothing of what others do meanwhile, and
+                // meanwhile nothing happens here.
+                let slept_ms = self.rng.random_range(1..6 * self.heartbeat_ms);
+                self.members[index].clock.slept_ms.fetch_add(slept_ms, Ordering::Relaxed);
+            }
             _ => {
                 let mut share = || self.rng.random_range(0.0..0.15);
                 let faults = Faults {
@@ -302,8 +414,8 @@ impl Cluster {
         match epoch {
             Some(epoch) if epoch >= self.epoch => self.epoch = epoch,
             other => {
-                let text = format!("the seat went from epoch {} to {other:?}", self.epoch);
-                open(&self.log).violations.push(text);
+                let text = format!("from epoch {} to {other:?}", self.epoch);
+                open(&self.log).violated(name::SEAT, text);
             }
         }
     }
@@ -322,9 +434,19 @@ impl Cluster {
             member.node.as_ref().is_some_and(|node| node.leadership().borrow().is_leader())
         };
         let leaders = self.members.iter().filter(leads).count();
+        let views = self.members.iter().filter_map(|member| {
+            let leadership = member.node.as_ref()?.leadership();
+            let view = leadership.borrow();
+            Some((view.leader.clone(), view.epoch))
+        });
+        let views: BTreeSet<_> = views.collect();
         let mut log = open(&self.log);
+        log.listen();
         if leaders != 1 {
-            log.violations.push(format!("{SETTLE:?} after all was mended {leaders} lead"));
+            log.violated(name::LEADER, format!("{leaders} lead after {SETTLE:?}"));
+        }
+        if views.len() != 1 {
+            log.violated(name::KNOWN, format!("they name {views:?}"));
         }
         Outcome {
             leaders: log.led.len() as u64,

@@ -250,7 +250,7 @@ fn bite(json: bool) -> bool {
                 all &= explored.is_some();
                 explored
             }
-            Broken::Core(_) | Broken::Caller(_) => None,
+            Broken::Core(_) | Broken::Caller(_) | Broken::Driver(_) => None,
         };
         all &= caught.is_some();
         if !json {

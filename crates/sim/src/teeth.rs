@@ -1,9 +1,12 @@
 //! Teeth: a green run means something only if wrong protocols turn it red.
 
+use crate::check::Violation;
+use crate::cluster;
 use crate::explore::{Limits, explore};
 use crate::run::{Options, run};
 use crate::world::Neglect;
 use std::time::Duration;
+use tenure::DriverMutant;
 use tenure_core::Mutant;
 
 /// Every variant must be caught within this many schedules.
@@ -30,6 +33,8 @@ pub enum Broken {
     Core(Mutant),
     /// A duty of the caller, numbered in the core's documentation, that is neglected.
     Caller(Neglect),
+    /// A mistake in the production driver.
+    Driver(DriverMutant),
 }
 
 impl Broken {
@@ -37,7 +42,10 @@ impl Broken {
     pub fn all() -> Vec<Broken> {
         let core = Mutant::ALL.iter().map(|mutant| Broken::Core(*mutant));
         let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
-        core.filter(|_| cfg!(feature = "teeth")).chain(callers).collect()
+        let for_schedules = |mutant: &&DriverMutant| !DriverMutant::FOR_THE_CRATE.contains(mutant);
+        let drivers = DriverMutant::ALL.iter().filter(for_schedules).map(|mutant| Broken::Driver(*mutant));
+        let teeth = |_: &Broken| cfg!(feature = "teeth");
+        core.filter(teeth).chain(callers).chain(drivers.filter(teeth)).collect()
     }
 
     /// Its name.
@@ -45,6 +53,7 @@ impl Broken {
         match self {
             Broken::Core(mutant) => format!("{mutant:?}"),
             Broken::Caller(neglect) => format!("{neglect:?}"),
+            Broken::Driver(mutant) => format!("{mutant:?}"),
         }
     }
 
@@ -52,7 +61,17 @@ impl Broken {
         match self {
             Broken::Core(mutant) => Options { mutant: Some(mutant), ..Options::default() },
             Broken::Caller(neglect) => Options { neglect: Some(neglect), ..Options::default() },
+            Broken::Driver(_) => Options::default(),
         }
+    }
+
+    /// The first violation of one schedule: of the bare core, or of the production driver where that is broken.
+    fn first_violation(self, seed: u64, options: &Options) -> Option<Violation> {
+        let violations = match self {
+            Broken::Core(_) | Broken::Caller(_) => run(seed, options).violations,
+            Broken::Driver(mutant) => cluster::run_broken(seed, Some(mutant)).violations,
+        };
+        violations.into_iter().next()
     }
 }
 
@@ -71,7 +90,7 @@ pub struct Caught {
 pub fn by_schedules(broken: Broken) -> Option<Caught> {
     let options = broken.options();
     (0..SEEDS_MAX).find_map(|seed| {
-        let violation = run(seed, &options).violations.into_iter().next()?;
+        let violation = broken.first_violation(seed, &options)?;
         Some(Caught { check: violation.check, what: violation.what, seed })
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::keys::Keys;
 use crate::metrics::Figures;
+use crate::mutant::{DriverMutant, Flaws};
 use crate::settings::Settings;
 use crate::wire::{PresenceDocument, SeatDocument};
 use crate::workers::Pointers;
@@ -39,6 +40,7 @@ pub(crate) struct Carrier {
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
     /// The last trouble, so that an event can say in words what the core only knows as a kind.
     trouble: Arc<Mutex<String>>,
+    flaws: Flaws,
 }
 
 impl Carrier {
@@ -49,6 +51,7 @@ impl Carrier {
         settings: &Settings,
         figures: Arc<Figures>,
         pointers: Pointers,
+        flaws: Flaws,
     ) -> Carrier {
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
@@ -65,6 +68,7 @@ impl Carrier {
             pointers,
             document,
             trouble,
+            flaws,
         }
     }
 
@@ -90,7 +94,7 @@ impl Carrier {
                     TroubleKind::Timeout,
                     format!("no answer within {} ms", limit.as_millis()),
                 ));
-                silence
+                self.given_up(silence)
             }
         }
     }
@@ -216,7 +220,7 @@ impl Carrier {
             Write::Lost => WriteAnswer::Lost,
             Write::Unknown(trouble) => {
                 self.note(&trouble);
-                WriteAnswer::Unknown
+                self.unknown()
             }
             Write::Unavailable(trouble) => {
                 self.note(&trouble);
@@ -227,6 +231,22 @@ impl Carrier {
                 WriteAnswer::Denied
             }
         }
+    }
+
+    /// What an unknown outcome is passed on as; the teeth that bite here know no better.
+    fn unknown(&self) -> WriteAnswer {
+        match self.flaws.has(DriverMutant::UnknownPassedAsWon) {
+            true => WriteAnswer::Won(Version::new("assumed")),
+            false => WriteAnswer::Unknown,
+        }
+    }
+
+    /// The same for a seat write that was given up.
+    fn given_up(&self, silence: Answer) -> Answer {
+        if silence == Answer::SeatWritten(WriteAnswer::Unknown) {
+            return Answer::SeatWritten(self.unknown());
+        }
+        silence
     }
 
     fn remember(&self, version: Version, document: SeatDocument) {

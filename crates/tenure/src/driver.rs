@@ -7,6 +7,7 @@ use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::metrics::Figures;
+use crate::mutant::{DriverMutant, Flaws};
 use crate::settings::Settings;
 use crate::telemetry;
 use std::collections::HashMap;
@@ -69,6 +70,7 @@ pub(crate) struct Outlets {
     pub(crate) voice: Voice,
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) fence: Fence,
+    pub(crate) flaws: Flaws,
 }
 
 impl std::ops::Deref for Outlets {
@@ -101,11 +103,15 @@ pub(crate) struct Driver {
     /// The handle is gone, and with it the commands.
     abandoned: bool,
     stopped: Option<StopCause>,
+    lease_ms: u64,
 }
 
 impl Drop for Driver {
     /// However a life ends, also by a panic: nobody acts on its lease any more.
     fn drop(&mut self) {
+        if self.outlets.flaws.has(DriverMutant::PanicKeepsGuard) {
+            return;
+        }
         self.withdraw();
     }
 }
@@ -130,6 +136,7 @@ impl Driver {
             step_downs: Vec::new(),
             abandoned: false,
             stopped: None,
+            lease_ms: settings.lease_timeout_ms,
         }
     }
 
@@ -201,6 +208,7 @@ impl Driver {
     ) -> Option<Input> {
         match done {
             Ok((task, (id, answer))) => {
+                let id = self.mixed_up(id);
                 self.running.remove(&task);
                 Some(Input::Answer { id, answer })
             }
@@ -208,8 +216,19 @@ impl Driver {
             Err(error) => {
                 let (id, request) = self.running.remove(&error.id())?;
                 tracing::error!(target: "tenure", %error, "a store request died");
+                if self.outlets.flaws.has(DriverMutant::DeadRequestForgotten) {
+                    return None;
+                }
                 Some(Input::Answer { id, answer: request.unanswered() })
             }
+        }
+    }
+
+    /// The id itself; the teeth that bite here take it for another's.
+    fn mixed_up(&self, id: RequestId) -> RequestId {
+        match self.outlets.flaws.has(DriverMutant::RequestIdsMixed) {
+            true => self.running.values().map(|(id, _)| *id).min().unwrap_or(id),
+            false => id,
         }
     }
 
@@ -258,9 +277,12 @@ impl Driver {
                 let task = self.requests.spawn(async move { (id, carrier.carry(request).await) });
                 self.running.insert(task.id(), (id, sent));
             }
+            Effect::Wake { .. }
+                if self.wake.is_some() && self.outlets.flaws.has(DriverMutant::WakeNotReplaced) => {}
             Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
-                let (guard, gone) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.outlets.voice.clock));
+                let clock = Arc::clone(&self.outlets.voice.clock);
+                let (guard, gone) = LeaderGuard::flawed(epoch, deadline, clock, self.outlets.flaws);
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
                 // At once with the epoch: whoever sees the guard sees whose it is.
@@ -271,11 +293,15 @@ impl Driver {
             }
             Effect::ExtendLease { epoch, deadline } => {
                 if let Some(guard) = self.guard.as_ref().filter(|guard| guard.epoch() == epoch.0) {
-                    guard.lease().extend(deadline);
+                    guard.lease().extend(self.extended(deadline));
                 }
             }
             Effect::StopProcesses { epoch, by: _ } => {
                 self.withdraw();
+                if self.outlets.flaws.has(DriverMutant::StoppedWhenCancelled) {
+                    // Its sender is gone, which is taken for the end of the work.
+                    self.guard_gone = self.guard_gone.take().map(|_| oneshot::channel().1);
+                }
                 if let Some(gone) = self.guard_gone.take() {
                     self.draining = Some((epoch, gone));
                 }
@@ -290,10 +316,22 @@ impl Driver {
 
     /// Ends the lease for everybody who holds a guard.
     fn withdraw(&mut self) {
+        if self.outlets.flaws.has(DriverMutant::GuardNotWithdrawn) {
+            self.guard = None;
+            return;
+        }
         if let Some(guard) = self.guard.take() {
             guard.lease().cancel();
         }
         self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
+    }
+
+    /// The deadline itself; the teeth that bite here count a lease from now.
+    fn extended(&self, deadline: Time) -> Time {
+        match self.outlets.flaws.has(DriverMutant::ExtendedFromNow) {
+            true => Time(self.outlets.voice.clock.now_ms() + self.lease_ms),
+            false => deadline,
+        }
     }
 
     fn publish(&self) {
@@ -334,9 +372,15 @@ impl Driver {
             Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
             Core::LeaderChanged { previous, new, epoch } => {
                 // The fence first: whoever acts on the event finds it up to date.
-                self.outlets.fence.observe(epoch.0);
+                let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);
+                if !late {
+                    self.outlets.fence.observe(epoch.0);
+                }
                 self.outlets
                     .emit(epoch.0, EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() });
+                if late {
+                    self.outlets.fence.observe(epoch.0);
+                }
                 if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
                     return; // The standby's telemetry is not this node's to emit.
                 }

@@ -1,6 +1,7 @@
 //! What a leader holds while it leads, and how anybody watches leadership.
 
 use crate::clock::Clock;
+use crate::mutant::{DriverMutant, Flaws};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -29,6 +30,7 @@ pub(crate) struct LeaseState {
     deadline_ms: AtomicU64,
     cancel: CancellationToken,
     clock: Arc<dyn Clock>,
+    flaws: Flaws,
 }
 
 /// Tells the driver when the last clone of a guard is gone.
@@ -58,11 +60,21 @@ impl LeaderGuard {
         deadline: Time,
         clock: Arc<dyn Clock>,
     ) -> (LeaderGuard, oneshot::Receiver<()>) {
+        LeaderGuard::flawed(epoch, deadline, clock, Flaws::default())
+    }
+
+    pub(crate) fn flawed(
+        epoch: Epoch,
+        deadline: Time,
+        clock: Arc<dyn Clock>,
+        flaws: Flaws,
+    ) -> (LeaderGuard, oneshot::Receiver<()>) {
         let lease = Arc::new(LeaseState {
             epoch,
             deadline_ms: AtomicU64::new(deadline.0),
             cancel: CancellationToken::new(),
             clock,
+            flaws,
         });
         let (done, gone) = oneshot::channel();
         let cancel = lease.cancel.clone();
@@ -109,7 +121,7 @@ impl LeaderGuard {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return,
-                () = tokio::time::sleep(self.remaining()) => {}
+                () = tokio::time::sleep(self.lease.patience()) => {}
             }
         }
     }
@@ -145,7 +157,12 @@ impl LeaseState {
     }
 
     fn is_valid(&self) -> bool {
-        !self.cancel.is_cancelled() && !self.remaining().is_zero()
+        !self.cancel.is_cancelled() && !self.patience().is_zero()
+    }
+
+    /// How long it may be relied on without another look.
+    fn patience(&self) -> Duration {
+        if self.flaws.has(DriverMutant::GuardWithoutDeadline) { Duration::MAX } else { self.remaining() }
     }
 
     fn remaining(&self) -> Duration {

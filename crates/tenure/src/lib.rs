@@ -44,6 +44,7 @@ pub mod fuzzing;
 mod guard;
 mod keys;
 pub mod metrics;
+mod mutant;
 mod node;
 mod plugin;
 mod service;
@@ -61,6 +62,10 @@ pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
 pub use metrics::Metrics;
+#[cfg(feature = "teeth")]
+pub use mutant::Broken;
+#[doc(hidden)]
+pub use mutant::DriverMutant;
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use plugin::{LeaderChange, Mode, Plugin};
 pub use prometheus_client;

@@ -8,6 +8,7 @@ use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
 use crate::metrics::{Figures, Metrics};
+use crate::mutant::Flaws;
 use crate::settings::{Settings, SettingsError};
 use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
@@ -84,6 +85,7 @@ pub struct NodeBuilder {
     random: Option<u64>,
     plugin: Option<NodeId>,
     floor: u64,
+    flaws: Flaws,
     events: broadcast::Sender<Event>,
 }
 
@@ -110,6 +112,13 @@ impl NodeBuilder {
     /// the place of that number, so that numbered replicas are spread evenly; any other draws at random.
     pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
         self.random = Some(random);
+        self
+    }
+
+    /// A node that is broken on purpose, for tests that must notice.
+    #[cfg(feature = "teeth")]
+    pub fn broken(mut self, broken: crate::Broken) -> NodeBuilder {
+        self.flaws.broken = Some(broken);
         self
     }
 
@@ -142,21 +151,22 @@ impl NodeBuilder {
                 tenure_store::open(&self.settings.store, &options).await?
             }
         };
+        let clock = self.flaws.clock(self.clock, self.settings.heartbeat_interval_ms);
         let (commands, inbox) = mpsc::channel(16);
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
-        let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&self.clock), watcher.clone()));
+        let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&clock), watcher.clone()));
         if let Some(plugin) = &self.plugin {
             figures.serve([Arc::from(plugin.as_str())].into());
         }
         let lanes = figures.meter(lanes);
-        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&self.clock), figures.drift());
+        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&clock), figures.drift());
         let voice = Voice {
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
-            clock: self.clock,
+            clock,
             events: events.clone(),
             figures: Arc::clone(&figures),
         };
@@ -183,7 +193,7 @@ impl NodeBuilder {
             settings: self.settings,
             lanes: lanes.clone(),
             floor: self.floor,
-            outlets: Outlets { voice: voice.clone(), leadership, fence: fence.clone() },
+            outlets: Outlets { voice: voice.clone(), leadership, fence: fence.clone(), flaws: self.flaws },
             pointers,
             random: self.random,
             end,
@@ -223,6 +233,7 @@ impl Node {
             random: None,
             plugin: None,
             floor: 0,
+            flaws: Flaws::default(),
             events,
         }
     }
@@ -400,8 +411,10 @@ impl Supervisor {
             &self.settings,
             Arc::clone(&self.outlets.voice.figures),
             self.pointers.clone(),
+            self.outlets.flaws,
         );
-        let core = Coordinator::new(self.settings.core_config(), me).above(Epoch(self.floor));
+        let config = self.outlets.flaws.config(self.settings.core_config());
+        let core = Coordinator::new(config, me).above(Epoch(self.floor));
         let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
         // Numbered replicas are spread evenly; others draw.
         let place = || tenure_core::spread(&self.outlets.voice.node, &self.outlets.voice.namespace);

@@ -1,5 +1,6 @@
 //! Who may depend on whom.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,8 @@ use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const CORE: &str = "tenure-core";
+/// What is broken on purpose. A workspace build shares features, so nobody may ask for it by a dependency or by default.
+const TEETH: &str = "teeth";
 
 /// For each crate of the workspace, the crates of the workspace it may know, also in its tests:
 /// cli → server → plugins → tenure → {store, core}; store and core know nothing of each other.
@@ -42,11 +45,15 @@ struct Package {
     name: String,
     manifest_path: String,
     dependencies: Vec<Dependency>,
+    #[serde(default)]
+    features: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Deserialize)]
 struct Dependency {
     name: String,
+    #[serde(default)]
+    features: Vec<String>,
 }
 
 pub(super) fn check_direction(workspace: &Workspace) -> Result<Vec<Violation>> {
@@ -68,7 +75,20 @@ fn direction(metadata: &str, root: &Path) -> Result<Vec<Violation>> {
             violation(format!("`{}` has no place in the direction table of xtask", package.name));
             continue;
         };
+        if package
+            .features
+            .get("default")
+            .is_some_and(|default| default.iter().any(|name| name.ends_with(TEETH)))
+        {
+            violation(format!("`{}` is broken on purpose by default", package.name));
+        }
         for dependency in &package.dependencies {
+            if dependency.features.iter().any(|name| name == TEETH) {
+                violation(format!(
+                    "`{}` asks for `{}` to be broken on purpose",
+                    package.name, dependency.name
+                ));
+            }
             let name = dependency.name.as_str();
             if members.contains(&name) && !allowed.contains(&name) {
                 violation(format!("`{}` must not know `{name}`", package.name));
@@ -133,6 +153,22 @@ mod tests {
             found(&packages),
             ["tenure-store/Cargo.toml:1: crate-direction: `tenure-store` must not know `tenure-core`"]
         );
+    }
+
+    #[test]
+    fn what_is_broken_on_purpose_is_never_on_by_itself() {
+        let package = |dependency: &[&str], default: &[&str]| {
+            let metadata = serde_json::json!({ "packages": [{
+                "name": "tenure-cli", "manifest_path": "/checkout/cli/Cargo.toml",
+                "dependencies": [{ "name": "tenure", "features": dependency }],
+                "features": { "default": default, "teeth": ["tenure/teeth"] },
+            }] });
+            direction(&metadata.to_string(), Path::new("/checkout")).expect("metadata is read").len()
+        };
+        assert_eq!(package(&["fuzzing"], &[]), 0);
+        assert_eq!(package(&["teeth"], &[]), 1);
+        assert_eq!(package(&[], &["teeth"]), 1);
+        assert_eq!(package(&[], &["tenure/teeth"]), 1);
     }
 
     #[test]

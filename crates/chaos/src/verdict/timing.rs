@@ -13,6 +13,7 @@ const NOTICED_MS: u64 = 1_000;
 
 pub(super) fn judge(record: &Record, terms: &[Term], verdict: &mut Verdict) {
     let timing = Timing { record, terms };
+    timing.stamps(verdict);
     timing.losses(verdict);
     timing.ends(verdict);
     let mut failovers: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();
@@ -133,6 +134,27 @@ impl<'a> Timing<'a> {
         );
         let excused = late_ms <= 2 * stalled_ms + store_ms;
         if excused { &mut verdict.excused } else { &mut verdict.violations }.push(line);
+    }
+
+    /// What a node says is heard when it says it happened, but for the time it stood still itself: else its clock is behind,
+    /// and by its own words it would look innocent of anything.
+    fn stamps(&self, verdict: &mut Verdict) {
+        for life in &self.record.lives {
+            let said = self.record.events.iter().filter(|said| said.life == life.life);
+            let late = said.filter_map(|said| {
+                let (heard_ms, boot_ms) = (said.heard_ms?, said.event["bootMs"].as_u64()?);
+                let asleep = |(from_ms, until_ms): &(u64, u64)| {
+                    (*until_ms).min(heard_ms).saturating_sub((*from_ms).max(boot_ms))
+                };
+                let asleep_ms: u64 = life.pauses.iter().map(asleep).sum();
+                let late_ms = heard_ms.saturating_sub(boot_ms + asleep_ms).checked_sub(NOTICED_MS)?;
+                Some((late_ms, boot_ms, heard_ms))
+            });
+            if let Some((late_ms, boot_ms, heard_ms)) = late.max().filter(|(late_ms, ..)| *late_ms > 0) {
+                let what = format!("the clock of {} is behind: what it said was heard", life.node);
+                self.file(&what, late_ms, boot_ms, heard_ms, 0, verdict);
+            }
+        }
     }
 
     /// Every loss is told by its deadline, or when a paused process came to itself.

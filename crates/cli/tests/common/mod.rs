@@ -244,7 +244,7 @@ impl<'a> Cluster<'a> {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event = serde_json::from_str(&line)
                     .unwrap_or_else(|error| panic!("{name} printed {line:?}, which is not JSON: {error}"));
-                let _ = mouth.send(Said { life, node: name.clone(), event });
+                let _ = mouth.send(Said { life, node: name.clone(), event, heard_ms: None });
             }
         });
         let log = Arc::new(Mutex::new(String::new()));

@@ -1,0 +1,160 @@
+//! Teeth: realistic mistakes of the driver that the tests must catch.
+//!
+//! They exist in test builds only (feature `teeth`); without it [`Flaws::has`] is a constant `false`, [`Flaws`] takes no
+//! room, and nobody can choose one.
+
+use crate::clock::Clock;
+use std::sync::Arc;
+
+/// A deliberately broken variant of the driver, the guard or the carrier.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum DriverMutant {
+    /// The carrier passes a write of unknown outcome on as one that happened.
+    UnknownPassedAsWon,
+    /// Work is reported as stopped when its guard was only cancelled.
+    StoppedWhenCancelled,
+    /// A guard does not look at its own deadline: it waits until the driver cancels it.
+    GuardWithoutDeadline,
+    /// A renewal extends the guard by a lease from now instead of to the deadline it is given.
+    ExtendedFromNow,
+    /// The clock does not count the time during which the machine sleeps.
+    ClockStandsStill,
+    /// Work that is to stop keeps a valid, visible guard until its deadline.
+    GuardNotWithdrawn,
+    /// A wake-up does not replace the one before it.
+    WakeNotReplaced,
+    /// An answer goes to the oldest request under way, whichever it belongs to.
+    RequestIdsMixed,
+    /// A request whose task died is never answered.
+    DeadRequestForgotten,
+    /// A candidate that dies leaves its guard valid.
+    PanicKeepsGuard,
+    /// The fence hears of a new leader after the event has gone out.
+    FenceFedLate,
+}
+
+impl DriverMutant {
+    /// All of them.
+    pub const ALL: &[DriverMutant] = &[
+        DriverMutant::UnknownPassedAsWon,
+        DriverMutant::StoppedWhenCancelled,
+        DriverMutant::GuardWithoutDeadline,
+        DriverMutant::ExtendedFromNow,
+        DriverMutant::ClockStandsStill,
+        DriverMutant::GuardNotWithdrawn,
+        DriverMutant::WakeNotReplaced,
+        DriverMutant::RequestIdsMixed,
+        DriverMutant::DeadRequestForgotten,
+        DriverMutant::PanicKeepsGuard,
+        DriverMutant::FenceFedLate,
+    ];
+
+    /// Those that no schedule on a store that merely fails can show, and a test of this crate does: the store's code has
+    /// to panic, the candidate has to die, or somebody has to look between two statements.
+    pub const FOR_THE_CRATE: &[DriverMutant] =
+        &[DriverMutant::DeadRequestForgotten, DriverMutant::PanicKeepsGuard, DriverMutant::FenceFedLate];
+}
+
+/// A node that is broken on purpose.
+#[cfg(feature = "teeth")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// In its driver.
+    Driver(DriverMutant),
+    /// In its core.
+    Core(tenure_core::Mutant),
+}
+
+#[cfg(feature = "teeth")]
+impl std::str::FromStr for Broken {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Broken, String> {
+        let driver = DriverMutant::ALL.iter().map(|mutant| Broken::Driver(*mutant));
+        let core = tenure_core::Mutant::ALL.iter().map(|mutant| Broken::Core(*mutant));
+        let is_it = |broken: &Broken| match broken {
+            Broken::Driver(mutant) => format!("{mutant:?}") == name,
+            Broken::Core(mutant) => format!("{mutant:?}") == name,
+        };
+        driver.chain(core).find(is_it).ok_or_else(|| format!("there is no broken variant {name:?}"))
+    }
+}
+
+/// What is wrong with a node: nothing, except in test builds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flaws {
+    #[cfg(feature = "teeth")]
+    pub(crate) broken: Option<Broken>,
+}
+
+impl Flaws {
+    /// Whether this node has that mistake.
+    #[cfg(feature = "teeth")]
+    pub(crate) fn has(self, mutant: DriverMutant) -> bool {
+        self.broken == Some(Broken::Driver(mutant))
+    }
+
+    /// Whether this node has that mistake: it does not.
+    #[cfg(not(feature = "teeth"))]
+    #[inline(always)]
+    pub(crate) fn has(self, _mutant: DriverMutant) -> bool {
+        false
+    }
+
+    /// The core's settings, with its mistake.
+    #[cfg(feature = "teeth")]
+    pub(crate) fn config(self, config: tenure_core::Config) -> tenure_core::Config {
+        match self.broken {
+            Some(Broken::Core(mutant)) => tenure_core::Config { mutant: Some(mutant), ..config },
+            Some(Broken::Driver(_)) | None => config,
+        }
+    }
+
+    /// The core's settings.
+    #[cfg(not(feature = "teeth"))]
+    pub(crate) fn config(self, config: tenure_core::Config) -> tenure_core::Config {
+        config
+    }
+
+    /// The node's clock, or one that is wrong.
+    #[cfg(feature = "teeth")]
+    pub(crate) fn clock(self, clock: Arc<dyn Clock>, heartbeat_ms: u64) -> Arc<dyn Clock> {
+        if !self.has(DriverMutant::ClockStandsStill) {
+            return clock;
+        }
+        let last = std::sync::Mutex::new((clock.now_ms(), clock.now_ms()));
+        Arc::new(StandingClock { clock, most_ms: 2 * heartbeat_ms, last })
+    }
+
+    /// The node's clock.
+    #[cfg(not(feature = "teeth"))]
+    pub(crate) fn clock(self, clock: Arc<dyn Clock>, _heartbeat_ms: u64) -> Arc<dyn Clock> {
+        clock
+    }
+}
+
+/// A clock that stands still while nobody gets to run, as timers do in a machine that sleeps: of the time between two
+/// looks at it no more than so much counts. A node that runs looks more often.
+#[cfg(feature = "teeth")]
+#[derive(Debug)]
+struct StandingClock {
+    clock: Arc<dyn Clock>,
+    most_ms: u64,
+    /// The true time and its own at the last look.
+    last: std::sync::Mutex<(u64, u64)>,
+}
+
+#[cfg(feature = "teeth")]
+impl Clock for StandingClock {
+    fn now_ms(&self) -> u64 {
+        let now_ms = self.clock.now_ms();
+        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (before_ms, own_ms) = *last;
+        *last = (now_ms, own_ms + now_ms.saturating_sub(before_ms).min(self.most_ms));
+        last.1
+    }
+
+    fn outruns_timers(&self) -> bool {
+        self.clock.outruns_timers()
+    }
+}

@@ -1,0 +1,233 @@
+//! `cargo xtask chaos --broken`: binaries that are broken on purpose, each of which the judge of chaos must find guilty.
+//!
+//! They are built into a directory of their own, so that nobody can take one for the product. What a binary can be caught
+//! at is what it shows: its events, its requests, its end. A mistake that leaves no trace there is left to the simulator.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use crate::engine::{self, Engine, Site};
+use crate::workspace::Workspace;
+use crate::{chaos, process};
+
+/// Decides the schedules, unless told otherwise.
+pub(crate) const SEED: u64 = 1;
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// A run that is not over by then, with its last round and the judge, never will be.
+const PLAY_LIMIT: Duration = Duration::from_secs(6 * 60);
+/// Not broken: plays every fault of the others and must be found innocent, or their guilt means nothing.
+const SOUND: &str = "none";
+
+/// A mistake, what brings it to light, and what it must be found guilty of.
+struct Variant {
+    name: &'static str,
+    what: &'static str,
+    /// Played alone, one at a time, always at the leader.
+    faults: &'static [&'static str],
+    nodes: u8,
+    /// On SeaweedFS, behind proxies; else on SQLite.
+    network: bool,
+    seconds: u64,
+    /// One of these in the judge's words: anything else, a late takeover on a busy machine say, does not count.
+    guilty_of: &'static [&'static str],
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: SOUND,
+        what: "nothing: the same build, the same faults",
+        faults: &["pause", "crash", "store-held"],
+        nodes: 7,
+        network: false,
+        seconds: 60,
+        guilty_of: &[],
+    },
+    Variant {
+        name: SOUND,
+        what: "nothing, on a network",
+        faults: &["leader503"],
+        nodes: 3,
+        network: true,
+        seconds: 30,
+        guilty_of: &[],
+    },
+    Variant {
+        name: "DeadlineIgnored",
+        what: "core: a leader goes on past its deadline",
+        faults: &["store-held"],
+        nodes: 3,
+        network: false,
+        seconds: 60,
+        guilty_of: &["renewed after its deadline", "acted past its deadline", "two led at once"],
+    },
+    Variant {
+        name: "LostTakenForWon",
+        what: "core: a refused write is taken for one that happened",
+        // All wait for the lock and claim when it is free.
+        faults: &["store-held"],
+        nodes: 7,
+        network: false,
+        seconds: 60,
+        guilty_of: &["two led at once", "one epoch, two holders"],
+    },
+    Variant {
+        name: "ExpiryTooShort",
+        what: "core: a standby takes over after half a lease",
+        faults: &["crash", "pause"],
+        nodes: 3,
+        network: false,
+        seconds: 60,
+        guilty_of: &["two led at once"],
+    },
+    Variant {
+        name: "UnknownPassedAsWon",
+        what: "driver: an unknown outcome is passed on as one that happened",
+        faults: &["leader503"],
+        nodes: 3,
+        network: true,
+        seconds: 60,
+        guilty_of: &["two led at once", "longer than its renewal earned"],
+    },
+    Variant {
+        name: "ClockStandsStill",
+        what: "driver: the clock does not count the time a machine sleeps",
+        faults: &["pause"],
+        nodes: 3,
+        network: false,
+        seconds: 60,
+        guilty_of: &["two led at once", "is behind"],
+    },
+];
+
+/// Plays the named variant, or all of them; whether each was found to be what it is.
+pub(crate) fn run(workspace: &Workspace, name: &str, seed: u64) -> Result<bool> {
+    let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
+    let chosen: Vec<&Variant> =
+        VARIANTS.iter().filter(|variant| name == "all" || variant.name == name).collect();
+    if chosen.is_empty() {
+        bail!("no broken variant {name:?}; there are all, {}", names());
+    }
+    build(workspace)?;
+    let site = site(workspace, &chosen)?;
+    let mut good = true;
+    for variant in chosen {
+        good &= play(workspace, variant, site.as_ref(), seed)?["caught"] == true;
+    }
+    Ok(good)
+}
+
+/// Plays all of them, for the page of evidence.
+pub(crate) fn prove(workspace: &Workspace, seed: u64) -> Result<Vec<Value>> {
+    build(workspace)?;
+    let site = site(workspace, &VARIANTS.iter().collect::<Vec<_>>())?;
+    VARIANTS.iter().map(|variant| play(workspace, variant, site.as_ref(), seed)).collect()
+}
+
+/// The store for those that need a network.
+fn site(workspace: &Workspace, chosen: &[&Variant]) -> Result<Option<Site>> {
+    engine::clean_leftovers(workspace);
+    let needed = chosen.iter().any(|variant| variant.network);
+    needed.then(|| chaos::start(workspace, Engine::Seaweedfs)).transpose()
+}
+
+/// Never the product's own directory: there `tenure` is the product.
+fn directory(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("broken")
+}
+
+fn build(workspace: &Workspace) -> Result<()> {
+    let mut broken = workspace.cargo();
+    broken.args(["build", "--package", "tenure-cli", "--features", "teeth", "--target-dir"]);
+    broken.arg(directory(workspace));
+    let mut judge = workspace.cargo();
+    judge.args(["build", "--workspace", "--bins"]);
+    for command in [&mut broken, &mut judge] {
+        if !process::run(command, BUILD_LIMIT)? {
+            bail!("the build failed");
+        }
+    }
+    Ok(())
+}
+
+fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64) -> Result<Value> {
+    println!("==> {} ({})", variant.name, variant.what);
+    let file = workspace.target.join("chaos-broken.json");
+    let _ = fs::remove_file(&file);
+    let mut command = Command::new(workspace.program("tenure-chaos"));
+    command.arg("run").arg("--tenure").arg(directory(workspace).join("debug/tenure"));
+    command.arg("--record").arg(workspace.chaos()).arg("--json").arg(&file);
+    chaos::on_store(&mut command, site.filter(|_| variant.network), Duration::from_secs(variant.seconds));
+    command.arg("--preset=fast");
+    command
+        .arg(format!("--nodes={}", variant.nodes))
+        .arg(format!("--seed={seed}"))
+        .arg(format!("--seconds={}", variant.seconds));
+    command.args(variant.faults.iter().map(|fault| format!("--only={fault}")));
+    command.args((variant.name != SOUND).then(|| format!("--broken={}", variant.name)));
+    // It is meant to fail; what it found is in the file.
+    process::run(&mut process::bound(&command), PLAY_LIMIT)?;
+    let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
+    let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
+    let found = sentence(variant, &verdict);
+    let after = format!("{} s, {} faults", verdict["seconds"], verdict["faults"]);
+    match &found {
+        Ok(line) => println!("==> {}: {line}, {after}\n", variant.name),
+        Err(line) => println!("==> {}: NOT CAUGHT, {after}: {line}\n", variant.name),
+    }
+    let (caught, line) = (found.is_ok(), found.unwrap_or_else(|line| line));
+    Ok(json!({
+        "variant": variant.name, "what": variant.what, "caught": caught, "by": line,
+        "seconds": verdict["seconds"], "faults": verdict["faults"], "kinds": variant.faults, "seed": seed, "engine": verdict["engine"],
+    }))
+}
+
+/// What the variant was found guilty of, in the judge's first words; or why it was not.
+fn sentence(variant: &Variant, verdict: &Value) -> Result<String, String> {
+    let violations: Vec<&str> = verdict["violations"]
+        .as_array()
+        .map(|lines| lines.iter().filter_map(Value::as_str).collect())
+        .ok_or("no verdict")?;
+    if variant.name == SOUND {
+        return match violations.first() {
+            None => Ok("innocent".to_owned()),
+            Some(line) => Err((*line).to_owned()),
+        };
+    }
+    let crime = |line: &&str| variant.guilty_of.iter().find(|crime| line.contains(**crime)).copied();
+    violations.iter().find_map(crime).map(str::to_owned).ok_or_else(|| format!("found only {violations:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variant(name: &str) -> &'static Variant {
+        VARIANTS.iter().find(|variant| variant.name == name).expect("a variant")
+    }
+
+    #[test]
+    fn only_the_crime_itself_counts() {
+        let verdict = |lines: &[&str]| json!({ "violations": lines });
+        let broken = variant("ExpiryTooShort");
+        assert_eq!(
+            sentence(broken, &verdict(&["pod-a led late", "two led at once: x and y"])).as_deref(),
+            Ok("two led at once")
+        );
+        assert!(sentence(broken, &verdict(&["pod-a led late"])).is_err());
+        assert!(sentence(broken, &verdict(&[])).is_err() && sentence(broken, &json!({})).is_err());
+        assert!(sentence(variant(SOUND), &verdict(&[])).is_ok());
+        assert!(sentence(variant(SOUND), &verdict(&["anything"])).is_err());
+        assert!(sentence(variant(SOUND), &json!({})).is_err(), "no verdict is no acquittal");
+    }
+
+    #[test]
+    fn a_broken_binary_has_a_directory_of_its_own() {
+        let workspace = Workspace::at(std::path::Path::new("/checkout"));
+        assert!(!workspace.program("tenure").starts_with(directory(&workspace)));
+    }
+}
