@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -24,6 +25,12 @@ pub(crate) struct Args {
     /// Budget for random schedules and chaos, half each; the explorer and the broken variants come on top
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(2..=600))]
     minutes: u64,
+    /// At most this many random schedules
+    #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
+    schedules: u64,
+    /// How long chaos is played, if not half the budget
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=600))]
+    chaos_minutes: Option<u64>,
     /// Without chaos: no S3 engine, no processes
     #[arg(long)]
     no_chaos: bool,
@@ -36,6 +43,9 @@ pub(crate) struct Args {
     /// The first seed; another one tries other schedules
     #[arg(long, default_value_t = 0)]
     from: u64,
+    /// Do again what an interrupted run of this commit has done already
+    #[arg(long)]
+    again: bool,
 }
 
 /// What was found, as the programs printed it.
@@ -50,32 +60,74 @@ struct Figures {
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    let commit = commit(workspace)?;
+    let parts = Parts::of(workspace, &commit, args.again)?;
     let half = (args.minutes / 2).max(1);
+    let (minutes, from, seeds) = (half.to_string(), args.from.to_string(), args.schedules.to_string());
     build(workspace, &[])?;
-    let minutes = half.to_string();
-    let from = args.from.to_string();
-    println!("==> random schedules, {half} minutes");
-    let many = u64::MAX.to_string();
-    let schedules =
-        sim(workspace, &["run", "--minutes", &minutes, "--from", &from, "--seeds", &many, "--json"])?;
-    println!("==> schedules with the production driver");
-    let driver = sim(workspace, &["run", "--driver", "--seeds", "1000", "--from", &from, "--json"])?;
+    let schedules = parts.keep(&format!("schedules-{from}-{seeds}-{minutes}m"), || {
+        println!("==> random schedules, {half} minutes at most");
+        sim(workspace, &["run", "--minutes", &minutes, "--from", &from, "--seeds", &seeds, "--json"])
+    })?;
+    let driver = parts.keep(&format!("driver-{from}"), || {
+        println!("==> schedules with the production driver");
+        sim(workspace, &["run", "--driver", "--seeds", "1000", "--from", &from, "--json"])
+    })?;
     let mut explored = Vec::new();
     for nodes in ["2", "3"] {
-        println!("==> every state of {nodes} nodes ({})", args.size);
-        let found = sim(workspace, &["explore", "--nodes", nodes, "--size", &args.size, "--json"])?;
-        explored.extend(found.as_array().cloned().unwrap_or_default());
+        let found = parts.keep(&format!("explored-{nodes}-{}", args.size), || {
+            println!("==> every state of {nodes} nodes ({})", args.size);
+            sim(workspace, &["explore", "--nodes", nodes, "--size", &args.size, "--json"])
+        })?;
+        explored.extend(rows(found));
     }
-    println!("==> broken variants");
-    build(workspace, &["--features", "teeth"])?;
-    let teeth = sim(workspace, &["teeth", "--json"])?.as_array().cloned().unwrap_or_default();
-    let chaos = if args.no_chaos { None } else { Some(play(workspace, args.engine, half)?) };
-    let broken = if args.no_chaos { Vec::new() } else { broken::prove(workspace, broken::SEED)? };
-    let figures = Figures { schedules, driver, explored, teeth, chaos, broken };
+    let teeth = parts.keep("teeth", || {
+        println!("==> broken variants");
+        build(workspace, &["--features", "teeth"])?;
+        sim(workspace, &["teeth", "--json"])
+    })?;
+    let (mut chaos, mut broken) = (None, Vec::new());
+    if !args.no_chaos {
+        let minutes = args.chaos_minutes.unwrap_or(half);
+        let part = format!("chaos-{}-{minutes}m", args.engine.name());
+        chaos = Some(parts.keep(&part, || play(workspace, args.engine, minutes))?);
+        broken = rows(parts.keep("broken", || Ok(Value::Array(broken::prove(workspace, broken::SEED)?)))?);
+    }
+    let figures = Figures { schedules, driver, explored, teeth: rows(teeth), chaos, broken };
     let clean = figures.is_clean();
-    write(workspace, &figures)?;
+    write(workspace, &figures, &commit)?;
     println!("{} written to {PAGE}", if clean { "no violation;" } else { "VIOLATIONS;" });
     Ok(clean)
+}
+
+fn rows(value: Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
+}
+
+/// What the parts of a long run found, on disk, so that one that was interrupted goes on where it stopped. Another
+/// commit or another budget begins anew: figures of two commits never stand on one page.
+struct Parts {
+    folder: PathBuf,
+    again: bool,
+}
+
+impl Parts {
+    fn of(workspace: &Workspace, commit: &str, again: bool) -> Result<Parts> {
+        let folder = workspace.target.join("prove").join(commit);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(Parts { folder, again })
+    }
+
+    fn keep(&self, name: &str, find: impl FnOnce() -> Result<Value>) -> Result<Value> {
+        let path = self.folder.join(name).with_extension("json");
+        if let Some(text) = fs::read_to_string(&path).ok().filter(|_| !self.again) {
+            println!("==> {name}: found before");
+            return serde_json::from_str(&text).with_context(|| format!("{} is broken", path.display()));
+        }
+        let found = find()?;
+        fs::write(&path, found.to_string()).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(found)
+    }
 }
 
 fn build(workspace: &Workspace, more: &[&str]) -> Result<()> {
@@ -298,13 +350,16 @@ impl Figures {
     }
 }
 
-fn write(workspace: &Workspace, figures: &Figures) -> Result<()> {
+fn commit(workspace: &Workspace) -> Result<String> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).args(["rev-parse", "--short=12", "HEAD"]);
-    let commit = process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?;
+    Ok(process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?.trim().to_owned())
+}
+
+fn write(workspace: &Workspace, figures: &Figures, commit: &str) -> Result<()> {
     let path = workspace.root.join(PAGE);
     let page = fs::read_to_string(&path).with_context(|| format!("{PAGE} cannot be read"))?;
-    fs::write(&path, replaced(&page, &figures.text(commit.trim()))?)?;
+    fs::write(&path, replaced(&page, &figures.text(commit))?)?;
     Ok(())
 }
 
@@ -326,6 +381,20 @@ mod tests {
         let page = replaced(page, "new\n").expect("marked");
         assert_eq!(page, "# E\n\nfound\n\n<!-- figures: begin -->\n\nnew\n<!-- figures: end -->\n\nmore\n");
         assert!(replaced("no marks", "new").is_err());
+    }
+
+    #[test]
+    fn a_part_is_found_once_for_each_commit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let workspace = Workspace::at(folder.path());
+        let parts = |commit, again| Parts::of(&workspace, commit, again).expect("a folder");
+        let found = |parts: Parts, value: u64| parts.keep("teeth", || Ok(json!(value))).expect("kept");
+        assert_eq!(found(parts("a", false), 1), 1);
+        assert_eq!(found(parts("a", false), 2), 1, "the first is kept");
+        assert_eq!(found(parts("b", false), 3), 3, "another commit begins anew");
+        assert_eq!(found(parts("a", true), 4), 4, "unless it is to be done again");
+        assert!(parts("c", false).keep("teeth", || bail!("no")).is_err());
+        assert_eq!(found(parts("c", false), 5), 5, "a failure is not kept");
     }
 
     #[test]
