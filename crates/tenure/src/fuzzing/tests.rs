@@ -184,6 +184,17 @@ fn an_error_names_the_field() {
     }
 }
 
+#[test]
+fn a_seat_at_the_bounds_of_its_numbers_is_read_and_written() {
+    for name in ["renewals", "epoch"] {
+        let mut body: Value = serde_json::from_slice(&seeds("seat")[0]).expect("JSON");
+        body[name] = (u64::MAX / 2).into();
+        assert!(seat(body.to_string().as_bytes()), "{name}");
+        body[name] = (u64::MAX / 2 + 1).into();
+        assert!(!seat(body.to_string().as_bytes()), "{name}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
