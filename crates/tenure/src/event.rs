@@ -6,7 +6,7 @@ pub use names::EVENT_NAMES;
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem, SlowCause};
+use tenure_core::{ElectionCause, LossReason, NodeId, ProcessOutcome, SeatProblem, SlowCause};
 
 /// Something that happened to one node in one namespace.
 ///
@@ -214,6 +214,45 @@ pub enum EventKind {
         /// Which plugin.
         plugin: Arc<str>,
     },
+    /// A leader-only process runs.
+    ProcessStarted {
+        /// Which.
+        process: Arc<str>,
+    },
+    /// A process that ended runs again.
+    ProcessRestarted {
+        /// Which.
+        process: Arc<str>,
+        /// The how-manieth start in this term.
+        attempt: u32,
+    },
+    /// A process has ended.
+    ProcessExited {
+        /// Which.
+        process: Arc<str>,
+        /// How.
+        outcome: ProcessOutcome,
+        /// How long it ran.
+        ran_ms: u64,
+        /// When it is started again; `None` if it is not.
+        restart_in_ms: Option<u64>,
+        /// What it said, if it failed.
+        detail: Option<Arc<str>>,
+    },
+    /// A process did not stop in time. Its guard is over; it goes on running, and this node does not lead meanwhile.
+    ProcessStuck {
+        /// Which.
+        process: Arc<str>,
+    },
+    /// Processes do not run here: all are stopped, and leadership is given up.
+    ProcessesGaveUp {
+        /// Because of this one; `None` if the supervisor itself died.
+        process: Option<Arc<str>>,
+        /// Why, in short.
+        cause: &'static str,
+        /// How long this node claims nothing.
+        hold_ms: u64,
+    },
     /// The node has left.
     Stopped,
 }
@@ -330,6 +369,11 @@ impl EventKind {
             EventKind::PluginFailed { .. } => "plugin_failed",
             EventKind::FallbackStarted { .. } => "fallback_started",
             EventKind::FallbackEnded { .. } => "fallback_ended",
+            EventKind::ProcessStarted { .. } => "process_started",
+            EventKind::ProcessRestarted { .. } => "process_restarted",
+            EventKind::ProcessExited { .. } => "process_exited",
+            EventKind::ProcessStuck { .. } => "process_stuck",
+            EventKind::ProcessesGaveUp { .. } => "processes_gave_up",
             EventKind::Stopped => "stopped",
         }
     }
@@ -405,6 +449,22 @@ impl EventKind {
             }
             EventKind::FallbackStarted { plugin, detail } => json!({"plugin": &**plugin, "detail": detail}),
             EventKind::FallbackEnded { plugin } => json!({"plugin": &**plugin}),
+            EventKind::ProcessStarted { process } | EventKind::ProcessStuck { process } => {
+                json!({"process": &**process})
+            }
+            EventKind::ProcessRestarted { process, attempt } => {
+                json!({"process": &**process, "attempt": attempt})
+            }
+            EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => json!({
+                "process": &**process,
+                "outcome": outcome.as_str(),
+                "ranMs": ran_ms,
+                "restartInMs": restart_in_ms,
+                "detail": detail.as_deref(),
+            }),
+            EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
+                json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
+            }
             EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
                 let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
                 json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "cause": cause.as_str()})
