@@ -215,8 +215,11 @@ impl Runner {
 
     fn on_task(&mut self, id: Id, done: Result<Ended, JoinError>) {
         let Some((process, instance)) = self.running.remove(&id) else { return };
+        let over = self.is_over(process);
         let (outcome, words) = match done {
             Ok(Ok(())) => (ProcessOutcome::Done, None),
+            // Whoever returns the guard's own error, or anything else after it, did what it was told to.
+            Ok(Err(Fault::Failed(_))) if over => (ProcessOutcome::Done, None),
             Ok(Err(Fault::Failed(words))) => (ProcessOutcome::Failed, Some(words)),
             Ok(Err(Fault::Panicked(words))) => (ProcessOutcome::Panicked, Some(words)),
             Err(error) if error.is_panic() => (ProcessOutcome::Panicked, Some(said(&*error.into_panic()))),
@@ -229,6 +232,12 @@ impl Runner {
             });
         }
         self.feed(SupervisionInput::Exited { process, instance, outcome });
+    }
+
+    /// Whether the guard of this process's instance is over.
+    fn is_over(&self, process: usize) -> bool {
+        let scoped = self.instances[process].as_ref().is_none_or(|instance| instance.scope.is_cancelled());
+        scoped || self.lease.as_ref().is_none_or(|lease| !lease.is_valid())
     }
 
     fn feed(&mut self, input: SupervisionInput) {
@@ -351,6 +360,25 @@ impl Runner {
             changed
         });
         self.share.set(running, stuck);
+    }
+}
+
+impl Drop for Runner {
+    /// However a life ends, also by a panic: nothing of it is shown as running any more.
+    fn drop(&mut self) {
+        self.life.status.send_modify(|status| {
+            status.epoch = None;
+            for process in &mut status.processes {
+                process.state = match process.state {
+                    ProcessState::Starting
+                    | ProcessState::Running
+                    | ProcessState::Waiting
+                    | ProcessState::Stopping
+                    | ProcessState::Idle => ProcessState::Idle,
+                    kept @ (ProcessState::Stuck | ProcessState::Ended) => kept,
+                };
+            }
+        });
     }
 }
 
