@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure::{
-    EventKind, LeadershipEnded, Node, ProcessContext, ProcessError, ProcessSpec, ProcessState, Processes,
-    Restart, Settings, Supervisor,
+    Clock, EventKind, LeadershipEnded, Node, ProcessContext, ProcessError, ProcessSpec, ProcessState,
+    Processes, Restart, Settings, Supervisor,
 };
 use tokio::time::Instant;
 use trace::{Trace, Witness};
@@ -133,7 +133,7 @@ async fn fo2_the_successors_processes_run_within_five_seconds_of_a_graceful_stop
 #[tokio::test(start_paused = true)]
 async fn fo1_after_a_crash_the_successors_processes_run_within_the_bound() {
     let (rig, trace) = (Rig::new(), Trace::default());
-    let members = rig.join_all(&["pod-a", "pod-b"]).await;
+    let mut members = rig.join_all(&["pod-a", "pod-b"]).await;
     let mut supervised = Vec::new();
     for member in &members {
         let spec = trace.process(member.node.id().as_str(), "poll", 0, 60_000);
@@ -144,7 +144,10 @@ async fn fo1_after_a_crash_the_successors_processes_run_within_the_bound() {
     members[0].link.cut(true);
     let cut = Instant::now();
     // Cut off, the old leader stops by itself: asked at 80 % of the lease, gone by its end.
+    let at_risk = members[0].event(|kind| matches!(kind, EventKind::LeaseAtRisk { .. })).await;
     trace.until("pod-a is gone").await;
+    let EventKind::LeaseAtRisk { deadline_boot_ms } = at_risk.kind else { panic!("{at_risk:?}") };
+    assert!(rig.clock.now_ms() < deadline_boot_ms, "before, not after");
     let gone = cut.elapsed().as_millis();
     assert!(gone <= 2500, "{gone} ms");
     assert!(supervised[1].running("poll").await);
@@ -374,12 +377,22 @@ async fn ap1_a_supervisor_that_dies_ends_its_processes_and_is_started_again() {
             Ok::<_, LeadershipEnded>(())
         }
     });
-    let processes =
-        Supervisor::new([trace.process("poll", "poll", 0, 60_000), kicks]).run(&node).expect("valid");
+    let ended = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&ended);
+    let thread = ProcessSpec::blocking("thread", move |context: ProcessContext| {
+        while !context.is_cancelled() {
+            std::thread::yield_now();
+        }
+        count.fetch_add(1, Ordering::SeqCst);
+        Ok::<_, LeadershipEnded>(())
+    });
+    let specs = [trace.process("poll", "poll", 0, 60_000), thread, kicks];
+    let processes = Supervisor::new(specs).run(&node).expect("valid");
     assert!(processes.running("kicks").await);
     // The next to look at the clock is the supervisor, when the process ends.
     clock.break_once();
     kick.send_replace(true);
+    busy_until("the thread was told to end", || ended.load(Ordering::SeqCst) == 1).await;
     trace.until("poll is gone").await;
     assert_eq!(state(&processes, "poll"), ProcessState::Idle, "nothing is shown as running");
     assert!(!clock.is_to_break(), "the supervisor died of it");
@@ -387,9 +400,12 @@ async fn ap1_a_supervisor_that_dies_ends_its_processes_and_is_started_again() {
     let said: Vec<_> = std::iter::from_fn(|| events.try_recv().ok()).collect();
     let gave_up = said.iter().find(|event| matches!(event.kind, EventKind::ProcessesGaveUp { .. }));
     assert_eq!(gave_up.expect("told").to_json()["cause"], "supervisor died");
-    assert!(processes.running("kicks").await, "another life");
-    assert_eq!(trace.lines().last().map(String::as_str), Some("poll starts in 2"));
-    node.shutdown().await;
+    assert!(processes.running("kicks").await, "another life, once the thread has ended, too");
+    let last = trace.lines().last().cloned().unwrap_or_default();
+    assert!(last.starts_with("poll starts in ") && trace.count("poll starts in") == 2, "{:?}", trace.lines());
+    let stopping = tokio::spawn(node.shutdown());
+    busy_until("the thread has stopped", || state(&processes, "thread") != ProcessState::Running).await;
+    stopping.await.expect("no panic");
 }
 
 #[tokio::test(start_paused = true)]
@@ -401,6 +417,7 @@ async fn processes_end_with_their_handle_and_with_their_node() {
     assert!(first.running("poll").await && second.running("poll").await);
     drop(first);
     trace.until("first is gone").await;
+    assert_eq!(trace.count("VALID GUARD"), 0, "though the lease goes on, it was over for this one");
     assert!(a.leads(), "the node goes on");
     assert_eq!(state(&second, "poll"), ProcessState::Running, "and so does the other supervisor");
     drop(a);
