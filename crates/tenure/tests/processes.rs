@@ -462,7 +462,7 @@ async fn wrong_declarations_are_refused_and_nothing_is_started() {
     assert_eq!(Supervisor::new([]).run(&a.node).err(), Some(ProcessError::Nothing));
     let twice = Supervisor::new([spec("poll"), spec("poll")]).run(&a.node).err();
     assert_eq!(twice, Some(ProcessError::NameTaken("poll".to_owned())));
-    let bad = Supervisor::new([spec("a/b")]).run(&a.node).err().expect("refused").to_string();
+    let bad = Supervisor::new([spec("a/b")]).run(&a.node).expect_err("refused").to_string();
     assert!(bad.starts_with("the name of a process:") && bad.contains("a/b"), "{bad}");
 }
 
