@@ -199,6 +199,7 @@ impl Coordinator {
             Input::Answer { id, answer } => self.on_answer(id, answer, out),
             Input::ProcessesStopped { epoch } => self.on_processes_stopped(epoch, out),
             Input::StepDown => self.on_step_down(out),
+            Input::StandAside { hold_ms } => self.on_stand_aside(hold_ms, out),
             Input::Raise { above } => self.on_raise(above, out),
             Input::Stop => self.on_stop(out),
         }

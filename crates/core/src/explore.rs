@@ -180,6 +180,7 @@ impl Tenure {
             blame: _,
             processes: _,
             stopped,
+            hold_ms: _,
             drain,
         } = self;
         [renewed, renew_at, tried].into_iter().for_each(|at| with.time(at));

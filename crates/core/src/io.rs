@@ -30,6 +30,11 @@ pub enum Input {
     },
     /// Hand leadership over and go on as standby. Ignored by a node that does not lead.
     StepDown,
+    /// The same, and claim nothing for this long at least: this node has nothing to offer as leader for now.
+    StandAside {
+        /// How long.
+        hold_ms: u64,
+    },
     /// Claim above this epoch from now on; a leader whose epoch is not above it steps down, to claim again.
     Raise {
         /// The epoch.

@@ -28,6 +28,8 @@ pub(crate) struct Tenure {
     pub(crate) processes: bool,
     /// When they were reported stopped.
     pub(crate) stopped: Option<Time>,
+    /// How long nothing is claimed after a step-down, if that is longer than usual.
+    pub(crate) hold_ms: u64,
     pub(crate) drain: Option<Drain>,
 }
 
@@ -64,6 +66,7 @@ impl Tenure {
             blame: LossReason::LeaseExpired,
             processes: true,
             stopped: None,
+            hold_ms: 0,
             drain: None,
         }
     }
@@ -126,7 +129,7 @@ impl Coordinator {
         self.retired = self.retired.max(epoch);
         let not_before = match reason {
             LossReason::StepDown if self.config.has(Mutant::CooldownSkipped) => now,
-            LossReason::StepDown => now + self.config.step_down_cooldown_ms(),
+            LossReason::StepDown => now + self.config.step_down_cooldown_ms().max(tenure.hold_ms),
             LossReason::Shutdown
             | LossReason::LeaseExpired
             | LossReason::Superseded
@@ -333,6 +336,13 @@ impl Coordinator {
 
     pub(crate) fn on_step_down(&mut self, out: &mut Vec<Effect>) {
         self.drain_because(LossReason::StepDown, out);
+    }
+
+    /// Told also to a leader that hands over already: what counts is how long it stays away afterwards.
+    pub(crate) fn on_stand_aside(&mut self, hold_ms: u64, out: &mut Vec<Effect>) {
+        let Phase::Leading(tenure) = &mut self.phase else { return };
+        tenure.hold_ms = tenure.hold_ms.max(hold_ms);
+        self.on_step_down(out);
     }
 
     pub(crate) fn drain_for_stop(&mut self, out: &mut Vec<Effect>) {

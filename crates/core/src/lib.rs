@@ -48,6 +48,7 @@ mod seat;
 mod spread;
 mod standby;
 mod startup;
+mod supervise;
 mod time;
 mod workers;
 
@@ -71,6 +72,10 @@ pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;
+pub use supervise::{
+    GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
+    SupervisionEffect, SupervisionEvent, SupervisionInput,
+};
 pub use time::Time;
 pub use workers::{
     Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,

@@ -89,10 +89,21 @@ pub enum Mutant {
     GraceForAllEpochs,
     /// The fence accepts the epoch before for ever.
     GraceNeverEnds,
+    /// A process is restarted as often as it fails.
+    RestartIntensityIgnored,
+    /// Processes are stopped in the order of their start.
+    StoppedInStartOrder,
+    /// Processes are told to have stopped as soon as they were asked to.
+    ReleasedBeforeExited,
+    /// A process that waits for its restart is started although leadership is over.
+    RestartedAfterLoss,
+    /// A process that failed is restarted at once, however often it failed.
+    RestartPauseSkipped,
 }
 
 impl Mutant {
-    /// Every mistake in the election. Those of the arbiter are caught by the core's own schedules.
+    /// Every mistake in the election. Those of the arbiter and of the supervision are caught by the core's own
+    /// schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,

@@ -3,16 +3,24 @@
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
 mod arbitration;
+mod processes;
 
-use tenure_core::{Arbiter, Mutant};
+use tenure_core::{Arbiter, Mutant, Supervision};
 
 /// Every one must be caught within this many schedules.
 const SEEDS_MAX: u64 = 3000;
 
 fn must_be_caught(mutant: Mutant) {
+    caught(mutant, |seed| arbitration::run(seed, || Arbiter::broken(mutant)).violations);
+}
+
+fn must_be_caught_in_supervision(mutant: Mutant) {
+    caught(mutant, |seed| processes::run(seed, |config| Supervision::broken(config, mutant)).violations);
+}
+
+fn caught(mutant: Mutant, violations: impl Fn(u64) -> Vec<String>) {
     for seed in 0..SEEDS_MAX {
-        let outcome = arbitration::run(seed, || Arbiter::broken(mutant));
-        if let Some(by) = outcome.violations.first() {
+        if let Some(by) = violations(seed).first() {
             println!("{mutant:?}: caught at seed {seed} by: {by}");
             return;
         }
@@ -28,4 +36,29 @@ fn return_to_the_global_seat_before_drained() {
 #[test]
 fn other_seat_not_checked() {
     must_be_caught(Mutant::SeatNotChecked);
+}
+
+#[test]
+fn restart_intensity_ignored() {
+    must_be_caught_in_supervision(Mutant::RestartIntensityIgnored);
+}
+
+#[test]
+fn processes_stopped_in_start_order() {
+    must_be_caught_in_supervision(Mutant::StoppedInStartOrder);
+}
+
+#[test]
+fn processes_told_stopped_before_they_exited() {
+    must_be_caught_in_supervision(Mutant::ReleasedBeforeExited);
+}
+
+#[test]
+fn process_restarted_after_the_loss() {
+    must_be_caught_in_supervision(Mutant::RestartedAfterLoss);
+}
+
+#[test]
+fn pause_before_a_restart_skipped() {
+    must_be_caught_in_supervision(Mutant::RestartPauseSkipped);
 }

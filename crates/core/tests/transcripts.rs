@@ -79,5 +79,5 @@ transcripts! {
     hazard_stuck_at_risk, hazard_stop_while_claiming, hazard_cold_start_dead_seat, hazard_unsafe_store,
     hazard_store_away, hazard_rank_back_off, hazard_list_denied, hazard_slow_store, cost_steady_state,
     hazard_mark, hazard_mark_unknown_renewal, hazard_mark_unknown_claim, hazard_mark_while_draining,
-    hazard_mark_dead_leader, hazard_mark_too_late,
+    hazard_mark_dead_leader, hazard_mark_too_late, hazard_stand_aside,
 }

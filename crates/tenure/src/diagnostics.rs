@@ -83,6 +83,7 @@ fn observed(input: &Input) -> Option<String> {
         Input::Answer { answer, .. } => Some(answered(answer)),
         Input::ProcessesStopped { epoch } => Some(format!("work of epoch {} stopped", epoch.0)),
         Input::StepDown => Some("asked to step down".to_owned()),
+        Input::StandAside { hold_ms } => Some(format!("asked to stand aside for {hold_ms} ms")),
         Input::Raise { above } => Some(format!("asked to claim above epoch {}", above.0)),
         Input::Stop => Some("asked to stop".to_owned()),
     }

@@ -28,6 +28,8 @@ const LEADER_LOOK: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) enum Command {
     StepDown(oneshot::Sender<bool>),
+    /// The same, and claim nothing for so many milliseconds.
+    StandAside(u64, oneshot::Sender<bool>),
     /// Claim above this epoch from now on.
     Raise(u64),
     Stop,
@@ -166,6 +168,9 @@ impl Driver {
                     Some(Input::Stop)
                 }
                 Some(Command::StepDown(reply)) => self.on_step_down(reply),
+                Some(Command::StandAside(hold_ms, reply)) => {
+                    self.on_step_down(reply).map(|_| Input::StandAside { hold_ms })
+                }
                 Some(Command::Raise(above)) => Some(Input::Raise { above: Epoch(above) }),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),

@@ -1,12 +1,14 @@
 //! Events: what happened, under the documents' own names.
 
 mod names;
+#[cfg(test)]
+mod tests;
 
 pub use names::EVENT_NAMES;
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tenure_core::{ElectionCause, LossReason, NodeId, SeatProblem, SlowCause};
+use tenure_core::{ElectionCause, LossReason, NodeId, ProcessOutcome, SeatProblem, SlowCause};
 
 /// Something that happened to one node in one namespace.
 ///
@@ -214,6 +216,45 @@ pub enum EventKind {
         /// Which plugin.
         plugin: Arc<str>,
     },
+    /// A leader-only process runs.
+    ProcessStarted {
+        /// Which.
+        process: Arc<str>,
+    },
+    /// A process that ended runs again.
+    ProcessRestarted {
+        /// Which.
+        process: Arc<str>,
+        /// The how-manieth start in this term.
+        attempt: u32,
+    },
+    /// A process has ended.
+    ProcessExited {
+        /// Which.
+        process: Arc<str>,
+        /// How.
+        outcome: ProcessOutcome,
+        /// How long it ran.
+        ran_ms: u64,
+        /// When it is started again; `None` if it is not.
+        restart_in_ms: Option<u64>,
+        /// What it said, if it failed.
+        detail: Option<Arc<str>>,
+    },
+    /// A process did not stop in time. Its guard is over; it goes on running, and this node does not lead meanwhile.
+    ProcessStuck {
+        /// Which.
+        process: Arc<str>,
+    },
+    /// Processes do not run here: all are stopped, and leadership is given up.
+    ProcessesGaveUp {
+        /// Because of this one; `None` if the supervisor itself died.
+        process: Option<Arc<str>>,
+        /// Why, in short.
+        cause: &'static str,
+        /// How long this node claims nothing.
+        hold_ms: u64,
+    },
     /// The node has left.
     Stopped,
 }
@@ -330,6 +371,11 @@ impl EventKind {
             EventKind::PluginFailed { .. } => "plugin_failed",
             EventKind::FallbackStarted { .. } => "fallback_started",
             EventKind::FallbackEnded { .. } => "fallback_ended",
+            EventKind::ProcessStarted { .. } => "process_started",
+            EventKind::ProcessRestarted { .. } => "process_restarted",
+            EventKind::ProcessExited { .. } => "process_exited",
+            EventKind::ProcessStuck { .. } => "process_stuck",
+            EventKind::ProcessesGaveUp { .. } => "processes_gave_up",
             EventKind::Stopped => "stopped",
         }
     }
@@ -405,6 +451,22 @@ impl EventKind {
             }
             EventKind::FallbackStarted { plugin, detail } => json!({"plugin": &**plugin, "detail": detail}),
             EventKind::FallbackEnded { plugin } => json!({"plugin": &**plugin}),
+            EventKind::ProcessStarted { process } | EventKind::ProcessStuck { process } => {
+                json!({"process": &**process})
+            }
+            EventKind::ProcessRestarted { process, attempt } => {
+                json!({"process": &**process, "attempt": attempt})
+            }
+            EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => json!({
+                "process": &**process,
+                "outcome": outcome.as_str(),
+                "ranMs": ran_ms,
+                "restartInMs": restart_in_ms,
+                "detail": detail.as_deref(),
+            }),
+            EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
+                json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
+            }
             EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
                 let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
                 json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "cause": cause.as_str()})
@@ -418,50 +480,5 @@ pub(crate) fn cause_name(cause: ElectionCause) -> &'static str {
         ElectionCause::First => "first election",
         ElectionCause::Vacant => "seat vacant",
         ElectionCause::LeaderDown => "leader down",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn event(kind: EventKind) -> Event {
-        Event {
-            namespace: "test".into(),
-            node: NodeId::new("pod-b").expect("valid"),
-            epoch: 16,
-            time: jiff::Timestamp::UNIX_EPOCH,
-            boot_ms: 5,
-            plugins: Arc::default(),
-            prefix: "serviceradar".into(),
-            kind,
-        }
-    }
-
-    #[test]
-    fn leader_changed_has_the_documents_payload() {
-        let previous = Some(NodeId::new("pod-a").expect("valid"));
-        let new = NodeId::new("pod-b").expect("valid");
-        let value = event(EventKind::LeaderChanged { previous, new }).to_json();
-        assert_eq!(value["event"], "leader:changed");
-        let expected =
-            json!({"namespace": "test", "previousLeader": "pod-a", "newLeader": "pod-b", "epoch": 16});
-        for (field, wanted) in expected.as_object().expect("an object") {
-            assert_eq!(&value[field], wanted, "{field}");
-        }
-        assert_eq!(value["time"], "1970-01-01T00:00:00.000Z");
-    }
-
-    #[test]
-    fn telemetry_names_carry_the_prefix_and_are_listed() {
-        let lost = event(EventKind::LostLeadership {
-            reason: LostReason::Panic,
-            vacated: false,
-            acted_until_boot_ms: 4,
-        });
-        assert_eq!(lost.name(), "serviceradar.coordinator.lost_leadership");
-        assert_eq!(lost.to_json()["reason"], "panic");
-        let listed = EVENT_NAMES.iter().map(|name| name.replace("{prefix}", "serviceradar"));
-        assert!(listed.into_iter().any(|name| name == lost.name()));
     }
 }

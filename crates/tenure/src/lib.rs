@@ -47,6 +47,7 @@ pub mod metrics;
 mod mutant;
 mod node;
 mod plugin;
+mod process;
 mod service;
 pub mod settings;
 mod status;
@@ -68,12 +69,18 @@ pub use mutant::Broken;
 pub use mutant::DriverMutant;
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use plugin::{LeaderChange, Mode, Plugin};
+pub use process::{
+    ProcessContext, ProcessError, ProcessHost, ProcessSpec, ProcessStatus, Processes, Supervisor,
+    SupervisorStatus,
+};
 pub use prometheus_client;
 pub use service::{AttachError, PluginHandle, Service, Services};
 pub use settings::{CoordinationMode, Settings, SettingsError};
 pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
 pub use step_down::{AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, request_step_down};
-pub use tenure_core::{FenceRule, IdError, NodeId, Role, SlowCause, Verdict};
+pub use tenure_core::{
+    FenceRule, IdError, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
+};
 pub use tenure_store as store;
 pub use workers::{
     Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerList, WorkerPhase, WorkerRow, WorkerSpec,

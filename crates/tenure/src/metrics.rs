@@ -9,7 +9,7 @@ pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
 pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine};
 pub use registry::{METRIC_NAMES, register};
 
-pub(crate) use figures::{Figures, role_name};
+pub(crate) use figures::{Figures, ProcessShare, role_name};
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{ELECTION_BUCKETS_MS, ElectionDurations};
@@ -67,6 +67,12 @@ pub struct Metrics {
     pub worker_timeouts: u64,
     /// Lists of the workers this node made as leader.
     pub worker_sweeps: u64,
+    /// Leader-only processes that run on this node now.
+    pub processes_running: u64,
+    /// Those that did not stop when they had to: without a guard, they still run.
+    pub processes_stuck: u64,
+    /// How often a process was started again after it ended.
+    pub process_restarts: u64,
     /// What the store was asked, by lane and kind.
     pub requests: LaneRequests,
     /// How long the rates below were measured: the last five to ten minutes, or since the node joined.

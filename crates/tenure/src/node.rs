@@ -9,6 +9,7 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
 use crate::metrics::{Figures, Metrics};
 use crate::mutant::Flaws;
+use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
@@ -343,6 +344,23 @@ impl Node {
         }
     }
 
+    /// Hands leadership over like [`step_down`](Node::step_down), and claims nothing for this long: this node cannot do
+    /// the leader's work for now. A [`Supervisor`](crate::Supervisor) asks for it when its processes do not run.
+    pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
+        stand_aside(self.commands.clone(), hold).await
+    }
+
+    /// What a supervisor of processes needs. It must not keep the node alive.
+    pub(crate) fn process_parts(&self) -> Parts {
+        let commands = self.commands.downgrade();
+        let stand_aside: StandAside = Arc::new(move |hold| {
+            let commands = commands.upgrade();
+            Box::pin(async move { stand_aside(commands.ok_or(NotLeading)?, hold).await })
+        });
+        let (leadership, voice) = (self.leadership(), self.voice.clone());
+        Parts { leadership, voice, drain: self.host.drain(), stand_aside }
+    }
+
     /// Ends when the node has ended, for whatever reason.
     pub async fn ended(&self) -> StopReason {
         let mut ended = self.ended.clone();
@@ -361,6 +379,15 @@ impl Node {
         let _ = self.sweeper.await;
         reason
     }
+}
+
+async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<(), NotLeading> {
+    let (reply, done) = oneshot::channel();
+    let command = Command::StandAside(crate::process::ms(hold), reply);
+    commands.send(command).await.map_err(|_| NotLeading)?;
+    // Whoever waits must not keep the node from leaving.
+    drop(commands);
+    if done.await.unwrap_or(false) { Ok(()) } else { Err(NotLeading) }
 }
 
 /// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.

@@ -142,6 +142,32 @@ pub(crate) fn log(event: &Event) {
         EventKind::FallbackEnded { plugin } => {
             say!(info, plugin = &**plugin, "plugin {plugin} is back with the shared election")
         }
+        EventKind::ProcessStarted { process } => {
+            say!(info, process = &**process, "process {process} runs")
+        }
+        EventKind::ProcessRestarted { process, attempt } => {
+            say!(info, process = &**process, attempt, "process {process} runs again (start {attempt})")
+        }
+        EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => {
+            let next = restart_in_ms.map_or(String::new(), |ms| format!("; starting it again in {ms} ms"));
+            let detail = detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
+            let (process, outcome) = (&**process, outcome.as_str());
+            if detail.is_empty() {
+                say!(info, process, outcome, ran_ms, "process {process} ended ({outcome}){next}")
+            } else {
+                say!(warn, process, outcome, ran_ms, "process {process} {outcome}{detail}{next}")
+            }
+        }
+        EventKind::ProcessStuck { process } => say!(
+            error,
+            process = &**process,
+            "process {process} did not stop: it has no guard any more, and this node does not lead until it has ended"
+        ),
+        EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
+            let process = process.as_deref();
+            let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
+            say!(error, process, cause, "giving leadership up for {hold_ms} ms because{whose}: {cause}")
+        }
         EventKind::Stopped => say!(info, "left the namespace"),
     }
 }

@@ -53,6 +53,7 @@ impl Script {
             "stuck" => self.each(rest, |world, name| world.node(name).stuck = true),
             "stop" => self.each(rest, |world, name| world.input(name, Input::Stop)),
             "stepdown" => self.each(rest, |world, name| world.input(name, Input::StepDown)),
+            "aside" => self.world.input(rest[0], Input::StandAside { hold_ms: number(rest[1]) }),
             "mark" => {
                 let asked = self.world.mark(rest.first().map_or(0, |delay| number(delay)));
                 self.world.run_until(self.world.now);

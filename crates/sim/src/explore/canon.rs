@@ -99,6 +99,7 @@ impl Names {
             Input::Start { .. }
             | Input::ProcessesStopped { .. }
             | Input::StepDown
+            | Input::StandAside { .. }
             | Input::Raise { .. }
             | Input::Stop => {}
         }

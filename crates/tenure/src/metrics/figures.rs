@@ -36,6 +36,7 @@ pub(crate) struct Figures {
     denied: watch::Sender<Option<Arc<str>>>,
     /// The last epoch this node led in.
     led: AtomicU64,
+    processes: ProcessFigures,
     tally: Mutex<Tally>,
 }
 
@@ -62,6 +63,41 @@ struct WorkerFigures {
     skipped: u64,
     timeouts: u64,
     sweeps: u64,
+}
+
+#[derive(Default, Debug)]
+struct ProcessFigures {
+    running: AtomicU64,
+    stuck: AtomicU64,
+    restarts: AtomicU64,
+}
+
+/// What one supervisor adds to the figures of its node. Taken back when it ends.
+#[derive(Debug)]
+pub(crate) struct ProcessShare {
+    figures: Arc<Figures>,
+    running: u64,
+    stuck: u64,
+}
+
+impl ProcessShare {
+    pub(crate) fn new(figures: Arc<Figures>) -> ProcessShare {
+        ProcessShare { figures, running: 0, stuck: 0 }
+    }
+
+    pub(crate) fn set(&mut self, running: u64, stuck: u64) {
+        let processes = &self.figures.processes;
+        // Wrapping, as atomics do: the difference may be negative, the sum of all shares is not.
+        processes.running.fetch_add(running.wrapping_sub(self.running), Ordering::Relaxed);
+        processes.stuck.fetch_add(stuck.wrapping_sub(self.stuck), Ordering::Relaxed);
+        (self.running, self.stuck) = (running, stuck);
+    }
+}
+
+impl Drop for ProcessShare {
+    fn drop(&mut self) {
+        self.set(0, 0);
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,6 +142,7 @@ impl Figures {
             plugins: Mutex::default(),
             denied: watch::Sender::new(None),
             led: AtomicU64::new(0),
+            processes: ProcessFigures::default(),
             tally: Mutex::new(tally),
         }
     }
@@ -155,6 +192,9 @@ impl Figures {
         }
         if matches!(kind, EventKind::BecameLeader { .. }) {
             self.led.fetch_max(epoch, Ordering::AcqRel);
+        }
+        if matches!(kind, EventKind::ProcessRestarted { .. }) {
+            self.processes.restarts.fetch_add(1, Ordering::Relaxed);
         }
         if matches!(kind, EventKind::PluginFailed { .. }) {
             self.tally().plugin_failures += 1;
@@ -264,6 +304,9 @@ impl Figures {
             workers_skipped: tally.workers.skipped,
             worker_timeouts: tally.workers.timeouts,
             worker_sweeps: tally.workers.sweeps,
+            processes_running: self.processes.running.load(Ordering::Relaxed),
+            processes_stuck: self.processes.stuck.load(Ordering::Relaxed),
+            process_restarts: self.processes.restarts.load(Ordering::Relaxed),
             requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
             measured_ms,
             requests_per_second: rate(now.requests, since.requests),

@@ -26,6 +26,9 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_plugin_failures_total",
     "tenure_plugins_in_fallback_number",
     "tenure_plugins_number",
+    "tenure_process_restarts_total",
+    "tenure_processes_running",
+    "tenure_processes_stuck",
     "tenure_requests_per_second",
     "tenure_requests_total",
     "tenure_worker_sweeps_total",
@@ -53,7 +56,7 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 9] = [
+const COUNTERS: [Single<u64>; 10] = [
     ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
     ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
     ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
@@ -63,11 +66,14 @@ const COUNTERS: [Single<u64>; 9] = [
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
     ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
     ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
+    ("tenure_process_restarts", "Times a leader-only process was started again", |metrics| {
+        metrics.process_restarts
+    }),
     ("tenure_worker_sweeps", "Lists of the workers made as leader", |metrics| metrics.worker_sweeps),
     ("tenure_worker_timeouts", "Silences of workers told of", |metrics| metrics.worker_timeouts),
 ];
 
-const GAUGES: [Single<f64>; 9] = [
+const GAUGES: [Single<f64>; 11] = [
     ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
     ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
@@ -79,6 +85,12 @@ const GAUGES: [Single<f64>; 9] = [
         metrics.plugins_in_fallback as f64
     }),
     ("tenure_plugins_number", "Plugins that share this election", |metrics| metrics.plugins.len() as f64),
+    ("tenure_processes_running", "Leader-only processes that run", |metrics| {
+        metrics.processes_running as f64
+    }),
+    ("tenure_processes_stuck", "Processes that did not stop when they had to", |metrics| {
+        metrics.processes_stuck as f64
+    }),
     ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
     ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
     ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),

@@ -8,9 +8,11 @@ use crate::guard::Leadership;
 use crate::metrics::Metrics;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
+use crate::process::{Parts, StandAside};
 use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tenure_core::NodeId;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -162,10 +164,29 @@ impl PluginHandle {
     pub async fn step_down(&self) -> Result<(), NotLeading> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.step_down().await,
-            ArbiterHandle::Shared { commands, .. } => {
-                let (reply, done) = oneshot::channel();
-                commands.send(Command::StepDown(reply)).await.map_err(|_| NotLeading)?;
-                done.await.map_err(|_| NotLeading)?
+            ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), None).await,
+        }
+    }
+
+    /// The same, and the node claims nothing for this long, see [`Node::stand_aside`].
+    pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.stand_aside(hold).await,
+            ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), Some(hold)).await,
+        }
+    }
+
+    /// What a supervisor of processes needs. It must not keep the plugin attached.
+    pub(crate) fn process_parts(&self) -> Parts {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.process_parts(),
+            ArbiterHandle::Shared { service, face, commands, .. } => {
+                let commands = commands.downgrade();
+                let stand_aside: StandAside = Arc::new(move |hold| {
+                    let commands = commands.upgrade();
+                    Box::pin(async move { ask(commands.ok_or(NotLeading)?, Some(hold)).await })
+                });
+                Parts { leadership: face.leadership.subscribe(), stand_aside, ..service.node.process_parts() }
             }
         }
     }
@@ -176,6 +197,13 @@ impl PluginHandle {
             attached.end().await;
         }
     }
+}
+
+async fn ask(commands: mpsc::Sender<Command>, hold: Option<Duration>) -> Result<(), NotLeading> {
+    let (reply, done) = oneshot::channel();
+    commands.send(Command::StepDown(hold, reply)).await.map_err(|_| NotLeading)?;
+    drop(commands);
+    done.await.map_err(|_| NotLeading)?
 }
 
 impl Drop for PluginHandle {

@@ -10,6 +10,7 @@ use crate::metrics::Figures;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, NodeId, Role, Sight};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
@@ -17,7 +18,8 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// What the handle asks of the keeper.
 pub(super) enum Command {
-    StepDown(oneshot::Sender<Result<(), NotLeading>>),
+    /// Hand over; with a time, claim nothing for that long.
+    StepDown(Option<Duration>, oneshot::Sender<Result<(), NotLeading>>),
     Leave,
 }
 
@@ -106,7 +108,7 @@ impl Keeper {
         self.on_leadership().await;
         while !(self.leaving && self.own.is_none()) {
             match self.woken().await {
-                Woken::Command(Some(Command::StepDown(reply))) => self.step_down(reply),
+                Woken::Command(Some(Command::StepDown(hold, reply))) => self.step_down(hold, reply),
                 Woken::Command(Some(Command::Leave) | None) => {
                     self.leaving = true;
                     self.tell(ArbiterInput::Leave).await;
@@ -353,15 +355,20 @@ impl Keeper {
         self.service.node.voice().emit(epoch, kind);
     }
 
-    fn step_down(&self, reply: oneshot::Sender<Result<(), NotLeading>>) {
+    fn step_down(&self, hold: Option<Duration>, reply: oneshot::Sender<Result<(), NotLeading>>) {
         let own = self.own.as_ref().map(|own| Arc::clone(&own.node));
         let service = Arc::clone(&self.service);
         let in_force = self.arbiter.in_force();
         tokio::spawn(async move {
-            let answer = match (in_force, own) {
-                (Some(Arbitration::Global), _) => service.node.step_down().await,
-                (Some(Arbitration::Own), Some(node)) => node.step_down().await,
-                (Some(Arbitration::Own), None) | (None, _) => Err(NotLeading),
+            let node = match (in_force, &own) {
+                (Some(Arbitration::Global), _) => Some(&service.node),
+                (Some(Arbitration::Own), Some(node)) => Some(&**node),
+                (Some(Arbitration::Own), None) | (None, _) => None,
+            };
+            let answer = match (node, hold) {
+                (Some(node), None) => node.step_down().await,
+                (Some(node), Some(hold)) => node.stand_aside(hold).await,
+                (None, _) => Err(NotLeading),
             };
             let _ = reply.send(answer);
         });

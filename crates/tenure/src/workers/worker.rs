@@ -47,6 +47,11 @@ impl WorkerHost {
         WorkerHost { store, keys, settings, voice, leadership }
     }
 
+    /// How long work may take to stop, by the same settings.
+    pub(crate) fn drain(&self) -> Duration {
+        Duration::from_millis(self.settings.drain_timeout_ms)
+    }
+
     pub(crate) fn register(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
         let spec = spec.check(&self.settings)?;
         let facts = WorkerFacts {

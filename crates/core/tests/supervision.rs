@@ -1,0 +1,326 @@
+//! Leader-only processes: started in order, restarted within limits, stopped in reverse and in time.
+
+mod processes;
+
+use tenure_core::{
+    Epoch, GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
+    SupervisionEffect, SupervisionEvent, SupervisionInput, Time,
+};
+
+fn plan(restart: Restart) -> ProcessPlan {
+    ProcessPlan { restart, ready_within_ms: None, stop_grace_ms: 1000 }
+}
+
+fn slow(restart: Restart) -> ProcessPlan {
+    ProcessPlan { ready_within_ms: Some(5000), ..plan(restart) }
+}
+
+fn config(processes: Vec<ProcessPlan>) -> SupervisionConfig {
+    SupervisionConfig {
+        processes,
+        intensity: 3,
+        window_ms: 60_000,
+        backoff_first_ms: 100,
+        backoff_max_ms: 1000,
+        hold_first_ms: 5000,
+        hold_max_ms: 20_000,
+        drain_ms: 2000,
+    }
+}
+
+/// A machine with its clock; says what is to be done, events left out.
+struct Bench(Supervision, u64);
+
+impl Bench {
+    fn new(processes: Vec<ProcessPlan>) -> Bench {
+        Bench(Supervision::new(config(processes)), 0)
+    }
+
+    fn tell(&mut self, input: SupervisionInput) -> Vec<SupervisionEffect> {
+        let mut out = Vec::new();
+        self.0.handle(Time(self.1), input, &mut out);
+        out.retain(|effect| !matches!(effect, SupervisionEffect::Emit(event) if !is_end(event)));
+        out
+    }
+
+    fn exit(&mut self, process: usize, instance: u64, outcome: ProcessOutcome) -> Vec<SupervisionEffect> {
+        self.tell(SupervisionInput::Exited { process, instance, outcome })
+    }
+
+    fn wait(&mut self, ms: u64) -> Vec<SupervisionEffect> {
+        self.1 += ms;
+        self.tell(SupervisionInput::Wake)
+    }
+
+    fn led(&mut self, epoch: u64) -> Vec<SupervisionEffect> {
+        self.tell(SupervisionInput::Led { epoch: Epoch(epoch) })
+    }
+
+    fn lost(&mut self, in_ms: u64) -> Vec<SupervisionEffect> {
+        self.tell(SupervisionInput::Lost { by: Time(self.1 + in_ms) })
+    }
+}
+
+fn is_end(event: &SupervisionEvent) -> bool {
+    matches!(event, SupervisionEvent::Stuck { .. } | SupervisionEvent::GaveUp { .. })
+}
+
+fn start(process: usize, instance: u64, attempt: u32) -> SupervisionEffect {
+    SupervisionEffect::Start { process, instance, attempt }
+}
+
+fn gave_up(process: usize, cause: GaveUp, hold_ms: u64) -> SupervisionEffect {
+    SupervisionEffect::Emit(SupervisionEvent::GaveUp { process, cause, hold_ms })
+}
+
+const RELEASED: SupervisionEffect = SupervisionEffect::Released { epoch: Epoch(1) };
+
+#[test]
+fn cp1_each_is_started_once_the_one_before_is_ready() {
+    let mut bench = Bench::new(vec![
+        slow(Restart::Permanent),
+        plan(Restart::Permanent),
+        slow(Restart::Permanent),
+        plan(Restart::Permanent),
+    ]);
+    assert_eq!(bench.wait(1000), [], "nothing runs without leadership");
+    assert_eq!(bench.led(1), [start(0, 1, 1)]);
+    assert_eq!(bench.wait(1000), []);
+    assert_eq!(
+        bench.tell(SupervisionInput::Ready { process: 0, instance: 1 }),
+        [start(1, 2, 1), start(2, 3, 1)]
+    );
+    assert_eq!(bench.tell(SupervisionInput::Ready { process: 2, instance: 99 }), [], "another's word");
+    assert_eq!(bench.tell(SupervisionInput::Ready { process: 2, instance: 3 }), [start(3, 4, 1)]);
+    assert!((0..4).all(|process| bench.0.state(process) == ProcessState::Running));
+    assert_eq!(bench.0.due(), None);
+}
+
+#[test]
+fn cp2_they_are_stopped_in_reverse_each_awaited_before_the_next() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 3]);
+    bench.led(1);
+    let cancel = |process| SupervisionEffect::Cancel { process };
+    assert_eq!(bench.lost(10_000), [cancel(2)]);
+    bench.1 += 300;
+    assert_eq!(bench.exit(2, 3, ProcessOutcome::Done), [cancel(1)]);
+    // This one does not listen, and is cut off after its grace.
+    assert_eq!(bench.wait(999), []);
+    assert_eq!(bench.wait(1), [SupervisionEffect::Abort { process: 1 }]);
+    assert_eq!(bench.exit(1, 2, ProcessOutcome::Aborted), [cancel(0)]);
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED]);
+    assert_eq!(bench.0.due(), None);
+}
+
+#[test]
+fn with_little_time_left_everybody_gets_a_share_and_nobody_outlives_the_deadline() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 3]);
+    bench.led(1);
+    bench.lost(300);
+    let mut aborted = Vec::new();
+    while bench.1 < 1000 {
+        let at = bench.1 + 1;
+        for effect in bench.wait(1) {
+            if let SupervisionEffect::Abort { process } = effect {
+                aborted.push((process, at));
+            }
+        }
+    }
+    assert_eq!(aborted, [(2, 80), (1, 180), (0, 280)], "four fifths of a third each, then the next");
+    assert!((0..3).all(|process| bench.0.state(process) == ProcessState::Stuck));
+    // No time at all.
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
+    bench.led(1);
+    let done = bench.lost(0);
+    let order = |process| [SupervisionEffect::Cancel { process }, SupervisionEffect::Abort { process }];
+    assert_eq!(done, [order(1), order(0)].concat());
+    bench.exit(1, 2, ProcessOutcome::Aborted);
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Aborted), [RELEASED]);
+}
+
+#[test]
+fn strategies_decide_what_is_started_again() {
+    for (restart, outcome, again) in [
+        (Restart::Permanent, ProcessOutcome::Done, true),
+        (Restart::Permanent, ProcessOutcome::Failed, true),
+        (Restart::Permanent, ProcessOutcome::Panicked, true),
+        (Restart::Transient, ProcessOutcome::Done, false),
+        (Restart::Transient, ProcessOutcome::Failed, true),
+        (Restart::Transient, ProcessOutcome::Panicked, true),
+        (Restart::Temporary, ProcessOutcome::Done, false),
+        (Restart::Temporary, ProcessOutcome::Failed, false),
+        (Restart::Temporary, ProcessOutcome::Panicked, false),
+    ] {
+        let mut bench = Bench::new(vec![plan(restart)]);
+        bench.led(1);
+        assert_eq!(bench.exit(0, 1, outcome), [], "not at once");
+        let expected = if again { vec![start(0, 2, 2)] } else { Vec::new() };
+        assert_eq!(bench.wait(100), expected, "{restart:?} after {outcome:?}");
+        assert_eq!(bench.0.state(0) == ProcessState::Ended, !again);
+        // The next leadership starts it whatever became of it.
+        bench.lost(0);
+        bench.exit(0, 2, ProcessOutcome::Aborted);
+        assert!(matches!(bench.led(2)[..], [SupervisionEffect::Start { process: 0, attempt: 1, .. }]));
+    }
+}
+
+#[test]
+fn pauses_double_up_to_a_limit_and_start_anew_after_a_stable_run() {
+    let mut bench = Bench(
+        Supervision::new(SupervisionConfig { intensity: 100, ..config(vec![plan(Restart::Permanent)]) }),
+        0,
+    );
+    bench.led(1);
+    let mut pauses = Vec::new();
+    for instance in 1..=7 {
+        if instance == 7 {
+            bench.1 += 60_000;
+        }
+        bench.exit(0, instance, ProcessOutcome::Failed);
+        let due = bench.0.due().expect("a restart").0;
+        pauses.push(due - bench.1);
+        bench.1 = due;
+        bench.tell(SupervisionInput::Wake);
+    }
+    assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 100]);
+}
+
+#[test]
+fn too_many_restarts_of_whichever_process_end_all_and_release_leadership() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent), plan(Restart::Permanent)]);
+
+    for epoch in 1..=4 {
+        let effects = bench.led(epoch);
+        let [SupervisionEffect::Start { instance, .. }, ..] = effects[..] else { panic!("{effects:?}") };
+        let mut numbers = [instance, instance + 1];
+        let mut last = Vec::new();
+        for failure in 0..4 {
+            let process = failure % 2;
+            last = bench.exit(process, numbers[process], ProcessOutcome::Failed);
+            for effect in bench.wait(1000) {
+                if let SupervisionEffect::Start { process, instance, .. } = effect {
+                    numbers[process] = instance;
+                }
+            }
+        }
+        let hold_ms = [5000, 10_000, 20_000, 20_000][epoch as usize - 1];
+        assert_eq!(
+            last,
+            [gave_up(1, GaveUp::Intensity, hold_ms), SupervisionEffect::Cancel { process: 0 }],
+            "three restarts were allowed"
+        );
+        let over = bench.exit(0, numbers[0], ProcessOutcome::Done);
+        let released = SupervisionEffect::Released { epoch: Epoch(epoch) };
+        assert_eq!(over, [released, SupervisionEffect::StandAside { hold_ms }], "first they stop");
+        assert_eq!(bench.led(epoch), [], "the same leadership, not over yet");
+        bench.lost(0);
+        bench.1 += hold_ms;
+    }
+}
+
+#[test]
+fn a_calm_term_makes_earlier_failures_forgotten() {
+    let once = SupervisionConfig { intensity: 0, ..config(vec![plan(Restart::Permanent)]) };
+    let mut bench = Bench(Supervision::new(once), 0);
+    let mut hold = |epoch: u64, calm_ms: u64| {
+        let effects = bench.led(epoch);
+        let [SupervisionEffect::Start { instance, .. }] = effects[..] else { panic!("{effects:?}") };
+        bench.1 += calm_ms;
+        let effects = bench.exit(0, instance, ProcessOutcome::Panicked);
+        bench.lost(0);
+        let Some(SupervisionEffect::StandAside { hold_ms }) = effects.last() else { panic!("{effects:?}") };
+        *hold_ms
+    };
+    assert_eq!([hold(1, 0), hold(2, 59_999), hold(3, 60_000), hold(4, 10)], [5000, 10_000, 5000, 10_000]);
+}
+
+#[test]
+fn what_cannot_start_releases_leadership() {
+    // It fails before it is ready, more slowly than the window would notice.
+    let mut bench = Bench(
+        Supervision::new(SupervisionConfig { window_ms: 10, ..config(vec![slow(Restart::Permanent)]) }),
+        0,
+    );
+    bench.led(1);
+    let mut last = Vec::new();
+    for instance in 1..=4 {
+        bench.1 += 4000;
+        last = bench.exit(0, instance, ProcessOutcome::Failed);
+        bench.wait(1000);
+    }
+    assert_eq!(last[0], gave_up(0, GaveUp::CannotStart, 5000));
+    // It never becomes ready; the one after it was not even started.
+    let mut bench = Bench::new(vec![slow(Restart::Permanent), plan(Restart::Permanent)]);
+    bench.led(1);
+    assert_eq!(bench.0.due(), Some(Time(5000)));
+    assert_eq!(
+        bench.wait(5000),
+        [gave_up(0, GaveUp::CannotStart, 5000), SupervisionEffect::Cancel { process: 0 }]
+    );
+    // It fails before it is ready and is never restarted.
+    let mut bench = Bench::new(vec![slow(Restart::Temporary)]);
+    bench.led(1);
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Failed)[0], gave_up(0, GaveUp::CannotStart, 5000));
+    // Done before it said so is done all the same.
+    let mut bench = Bench::new(vec![slow(Restart::Transient), plan(Restart::Permanent)]);
+    bench.led(1);
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [start(1, 2, 1)]);
+}
+
+#[test]
+fn what_is_stuck_keeps_this_node_from_leading_until_it_has_ended() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    bench.led(1);
+    bench.lost(0);
+    assert_eq!(bench.wait(100), [SupervisionEffect::Emit(SupervisionEvent::Stuck { process: 0 }), RELEASED]);
+    assert_eq!(bench.0.state(0), ProcessState::Stuck);
+    let released = SupervisionEffect::Released { epoch: Epoch(2) };
+    let hold = SupervisionEffect::StandAside { hold_ms: 5000 };
+    assert_eq!(bench.led(2), [gave_up(0, GaveUp::StillStuck, 5000), released, hold]);
+    bench.lost(0);
+    bench.exit(0, 1, ProcessOutcome::Done);
+    assert_eq!(bench.led(3), [start(0, 2, 1)]);
+}
+
+#[test]
+fn leadership_that_comes_while_processes_stop_waits_for_them() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    bench.led(1);
+    bench.lost(500);
+    assert_eq!(bench.led(1), [], "the lease was saved; the work has not stopped yet");
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED, start(0, 2, 1)]);
+    // A loss that nobody told of.
+    assert_eq!(
+        bench.led(2),
+        [SupervisionEffect::Cancel { process: 0 }, SupervisionEffect::Abort { process: 0 }]
+    );
+    assert_eq!(bench.exit(0, 2, ProcessOutcome::Aborted), [RELEASED, start(0, 3, 1)]);
+}
+
+#[test]
+fn a_stop_ends_everything_and_for_good() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    bench.led(1);
+    bench.tell(SupervisionInput::Stop { by: Time(1000) });
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED, SupervisionEffect::Ended]);
+    assert_eq!(bench.led(2), []);
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    assert_eq!(bench.tell(SupervisionInput::Stop { by: Time(1000) }), [SupervisionEffect::Ended]);
+}
+
+#[test]
+fn random_schedules_keep_every_promise() {
+    let (mut restarts, mut gave_up, mut stuck, mut terms) = (0, 0, 0, 0);
+    for seed in 0..2000 {
+        let outcome = processes::run(seed, Supervision::new);
+        assert_eq!(outcome.violations, [""; 0], "seed {seed}");
+        restarts += outcome.restarts;
+        gave_up += outcome.gave_up;
+        stuck += outcome.stuck;
+        terms += outcome.terms;
+    }
+    assert!(
+        restarts > 5000 && gave_up > 2000 && stuck > 500 && terms > 10_000,
+        "it happened at all: {restarts} restarts, gave up {gave_up} times, {stuck} stuck, {terms} terms"
+    );
+}

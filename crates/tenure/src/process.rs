@@ -1,0 +1,306 @@
+//! Processes: leader-only work, supervised, on exactly one node.
+
+mod context;
+mod host;
+mod runner;
+mod spec;
+
+pub use context::ProcessContext;
+pub use host::ProcessHost;
+pub use spec::ProcessSpec;
+
+pub(crate) use host::{Parts, StandAside};
+
+use crate::event::EventKind;
+use runner::{Life, Runner};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{IdError, NodeId, ProcessState, SupervisionConfig};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A supervisor that died is started again after this, doubled every time in a row …
+const DEATH_FIRST_MS: u64 = 5000;
+/// … but never later than this,
+const DEATH_MAX_MS: u64 = 300_000;
+/// and the count starts anew once it has lived this long.
+const DEATH_FORGIVEN_MS: u64 = 60_000;
+
+/// Why processes cannot be supervised. Nothing was started.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ProcessError {
+    /// A name breaks the rule of ids.
+    #[error("the name of a process: {0}")]
+    Name(#[from] IdError),
+    /// Two processes have one name.
+    #[error("there are two processes {0:?}: names must differ")]
+    NameTaken(String),
+    /// There is no process.
+    #[error("a supervisor needs at least one process")]
+    Nothing,
+}
+
+/// Runs processes while a node leads, and only then.
+///
+/// The processes are started in the order in which they are given, each once the one before it is ready, and stopped in
+/// reverse. One that ends is started again by its [`Restart`](crate::Restart) strategy after a pause that doubles with
+/// every failure in a row. If there are more restarts than the intensity allows, or one cannot start at all, all are
+/// stopped and leadership is given up, so that another node can try; this one claims nothing for a time that grows.
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure::{Node, ProcessContext, ProcessSpec, Restart, Settings, Supervisor};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+/// let node = Node::start(settings).await?;
+/// let poll = ProcessSpec::new("poll", |context: ProcessContext| async move {
+///     while !context.is_cancelled() {
+///         context.check()?; // right before each side effect
+///         // … one small piece of the leader's work, stamped with context.epoch() …
+///         tokio::select! {
+///             () = context.cancelled() => {}
+///             () = tokio::time::sleep(Duration::from_secs(1)) => {}
+///         }
+///     }
+///     Ok::<_, tenure::LeadershipEnded>(())
+/// });
+/// let processes = Supervisor::new([poll.restart(Restart::Permanent)]).run(&node)?;
+/// processes.running("poll").await;
+/// node.shutdown().await; // the process is stopped, then the seat vacated
+/// # Ok(()) }
+/// ```
+///
+/// # What is not promised
+///
+/// A process that blocks a thread and does not listen cannot be ended by anybody. It loses its guard, so nothing it tries
+/// to do as leader is allowed any more; it is told (`process_stuck`) and counted; the seat is left to its expiry; and this
+/// node does not lead again before it has ended, since a second instance would run beside it.
+#[derive(Debug)]
+#[must_use = "nothing runs before `run`"]
+pub struct Supervisor {
+    specs: Vec<ProcessSpec>,
+    intensity: u32,
+    window: Duration,
+    backoff: (Duration, Duration),
+    stand_aside: (Duration, Duration),
+}
+
+impl Supervisor {
+    /// Supervises these, in this order of start.
+    pub fn new(specs: impl IntoIterator<Item = ProcessSpec>) -> Supervisor {
+        Supervisor {
+            specs: specs.into_iter().collect(),
+            intensity: 5,
+            window: Duration::from_secs(60),
+            backoff: (Duration::from_millis(100), Duration::from_secs(10)),
+            stand_aside: (Duration::from_secs(5), Duration::from_secs(300)),
+        }
+    }
+
+    /// At most this many restarts, of all processes together, within this time: 5 in 60 s if not set. One more, and
+    /// leadership is given up. A process that ran for the whole window starts with the first pause again.
+    pub fn intensity(mut self, restarts: u32, window: Duration) -> Supervisor {
+        (self.intensity, self.window) = (restarts, window);
+        self
+    }
+
+    /// The pause before the first restart of a process, doubled with every failure in a row, and the longest: 100 ms and
+    /// 10 s if not set.
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Supervisor {
+        self.backoff = (first, longest);
+        self
+    }
+
+    /// How long this node claims nothing after it gave up, doubled every time in a row, and the longest: 5 s and 5 min if
+    /// not set. The count starts anew after a calm window. Never less than the pause after a step-down.
+    pub fn stand_aside(mut self, first: Duration, longest: Duration) -> Supervisor {
+        self.stand_aside = (first, longest);
+        self
+    }
+
+    /// Starts supervising: whenever this node, or this plugin, leads, the processes run.
+    ///
+    /// The node is not kept alive by it: a node that is dropped or shut down stops its processes first, and the supervisor
+    /// ends with it. Must be called on a runtime.
+    pub fn run(self, on: &impl ProcessHost) -> Result<Processes, ProcessError> {
+        let mut names: Vec<&str> = Vec::new();
+        for spec in &self.specs {
+            NodeId::new(spec.name())?;
+            if names.contains(&spec.name()) {
+                return Err(ProcessError::NameTaken(spec.name().to_owned()));
+            }
+            names.push(spec.name());
+        }
+        if names.is_empty() {
+            return Err(ProcessError::Nothing);
+        }
+        let parts = on.parts();
+        let status = watch::Sender::new(SupervisorStatus::of(&self.specs));
+        let (watcher, stop) = (status.subscribe(), CancellationToken::new());
+        let config = self.config(parts.budget());
+        let life = Life {
+            config,
+            alive: self.specs.iter().map(|_| Arc::new(())).collect(),
+            specs: self.specs.into(),
+            parts,
+            status,
+            stop: stop.clone(),
+        };
+        let task = tokio::spawn(watch_over(life));
+        Ok(Processes { status: watcher, stop: stop.drop_guard(), task })
+    }
+
+    fn config(&self, budget: Duration) -> SupervisionConfig {
+        SupervisionConfig {
+            processes: self.specs.iter().map(ProcessSpec::plan).collect(),
+            intensity: self.intensity,
+            window_ms: ms(self.window),
+            backoff_first_ms: ms(self.backoff.0),
+            backoff_max_ms: ms(self.backoff.1),
+            hold_first_ms: ms(self.stand_aside.0),
+            hold_max_ms: ms(self.stand_aside.1),
+            drain_ms: ms(budget),
+        }
+    }
+}
+
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Keeps a supervisor alive. Its processes end with each life of it; the next begins when nothing of the last one runs.
+async fn watch_over(life: Life) {
+    let clock = Arc::clone(&life.parts.voice.clock);
+    let mut deaths = 0u32;
+    loop {
+        let born_ms = clock.now_ms();
+        // A task of its own, so that a panic ends there and not here.
+        match tokio::spawn(Runner::new(life.clone()).run()).await {
+            Ok(()) => return,
+            Err(error) if error.is_cancelled() => return,
+            Err(_) => {}
+        }
+        let lived_ms = clock.now_ms().saturating_sub(born_ms);
+        deaths = if lived_ms >= DEATH_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
+        let hold_ms = DEATH_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(DEATH_MAX_MS);
+        tokio::select! {
+            biased;
+            () = life.stop.cancelled() => return,
+            () = mourn(&life, hold_ms) => {}
+        }
+    }
+}
+
+/// The supervisor died, and its processes with it: rather no seat than one nobody works from.
+async fn mourn(life: &Life, hold_ms: u64) {
+    let epoch = life.parts.leadership.borrow().epoch;
+    let cause = "supervisor died";
+    life.parts.voice.emit(epoch, EventKind::ProcessesGaveUp { process: None, cause, hold_ms });
+    loop {
+        // Not leading is as good.
+        let _ = (life.parts.stand_aside)(Duration::from_millis(hold_ms)).await;
+        if life.alive.iter().all(|alive| Arc::strong_count(alive) == 1) {
+            return;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Processes under supervision. Dropping it stops them in the background, in order; [`stop`](Processes::stop) waits.
+#[derive(Debug)]
+#[must_use = "dropping it stops the processes"]
+pub struct Processes {
+    status: watch::Receiver<SupervisorStatus>,
+    stop: DropGuard,
+    task: JoinHandle<()>,
+}
+
+impl Processes {
+    /// How the processes are doing, and every change.
+    pub fn status(&self) -> watch::Receiver<SupervisorStatus> {
+        self.status.clone()
+    }
+
+    /// Waits until this process runs and is ready; false if it never will, because supervision has ended.
+    pub async fn running(&self, name: &str) -> bool {
+        let runs = |status: &SupervisorStatus| {
+            status.processes.iter().any(|process| {
+                &*process.name == name && process.state == ProcessState::Running && status.epoch.is_some()
+            })
+        };
+        self.status().wait_for(runs).await.is_ok()
+    }
+
+    /// Stops them in order, waits for it, and ends supervision. The node goes on leading, if it does, with nobody at
+    /// work: step down or shut it down, too.
+    pub async fn stop(self) {
+        drop(self.stop);
+        let _ = self.task.await;
+    }
+
+    /// Ends when supervision has ended: with the node, or because it was stopped.
+    pub async fn ended(&self) {
+        let mut status = self.status();
+        while status.changed().await.is_ok() {}
+    }
+}
+
+/// How supervised processes are doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SupervisorStatus {
+    /// The epoch they run in; `None` while none may run.
+    pub epoch: Option<u64>,
+    /// How often leadership was given up because of them.
+    pub gave_up: u64,
+    /// Each of them, in the order of their start.
+    pub processes: Vec<ProcessStatus>,
+}
+
+/// How one process is doing.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ProcessStatus {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What it does.
+    pub state: ProcessState,
+    /// How often it was restarted, in all terms.
+    pub restarts: u64,
+    /// What it said when it failed last.
+    pub last_failure: Option<Arc<str>>,
+    /// The epoch of its newest instance.
+    pub epoch: Option<u64>,
+}
+
+impl SupervisorStatus {
+    fn of(specs: &[ProcessSpec]) -> SupervisorStatus {
+        let fresh = |spec: &ProcessSpec| ProcessStatus {
+            name: spec.shared_name(),
+            state: ProcessState::Idle,
+            restarts: 0,
+            last_failure: None,
+            epoch: None,
+        };
+        SupervisorStatus { epoch: None, gave_up: 0, processes: specs.iter().map(fresh).collect() }
+    }
+
+    /// One process by its name.
+    pub fn process(&self, name: &str) -> Option<&ProcessStatus> {
+        self.processes.iter().find(|process| &*process.name == name)
+    }
+}
+
+impl fmt::Display for SupervisorStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, process) in self.processes.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            write!(f, "{comma}{} {}", process.name, process.state.as_str())?;
+        }
+        Ok(())
+    }
+}

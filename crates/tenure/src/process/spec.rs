@@ -1,0 +1,132 @@
+//! What a process is, declared before it runs.
+
+use super::context::ProcessContext;
+use super::ms;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{ProcessPlan, Restart};
+
+/// The failure of a process, in words.
+pub(super) type Failure = String;
+
+pub(super) type Work = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
+
+/// No failure is kept with more than this.
+const FAILURE_CHARS_MAX: usize = 200;
+
+/// One leader-only process: what it does, and how it is kept.
+#[derive(Clone)]
+#[must_use = "a process runs only under a supervisor"]
+pub struct ProcessSpec {
+    name: Arc<str>,
+    restart: Restart,
+    ready_within: Option<Duration>,
+    stop_grace: Duration,
+    pub(super) body: Body,
+}
+
+#[derive(Clone)]
+pub(super) enum Body {
+    Task(Arc<dyn Fn(ProcessContext) -> Work + Send + Sync>),
+    Thread(Arc<dyn Fn(ProcessContext) -> Result<(), Failure> + Send + Sync>),
+}
+
+impl ProcessSpec {
+    /// A process that awaits. It is called anew for every start, and runs as a task that can be cut off where it awaits.
+    ///
+    /// It should return soon after [`ProcessContext::cancelled`]; what it spawned elsewhere is its own to stop.
+    pub fn new<F, W, E>(name: impl Into<String>, body: F) -> ProcessSpec
+    where
+        F: Fn(ProcessContext) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        let body = Body::Task(Arc::new(move |context| {
+            let work = body(context);
+            Box::pin(async move { work.await.map_err(|error| in_short(&error.to_string())) })
+        }));
+        ProcessSpec::with(name, body)
+    }
+
+    /// A process that blocks. It gets a thread of its own and must look at [`ProcessContext::is_cancelled`]: nobody can
+    /// cut it off. One that does not listen loses its guard and is told as stuck.
+    pub fn blocking<F, E>(name: impl Into<String>, body: F) -> ProcessSpec
+    where
+        F: Fn(ProcessContext) -> Result<(), E> + Send + Sync + 'static,
+        E: fmt::Display,
+    {
+        let body = Body::Thread(Arc::new(move |context| {
+            body(context).map_err(|error| in_short(&error.to_string()))
+        }));
+        ProcessSpec::with(name, body)
+    }
+
+    fn with(name: impl Into<String>, body: Body) -> ProcessSpec {
+        ProcessSpec {
+            name: Arc::from(name.into()),
+            restart: Restart::Permanent,
+            ready_within: None,
+            stop_grace: Duration::from_secs(1),
+            body,
+        }
+    }
+
+    /// When it is started again after it ended; always, if not set.
+    pub fn restart(mut self, restart: Restart) -> ProcessSpec {
+        self.restart = restart;
+        self
+    }
+
+    /// It says itself when it is ready, by [`ProcessContext::ready`], within 30 s; the next one is started only then.
+    /// Without this it is ready as soon as it is started.
+    pub fn ready_signal(self) -> ProcessSpec {
+        self.ready_within(Duration::from_secs(30))
+    }
+
+    /// The same, within this time. A process that takes longer cannot start: leadership is given up.
+    pub fn ready_within(mut self, limit: Duration) -> ProcessSpec {
+        self.ready_within = Some(limit);
+        self
+    }
+
+    /// How long it may take to stop by itself; 1 s, if not set. All processes together have three quarters of
+    /// `drainTimeout`, and never longer than the lease: if that is too little for all, each gets its share of it.
+    pub fn stop_grace(mut self, grace: Duration) -> ProcessSpec {
+        self.stop_grace = grace;
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
+    pub(super) fn plan(&self) -> ProcessPlan {
+        ProcessPlan {
+            restart: self.restart,
+            ready_within_ms: self.ready_within.map(ms),
+            stop_grace_ms: ms(self.stop_grace),
+        }
+    }
+}
+
+impl fmt::Debug for ProcessSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.body {
+            Body::Task(_) => "task",
+            Body::Thread(_) => "thread",
+        };
+        write!(f, "process {} ({kind}, {:?})", self.name, self.restart)
+    }
+}
+
+/// One line of what a process said.
+pub(super) fn in_short(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(FAILURE_CHARS_MAX).collect()
+}
