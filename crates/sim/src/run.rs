@@ -74,6 +74,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;
     world.neglect = options.neglect;
+    world.mistake = options.mutant;
     let change = |config: &mut Config| options.change(config);
     let result = catch_unwind(AssertUnwindSafe(|| {
         if seed.is_multiple_of(DRILL_EVERY) {

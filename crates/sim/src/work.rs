@@ -48,6 +48,7 @@ impl World {
         }
         self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
         self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
+        self.lead_desk(node, epoch);
     }
 
     pub(crate) fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {

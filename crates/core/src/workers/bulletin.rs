@@ -5,6 +5,7 @@
 
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::NodeId;
+use crate::mutant::{Mistake, Mutant};
 use std::collections::BTreeMap;
 
 /// What a node knows of the workers.
@@ -16,6 +17,7 @@ pub struct Bulletin {
     active: u64,
     inactive: u64,
     skipped: u64,
+    mistake: Mistake,
 }
 
 /// What is known of one worker.
@@ -29,6 +31,13 @@ pub struct BulletinEntry {
 }
 
 impl Bulletin {
+    /// The same with a deliberate mistake, for tests that must catch it.
+    #[cfg(feature = "teeth")]
+    #[must_use]
+    pub fn broken(self, mutant: Option<Mutant>) -> Bulletin {
+        Bulletin { mistake: Mistake::of(mutant), ..self }
+    }
+
     /// Nothing was ever published: whatever comes next is news. Without this the first snapshot is taken as it stands, and
     /// its old silences are not told.
     pub fn begin_empty(&mut self) {
@@ -38,7 +47,8 @@ impl Bulletin {
     /// Takes a snapshot, and says what it tells. One that is not newer than the newest applied is ignored.
     pub fn apply(&mut self, snapshot: &Snapshot) -> Vec<WorkerEvent> {
         let baseline = self.applied.is_none();
-        if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
+        let older = self.applied.is_some_and(|applied| snapshot.mark <= applied);
+        if older && !self.mistake.is(Mutant::WorkerOlderSnapshotApplied) {
             return Vec::new();
         }
         self.applied = Some(snapshot.mark);
