@@ -390,6 +390,8 @@ impl World {
         let Some(tenure) = &mut self.desks[node].tenure else { return };
         let out = tenure.roll.sweep(sent, local, entries, 0, false);
         tenure.first.get_or_insert(local);
+        // What was gone for one list is another object.
+        tenure.junk.retain(|worker, _| entries.iter().any(|entry| entry.worker == *worker));
         self.check_judgement(node, sent, landed, until);
         self.check_reads(node, &out.read, entries.len());
         let mut left = BTreeMap::new();
@@ -404,8 +406,10 @@ impl World {
     fn read(&mut self, node: usize, worker: &NodeId, outcome: ReadOutcome) {
         let local = self.nodes[node].clock.local(self.now);
         let Some(tenure) = &mut self.desks[node].tenure else { return };
-        if outcome == ReadOutcome::Corrupt {
-            tenure.junk.insert(worker.clone(), local);
+        match outcome {
+            ReadOutcome::Corrupt => drop(tenure.junk.insert(worker.clone(), local)),
+            ReadOutcome::Nothing => self.had_unread = true,
+            ReadOutcome::Found(_) => {}
         }
         tenure.roll.read(local, worker, outcome);
     }

@@ -9,6 +9,8 @@ use tenure_core::{
 
 /// How many old lists a stale one is taken from.
 const LISTS_MAX: usize = 6;
+/// No list is older: one that shows a past beyond a worker's timeout may wake the dead, and the roll cannot know.
+pub(crate) const STALE_MAX_MS: u64 = 1200;
 /// A worker's document; junk has another size.
 const BYTES: u64 = 240;
 
@@ -134,7 +136,8 @@ impl Registry {
             self.lists.pop_front();
         }
         let list = self.entries();
-        self.lists.push_back((now, list));
+        // True until just before what happens now.
+        self.lists.push_back((now.saturating_sub(1), list));
     }
 
     fn entries(&self) -> Vec<Listed> {
@@ -149,6 +152,7 @@ impl Registry {
     /// The objects, or an old list of them; and until when that was true.
     pub(crate) fn list(&self, now: u64, stale: Option<usize>) -> (u64, Vec<Listed>) {
         let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
+        let old = old.filter(|(until, _)| *until + STALE_MAX_MS >= now);
         old.unwrap_or_else(|| (now, self.entries()))
     }
 

@@ -92,6 +92,10 @@ impl World {
             let begin = self.watch.last_change(&worker, until);
             self.watch.judged.insert((worker, mark), begin);
         }
+        // Where epochs repeat, a silence of this epoch may have been inherited.
+        if self.judge.rolled_back {
+            return;
+        }
         for (check, worker, waited, timeout_ms) in wrong {
             self.judge.violated(now, check, || {
                 format!("{node} calls {worker} silent after {waited} of {timeout_ms} ms in {epoch:?}")

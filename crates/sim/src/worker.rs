@@ -9,7 +9,7 @@ use crate::world::{Happening, World};
 use std::collections::VecDeque;
 use tenure_core::{
     Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
-    RegistrationEnd, RegistrationEvent, RegistrationInput, RequestId, Time, WorkerDetails, WorkerRead,
+    RegistrationEnd, RegistrationEvent, RegistrationInput, RequestId, WorkerDetails, WorkerRead,
 };
 
 /// One process that is a worker.
@@ -259,10 +259,6 @@ impl World {
     pub(crate) fn strike_worker(&mut self, kind: FaultKind, index: usize) {
         self.struck.add(kind);
         self.say_worker(index, || format!("!! {kind}"));
-    }
-
-    pub(crate) fn worker_local(&self, index: usize) -> Time {
-        self.worker_clock(index).local(self.now)
     }
 }
 

@@ -164,7 +164,12 @@ pub(crate) fn settle(world: &mut World) {
     let slow = |ms: u64| ms * 1000 / 800 + 1;
     let longest = world.workers.iter().map(|w| 3 * w.heartbeat_ms + w.details.timeout_ms).max().unwrap_or(0);
     let looks = world.nodes.iter().map(|n| n.config.heartbeat_ms + n.config.election_interval_ms).max();
-    let read = if world.had_junk { 4 * crate::silence::READ_AGAIN_MS } else { 0 };
+    // What could not be read is read again after a pause that grows.
+    let read = match (world.had_junk, world.had_unread) {
+        (true, _) => 4 * crate::silence::READ_AGAIN_MS,
+        (false, true) => 80_000,
+        (false, false) => 0,
+    };
     let bound =
         slow(longest + 5 * world.sweep_ms + 2 * looks.unwrap_or(0) + read) + 40 * world.latency_ms.1 + 3000;
     let end = world.now + bound;

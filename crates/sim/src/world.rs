@@ -158,6 +158,8 @@ pub(crate) struct World {
     pub(crate) watch: Watch,
     /// Rubbish lay among the workers' objects when all was mended.
     pub(crate) had_junk: bool,
+    /// A worker's object could not be read.
+    pub(crate) had_unread: bool,
     /// The mistake of the machines that have no settings of their own.
     pub(crate) mistake: Option<Mutant>,
 }
@@ -198,6 +200,7 @@ impl World {
             desks: Vec::new(),
             watch: Watch::default(),
             had_junk: false,
+            had_unread: false,
             mistake: None,
         }
     }

@@ -23,7 +23,12 @@ const READS_MAX: usize = 256;
 /// Dead objects removed in one sweep at most.
 const REMOVALS_MAX: usize = 64;
 
-/// An object that could not be read is not tried again before this, doubled every time …
+/// Without an answer an object is not read again before this, doubled every time up to eight times as long: others come
+/// first, but a worker that lives is not to be unknown for long.
+const UNANSWERED_AGAIN_MS: u64 = 10_000;
+const UNANSWERED_DOUBLED: u32 = 3;
+
+/// An object that is no worker is not tried again before this, doubled every time …
 const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
@@ -53,7 +58,7 @@ pub enum ReadOutcome {
     Found(WorkerDetails),
     /// Something that is no worker.
     Corrupt,
-    /// Gone since the list, or no answer: the next sweep tells.
+    /// Gone since the list, or no answer: asked again in a later sweep.
     Nothing,
 }
 
@@ -124,8 +129,14 @@ impl Record {
         Record { content, active, silence, seen, changed_at, silent_at, sweep, read_at, retry_at, failures }
     }
 
+    /// Something else came than a worker, or one too many.
     fn failed(&mut self, now: Time) {
         self.retry_at = now + (READ_AGAIN_MS << self.failures.min(READ_AGAIN_DOUBLED));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn unanswered(&mut self, now: Time) {
+        self.retry_at = now + (UNANSWERED_AGAIN_MS << self.failures.min(UNANSWERED_DOUBLED));
         self.failures = self.failures.saturating_add(1);
     }
 }
@@ -312,7 +323,7 @@ impl Roll {
                 record.content = Content::Corrupt;
             }
             ReadOutcome::Nothing => {
-                record.failed(now);
+                record.unanswered(now);
                 record.read_at = Some(record.retry_at);
             }
         }

@@ -146,6 +146,23 @@ fn what_is_no_worker_is_counted_and_rarely_read() {
     assert_eq!(publish(&mut roll).active, 1);
 }
 
+/// Found by a random schedule: one read that was not answered hid a live worker from everybody for a minute and more.
+#[test]
+fn a_worker_whose_read_was_not_answered_is_known_soon() {
+    let mut roll = roll(1);
+    let mut known_at = None;
+    for (failed, at) in (0..60).map(|n| (n, n * 5000)) {
+        for worker in roll.sweep(Time(at), Time(at), &[listed("a", at)], 0, false).read {
+            let outcome = if failed < 2 { ReadOutcome::Nothing } else { ReadOutcome::Found(details(20_000)) };
+            roll.read(Time(at), &worker, outcome);
+        }
+        if known_at.is_none() && roll.clone().snapshot().active == 1 {
+            known_at = Some(at);
+        }
+    }
+    assert_eq!(known_at, Some(10_000));
+}
+
 #[test]
 fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
     let mut roll = roll(1);
