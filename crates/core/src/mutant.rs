@@ -101,8 +101,8 @@ pub enum Mutant {
     WorkerSnapshotTakenForPublished,
     /// A silence is named anew in every snapshot.
     WorkerSilenceRenamed,
-    /// A node takes every snapshot for news, older ones too.
-    WorkerOlderSnapshotApplied,
+    /// A node tells a silence with every snapshot that has it.
+    WorkerTimeoutToldAgain,
     /// A refused heartbeat is taken for another process under the id.
     WorkerRefusalTakenForSuperseded,
     /// The id of another process is taken over without watching whether it lives.
@@ -165,7 +165,7 @@ impl Mutant {
         Mutant::WorkerSilencesForgotten,
         Mutant::WorkerSnapshotTakenForPublished,
         Mutant::WorkerSilenceRenamed,
-        Mutant::WorkerOlderSnapshotApplied,
+        Mutant::WorkerTimeoutToldAgain,
         Mutant::WorkerRefusalTakenForSuperseded,
         Mutant::WorkerRivalNotWatched,
         Mutant::WorkerRivalOverwritten,

@@ -2,7 +2,7 @@
 //! names it. What the library's sweeper does, on the production roll and bulletin.
 
 use crate::wire::{Ask, Party, Put, SnapshotRead, Told};
-use crate::world::{Happening, Neglect, World};
+use crate::world::{Happening, World};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Bulletin, Epoch, Listed, NodeId, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time,
@@ -58,11 +58,11 @@ pub(crate) struct Desk {
     pub(crate) bulletin: Bulletin,
     pub(crate) tenure: Option<Tenure>,
     /// What the seat said: nothing yet, or which snapshot it names.
-    sight: Option<Option<SnapshotMark>>,
-    reading: Option<u64>,
-    failures: u32,
+    pub(crate) sight: Option<Option<SnapshotMark>>,
+    pub(crate) reading: Option<u64>,
+    pub(crate) failures: u32,
     asks: u64,
-    ticket: u64,
+    pub(crate) ticket: u64,
     held: Vec<DeskInput>,
     /// What the seat of this epoch is to name.
     pub(crate) wanted: Option<(Epoch, SnapshotMark)>,
@@ -188,64 +188,14 @@ impl World {
         }
     }
 
-    // ---- following ----
-
-    fn look(&mut self, node: usize) {
-        let desk = &mut self.desks[node];
-        if desk.tenure.is_some() || desk.reading.is_some() {
-            return;
-        }
-        match desk.sight {
-            None => {}
-            Some(None) => desk.bulletin.begin_empty(),
-            Some(Some(mark)) if desk.bulletin.applied() < Some(mark) => {
-                let id = self.desk_ask(node, Ask::Snapshot);
-                self.desks[node].reading = Some(id);
-            }
-            Some(Some(_)) => {}
-        }
-    }
-
-    fn caught_up(&mut self, node: usize, read: SnapshotRead) {
-        match read {
-            SnapshotRead::Found(_, content) => {
-                self.desks[node].failures = 0;
-                if let Some((snapshot, _)) = content {
-                    self.apply(node, &snapshot);
-                }
-            }
-            SnapshotRead::Absent => self.desks[node].failures = 0,
-            SnapshotRead::Unavailable => {
-                let desk = &mut self.desks[node];
-                desk.failures += 1;
-                desk.ticket += 1;
-                let (wait, ticket) = (1000 << desk.failures.min(5), desk.ticket);
-                let at = self.nodes[node].clock.local(self.now) + wait;
-                self.desk_due(node, at, ticket);
-            }
-        }
-    }
-
-    fn apply(&mut self, node: usize, snapshot: &Snapshot) {
-        let events = self.desks[node].bulletin.apply(snapshot);
-        for event in events {
-            self.trace.worker(self.now, node, &event);
-            let (now, id) = (self.now, &self.nodes[node].id);
-            self.trace.say(now, || format!("{id} tells {} {:?}", event.worker, event.change));
-            self.check_told(node, snapshot, &event);
-        }
-    }
-
-    // ---- leading ----
-
-    fn desk_ask(&mut self, node: usize, ask: Ask) -> u64 {
+    pub(crate) fn desk_ask(&mut self, node: usize, ask: Ask) -> u64 {
         self.desks[node].asks += 1;
         let id = self.desks[node].asks;
         self.ask(Party::Node(node), id, ask);
         id
     }
 
-    fn desk_due(&mut self, node: usize, at: Time, ticket: u64) {
+    pub(crate) fn desk_due(&mut self, node: usize, at: Time, ticket: u64) {
         let life = self.nodes[node].life;
         if let Some(when) = self.nodes[node].clock.when(at) {
             self.schedule(when, node, life, Happening::Desk { ticket });
@@ -491,22 +441,6 @@ impl World {
                 self.publish(node);
             }
             Put::Refused => self.rest(node),
-        }
-    }
-
-    /// A snapshot lands.
-    pub(crate) fn land_snapshot(&mut self, snapshot: &Snapshot, writer: u64, expect: Option<u64>) -> Put {
-        let before = self.registry.snapshot.as_ref().and_then(|there| there.content.as_ref());
-        let before = before.map(|(snapshot, _)| snapshot.mark);
-        let careless = self.neglect == Some(Neglect::SnapshotUnconditional);
-        let expect = if careless { None } else { Some(expect) };
-        match self.registry.publish(expect, Some((snapshot.clone(), writer))) {
-            None => Put::Lost,
-            Some(version) => {
-                self.trace.say(self.now, || format!("== snapshot {:?} is published", snapshot.mark));
-                self.check_published(before, snapshot);
-                Put::Won(version)
-            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Teeth: a green run means something only if wrong protocols turn it red.
 
 use crate::explore::{Limits, explore};
+use crate::neglect::Neglect;
 use crate::run::{Options, run};
-use crate::world::Neglect;
 use std::time::Duration;
 use tenure_core::Mutant;
 

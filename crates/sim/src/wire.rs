@@ -110,6 +110,33 @@ impl Ask {
 }
 
 impl World {
+    /// Whatever concerns workers: `index` is one of theirs, or a node's for what its desk asked.
+    pub(crate) fn happen_to_workers(&mut self, index: usize, life: u64, what: Happening) {
+        let present = |party: Party| match party {
+            Party::Worker(index) => self.workers[index].life == life && self.workers[index].alive,
+            Party::Node(index) => self.nodes[index].life == life && self.nodes[index].alive,
+        };
+        match what {
+            Happening::Ask { who, id, ask, sent, then } => self.land_ask(who, life, id, &ask, sent, then),
+            Happening::Told { who, id, told } if present(who) => self.deliver(who, id, told),
+            Happening::WorkerWake { token } if present(Party::Worker(index)) => {
+                self.wake_worker(index, token)
+            }
+            Happening::WorkerResume if present(Party::Worker(index)) => self.resume_worker(index),
+            Happening::Told { .. }
+            | Happening::WorkerWake { .. }
+            | Happening::WorkerResume
+            | Happening::Wake { .. }
+            | Happening::Land { .. }
+            | Happening::Answer { .. }
+            | Happening::Stopped { .. }
+            | Happening::Dispatch { .. }
+            | Happening::Task { .. }
+            | Happening::Desk { .. }
+            | Happening::Resume => {}
+        }
+    }
+
     fn worker_fate(&mut self, index: usize, kind: Kind) -> Fate {
         let worker = &mut self.workers[index];
         if let Some(host) = worker.host {
@@ -139,9 +166,10 @@ impl World {
         let (index, life, fate, cut_in) = match who {
             Party::Worker(index) => {
                 let sent = &mut self.workers[index].sent;
-                match kind {
-                    Kind::Beat => sent.0 += 1,
-                    _ => sent.1 += 1,
+                if kind == Kind::Beat {
+                    sent.0 += 1;
+                } else {
+                    sent.1 += 1;
                 }
                 let fate = self.worker_fate(index, kind);
                 (index, self.workers[index].life, fate, self.worker_cut_in(index))

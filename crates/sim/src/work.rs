@@ -2,8 +2,9 @@
 
 use crate::check::name;
 use crate::fault::FaultKind;
+use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
-use crate::world::{Began, Happening, Neglect, World};
+use crate::world::{Began, Happening, World};
 use tenure_core::{Epoch, Input, Time};
 
 impl World {

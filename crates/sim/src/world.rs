@@ -4,7 +4,9 @@ use crate::check::Judge;
 use crate::clock::Clock;
 use crate::desk::{Desk, DeskInput};
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
+use crate::queue::Entry;
 use crate::registry::Registry;
 use crate::silence::Watch;
 use crate::store::SimStore;
@@ -19,32 +21,6 @@ use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
     Request, RequestId, SeatAnswer, SeatState, WakeToken,
 };
-
-/// A duty of the caller that is neglected on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Neglect {
-    /// Work is reported as stopped when it was only told to stop.
-    StoppedToldTooSoon,
-    /// Work does not look at its deadline.
-    DeadlineUnchecked,
-    /// The clock stands still while the machine sleeps.
-    ClockSleeps,
-    /// Half a lease of the settings is taken for the one in the seat: the deadline handed to work is too late.
-    DeadlineDoubled,
-    /// The snapshot of the workers is written whatever stands there.
-    SnapshotUnconditional,
-}
-
-impl Neglect {
-    /// All of them.
-    pub const ALL: &[Neglect] = &[
-        Neglect::StoppedToldTooSoon,
-        Neglect::DeadlineUnchecked,
-        Neglect::ClockSleeps,
-        Neglect::DeadlineDoubled,
-        Neglect::SnapshotUnconditional,
-    ];
-}
 
 pub(crate) enum Happening {
     Wake { token: WakeToken },
@@ -74,34 +50,6 @@ pub(crate) enum Then {
     Unknown(u64),
     /// A list: comes after this long, and shows the past.
     Stale(u64, usize),
-}
-
-struct Entry {
-    at: u64,
-    sequence: u64,
-    node: usize,
-    life: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        (self.at, self.sequence) == (other.at, other.sequence)
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 /// Work started: when, where, in which epoch, and whether it is a new epoch.
@@ -380,15 +328,16 @@ impl World {
 
     fn happen(&mut self, entry: Entry) {
         let Entry { node, life, what, .. } = entry;
-        let what = match what {
+        let workers = matches!(
+            what,
             Happening::WorkerWake { .. }
-            | Happening::WorkerResume
-            | Happening::Ask { .. }
-            | Happening::Told { .. } => {
-                return self.happen_to_workers(node, life, what);
-            }
-            other => other,
-        };
+                | Happening::WorkerResume
+                | Happening::Ask { .. }
+                | Happening::Told { .. }
+        );
+        if workers {
+            return self.happen_to_workers(node, life, what);
+        }
         // A request on the wire lands even if its sender is dead by now; everything else dies with it.
         let present = self.nodes[node].life == life && self.nodes[node].alive;
         match what {
@@ -423,32 +372,6 @@ impl World {
             | Happening::WorkerResume
             | Happening::Ask { .. }
             | Happening::Told { .. } => {}
-        }
-    }
-
-    fn happen_to_workers(&mut self, index: usize, life: u64, what: Happening) {
-        let present = |party: Party| match party {
-            Party::Worker(index) => self.workers[index].life == life && self.workers[index].alive,
-            Party::Node(index) => self.nodes[index].life == life && self.nodes[index].alive,
-        };
-        match what {
-            Happening::Ask { who, id, ask, sent, then } => self.land_ask(who, life, id, &ask, sent, then),
-            Happening::Told { who, id, told } if present(who) => self.deliver(who, id, told),
-            Happening::WorkerWake { token } if present(Party::Worker(index)) => {
-                self.wake_worker(index, token)
-            }
-            Happening::WorkerResume if present(Party::Worker(index)) => self.resume_worker(index),
-            Happening::Told { .. }
-            | Happening::WorkerWake { .. }
-            | Happening::WorkerResume
-            | Happening::Wake { .. }
-            | Happening::Land { .. }
-            | Happening::Answer { .. }
-            | Happening::Stopped { .. }
-            | Happening::Dispatch { .. }
-            | Happening::Task { .. }
-            | Happening::Desk { .. }
-            | Happening::Resume => {}
         }
     }
 

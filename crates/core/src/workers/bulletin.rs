@@ -47,8 +47,7 @@ impl Bulletin {
     /// Takes a snapshot, and says what it tells. One that is not newer than the newest applied is ignored.
     pub fn apply(&mut self, snapshot: &Snapshot) -> Vec<WorkerEvent> {
         let baseline = self.applied.is_none();
-        let older = self.applied.is_some_and(|applied| snapshot.mark <= applied);
-        if older && !self.mistake.is(Mutant::WorkerOlderSnapshotApplied) {
+        if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
             return Vec::new();
         }
         self.applied = Some(snapshot.mark);
@@ -59,7 +58,8 @@ impl Bulletin {
         for entry in &snapshot.workers {
             let known = before.remove(&entry.worker);
             if !baseline {
-                differences(entry, known.as_ref(), &mut events);
+                let again = self.mistake.is(Mutant::WorkerTimeoutToldAgain) && !entry.active;
+                differences(entry, known.as_ref().filter(|_| !again), &mut events);
             }
             let SnapshotEntry { worker, details, active, silence } = entry.clone();
             self.workers.insert(worker, BulletinEntry { details, active, silence });

@@ -146,7 +146,7 @@ fn what_is_no_worker_is_counted_and_rarely_read() {
     assert_eq!(publish(&mut roll).active, 1);
 }
 
-/// Found by a random schedule: one read that was not answered hid a live worker from everybody for a minute and more.
+/// One read that was not answered once hid a live worker from everybody for a minute, and longer each time.
 #[test]
 fn a_worker_whose_read_was_not_answered_is_known_soon() {
     let mut roll = roll(1);
