@@ -317,6 +317,12 @@ impl World {
                     return; // A newer leader has published.
                 } else {
                     tenure.roll.inherit(&snapshot);
+                    // Of this epoch too, if this node led in it before.
+                    let silences = snapshot
+                        .workers
+                        .iter()
+                        .filter_map(|entry| Some((entry.worker.clone(), entry.silence?)));
+                    tenure.judged.extend(silences);
                 }
                 desk.wanted = Some((tenure.epoch, snapshot.mark));
                 (tenure.version, tenure.unsettled) = (Some(version), false);

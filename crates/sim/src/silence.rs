@@ -21,6 +21,7 @@ pub(crate) struct Watch {
     /// What each desk has told.
     told: BTreeSet<(u64, NodeId, SnapshotMark)>,
     told_last: BTreeMap<(u64, NodeId), u64>,
+    spoiled_at: Option<u64>,
     /// Silences that were told, by all nodes together.
     pub(crate) timeouts: u64,
 }
@@ -39,10 +40,13 @@ impl Watch {
         changes.iter().rev().find(|at| **at <= until).copied().unwrap_or(0)
     }
 
-    /// The snapshot was spoiled: what it told is forgotten, and may be told again.
-    pub(crate) fn spoiled(&mut self) {
-        self.published.clear();
-        self.told_last.clear();
+    /// The snapshot was spoiled: silences that began before are forgotten, and may be told again.
+    pub(crate) fn spoiled(&mut self, now: u64) {
+        self.spoiled_at = Some(now);
+    }
+
+    fn forgotten(&self, begin: u64) -> bool {
+        self.spoiled_at.is_some_and(|at| begin <= at)
     }
 }
 
@@ -118,7 +122,8 @@ impl World {
             let worker = entry.worker.clone();
             let begin = self.watch.judged.get(&(worker.clone(), mark)).copied().unwrap_or(0);
             let last = self.watch.published.insert(worker.clone(), (mark, begin));
-            if let Some((other, _)) = last.filter(|(other, since)| *other != mark && *since == begin) {
+            let twice = |(other, since): &(SnapshotMark, u64)| *other != mark && *since == begin;
+            if let Some((other, _)) = last.filter(twice).filter(|_| !self.watch.forgotten(begin)) {
                 self.judge.violated(now, name::SILENCE_ONCE, || {
                     format!("the silence of {worker} since {begin} is published as {other:?} and as {mark:?}")
                 });
@@ -143,7 +148,7 @@ impl World {
         let begin = self.watch.judged.get(&(worker.clone(), mark)).copied().unwrap_or(0);
         let again = !self.watch.told.insert((life, worker.clone(), mark));
         let last = self.watch.told_last.insert((life, worker.clone()), begin);
-        if again || last == Some(begin) {
+        if again || last == Some(begin) && !self.watch.forgotten(begin) {
             self.judge.violated(now, name::SILENCE_ONCE, || {
                 format!("{node} tells the silence of {worker} since {begin} twice, now as {mark:?}")
             });

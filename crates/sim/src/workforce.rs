@@ -112,7 +112,7 @@ fn befall(world: &mut World, index: usize, kind: FaultKind, rates: (u64, u64)) {
         }
         _ => {
             world.registry.publish(None, None);
-            world.watch.spoiled();
+            world.watch.spoiled(now);
         }
     }
 }
