@@ -314,8 +314,12 @@ impl Roll {
             }
             ReadOutcome::Corrupt => {
                 record.failed(now);
-                // A worker whose object was overwritten with something else is a worker no more.
-                self.count -= usize::from(matches!(record.content, Content::Worker(_)));
+                // A worker whose object was overwritten with something else is a worker no more. Everybody tells it gone,
+                // and forgets its silences: so they must not come back with it.
+                if matches!(record.content, Content::Worker(_)) {
+                    self.count -= 1;
+                    (record.active, record.silence) = (true, None);
+                }
                 if record.content != Content::Corrupt {
                     self.skipped.corrupt += 1;
                     self.changes += 1;
