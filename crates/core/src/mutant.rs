@@ -99,11 +99,37 @@ pub enum Mutant {
     RestartedAfterLoss,
     /// A process that failed is restarted at once, however often it failed.
     RestartPauseSkipped,
+    /// A worker's silence is counted up to the answer of a list, not to its sending.
+    WorkerSilenceToAnswer,
+    /// A worker's silence is counted from the sending of the list that saw its last change.
+    WorkerSilenceFromSending,
+    /// A new leader gives nobody a timeout of its own watch.
+    WorkerWatchSkipped,
+    /// A new leader forgets which silences the last snapshot told.
+    WorkerSilencesForgotten,
+    /// A snapshot is not made again when its publication is not known to have worked.
+    WorkerSnapshotTakenForPublished,
+    /// A silence is named anew in every snapshot.
+    WorkerSilenceRenamed,
+    /// A node tells a silence with every snapshot that has it.
+    WorkerTimeoutToldAgain,
+    /// A refused heartbeat is taken for another process under the id.
+    WorkerRefusalTakenForSuperseded,
+    /// The id of another process is taken over without watching whether it lives.
+    WorkerRivalNotWatched,
+    /// A heartbeat that is refused is sent again on the terms of whatever stands there.
+    WorkerRivalOverwritten,
+    /// A worker that leaves removes the object without looking whose it is.
+    WorkerRemovesBlindly,
+    /// A worker that is back is not told.
+    WorkerNeverRecovers,
+    /// An object that could not be read is read in every sweep.
+    WorkerReadsRepeated,
 }
 
 impl Mutant {
-    /// Every mistake in the election. Those of the arbiter and of the supervision are caught by the core's own
-    /// schedules.
+    /// Every mistake in the election and the workers. Those of the arbiter and of the supervision are caught by the
+    /// core's own schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,
@@ -144,6 +170,19 @@ impl Mutant {
         Mutant::GraceForAllEpochs,
         Mutant::GraceNeverEnds,
         Mutant::MarkIgnored,
+        Mutant::WorkerSilenceToAnswer,
+        Mutant::WorkerSilenceFromSending,
+        Mutant::WorkerWatchSkipped,
+        Mutant::WorkerSilencesForgotten,
+        Mutant::WorkerSnapshotTakenForPublished,
+        Mutant::WorkerSilenceRenamed,
+        Mutant::WorkerTimeoutToldAgain,
+        Mutant::WorkerRefusalTakenForSuperseded,
+        Mutant::WorkerRivalNotWatched,
+        Mutant::WorkerRivalOverwritten,
+        Mutant::WorkerRemovesBlindly,
+        Mutant::WorkerNeverRecovers,
+        Mutant::WorkerReadsRepeated,
     ];
 }
 
@@ -158,6 +197,33 @@ impl Config {
     #[cfg(not(feature = "teeth"))]
     #[inline(always)]
     pub(crate) fn has(&self, _mutant: Mutant) -> bool {
+        false
+    }
+}
+
+/// The mistake of a machine that has no [`Config`]: a field that takes no room in product builds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Mistake {
+    #[cfg(feature = "teeth")]
+    mutant: Option<Mutant>,
+}
+
+impl Mistake {
+    #[cfg(feature = "teeth")]
+    pub(crate) fn of(mutant: Option<Mutant>) -> Mistake {
+        Mistake { mutant }
+    }
+
+    /// Whether this machine makes that mistake.
+    #[cfg(feature = "teeth")]
+    pub(crate) fn is(self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    /// Whether this machine makes that mistake: it does not.
+    #[cfg(not(feature = "teeth"))]
+    #[inline(always)]
+    pub(crate) fn is(self, _mutant: Mutant) -> bool {
         false
     }
 }

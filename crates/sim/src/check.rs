@@ -51,6 +51,26 @@ pub mod name {
         CLEAN_LEAVE = "a node that leaves is gone";
         /// A store that ignores conditions is not used.
         UNSAFE_STORE = "an unsafe store is refused";
+        /// A worker is called silent only after its timeout without a change of its object, by the judge's own clock.
+        TIMEOUT_TRUE = "only the silent time out";
+        /// A new leader watches everybody for a full timeout, unless a silence was told before.
+        LEADER_PATIENT = "a new leader is patient";
+        /// A silence is published under one name, and told once by each node.
+        SILENCE_ONCE = "a silence is told once";
+        /// A snapshot replaces older ones only.
+        SNAPSHOTS_RISE = "snapshots rise";
+        /// The id of another process is taken over only after 2.5 of its heartbeats without a change.
+        ID_WATCHED = "an id is taken over from the silent only";
+        /// Who has seen another process in its place gives the id up.
+        ID_GIVEN_UP = "an id that is lost is given up";
+        /// Nobody loses an id but to another process.
+        ID_LOST_TO_ANOTHER = "an id is lost to another only";
+        /// A worker that leaves removes its own object only.
+        OWN_OBJECT = "a worker removes its own object only";
+        /// After trouble every node shows who lives and who does not.
+        SHOWN_IN_TIME = "workers are shown as they are within the bound";
+        /// One list a sweep, one write a heartbeat, few reads.
+        REGISTRY_BUDGET = "the registry keeps to its budget";
         /// The core's own assertions.
         ASSERTION = "an assertion of the core";
     }

@@ -89,6 +89,20 @@ kinds! {
     StaleWake = "stale-wake",
     /// The store's servers disagree about the time, within the margin.
     StoreSkew = "store-skew",
+    /// A worker's process dies.
+    WorkerCrash = "worker-crash",
+    /// A worker's process stands still while its clock goes on.
+    WorkerPause = "worker-pause",
+    /// A worker deregisters, and may come back.
+    WorkerLeave = "worker-leave",
+    /// A second process runs under the id of a worker.
+    WorkerTwin = "worker-twin",
+    /// Somebody overwrites a worker's object with rubbish.
+    WorkerCorrupt = "worker-corrupt",
+    /// An operator deletes a worker's object.
+    WorkerDeleted = "worker-deleted",
+    /// Somebody overwrites the snapshot with rubbish.
+    SnapshotCorrupt = "snapshot-corrupt",
 }
 
 impl fmt::Display for FaultKind {

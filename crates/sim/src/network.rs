@@ -39,7 +39,7 @@ impl World {
         self.mix.has(kind).then_some((kind, fate))
     }
 
-    fn fate(&mut self, node: usize, kind: Kind) -> Fate {
+    pub(crate) fn fate(&mut self, node: usize, kind: Kind) -> Fate {
         let target = &mut self.nodes[node];
         if target.cut_out {
             return Fate::LoseRequest;
@@ -175,11 +175,14 @@ impl World {
                     self.check_landing(node, life, seat, sent, down);
                     let (kind, epoch) = (Kind::of(request), seat.epoch);
                     self.trace.note(now, node, || Noted::Landed(kind, epoch));
-                    Answer::SeatWritten(WriteAnswer::Won(self.store.put(
-                        now,
-                        Stored::Seat(seat.clone()),
-                        false,
-                    )))
+                    let version = self.store.put(now, Stored::Seat(seat.clone()), false);
+                    let wanted = self.desks.get(node).and_then(|desk| desk.wanted);
+                    if let Some(object) = self.store.seat.as_mut()
+                        && let Some((_, mark)) = wanted.filter(|(of, _)| *of == epoch)
+                    {
+                        object.pointer = Some(mark);
+                    }
+                    Answer::SeatWritten(WriteAnswer::Won(version))
                 } else {
                     Answer::SeatWritten(WriteAnswer::Lost)
                 }

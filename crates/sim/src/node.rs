@@ -26,11 +26,23 @@ pub enum Kind {
     Leave,
     /// Who is there?
     List,
+    /// The heartbeat of a worker.
+    Beat,
+    /// Another request of a worker for its own object.
+    Own,
+    /// Listing the workers.
+    Sweep,
+    /// Reading or removing a worker's object as leader.
+    Worker,
+    /// Reading the snapshot.
+    Snapshot,
+    /// Writing the snapshot.
+    Publish,
 }
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 14;
 
     /// What a request is for.
     pub fn of(request: &Request) -> Kind {
@@ -51,6 +63,7 @@ impl Kind {
         match self {
             Kind::Read | Kind::Claim | Kind::Renew | Kind::Vacate => true,
             Kind::Probe | Kind::Presence | Kind::Leave | Kind::List => false,
+            Kind::Beat | Kind::Own | Kind::Sweep | Kind::Worker | Kind::Snapshot | Kind::Publish => false,
         }
     }
 
@@ -65,6 +78,12 @@ impl Kind {
             Kind::Presence => "presence",
             Kind::Leave => "leave",
             Kind::List => "list",
+            Kind::Beat => "worker heartbeat",
+            Kind::Own => "worker look",
+            Kind::Sweep => "worker list",
+            Kind::Worker => "worker object",
+            Kind::Snapshot => "snapshot read",
+            Kind::Publish => "snapshot write",
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Report {
     pub claims: u64,
     /// Stale tasks that were turned away.
     pub fenced: u64,
+    /// Silences of workers that were told, by all nodes together.
+    pub timeouts: u64,
     /// Faults by kind.
     pub faults: FaultCounts,
     /// How many schedules had a violation.
@@ -76,6 +78,7 @@ impl Report {
         self.steps += outcome.steps;
         self.claims += outcome.claims;
         self.fenced += outcome.fenced;
+        self.timeouts += outcome.timeouts;
         self.faults.merge(&outcome.faults);
         self.failovers.extend(outcome.failovers);
         if let Some(margin) = outcome.margin_permille {
@@ -93,6 +96,7 @@ impl Report {
         self.steps += other.steps;
         self.claims += other.claims;
         self.fenced += other.fenced;
+        self.timeouts += other.timeouts;
         self.faults.merge(&other.faults);
         self.violated += other.violated;
         self.failures.extend(other.failures);
@@ -142,6 +146,7 @@ impl Report {
             "steps": self.steps,
             "claims": self.claims,
             "staleTasksFenced": self.fenced,
+            "workerTimeoutsTold": self.timeouts,
             "faults": faults,
             "faultsTotal": self.faults.total(),
             "violations": self.violated,

@@ -3,8 +3,9 @@
 use crate::check::{Violation, name};
 use crate::drill::Failover;
 use crate::fault::{FaultCounts, FaultMix};
+use crate::neglect::Neglect;
 use crate::trace::Note;
-use crate::world::{Neglect, World};
+use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tenure_core::{Config, Mutant};
 
@@ -57,6 +58,8 @@ pub struct Outcome {
     pub claims: u64,
     /// Stale tasks that were turned away.
     pub fenced: u64,
+    /// Silences of workers that were told, by all nodes together.
+    pub timeouts: u64,
     /// Faults by kind.
     pub faults: FaultCounts,
     /// Failovers that were measured.
@@ -74,6 +77,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;
     world.neglect = options.neglect;
+    world.mistake = options.mutant;
     let change = |config: &mut Config| options.change(config);
     let result = catch_unwind(AssertUnwindSafe(|| {
         if seed.is_multiple_of(DRILL_EVERY) {
@@ -96,6 +100,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         steps: world.steps,
         claims: world.judge.claims,
         fenced: world.fenced,
+        timeouts: world.watch.timeouts,
         faults: world.struck,
         failovers,
         margin_permille: world.margin,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::{
     Answer, Expect, NodeEntry, NodeId, NodesAnswer, ProbeAnswer, Request, Seat, SeatAnswer, SeatProblem,
-    Version, WriteAnswer,
+    SnapshotMark, Version, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from everybody else's.
@@ -35,6 +35,8 @@ pub(crate) struct SeatObject {
     pub(crate) landed: u64,
     /// An operator put it there.
     pub(crate) by_hand: bool,
+    /// The snapshot of the workers that it names.
+    pub(crate) pointer: Option<SnapshotMark>,
 }
 
 impl SeatObject {
@@ -69,14 +71,21 @@ impl SimStore {
 
     /// The time by whichever server happened to write.
     fn time(&self, now: u64) -> u64 {
-        let server = self.versions.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        self.time_of(now, self.versions)
+    }
+
+    /// The time by the server that made this write.
+    pub(crate) fn time_of(&self, now: u64, write: u64) -> u64 {
+        let server = write.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ORIGIN_MS + now + if self.skew_ms == 0 { 0 } else { server % self.skew_ms }
     }
 
     pub(crate) fn put(&mut self, now: u64, stored: Stored, by_hand: bool) -> Version {
         let version = self.version();
         let modified_ms = self.time(now);
-        let object = SeatObject { stored, version: version.clone(), modified_ms, landed: now, by_hand };
+        let pointer = self.seat.as_ref().and_then(|object| object.pointer);
+        let object =
+            SeatObject { stored, version: version.clone(), modified_ms, landed: now, by_hand, pointer };
         if object.seat().is_some() {
             if self.backups.len() == BACKUPS_MAX {
                 self.backups.pop_front();

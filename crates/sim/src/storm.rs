@@ -128,9 +128,11 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
         world.store.skew_ms = 20_000;
         world.struck.add(FaultKind::StoreSkew);
     }
+    crate::workforce::draw(world);
     for index in 0..world.rng.random_range(2..=5) {
         storm.join(world, &format!("node-{index}"));
     }
+    crate::workforce::populate(world, storm.rates);
     while world.now < TROUBLE_MS {
         // Misfortunes come alone or in quick succession.
         let longest = if world.rng.random_bool(0.5) { 1500 } else { 100 };
@@ -172,6 +174,9 @@ impl Storm {
 
     /// One misfortune of one node; the leader is hit as often as all others together.
     fn trouble(&self, world: &mut World) {
+        if !world.workers.is_empty() && world.rng.random_bool(0.35) {
+            return crate::workforce::trouble(world, self.rates);
+        }
         let total: u32 = MISFORTUNES.iter().map(|(_, weight)| weight).sum();
         let mut draw = world.rng.random_range(0..total);
         let kind = MISFORTUNES.iter().find(|(_, weight)| {
@@ -328,8 +333,12 @@ impl Storm {
             }
             _ => {
                 let Some((fault, fate)) = world.draw_fate() else { return };
-                let kind = match world.rng.random_range(0..6) {
+                let kind = match world.rng.random_range(0..if world.manned { 10 } else { 6 }) {
                     0 => None,
+                    6 => Some(Kind::Sweep),
+                    7 => Some(Kind::Publish),
+                    8 => Some(Kind::Snapshot),
+                    9 => Some(Kind::Worker),
                     1 => Some(Kind::Claim),
                     2 => Some(Kind::Renew),
                     3 => Some(Kind::Vacate),
@@ -370,6 +379,7 @@ impl Storm {
                 world.crash(node);
             }
         }
+        crate::workforce::mend(world);
     }
 
     /// All is mended; somebody must lead soon, and nobody beside them.
@@ -409,5 +419,6 @@ impl Storm {
             return;
         }
         crate::budget::steady(world, STEADY_MS);
+        crate::workforce::settle(world);
     }
 }

@@ -3,8 +3,8 @@
 use crate::check::Violation;
 use crate::cluster;
 use crate::explore::{Limits, explore};
+use crate::neglect::Neglect;
 use crate::run::{Options, run};
-use crate::world::Neglect;
 use std::time::Duration;
 use tenure::DriverMutant;
 use tenure_core::Mutant;

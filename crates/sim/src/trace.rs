@@ -30,6 +30,8 @@ pub enum Noted {
     Paused(u64),
     /// Goes on.
     Resumed,
+    /// Of a worker or the registry, in words.
+    Worker(String),
 }
 
 /// One line of a timeline.
@@ -37,7 +39,7 @@ pub enum Noted {
 pub struct Note {
     /// True time.
     pub at: u64,
-    /// Index of the node.
+    /// Index of the node; none for lines of the worker registry.
     pub node: usize,
     /// What.
     pub what: Noted,
@@ -99,6 +101,18 @@ impl Trace {
     pub(crate) fn note(&mut self, at: u64, node: usize, what: impl FnOnce() -> Noted) {
         if self.recording {
             self.notes.push(Note { at, node, what: what() });
+        }
+    }
+
+    /// Something a worker does, or a node tells of one.
+    pub(crate) fn worker(&mut self, at: u64, index: usize, what: &impl Hash) {
+        (at, index, what).hash(&mut self.digest);
+    }
+
+    /// Of the registry, in words: nobody's line in a picture.
+    pub(crate) fn say(&mut self, at: u64, what: impl FnOnce() -> String) {
+        if self.recording {
+            self.notes.push(Note { at, node: usize::MAX, what: Noted::Worker(what()) });
         }
     }
 

@@ -2,8 +2,9 @@
 
 use crate::check::name;
 use crate::fault::FaultKind;
+use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
-use crate::world::{Began, Happening, Neglect, World};
+use crate::world::{Began, Happening, World};
 use tenure_core::{Epoch, Input, Time};
 
 impl World {
@@ -48,6 +49,7 @@ impl World {
         }
         self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
         self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
+        self.lead_desk(node, epoch);
     }
 
     pub(crate) fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {

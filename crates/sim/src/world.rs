@@ -2,41 +2,25 @@
 
 use crate::check::Judge;
 use crate::clock::Clock;
+use crate::desk::{Desk, DeskInput};
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
+use crate::queue::Entry;
+use crate::registry::Registry;
+use crate::silence::Watch;
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
+use crate::wire::{Ask, Party, Told};
+use crate::worker::Worker;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
-    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
+    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
     Request, RequestId, SeatAnswer, SeatState, WakeToken,
 };
-
-/// A duty of the caller that is neglected on purpose.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Neglect {
-    /// Work is reported as stopped when it was only told to stop.
-    StoppedToldTooSoon,
-    /// Work does not look at its deadline.
-    DeadlineUnchecked,
-    /// The clock stands still while the machine sleeps.
-    ClockSleeps,
-    /// Half a lease of the settings is taken for the one in the seat: the deadline handed to work is too late.
-    DeadlineDoubled,
-}
-
-impl Neglect {
-    /// All of them.
-    pub const ALL: &[Neglect] = &[
-        Neglect::StoppedToldTooSoon,
-        Neglect::DeadlineUnchecked,
-        Neglect::ClockSleeps,
-        Neglect::DeadlineDoubled,
-    ];
-}
 
 pub(crate) enum Happening {
     Wake { token: WakeToken },
@@ -46,6 +30,11 @@ pub(crate) enum Happening {
     Dispatch { epoch: Epoch },
     Task { epoch: Epoch, dispatched: i64 },
     Resume,
+    WorkerWake { token: u64 },
+    WorkerResume,
+    Desk { ticket: u64 },
+    Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
+    Told { who: Party, id: u64, told: Told },
 }
 
 /// What becomes of the answer of a request that landed.
@@ -61,34 +50,6 @@ pub(crate) enum Then {
     Unknown(u64),
     /// A list: comes after this long, and shows the past.
     Stale(u64, usize),
-}
-
-struct Entry {
-    at: u64,
-    sequence: u64,
-    node: usize,
-    life: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Entry) -> bool {
-        (self.at, self.sequence) == (other.at, other.sequence)
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
 }
 
 /// Work started: when, where, in which epoch, and whether it is a new epoch.
@@ -134,6 +95,21 @@ pub(crate) struct World {
     sequence: u64,
     lives: u64,
     pub(crate) last_leader: Option<(usize, u64)>,
+    /// Whether there are workers at all.
+    pub(crate) manned: bool,
+    pub(crate) sweep_ms: u64,
+    pub(crate) retention_ms: u64,
+    pub(crate) workers: Vec<Worker>,
+    pub(crate) registry: Registry,
+    /// One for each node, if there are workers.
+    pub(crate) desks: Vec<Desk>,
+    pub(crate) watch: Watch,
+    /// Rubbish lay among the workers' objects when all was mended.
+    pub(crate) had_junk: bool,
+    /// A worker's object could not be read.
+    pub(crate) had_unread: bool,
+    /// The mistake of the machines that have no settings of their own.
+    pub(crate) mistake: Option<Mutant>,
 }
 
 impl World {
@@ -164,6 +140,16 @@ impl World {
             sequence: 0,
             lives: 0,
             last_leader: None,
+            manned: false,
+            sweep_ms: 1000,
+            retention_ms: 3_600_000,
+            workers: Vec::new(),
+            registry: Registry::default(),
+            desks: Vec::new(),
+            watch: Watch::default(),
+            had_junk: false,
+            had_unread: false,
+            mistake: None,
         }
     }
 
@@ -201,7 +187,13 @@ impl World {
             running: false,
             second: (0, 0),
         });
+        self.new_desk(self.nodes.len() - 1);
         self.nodes.len() - 1
+    }
+
+    pub(crate) fn new_life(&mut self) -> u64 {
+        self.lives += 1;
+        self.lives
     }
 
     pub(crate) fn strike(&mut self, kind: FaultKind, node: usize) {
@@ -239,6 +231,9 @@ impl World {
         (target.alive, target.paused, target.acting) = (false, false, None);
         (target.running, target.stopping, target.crash_in) = (false, false, None);
         self.trace.note(self.now, node, || Noted::Crashed);
+        for worker in self.workers_on(node) {
+            self.crash_worker(worker);
+        }
     }
 
     /// A new life of a dead node.
@@ -253,7 +248,11 @@ impl World {
         target.held.clear();
         target.gate = Gate::default();
         self.trace.note(self.now, node, || Noted::Restarted);
+        self.new_desk(node);
         self.start(node, random);
+        for worker in self.workers_on(node) {
+            self.begin_worker(worker);
+        }
     }
 
     pub(crate) fn pause(&mut self, node: usize, ms: u64) {
@@ -286,10 +285,22 @@ impl World {
         for input in held {
             self.feed(node, input);
         }
+        self.resume_desk(node);
+        for worker in self.workers_on(node) {
+            self.resume_worker(worker);
+        }
     }
 
     /// The clock changed: the wake-up asked for comes at another time now.
     pub(crate) fn rearm(&mut self, node: usize) {
+        self.rearm_desk(node);
+        for worker in self.workers_on(node) {
+            self.rearm_worker(worker);
+        }
+        self.rearm_core(node);
+    }
+
+    fn rearm_core(&mut self, node: usize) {
         let target = &self.nodes[node];
         let Some((token, at)) = target.wake else { return };
         if let Some(when) = target.clock.when(at) {
@@ -317,6 +328,16 @@ impl World {
 
     fn happen(&mut self, entry: Entry) {
         let Entry { node, life, what, .. } = entry;
+        let workers = matches!(
+            what,
+            Happening::WorkerWake { .. }
+                | Happening::WorkerResume
+                | Happening::Ask { .. }
+                | Happening::Told { .. }
+        );
+        if workers {
+            return self.happen_to_workers(node, life, what);
+        }
         // A request on the wire lands even if its sender is dead by now; everything else dies with it.
         let present = self.nodes[node].life == life && self.nodes[node].alive;
         match what {
@@ -336,12 +357,21 @@ impl World {
                     {
                         self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
                     }
+                    let found = matches!(answer, Answer::Seat(SeatAnswer::Found { .. }));
                     self.feed(node, Input::Answer { id, answer });
+                    if found {
+                        self.saw_seat(node);
+                    }
                 }
             }
             Happening::Stopped { epoch } => self.feed(node, Input::ProcessesStopped { epoch }),
             Happening::Dispatch { epoch } => self.dispatch(node, epoch),
             Happening::Resume => self.resume(node),
+            Happening::Desk { ticket } => self.feed_desk(node, DeskInput::Due(ticket)),
+            Happening::WorkerWake { .. }
+            | Happening::WorkerResume
+            | Happening::Ask { .. }
+            | Happening::Told { .. } => {}
         }
     }
 
@@ -353,7 +383,7 @@ impl World {
                     target.wake = None;
                     self.feed(node, Input::Wake(token));
                 } else {
-                    self.rearm(node); // The clock has slowed down since.
+                    self.rearm_core(node); // The clock has slowed down since.
                 }
             }
             Some(_) | None if self.mix.has(FaultKind::StaleWake) && !target.paused => {
@@ -412,7 +442,7 @@ impl World {
             Effect::Request(id, request) => self.send(node, id, request),
             Effect::Wake { token, at } => {
                 self.nodes[node].wake = Some((token, at));
-                self.rearm(node);
+                self.rearm_core(node);
             }
             Effect::StartProcesses { epoch, deadline } => self.start_work(node, epoch, deadline),
             Effect::ExtendLease { epoch, deadline } => {
@@ -440,6 +470,7 @@ impl World {
                 // Whoever is at rest waits for no answer any more, and starts again without having seen anything.
                 target.outstanding.clear();
                 self.seen.retain(|(seer, _, _), _| *seer != life);
+                self.new_desk(node);
             }
         }
     }

@@ -5,6 +5,7 @@
 
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::NodeId;
+use crate::mutant::{Mistake, Mutant};
 use std::collections::BTreeMap;
 
 /// What a node knows of the workers.
@@ -16,6 +17,7 @@ pub struct Bulletin {
     active: u64,
     inactive: u64,
     skipped: u64,
+    mistake: Mistake,
 }
 
 /// What is known of one worker.
@@ -29,6 +31,13 @@ pub struct BulletinEntry {
 }
 
 impl Bulletin {
+    /// The same with a deliberate mistake, for tests that must catch it.
+    #[cfg(feature = "teeth")]
+    #[must_use]
+    pub fn broken(self, mutant: Option<Mutant>) -> Bulletin {
+        Bulletin { mistake: Mistake::of(mutant), ..self }
+    }
+
     /// Nothing was ever published: whatever comes next is news. Without this the first snapshot is taken as it stands, and
     /// its old silences are not told.
     pub fn begin_empty(&mut self) {
@@ -49,7 +58,8 @@ impl Bulletin {
         for entry in &snapshot.workers {
             let known = before.remove(&entry.worker);
             if !baseline {
-                differences(entry, known.as_ref(), &mut events);
+                let again = self.mistake.is(Mutant::WorkerTimeoutToldAgain) && !entry.active;
+                differences(entry, known.as_ref().filter(|_| !again), &mut events);
             }
             let SnapshotEntry { worker, details, active, silence } = entry.clone();
             self.workers.insert(worker, BulletinEntry { details, active, silence });

@@ -12,6 +12,7 @@ pub use io::{
 
 use crate::id::Incarnation;
 use crate::io::{RequestId, WriteAnswer};
+use crate::mutant::{Mistake, Mutant};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
 
@@ -85,9 +86,17 @@ pub struct Registration {
     registered: bool,
     unreadable_told: bool,
     stopping: bool,
+    mistake: Mistake,
 }
 
 impl Registration {
+    /// The same with a deliberate mistake, for tests that must catch it.
+    #[cfg(feature = "teeth")]
+    #[must_use]
+    pub fn broken(self, mutant: Option<Mutant>) -> Registration {
+        Registration { mistake: Mistake::of(mutant), ..self }
+    }
+
     /// A registration that has not begun.
     pub fn new(config: RegistrationConfig) -> Registration {
         Registration {
@@ -104,6 +113,7 @@ impl Registration {
             registered: false,
             unreadable_told: false,
             stopping: false,
+            mistake: Mistake::default(),
         }
     }
 
@@ -168,7 +178,8 @@ impl Registration {
         // Removal knows no condition: look first, unless the last write is fresh and known to stand.
         let fresh = self.mine.is_some_and(|at| now.since(at) <= self.config.heartbeat_ms);
         let known = matches!(self.phase, Phase::Holding { version: Some(_) });
-        (self.phase, self.due) = (Phase::Leaving { check: !(fresh && known), requests: 0 }, now);
+        let blind = self.mistake.is(Mutant::WorkerRemovesBlindly);
+        (self.phase, self.due) = (Phase::Leaving { check: !(fresh && known || blind), requests: 0 }, now);
     }
 
     fn advance(&mut self, now: Time, out: &mut Vec<RegistrationEffect>) {
@@ -241,6 +252,10 @@ impl Registration {
                 let WorkerFound { pod, incarnation, .. } = found;
                 self.end(RegistrationEnd::Refused { pod, incarnation }, out);
             }
+            (_, WorkerRead::Found(found)) if self.claims_anyway() => {
+                let expect = Expect::Version(found.version);
+                (self.phase, self.due) = (Phase::Claiming { expect }, now);
+            }
             (phase, WorkerRead::Found(found)) => {
                 if self.registered {
                     let WorkerFound { pod, incarnation, .. } = found;
@@ -273,6 +288,14 @@ impl Registration {
             }
             (_, WorkerRead::Unchanged) => self.due = now + self.config.heartbeat_ms,
             (_, WorkerRead::Unavailable | WorkerRead::Denied) => {}
+        }
+    }
+
+    /// Two mistakes of broken variants.
+    fn claims_anyway(&self) -> bool {
+        match self.registered {
+            true => self.mistake.is(Mutant::WorkerRivalOverwritten),
+            false => self.mistake.is(Mutant::WorkerRivalNotWatched),
         }
     }
 
@@ -324,7 +347,14 @@ impl Registration {
                 self.now_registered(out);
                 self.due = self.next_beat(now);
             }
-            WriteAnswer::Lost => self.read_back(now),
+            WriteAnswer::Lost => {
+                let rash = self.registered && self.mistake.is(Mutant::WorkerRefusalTakenForSuperseded);
+                if let Some(pod) = crate::id::NodeId::new("somebody").ok().filter(|_| rash) {
+                    let incarnation = self.config.incarnation;
+                    return self.end(RegistrationEnd::Superseded { pod, incarnation }, out);
+                }
+                self.read_back(now);
+            }
             WriteAnswer::Unknown => {
                 self.read_back(now);
                 self.trouble(now, Health::Unavailable, out);

@@ -5,6 +5,7 @@
 
 use super::{Snapshot, SnapshotEntry, SnapshotMark, WorkerDetails};
 use crate::id::NodeId;
+use crate::mutant::{Mistake, Mutant};
 use crate::seat::Epoch;
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -22,7 +23,12 @@ const READS_MAX: usize = 256;
 /// Dead objects removed in one sweep at most.
 const REMOVALS_MAX: usize = 64;
 
-/// An object that could not be read is not tried again before this, doubled every time …
+/// Without an answer an object is not read again before this, doubled every time up to eight times as long: others come
+/// first, but a worker that lives is not to be unknown for long.
+const UNANSWERED_AGAIN_MS: u64 = 10_000;
+const UNANSWERED_DOUBLED: u32 = 3;
+
+/// An object that is no worker is not tried again before this, doubled every time …
 const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
@@ -52,7 +58,7 @@ pub enum ReadOutcome {
     Found(WorkerDetails),
     /// Something that is no worker.
     Corrupt,
-    /// Gone since the list, or no answer: the next sweep tells.
+    /// Gone since the list, or no answer: asked again in a later sweep.
     Nothing,
 }
 
@@ -123,8 +129,14 @@ impl Record {
         Record { content, active, silence, seen, changed_at, silent_at, sweep, read_at, retry_at, failures }
     }
 
+    /// Something else came than a worker, or one too many.
     fn failed(&mut self, now: Time) {
         self.retry_at = now + (READ_AGAIN_MS << self.failures.min(READ_AGAIN_DOUBLED));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn unanswered(&mut self, now: Time) {
+        self.retry_at = now + (UNANSWERED_AGAIN_MS << self.failures.min(UNANSWERED_DOUBLED));
         self.failures = self.failures.saturating_add(1);
     }
 }
@@ -145,14 +157,23 @@ pub struct Roll {
     /// How many of them are workers.
     count: usize,
     skipped: Skipped,
+    mistake: Mistake,
 }
 
 impl Roll {
+    /// The same with a deliberate mistake, for tests that must catch it.
+    #[cfg(feature = "teeth")]
+    #[must_use]
+    pub fn broken(self, mutant: Option<Mutant>) -> Roll {
+        Roll { mistake: Mistake::of(mutant), ..self }
+    }
+
     /// A leader's roll at the beginning of its epoch. What the last snapshot said is [inherited](Roll::inherit).
     pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
-        Roll { config, epoch, sequence, changes, made, published, sweeps, workers, count, skipped }
+        let mistake = Mistake::default();
+        Roll { config, epoch, sequence, changes, made, published, sweeps, workers, count, skipped, mistake }
     }
 
     /// Takes over what the last snapshot said: who the workers are, and which silences are told already. Everybody active
@@ -172,7 +193,7 @@ impl Roll {
                 *count += 1;
                 Record::new(Content::Worker(entry.details.clone()))
             });
-            if record.silence < entry.silence {
+            if record.silence < entry.silence && !self.mistake.is(Mutant::WorkerSilencesForgotten) {
                 (record.active, record.silence) = (entry.active, entry.silence);
                 record.silent_at = record.changed_at;
             }
@@ -220,10 +241,14 @@ impl Roll {
         let first = record.seen.is_none();
         let moved = record.seen.is_some_and(|(modified_ms, _)| modified_ms != entry.modified_ms);
         let resized = record.seen.is_some_and(|(_, bytes)| bytes != entry.bytes);
-        let back = moved && !record.active;
+        let back = moved && !record.active && !self.mistake.is(Mutant::WorkerNeverRecovers);
         record.seen = Some((entry.modified_ms, entry.bytes));
         if first || moved {
-            record.changed_at = now;
+            let early = self.mistake.is(Mutant::WorkerSilenceFromSending);
+            record.changed_at = if early { sent } else { now };
+            if first && self.mistake.is(Mutant::WorkerWatchSkipped) {
+                record.changed_at = Time(0);
+            }
         }
         if first && !record.active {
             record.silent_at = now;
@@ -239,14 +264,18 @@ impl Roll {
             // Unread and not waiting to be read: the answer never came.
             Content::Corrupt | Content::Beyond | Content::Unread => moved,
         };
+        let again = again || self.mistake.is(Mutant::WorkerReadsRepeated);
         if again && record.read_at.is_none() {
-            record.read_at = Some(record.retry_at.max(now));
+            let rash = self.mistake.is(Mutant::WorkerReadsRepeated);
+            record.read_at = Some(if rash { now } else { record.retry_at.max(now) });
         }
         match &record.content {
             Content::Worker(details) => {
                 // Only a list asked for after the timeout proves the silence.
-                let silent = sent.since(record.changed_at) >= details.timeout_ms.max(1);
-                if record.active && silent {
+                let until = if self.mistake.is(Mutant::WorkerSilenceToAnswer) { now } else { sent };
+                let silent = until.since(record.changed_at) >= details.timeout_ms.max(1);
+                let renamed = silent && self.mistake.is(Mutant::WorkerSilenceRenamed);
+                if record.active && silent || renamed {
                     let mark = SnapshotMark { epoch: self.epoch, sequence: self.sequence + 1 };
                     (record.active, record.silence, record.silent_at) = (false, Some(mark), now);
                     self.changes += 1;
@@ -285,8 +314,12 @@ impl Roll {
             }
             ReadOutcome::Corrupt => {
                 record.failed(now);
-                // A worker whose object was overwritten with something else is a worker no more.
-                self.count -= usize::from(matches!(record.content, Content::Worker(_)));
+                // A worker whose object was overwritten with something else is a worker no more. Everybody tells it gone,
+                // and forgets its silences: so they must not come back with it.
+                if matches!(record.content, Content::Worker(_)) {
+                    self.count -= 1;
+                    (record.active, record.silence) = (true, None);
+                }
                 if record.content != Content::Corrupt {
                     self.skipped.corrupt += 1;
                     self.changes += 1;
@@ -294,7 +327,7 @@ impl Roll {
                 record.content = Content::Corrupt;
             }
             ReadOutcome::Nothing => {
-                record.failed(now);
+                record.unanswered(now);
                 record.read_at = Some(record.retry_at);
             }
         }
@@ -331,6 +364,9 @@ impl Roll {
         }
         self.sequence += 1;
         self.made = self.changes;
+        if self.mistake.is(Mutant::WorkerSnapshotTakenForPublished) {
+            self.published = self.made;
+        }
         let inactive = workers.len() as u64 - active;
         let mark = SnapshotMark { epoch: self.epoch, sequence: self.sequence };
         Snapshot { mark, workers, active, inactive, skipped: self.skipped.total(), ..Snapshot::default() }

@@ -146,6 +146,40 @@ fn what_is_no_worker_is_counted_and_rarely_read() {
     assert_eq!(publish(&mut roll).active, 1);
 }
 
+/// One read that was not answered once hid a live worker from everybody for a minute, and longer each time.
+#[test]
+fn a_worker_whose_read_was_not_answered_is_known_soon() {
+    let mut roll = roll(1);
+    let mut known_at = None;
+    for (failed, at) in (0..60).map(|n| (n, n * 5000)) {
+        for worker in roll.sweep(Time(at), Time(at), &[listed("a", at)], 0, false).read {
+            let outcome = if failed < 2 { ReadOutcome::Nothing } else { ReadOutcome::Found(details(20_000)) };
+            roll.read(Time(at), &worker, outcome);
+        }
+        if known_at.is_none() && roll.clone().snapshot().active == 1 {
+            known_at = Some(at);
+        }
+    }
+    assert_eq!(known_at, Some(10_000));
+}
+
+/// Found by a random schedule: everybody had told the worker gone, and told its old silence again when it was back.
+#[test]
+fn a_worker_that_was_overwritten_and_is_back_is_a_new_one() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1)]);
+    sweep(&mut roll, 20_000, &[listed("a", 1)]);
+    assert!(publish(&mut roll).workers[0].silence.is_some());
+    let junk = Listed { bytes: 100, ..listed("a", 2) };
+    let out = roll.sweep(Time(25_000), Time(25_000), &[junk], 0, false);
+    assert_eq!(out.read, [id("a")]);
+    roll.read(Time(25_000), &id("a"), ReadOutcome::Corrupt);
+    assert!(publish(&mut roll).workers.is_empty());
+    sweep(&mut roll, 100_000, &[listed("a", 3)]);
+    let back = publish(&mut roll).workers;
+    assert_eq!((back[0].active, back[0].silence), (true, None));
+}
+
 #[test]
 fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
     let mut roll = roll(1);

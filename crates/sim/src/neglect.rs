@@ -1,0 +1,27 @@
+//! What a caller of the core must not do, done on purpose.
+
+/// A duty of the caller that is neglected on purpose.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Neglect {
+    /// Work is reported as stopped when it was only told to stop.
+    StoppedToldTooSoon,
+    /// Work does not look at its deadline.
+    DeadlineUnchecked,
+    /// The clock stands still while the machine sleeps.
+    ClockSleeps,
+    /// Half a lease of the settings is taken for the one in the seat: the deadline handed to work is too late.
+    DeadlineDoubled,
+    /// The snapshot of the workers is written whatever stands there.
+    SnapshotUnconditional,
+}
+
+impl Neglect {
+    /// All of them.
+    pub const ALL: &[Neglect] = &[
+        Neglect::StoppedToldTooSoon,
+        Neglect::DeadlineUnchecked,
+        Neglect::ClockSleeps,
+        Neglect::DeadlineDoubled,
+        Neglect::SnapshotUnconditional,
+    ];
+}

@@ -1,0 +1,173 @@
+//! The workers' part of the simulated store: their objects, the snapshot, and lists of the past.
+
+use crate::store::SimStore;
+use std::collections::{BTreeMap, VecDeque};
+use tenure_core::{
+    Expect, Incarnation, Listed, NodeId, ReadOutcome, Snapshot, Version, WorkerDetails, WorkerFound,
+    WorkerRead, WriteAnswer,
+};
+
+/// How many old lists a stale one is taken from.
+const LISTS_MAX: usize = 6;
+/// No list is older: one that shows a past beyond a worker's timeout may wake the dead, and the roll cannot know.
+pub(crate) const STALE_MAX_MS: u64 = 1200;
+/// A worker's document; junk has another size.
+const BYTES: u64 = 240;
+
+/// What a worker wrote.
+#[derive(Clone, Debug)]
+pub(crate) struct Written {
+    pub(crate) incarnation: Incarnation,
+    pub(crate) sequence: u64,
+    pub(crate) heartbeat_ms: u64,
+    pub(crate) details: WorkerDetails,
+}
+
+/// An object among the workers.
+#[derive(Clone, Debug)]
+pub(crate) struct Object {
+    version: u64,
+    modified_ms: u64,
+    /// In true time.
+    pub(crate) landed: u64,
+    /// `None` if it is none of a worker's.
+    pub(crate) written: Option<Written>,
+}
+
+/// The snapshot's object: who wrote it, and what; `None` if it cannot be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) version: u64,
+    pub(crate) content: Option<(Snapshot, u64)>,
+}
+
+/// Workers and snapshot.
+#[derive(Default)]
+pub(crate) struct Registry {
+    pub(crate) objects: BTreeMap<NodeId, Object>,
+    pub(crate) snapshot: Option<Published>,
+    lists: VecDeque<(u64, Vec<Listed>)>,
+    versions: u64,
+}
+
+fn version(number: u64) -> Version {
+    Version::new(&format!("w{number}"))
+}
+
+impl Registry {
+    /// Puts an object there, whatever was there before.
+    pub(crate) fn put(
+        &mut self,
+        store: &SimStore,
+        now: u64,
+        worker: &NodeId,
+        written: Option<Written>,
+    ) -> Version {
+        self.remember(now);
+        self.versions += 1;
+        let before = self.objects.get(worker).map_or(0, |object| object.modified_ms);
+        let time = store.time_of(now, self.versions);
+        // Two writes of one object with the same time are not modelled: the next heartbeat would tell them apart.
+        let modified_ms = if time == before { time + 1 } else { time };
+        let object = Object { version: self.versions, modified_ms, landed: now, written };
+        self.objects.insert(worker.clone(), object);
+        version(self.versions)
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        store: &SimStore,
+        now: u64,
+        worker: &NodeId,
+        written: Written,
+        expect: &Expect,
+    ) -> WriteAnswer {
+        match self.holds(worker, expect) {
+            true => WriteAnswer::Won(self.put(store, now, worker, Some(written))),
+            false => WriteAnswer::Lost,
+        }
+    }
+
+    pub(crate) fn holds(&self, worker: &NodeId, expect: &Expect) -> bool {
+        match (expect, self.objects.get(worker)) {
+            (Expect::Absent, found) => found.is_none(),
+            (Expect::Version(wanted), found) => {
+                found.is_some_and(|object| version(object.version) == *wanted)
+            }
+        }
+    }
+
+    pub(crate) fn read(&self, worker: &NodeId, unless: Option<&Version>) -> WorkerRead {
+        let Some(object) = self.objects.get(worker) else { return WorkerRead::Absent };
+        let version = version(object.version);
+        if Some(&version) == unless {
+            return WorkerRead::Unchanged;
+        }
+        match &object.written {
+            None => WorkerRead::Unreadable,
+            Some(Written { incarnation, sequence, heartbeat_ms, details }) => {
+                WorkerRead::Found(WorkerFound {
+                    version,
+                    incarnation: *incarnation,
+                    sequence: *sequence,
+                    pod: details.pod.clone(),
+                    heartbeat_ms: *heartbeat_ms,
+                })
+            }
+        }
+    }
+
+    /// As the leader reads it.
+    pub(crate) fn details(&self, worker: &NodeId) -> ReadOutcome {
+        match self.objects.get(worker) {
+            None => ReadOutcome::Nothing,
+            Some(Object { written: None, .. }) => ReadOutcome::Corrupt,
+            Some(Object { written: Some(written), .. }) => ReadOutcome::Found(written.details.clone()),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, now: u64, worker: &NodeId) {
+        self.remember(now);
+        self.objects.remove(worker);
+    }
+
+    fn remember(&mut self, now: u64) {
+        if self.lists.len() == LISTS_MAX {
+            self.lists.pop_front();
+        }
+        let list = self.entries();
+        // True until just before what happens now.
+        self.lists.push_back((now.saturating_sub(1), list));
+    }
+
+    fn entries(&self) -> Vec<Listed> {
+        let entry = |(worker, object): (&NodeId, &Object)| Listed {
+            worker: worker.clone(),
+            modified_ms: object.modified_ms,
+            bytes: if object.written.is_some() { BYTES } else { BYTES / 2 },
+        };
+        self.objects.iter().map(entry).collect()
+    }
+
+    /// The objects, or an old list of them; and until when that was true.
+    pub(crate) fn list(&self, now: u64, stale: Option<usize>) -> (u64, Vec<Listed>) {
+        let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
+        let old = old.filter(|(until, _)| *until + STALE_MAX_MS >= now);
+        old.unwrap_or_else(|| (now, self.entries()))
+    }
+
+    /// Publishes if what is there has this version, or nothing is; always if nobody cares.
+    pub(crate) fn publish(
+        &mut self,
+        expect: Option<Option<u64>>,
+        content: Option<(Snapshot, u64)>,
+    ) -> Option<u64> {
+        let there = self.snapshot.as_ref().map(|published| published.version);
+        if expect.is_some_and(|expect| expect != there) {
+            return None;
+        }
+        self.versions += 1;
+        self.snapshot = Some(Published { version: self.versions, content });
+        Some(self.versions)
+    }
+}

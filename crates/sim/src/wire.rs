@@ -1,0 +1,369 @@
+//! Requests about workers, between their processes, the leader's desk and the store. The same faults strike them.
+
+use crate::desk::DeskInput;
+use crate::fault::FaultKind;
+use crate::node::{Fate, Kind};
+use crate::registry::Written;
+use crate::world::{Happening, Then, World};
+use rand::RngExt;
+use tenure_core::{
+    Incarnation, Listed, NodeId, ReadOutcome, RegistrationAnswer, RegistrationRequest, RemoveAnswer,
+    RequestId, Snapshot, Time, WorkerRead, WriteAnswer,
+};
+
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Party {
+    Worker(usize),
+    Node(usize),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Ask {
+    /// A worker's request for its own object.
+    Own(RegistrationRequest),
+    List,
+    Object(NodeId),
+    Remove(NodeId),
+    Snapshot,
+    /// On condition of this version.
+    Publish(Box<Snapshot>, u64, Option<u64>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Told {
+    Own(RegistrationAnswer),
+    /// When it landed on the sender's clock, until when in true time it was true, and what is there.
+    List(Option<(Time, u64, Vec<Listed>)>),
+    Object(ReadOutcome),
+    Removed,
+    Snapshot(SnapshotRead),
+    Published(Put),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum SnapshotRead {
+    /// The version, and what and whose it is, if it can be read.
+    Found(u64, Option<(Snapshot, u64)>),
+    Absent,
+    Unavailable,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Put {
+    Won(u64),
+    Lost,
+    Unknown,
+    Refused,
+}
+
+impl Ask {
+    fn kind(&self) -> Kind {
+        match self {
+            Ask::Own(RegistrationRequest::Write { .. }) => Kind::Beat,
+            Ask::Own(RegistrationRequest::Read { .. } | RegistrationRequest::Remove) => Kind::Own,
+            Ask::List => Kind::Sweep,
+            Ask::Object(_) | Ask::Remove(_) => Kind::Worker,
+            Ask::Snapshot => Kind::Snapshot,
+            Ask::Publish(..) => Kind::Publish,
+        }
+    }
+
+    fn conditional(&self) -> bool {
+        matches!(self, Ask::Own(RegistrationRequest::Write { .. }) | Ask::Publish(..))
+    }
+
+    fn unanswered(&self) -> Told {
+        match self {
+            Ask::Own(request) => Told::Own(request.unanswered()),
+            Ask::List => Told::List(None),
+            Ask::Object(_) => Told::Object(ReadOutcome::Nothing),
+            Ask::Remove(_) => Told::Removed,
+            Ask::Snapshot => Told::Snapshot(SnapshotRead::Unavailable),
+            Ask::Publish(..) => Told::Published(Put::Unknown),
+        }
+    }
+
+    /// A definite no, without effect.
+    fn refused(&self, denied: bool) -> Told {
+        match self {
+            Ask::Own(RegistrationRequest::Read { .. }) => Told::Own(RegistrationAnswer::Read(if denied {
+                WorkerRead::Denied
+            } else {
+                WorkerRead::Unavailable
+            })),
+            Ask::Own(RegistrationRequest::Write { .. }) => {
+                Told::Own(RegistrationAnswer::Written(if denied {
+                    WriteAnswer::Denied
+                } else {
+                    WriteAnswer::Unavailable
+                }))
+            }
+            Ask::Publish(..) => Told::Published(Put::Refused),
+            Ask::Own(RegistrationRequest::Remove)
+            | Ask::List
+            | Ask::Object(_)
+            | Ask::Remove(_)
+            | Ask::Snapshot => self.unanswered(),
+        }
+    }
+}
+
+impl World {
+    /// Whatever concerns workers: `index` is one of theirs, or a node's for what its desk asked.
+    pub(crate) fn happen_to_workers(&mut self, index: usize, life: u64, what: Happening) {
+        let present = |party: Party| match party {
+            Party::Worker(index) => self.workers[index].life == life && self.workers[index].alive,
+            Party::Node(index) => self.nodes[index].life == life && self.nodes[index].alive,
+        };
+        match what {
+            Happening::Ask { who, id, ask, sent, then } => self.land_ask(who, life, id, &ask, sent, then),
+            Happening::Told { who, id, told } if present(who) => self.deliver(who, id, told),
+            Happening::WorkerWake { token } if present(Party::Worker(index)) => {
+                self.wake_worker(index, token)
+            }
+            Happening::WorkerResume if present(Party::Worker(index)) => self.resume_worker(index),
+            Happening::Told { .. }
+            | Happening::WorkerWake { .. }
+            | Happening::WorkerResume
+            | Happening::Wake { .. }
+            | Happening::Land { .. }
+            | Happening::Answer { .. }
+            | Happening::Stopped { .. }
+            | Happening::Dispatch { .. }
+            | Happening::Task { .. }
+            | Happening::Desk { .. }
+            | Happening::Resume => {}
+        }
+    }
+
+    fn worker_fate(&mut self, index: usize, kind: Kind) -> Fate {
+        let worker = &mut self.workers[index];
+        if let Some(host) = worker.host {
+            return self.fate(host, kind);
+        }
+        if worker.cut_out {
+            return Fate::LoseRequest;
+        }
+        if let Some(fate) = worker.faults.pop_front() {
+            return fate;
+        }
+        let burst = worker.burst;
+        if burst > 0
+            && self.rng.random_range(0..1000) < burst
+            && let Some((kind, fate)) = self.draw_fate()
+        {
+            self.strike_worker(kind, index);
+            return fate;
+        }
+        Fate::Pass
+    }
+
+    pub(crate) fn ask(&mut self, who: Party, id: u64, ask: Ask) {
+        let (now, kind) = (self.now, ask.kind());
+        let (low, high) = self.latency_ms;
+        let (out, back) = (self.rng.random_range(low..=high), self.rng.random_range(low..=high));
+        let (index, life, fate, cut_in) = match who {
+            Party::Worker(index) => {
+                let sent = &mut self.workers[index].sent;
+                if kind == Kind::Beat {
+                    sent.0 += 1;
+                } else {
+                    sent.1 += 1;
+                }
+                let fate = self.worker_fate(index, kind);
+                (index, self.workers[index].life, fate, self.worker_cut_in(index))
+            }
+            Party::Node(index) => {
+                self.nodes[index].sent[kind as usize] += 1;
+                let fate = self.fate(index, kind);
+                (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
+            }
+        };
+        // A list may take long; nobody waits for it but the next sweep.
+        let timeout = match ask {
+            Ask::List => self.timeout_ms * 25,
+            Ask::Own(_) | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Publish(..) => {
+                self.timeout_ms
+            }
+        };
+        let no_answer = ask.unanswered();
+        let (lands_in, then) = match fate {
+            Fate::Pass => (Some(out), Then::Answer(back)),
+            Fate::Slow(out, back) => (Some(out), Then::Answer(back)),
+            Fate::LoseRequest => (None, Then::Nothing),
+            Fate::LoseAnswer => (Some(out), Then::Nothing),
+            Fate::Late(ms) => (Some(ms), Then::Nothing),
+            Fate::Echo if ask.conditional() => (Some(out), Then::Echo(back)),
+            Fate::UnknownLanded => (Some(out), Then::Unknown(back)),
+            Fate::StaleList if kind == Kind::Sweep => {
+                (Some(out), Then::Stale(back, self.rng.random_range(0..6)))
+            }
+            Fate::Echo | Fate::StaleList => (Some(out), Then::Answer(back)),
+            Fate::Unavailable | Fate::Denied => {
+                let told = ask.refused(fate == Fate::Denied);
+                self.schedule(now + out + back, index, life, Happening::Told { who, id, told });
+                return;
+            }
+            Fate::UnknownNotLanded => {
+                self.schedule(now + out + back, index, life, Happening::Told { who, id, told: no_answer });
+                return;
+            }
+        };
+        let sure = match then {
+            Then::Answer(back) | Then::Echo(back) | Then::Unknown(back) | Then::Stale(back, _) => {
+                lands_in.unwrap_or(0) + back < timeout / 2 && !cut_in
+            }
+            Then::Nothing => false,
+        };
+        if let Some(delay) = lands_in {
+            let ask = Box::new(ask);
+            self.schedule(now + delay, index, life, Happening::Ask { who, id, ask, sent: now, then });
+        }
+        if !sure {
+            let clock = match who {
+                Party::Worker(index) => self.worker_clock(index),
+                Party::Node(index) => &self.nodes[index].clock,
+            };
+            let at = clock.when(clock.local(now) + timeout).unwrap_or(now + timeout);
+            self.schedule(at, index, life, Happening::Told { who, id, told: no_answer });
+        }
+    }
+
+    /// A request lands, whether its sender lives or not.
+    pub(crate) fn land_ask(&mut self, who: Party, life: u64, id: u64, ask: &Ask, sent: u64, then: Then) {
+        let now = self.now;
+        let told = self.perform(who, life, ask, sent, then);
+        let (back, told) = match then {
+            Then::Answer(back) | Then::Stale(back, _) => (back, told),
+            Then::Echo(back) => (back, echo(told)),
+            Then::Unknown(back) => (back, ask.unanswered()),
+            Then::Nothing => return,
+        };
+        let (index, cut_in) = match who {
+            Party::Worker(index) => (index, self.worker_cut_in(index)),
+            Party::Node(index) => (index, self.nodes[index].cut_in),
+        };
+        let (at, told) = match cut_in {
+            false => (now + back, told),
+            true => (now + self.timeout_ms, ask.unanswered()),
+        };
+        self.schedule(at, index, life, Happening::Told { who, id, told });
+    }
+
+    fn perform(&mut self, who: Party, life: u64, ask: &Ask, sent: u64, then: Then) -> Told {
+        let now = self.now;
+        match (ask, who) {
+            (Ask::Own(request), Party::Worker(index)) => {
+                Told::Own(self.perform_own(index, life, request, sent))
+            }
+            (Ask::List, Party::Node(node)) => {
+                let stale = match then {
+                    Then::Stale(_, back) => Some(back),
+                    Then::Answer(_) | Then::Nothing | Then::Echo(_) | Then::Unknown(_) => None,
+                };
+                let (until, entries) = self.registry.list(now, stale);
+                Told::List(Some((self.nodes[node].clock.local(now), until, entries)))
+            }
+            (Ask::Object(worker), _) => Told::Object(self.registry.details(worker)),
+            (Ask::Remove(worker), _) => {
+                self.object_changed(worker);
+                self.registry.remove(now, worker);
+                Told::Removed
+            }
+            (Ask::Snapshot, _) => Told::Snapshot(match &self.registry.snapshot {
+                None => SnapshotRead::Absent,
+                Some(there) => SnapshotRead::Found(there.version, there.content.clone()),
+            }),
+            (Ask::Publish(snapshot, writer, expect), _) => {
+                Told::Published(self.land_snapshot(snapshot, *writer, *expect))
+            }
+            (Ask::Own(_), Party::Node(_)) | (Ask::List, Party::Worker(_)) => ask.unanswered(),
+        }
+    }
+
+    fn perform_own(
+        &mut self,
+        index: usize,
+        life: u64,
+        request: &RegistrationRequest,
+        sent: u64,
+    ) -> RegistrationAnswer {
+        let (now, id) = (self.now, self.workers[index].id.clone());
+        match request {
+            RegistrationRequest::Read { unless } => {
+                RegistrationAnswer::Read(self.registry.read(&id, unless.as_ref()))
+            }
+            RegistrationRequest::Write { sequence, expect } => {
+                if self.registry.holds(&id, expect) {
+                    self.check_worker_landing(index, life, sent);
+                    self.landed(&id, life);
+                }
+                let worker = &self.workers[index];
+                let written = Written {
+                    incarnation: Incarnation(life),
+                    sequence: *sequence,
+                    heartbeat_ms: worker.heartbeat_ms,
+                    details: worker.details.clone(),
+                };
+                let answer = self.registry.write(&self.store, now, &id, written, expect);
+                RegistrationAnswer::Written(answer)
+            }
+            RegistrationRequest::Remove => {
+                self.check_removal(&id, life, sent);
+                self.object_changed(&id);
+                self.registry.remove(now, &id);
+                RegistrationAnswer::Removed(RemoveAnswer::Done)
+            }
+        }
+    }
+
+    pub(crate) fn deliver(&mut self, who: Party, id: u64, told: Told) {
+        match (who, told) {
+            (Party::Worker(index), Told::Own(answer)) => self.answer_worker(index, RequestId(id), answer),
+            (Party::Node(node), told) => self.feed_desk(node, DeskInput::Told(id, told)),
+            (
+                Party::Worker(_),
+                Told::List(_) | Told::Object(_) | Told::Removed | Told::Snapshot(_) | Told::Published(_),
+            ) => {}
+        }
+    }
+
+    /// A bad link of a worker on a machine of its own.
+    pub(crate) fn bad_worker_wire(&mut self, index: usize) {
+        match self.rng.random_range(0..6) {
+            0 => self.workers[index].burst = [0, 100, 400][self.rng.random_range(0..3)],
+            1 if self.mix.has(FaultKind::CutOff) => {
+                self.strike_worker(FaultKind::CutOff, index);
+                self.workers[index].cut_out ^= true;
+            }
+            2 if self.mix.has(FaultKind::AnswersCutOff) => {
+                self.strike_worker(FaultKind::AnswersCutOff, index);
+                self.workers[index].cut_in ^= true;
+            }
+            _ => {
+                let Some((fault, fate)) = self.draw_fate() else { return };
+                for _ in 0..self.rng.random_range(1..5) {
+                    self.strike_worker(fault, index);
+                    self.workers[index].faults.push_back(fate);
+                }
+            }
+        }
+    }
+}
+
+/// What a client whose own retry is refused makes of a write that happened.
+fn echo(told: Told) -> Told {
+    match told {
+        Told::Own(RegistrationAnswer::Written(WriteAnswer::Won(_))) => {
+            Told::Own(RegistrationAnswer::Written(WriteAnswer::Lost))
+        }
+        Told::Published(Put::Won(_)) => Told::Published(Put::Lost),
+        Told::Own(_)
+        | Told::List(_)
+        | Told::Object(_)
+        | Told::Removed
+        | Told::Snapshot(_)
+        | Told::Published(_) => told,
+    }
+}
