@@ -117,7 +117,10 @@ impl World {
         }
         let due = self.nodes[node].clock.local(self.now);
         let writer = self.new_life();
-        let roll = roll(RollConfig { retention_ms: self.retention_ms }, epoch, self.mistake);
+        let mut roll = roll(RollConfig { retention_ms: self.retention_ms }, epoch, self.mistake);
+        if let Some(applied) = self.desks[node].bulletin.applied() {
+            roll.above(applied);
+        }
         let desk = &mut self.desks[node];
         (desk.reading, desk.ticket) = (None, desk.ticket + 1);
         desk.tenure = Some(Tenure {
@@ -140,7 +143,11 @@ impl World {
     /// The seat was read, or written by this node.
     pub(crate) fn saw_seat(&mut self, node: usize) {
         if self.manned && self.store.seat.is_some() {
-            self.desks[node].sight = Some(self.store.seat.as_ref().and_then(|object| object.pointer));
+            let sight = Some(self.store.seat.as_ref().and_then(|object| object.pointer));
+            // Only another snapshot than the one named before is a reason to look.
+            if std::mem::replace(&mut self.desks[node].sight, sight) == sight {
+                return;
+            }
             self.feed_desk(node, DeskInput::Look);
         }
     }

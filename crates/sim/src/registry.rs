@@ -136,8 +136,7 @@ impl Registry {
             self.lists.pop_front();
         }
         let list = self.entries();
-        // True until just before what happens now.
-        self.lists.push_back((now.saturating_sub(1), list));
+        self.lists.push_back((now, list));
     }
 
     fn entries(&self) -> Vec<Listed> {
@@ -149,7 +148,7 @@ impl Registry {
         self.objects.iter().map(entry).collect()
     }
 
-    /// The objects, or an old list of them; and until when that was true.
+    /// The objects, or an old list of them; and since when that may be untrue.
     pub(crate) fn list(&self, now: u64, stale: Option<usize>) -> (u64, Vec<Listed>) {
         let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
         let old = old.filter(|(until, _)| *until + STALE_MAX_MS >= now);

@@ -37,7 +37,7 @@ impl Watch {
 
     fn last_change(&self, worker: &NodeId, until: u64) -> u64 {
         let changes = self.changes.get(worker).map_or(&[][..], Vec::as_slice);
-        changes.iter().rev().find(|at| **at <= until).copied().unwrap_or(0)
+        changes.iter().rev().find(|at| **at < until).copied().unwrap_or(0)
     }
 
     /// The snapshot was spoiled: silences that began before are forgotten, and may be told again.
@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// A leader has judged by a list that landed then, on its own clock, and was true until then.
+    /// A leader has judged by a list that landed then, on its own clock, and may be untrue since then.
     pub(crate) fn check_judgement(&mut self, node: usize, sent: Time, landed: Time, until: u64) {
         let now = self.now;
         let Some(tenure) = &mut self.desks[node].tenure else { return };
@@ -86,7 +86,7 @@ impl World {
             }
             // On the judge's own clock, so whatever that clock did is taken into account.
             let changes = tenure.changes.get(&worker).map_or(&[][..], Vec::as_slice);
-            let last = changes.iter().rev().find(|(at, _)| *at <= until).map(|(_, local)| *local);
+            let last = changes.iter().rev().find(|(at, _)| *at < until).map(|(_, local)| *local);
             if let Some(last) = last.filter(|last| landed.since(*last) < timeout_ms) {
                 wrong.push((name::TIMEOUT_TRUE, worker.clone(), landed.since(last), timeout_ms));
             }

@@ -185,6 +185,9 @@ pub(crate) fn settle(world: &mut World) {
         }
         world.run_for(500);
     }
+    // What was skipped is counted anew by the next sweep, and published once more.
+    let last = slow(3 * world.sweep_ms + 2 * looks.unwrap_or(0)) + 10 * world.latency_ms.1;
+    world.run_for(last);
     steady(world);
 }
 

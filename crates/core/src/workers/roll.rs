@@ -176,13 +176,19 @@ impl Roll {
         Roll { config, epoch, sequence, changes, made, published, sweeps, workers, count, skipped, mistake }
     }
 
+    /// Snapshots up to this one are known here. A node that leads on in an epoch it led in before makes none of their
+    /// numbers again, even if the snapshot itself cannot be read any more: everybody would ignore them.
+    pub fn above(&mut self, mark: SnapshotMark) {
+        if mark.epoch == self.epoch {
+            self.sequence = self.sequence.max(mark.sequence);
+        }
+    }
+
     /// Takes over what the last snapshot said: who the workers are, and which silences are told already. Everybody active
     /// has a full timeout from the first sweep of this leader. Also for a snapshot found in the way of one's own: what a
     /// leader before published meanwhile was told.
     pub fn inherit(&mut self, snapshot: &Snapshot) {
-        if snapshot.mark.epoch == self.epoch {
-            self.sequence = self.sequence.max(snapshot.mark.sequence);
-        }
+        self.above(snapshot.mark);
         for entry in &snapshot.workers {
             let room = self.count < WORKERS_MAX && self.workers.len() < RECORDS_MAX;
             if !room && !self.workers.contains_key(&entry.worker) {

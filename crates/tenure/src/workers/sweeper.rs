@@ -218,6 +218,10 @@ impl Sweeper {
             blocked: false,
             said: None,
         };
+        // Work that was stopped may go on in the same epoch.
+        if let Some(applied) = self.board.applied() {
+            tenure.roll.above(applied);
+        }
         let mut due = self.now();
         while self.leads(epoch) {
             // Judging without knowing what was told already would tell it twice.

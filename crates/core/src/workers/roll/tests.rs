@@ -180,6 +180,19 @@ fn a_worker_that_was_overwritten_and_is_back_is_a_new_one() {
     assert_eq!((back[0].active, back[0].silence), (true, None));
 }
 
+/// Found by a random schedule: the snapshot was overwritten, its leader led on in the same epoch and began to count anew.
+#[test]
+fn numbers_of_an_epoch_are_not_made_again() {
+    let (mut before, mut after, mut other) = (roll(1), roll(1), roll(2));
+    sweep(&mut before, 0, &[listed("a", 1)]);
+    let known = publish(&mut before).mark;
+    for (roll, sequence) in [(&mut after, 2), (&mut other, 1)] {
+        roll.above(known);
+        sweep(roll, 0, &[listed("a", 1)]);
+        assert_eq!(publish(roll).mark.sequence, sequence);
+    }
+}
+
 #[test]
 fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
     let mut roll = roll(1);
