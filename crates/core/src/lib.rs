@@ -48,6 +48,7 @@ mod seat;
 mod spread;
 mod standby;
 mod startup;
+mod tasks;
 mod time;
 mod workers;
 
@@ -71,6 +72,13 @@ pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;
+pub use tasks::{
+    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig,
+    Entry, EntryState, InboxDoc, InboxListed, InboxRead, LateResult, LedgerDoc, LedgerRead, Outcome,
+    OutcomeKind, SubmitAnswer, TASK_LATE_MAX, TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES,
+    TASK_RESULT_MAX_BYTES, TASK_SERIES_MAX, Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput,
+    TakerRead, TaskLimits, TaskRecord, TaskState, TaskUpdate, task_shard,
+};
 pub use time::Time;
 pub use workers::{
     Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,
