@@ -9,6 +9,7 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
 use crate::metrics::{Figures, Metrics};
 use crate::settings::{Settings, SettingsError};
+use crate::tasks::TaskPlace;
 use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -72,6 +73,7 @@ pub struct Node {
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
     host: WorkerHost,
+    tasks: TaskPlace,
     sweeper: JoinHandle<()>,
 }
 
@@ -162,10 +164,19 @@ impl NodeBuilder {
         };
         let (board, workers) = Board::new(voice.clone());
         let pointers = Pointers::default();
+        let settings = Arc::new(self.settings.clone());
+        let tasks = TaskPlace {
+            store: figures.meter_tasks(&lanes.bulk),
+            keys: keys.clone(),
+            settings: Arc::clone(&settings),
+            voice: voice.clone(),
+            fence: fence.clone(),
+            workers: workers.clone(),
+        };
         let host = WorkerHost::new(
             Arc::clone(&lanes.bulk),
             keys.clone(),
-            Arc::new(self.settings.clone()),
+            settings,
             voice.clone(),
             watcher.clone(),
         );
@@ -202,6 +213,7 @@ impl NodeBuilder {
             supervisor,
             workers,
             host,
+            tasks,
             sweeper,
         })
     }
@@ -262,6 +274,12 @@ impl Node {
     /// The worker is enabled while this node leads.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
         self.host.register(&spec)
+    }
+
+    /// Where this namespace's tasks are: for [`tasks::Dispatcher::start`](crate::tasks::Dispatcher::start) on the leader and
+    /// [`tasks::TaskRunner::start`](crate::tasks::TaskRunner::start) on workers.
+    pub fn tasks(&self) -> TaskPlace {
+        self.tasks.clone()
     }
 
     /// How coordination is doing and what it costs, as this node has measured it.

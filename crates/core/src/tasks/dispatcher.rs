@@ -93,6 +93,8 @@ pub struct Dispatcher {
     writes: u64,
     updates: Vec<TaskUpdate>,
     counts: DispatchCounts,
+    /// How long tasks waited for their first claim, not told yet.
+    claim_times: Vec<u64>,
     ended: bool,
     mutant: Option<Mutant>,
 }
@@ -119,6 +121,7 @@ impl Dispatcher {
             writes: 0,
             updates: Vec::new(),
             counts: DispatchCounts::default(),
+            claim_times: Vec::new(),
             ended: false,
             mutant: None,
         }
@@ -147,6 +150,11 @@ impl Dispatcher {
     /// What it has counted.
     pub fn counts(&self) -> DispatchCounts {
         self.counts
+    }
+
+    /// How long tasks took from their submission to their first claim, as far as it was not told yet.
+    pub fn take_claim_times(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.claim_times)
     }
 
     /// Shards that cannot be read.

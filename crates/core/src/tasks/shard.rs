@@ -186,6 +186,7 @@ impl Shard {
         (self.must_read, self.failures) = (false, 0);
         let own = doc.nonce.incarnation == mine.incarnation;
         if newer || (self.hold == Hold::Owned && !own) {
+            self.expect = Expect::Version(version);
             return Settled::Superseded;
         }
         if own {

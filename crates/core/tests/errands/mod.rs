@@ -541,8 +541,17 @@ impl World {
         self.succeed();
         let newest = self.leaders.len() - 1;
         for _ in 0..QUIET_ROUNDS {
+            let mut served = 0;
             while let Some(asked) = self.asked.pop() {
                 self.serve(asked);
+                served += 1;
+                if !self.book.violations.is_empty() {
+                    return;
+                }
+                if served > 500 {
+                    let storm = "one moment brought 500 requests: they feed each other".to_owned();
+                    return self.book.violations.push(storm);
+                }
             }
             while let Some(write) = self.air.pop() {
                 self.land(write);

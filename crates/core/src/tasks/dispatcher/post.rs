@@ -139,6 +139,7 @@ impl Dispatcher {
         let wrongly = self.has(Mutant::TaskLateResultApplied)
             && self.tasks.get(id).is_some_and(|task| task.record.state.is_out());
         if current || wrongly {
+            self.claimed(now, id, TaskState::Running);
             let why = match outcome.kind {
                 OutcomeKind::Abandoned => "its worker was started again",
                 OutcomeKind::Succeeded
@@ -348,6 +349,9 @@ impl Dispatcher {
     fn see(&mut self, now: Time, id: &NodeId, state: TaskState) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         debug_assert!(task.record.state.may_become(state));
+        if task.record.state == TaskState::Dispatched && task.record.attempt == 1 {
+            self.claim_times.push(now.since(task.known_since));
+        }
         (task.record.state, task.state_since) = (state, now);
     }
 }
