@@ -382,7 +382,8 @@ async fn marks_outlive_the_tasks_and_finished_ones_are_put_away_and_removed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
-    let (_rig, leader, x) = two().await;
+    // A lease that bears it: the seat is on the same link, and not what is tried here.
+    let (_rig, leader, x) = two_with(|s| s.lease_timeout(20_000)).await;
     let done = Log::default();
     let _w1 = runner(&x, "w1", &done, 700).await;
     let _w2 = runner(&x, "w2", &done, 300).await;
@@ -402,7 +403,6 @@ async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
     let dispatcher = dispatcher(&leader).await;
     leader.link.set(Faults { late_max: Duration::from_millis(400), ..faults });
     for n in 0..40 {
-        // The seat is on the same link: should leadership be lost, the test has nothing to say.
         let submitted = dispatcher.submit(TaskSpec::new(format!("t{n}"), "echo").payload(format!("p{n}"))).await;
         assert_eq!(submitted, Ok(Submitted::Created), "task {n}");
         sleep_ms(200).await;
@@ -419,8 +419,9 @@ async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
     assert_eq!(ran.len(), count, "no attempt ran twice");
 }
 
-/// Requests for tasks, of leader and worker together, from the submission until every result is told.
-async fn cost(tasks: usize) -> u64 {
+/// Requests for tasks, of leader and worker together, from the submission until every result is told. `phase_ms` shifts the
+/// submission against the worker's looks.
+async fn cost(tasks: usize, phase_ms: u64) -> u64 {
     let (_rig, leader, x) = two().await;
     let done = Log::default();
     let _w = runner(&x, "w1", &done, 0).await;
@@ -430,7 +431,7 @@ async fn cost(tasks: usize) -> u64 {
     // Warm: the inbox exists, and everybody has come to rest.
     dispatcher.submit(TaskSpec::new("first", "echo").worker("w1")).await.expect("taken");
     until_final(&mut updates, 1).await;
-    sleep_ms(60_000).await;
+    sleep_ms(60_000 + phase_ms).await;
     let spent = |of: &Member| of.node.metrics().tasks.requests;
     let before = spent(&leader) + spent(&x);
     dispatcher.submit_all((0..tasks).map(|n| TaskSpec::new(format!("t{n}"), "echo").worker("w1"))).await.expect("valid");
@@ -442,7 +443,10 @@ async fn cost(tasks: usize) -> u64 {
 async fn what_a_task_costs_is_what_the_page_says() {
     let page = include_str!("../../../docs/internals/cost.md");
     for tasks in [1, 2, 10] {
-        let requests = cost(tasks).await;
+        let mut requests = 0;
+        for phase in 0..10 {
+            requests = requests.max(cost(tasks, phase * 500 + 250).await);
+        }
         let each = requests as f64 / tasks as f64;
         if tasks > 1 {
             assert!(each <= 5.0, "{tasks} tasks at one worker take {requests} requests");

@@ -206,6 +206,11 @@ impl Taker {
                 self.failures = 0;
                 self.quicken(now);
                 self.take(now, doc, version, out);
+                if self.runs.is_empty() {
+                    // Nothing in hand: whatever comes next, the leader has to look first.
+                    self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
+                    self.slacken(now);
+                }
             }
             // What stands there tells, also whether one's own write did land.
             WriteAnswer::Lost => (self.must_read, self.poll_at) = (true, now),

@@ -396,7 +396,7 @@ impl World {
         if self.silent() {
             return TakerRead::Unavailable;
         }
-        let heard = !self.quiet && self.rng.random_bool(0.3);
+        let heard = !self.quiet && self.rng.random_bool(0.6);
         let newest = Epoch(self.leaders.len() as u64);
         let hand = &mut self.hands[worker];
         if heard {

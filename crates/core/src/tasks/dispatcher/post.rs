@@ -41,8 +41,14 @@ impl Dispatcher {
     }
 
     fn quicken(&mut self, now: Time) {
-        self.poll_ms = self.config.fast_ms;
+        let first = if self.is_claimed_anywhere() { 1 } else { 2 };
+        self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
         self.poll_at = Some(now + self.poll_ms);
+    }
+
+    /// As long as nobody has claimed anything, when the workers look is what counts: no use in looking often.
+    fn is_claimed_anywhere(&self) -> bool {
+        self.tasks.values().any(|task| matches!(task.record.state, TaskState::Acked | TaskState::Running))
     }
 
     pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &NodeId, read: InboxRead) {
@@ -208,7 +214,8 @@ impl Dispatcher {
         if now < due {
             return;
         }
-        self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
+        let growth = if self.is_claimed_anywhere() { 2 } else { 4 };
+        self.poll_ms = (self.poll_ms * growth).min(self.config.slow_ms);
         self.poll_at = Some(now + self.poll_ms);
         if watched.len() > READ_EACH_MAX {
             if self.list.is_none() && now >= self.list_due {
