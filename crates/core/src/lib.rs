@@ -73,9 +73,9 @@ pub use mutant::Mutant;
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;
 pub use tasks::{
-    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig,
-    Entry, EntryState, InboxDoc, InboxListed, InboxRead, LateResult, LedgerDoc, LedgerRead, Outcome,
-    OutcomeKind, SubmitAnswer, TASK_LATE_MAX, TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES,
+    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
+    DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, InboxRead, LateResult, LedgerDoc, LedgerRead,
+    Outcome, OutcomeKind, SubmitAnswer, TASK_LATE_MAX, TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES,
     TASK_RESULT_MAX_BYTES, TASK_SERIES_MAX, Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput,
     TakerRead, TaskLimits, TaskRecord, TaskState, TaskUpdate, task_shard,
 };

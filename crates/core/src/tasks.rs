@@ -148,7 +148,9 @@ impl TaskState {
                 matches!(next, TaskState::Dispatched | TaskState::Expired | TaskState::Cancelled)
             }
             TaskState::Dispatched => next != TaskState::Dispatched,
-            TaskState::Acked => !matches!(next, TaskState::Dispatched | TaskState::Acked | TaskState::Expired),
+            TaskState::Acked => {
+                !matches!(next, TaskState::Dispatched | TaskState::Acked | TaskState::Expired)
+            }
             TaskState::Running => {
                 next == TaskState::Queued || (next.is_final() && next != TaskState::Expired)
             }

@@ -22,11 +22,16 @@ fn no_task_is_lost_or_counted_twice_under_any_schedule() {
         (runs, late, fenced) = (runs + story.runs, late + story.late, fenced + story.fenced);
         (leaders, archived) = (leaders + story.leaders, archived + story.archived);
     }
-    println!("{SEEDS} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived");
+    println!(
+        "{SEEDS} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived"
+    );
     println!("{states:?}");
     // A run that never gets anywhere proves nothing.
     for state in TaskState::ALL.into_iter().filter(|state| state.is_final()) {
-        assert!(states.get(&state).is_some_and(|count| *count >= 5), "{state:?} is hardly ever reached: {states:?}");
+        assert!(
+            states.get(&state).is_some_and(|count| *count >= 5),
+            "{state:?} is hardly ever reached: {states:?}"
+        );
     }
     assert!(late > 50 && fenced > 50 && archived > 100, "{late} {fenced} {archived}");
 }

@@ -173,13 +173,8 @@ impl NodeBuilder {
             fence: fence.clone(),
             workers: workers.clone(),
         };
-        let host = WorkerHost::new(
-            Arc::clone(&lanes.bulk),
-            keys.clone(),
-            settings,
-            voice.clone(),
-            watcher.clone(),
-        );
+        let host =
+            WorkerHost::new(Arc::clone(&lanes.bulk), keys.clone(), settings, voice.clone(), watcher.clone());
         let sweeper = Sweeper::new(
             Arc::clone(&lanes.bulk),
             keys.clone(),

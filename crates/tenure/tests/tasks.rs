@@ -27,7 +27,10 @@ async fn ef4_a_task_goes_all_the_way_and_carries_the_epoch() {
     sleep_ms(100).await;
     let inbox = object(&rig, INBOX).await.expect("an inbox");
     let entry = &inbox["entries"][0];
-    assert_eq!((&entry["id"], &entry["epoch"], &entry["attempt"]), (&json!("report-1"), &json!(1), &json!(1)));
+    assert_eq!(
+        (&entry["id"], &entry["epoch"], &entry["attempt"]),
+        (&json!("report-1"), &json!(1), &json!(1))
+    );
     assert_eq!((&entry["state"], &entry["payload"]), (&json!("dispatched"), &json!("hello")));
     let states = until_final(&mut updates, 1).await;
     assert_eq!(states["report-1"], (TaskState::Succeeded, "hello".to_owned()));
@@ -50,7 +53,11 @@ async fn ef1_an_entry_of_a_stale_epoch_is_not_claimed_but_counted_and_left() {
     put_inbox(&rig, &[("old", 5, 0)]).await;
     sleep_ms(60_000).await;
     assert!(done.all().is_empty(), "not run");
-    assert_eq!(object(&rig, INBOX).await.expect("there")["entries"][0]["state"], "dispatched", "left in place");
+    assert_eq!(
+        object(&rig, INBOX).await.expect("there")["entries"][0]["state"],
+        "dispatched",
+        "left in place"
+    );
     let metrics = x.node.metrics();
     assert_eq!((metrics.epoch_drift_events, metrics.tasks.fenced), (1, 1), "once, however often it looks");
 }
@@ -115,7 +122,11 @@ async fn ef1_a_new_leader_restamps_what_nobody_claimed_and_it_runs_once() {
     let mut updates = second.updates();
     sleep_ms(2000).await;
     let entry = object(&rig, INBOX).await.expect("there")["entries"][0].clone();
-    assert_eq!((&entry["epoch"], &entry["attempt"]), (&json!(2), &json!(1)), "the same attempt, another answers for it");
+    assert_eq!(
+        (&entry["epoch"], &entry["attempt"]),
+        (&json!(2), &json!(1)),
+        "the same attempt, another answers for it"
+    );
     let _runner = TaskRunner::start(&members[1].node.tasks(), worker, echo(&done, 0));
     let states = until_final(&mut updates, 1).await;
     assert_eq!(states["t"].0, TaskState::Succeeded);
@@ -273,7 +284,10 @@ async fn a_drained_worker_ends_what_runs_and_gives_back_the_rest() {
     known(&leader, 1).await;
     let dispatcher = dispatcher(&leader).await;
     let mut updates = dispatcher.updates();
-    dispatcher.submit_all((0..3).map(|n| TaskSpec::new(format!("t{n}"), "echo").attempts(1))).await.expect("valid");
+    dispatcher
+        .submit_all((0..3).map(|n| TaskSpec::new(format!("t{n}"), "echo").attempts(1)))
+        .await
+        .expect("valid");
     while done.all().is_empty() {
         sleep_ms(100).await;
     }
@@ -307,7 +321,10 @@ async fn wrong_tasks_are_refused_with_field_value_and_rule() {
     }
     sleep_ms(1000).await;
     assert!(rig.store.len() <= before + 4, "nothing but the ledger");
-    assert_eq!(dispatcher.submit(TaskSpec::new("t", "echo").payload(vec![0; 16_384])).await, Ok(Submitted::Created));
+    assert_eq!(
+        dispatcher.submit(TaskSpec::new("t", "echo").payload(vec![0; 16_384])).await,
+        Ok(Submitted::Created)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +340,10 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     put(&rig, &ledger("other"), "garbage").await;
     let dispatcher = dispatcher(&leader).await;
     let mut updates = dispatcher.updates();
-    assert_eq!(dispatcher.submit(TaskSpec::new("b", "echo").series("other")).await, Err(SubmitError::Blocked));
+    assert_eq!(
+        dispatcher.submit(TaskSpec::new("b", "echo").series("other")).await,
+        Err(SubmitError::Blocked)
+    );
     dispatcher.submit(TaskSpec::new("w2s", "echo").series("mail").worker("w2")).await.expect("taken");
     dispatcher.submit(TaskSpec::new("a", "echo").series("mail").worker("w1")).await.expect("taken");
     until_final(&mut updates, 1).await;
@@ -374,7 +394,10 @@ async fn marks_outlive_the_tasks_and_finished_ones_are_put_away_and_removed() {
     let batches = done_objects(&rig).await;
     assert!(batches > 0);
     sleep_ms(1_200_000).await;
-    dispatcher.submit_all((51..=70).map(|n| TaskSpec::new(format!("t{n}"), "echo").series("daily").mark(n))).await.expect("valid");
+    dispatcher
+        .submit_all((51..=70).map(|n| TaskSpec::new(format!("t{n}"), "echo").series("daily").mark(n)))
+        .await
+        .expect("valid");
     until_final(&mut updates, 20).await;
     sleep_ms(120_000).await;
     assert!(done_objects(&rig).await <= batches, "old batches are removed");
@@ -403,7 +426,8 @@ async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
     let dispatcher = dispatcher(&leader).await;
     leader.link.set(Faults { late_max: Duration::from_millis(400), ..faults });
     for n in 0..40 {
-        let submitted = dispatcher.submit(TaskSpec::new(format!("t{n}"), "echo").payload(format!("p{n}"))).await;
+        let submitted =
+            dispatcher.submit(TaskSpec::new(format!("t{n}"), "echo").payload(format!("p{n}"))).await;
         assert_eq!(submitted, Ok(Submitted::Created), "task {n}");
         sleep_ms(200).await;
     }
@@ -434,7 +458,10 @@ async fn cost(tasks: usize, phase_ms: u64) -> u64 {
     sleep_ms(60_000 + phase_ms).await;
     let spent = |of: &Member| of.node.metrics().tasks.requests;
     let before = spent(&leader) + spent(&x);
-    dispatcher.submit_all((0..tasks).map(|n| TaskSpec::new(format!("t{n}"), "echo").worker("w1"))).await.expect("valid");
+    dispatcher
+        .submit_all((0..tasks).map(|n| TaskSpec::new(format!("t{n}"), "echo").worker("w1")))
+        .await
+        .expect("valid");
     until_final(&mut updates, tasks).await;
     spent(&leader) + spent(&x) - before
 }
@@ -466,6 +493,10 @@ async fn nobody_looks_often_while_there_is_nothing_to_do() {
     sleep_ms(60_000).await;
     let (l, w) = (leader.node.metrics().tasks.requests, x.node.metrics().tasks.requests);
     sleep_ms(60_000).await;
-    assert_eq!(leader.node.metrics().tasks.requests - l, 0, "a leader without tasks makes no request for them");
+    assert_eq!(
+        leader.node.metrics().tasks.requests - l,
+        0,
+        "a leader without tasks makes no request for them"
+    );
     assert_eq!(x.node.metrics().tasks.requests - w, 12, "an idle worker looks every 5 s");
 }

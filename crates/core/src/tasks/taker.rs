@@ -421,9 +421,7 @@ impl Taker {
                         duplicates += 1;
                         finish(entry, outcome.clone());
                         claimed = true;
-                    } else if !self.draining
-                        && !self.fenced.contains(&key)
-                        && claims < self.config.claims_max
+                    } else if !self.draining && !self.fenced.contains(&key) && claims < self.config.claims_max
                     {
                         let now_running = running < self.config.concurrency;
                         entry.state = match now_running {

@@ -189,7 +189,11 @@ impl Book {
             if let Doc::Inbox(doc) = doc {
                 for entry in &doc.entries {
                     if !matches!(entry.state, EntryState::Finished { .. }) {
-                        self.violations.push(format!("{key:?} still has {:?} {:?}", entry.key(), entry.state));
+                        self.violations.push(format!(
+                            "{key:?} still has {:?} {:?}",
+                            entry.key(),
+                            entry.state
+                        ));
                     }
                 }
             }

@@ -426,12 +426,16 @@ impl World {
             read if self.silent() => read.unanswered(id),
             DispatchRequest::ReadLedger(shard) => {
                 let found = self.objects.get(&Key::Ledger(shard));
-                DispatchInput::Ledger(id, shard, match found {
-                    Some((Doc::Ledger(doc), number)) => {
-                        LedgerRead::Found(doc.clone(), Version::new(&number.to_string()))
-                    }
-                    Some((Doc::Inbox(_), _)) | None => LedgerRead::Absent,
-                })
+                DispatchInput::Ledger(
+                    id,
+                    shard,
+                    match found {
+                        Some((Doc::Ledger(doc), number)) => {
+                            LedgerRead::Found(doc.clone(), Version::new(&number.to_string()))
+                        }
+                        Some((Doc::Inbox(_), _)) | None => LedgerRead::Absent,
+                    },
+                )
             }
             DispatchRequest::ReadInbox(worker, unless) => {
                 let found = self.objects.get(&Key::Inbox(worker.clone()));
@@ -494,10 +498,8 @@ impl World {
             }
             84..89 => self.submit(),
             89 => {
-                let (leader, task) = (
-                    self.rng.random_range(0..self.leaders.len()),
-                    self.rng.random_range(0..TASKS_MAX),
-                );
+                let (leader, task) =
+                    (self.rng.random_range(0..self.leaders.len()), self.rng.random_range(0..TASKS_MAX));
                 if self.rng.random_bool(0.3) {
                     self.lead(leader, DispatchInput::Cancel(name(&format!("t{task}"))));
                 }

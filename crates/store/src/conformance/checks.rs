@@ -196,7 +196,9 @@ pub(super) async fn list_versions(bench: &Bench<'_>) -> Result<(), Stop> {
             return Err(Stop::Skip("lists of this store name no versions".to_owned()));
         };
         if *named != version {
-            return Stop::fail(format!("round {round}: a list names {named:?}, reads and writes {version:?}"));
+            return Stop::fail(format!(
+                "round {round}: a list names {named:?}, reads and writes {version:?}"
+            ));
         }
         let body = bench.body("next");
         let Some(next) = bench.put(store, &key, &body, &Condition::Matches(version)).await? else {

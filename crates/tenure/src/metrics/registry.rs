@@ -76,7 +76,9 @@ const COUNTERS: [Single<u64>; 19] = [
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
     ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
     ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
-    ("tenure_task_duplicates", "Submissions and deliveries known already", |metrics| metrics.tasks.duplicates),
+    ("tenure_task_duplicates", "Submissions and deliveries known already", |metrics| {
+        metrics.tasks.duplicates
+    }),
     ("tenure_task_late_results", "Results that came too late and were not applied", |metrics| {
         metrics.tasks.late
     }),
@@ -163,10 +165,12 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result
 
 /// The same for tasks: no sample under ten.
 fn claims(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
-    let (name, help) = ("tenure_task_claim_latency_seconds", "From submission to claim, newest hundred tasks");
+    let (name, help) =
+        ("tenure_task_claim_latency_seconds", "From submission to claim, newest hundred tasks");
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for node in metrics.iter().filter(|node| node.tasks.claim_latency_p99 > 0) {
-        for (quantile, ms) in [("0.5", node.tasks.claim_latency_p50), ("0.99", node.tasks.claim_latency_p99)] {
+        for (quantile, ms) in [("0.5", node.tasks.claim_latency_p50), ("0.99", node.tasks.claim_latency_p99)]
+        {
             let labels = vec![("namespace", node.namespace.as_str()), ("quantile", quantile)];
             gauge(&mut family, &labels, ms as f64 / 1000.0)?;
         }

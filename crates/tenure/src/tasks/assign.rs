@@ -20,13 +20,17 @@ pub trait Assign: Send + Sync + 'static {
     fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String>;
 }
 
-/// The worker with the least to do; of equals the first by id.
+/// The worker with the least to do; of equals the first by id. One that had the task last is chosen only if there is nobody
+/// else: it did not claim it, fell silent, or failed.
+///
+/// It cannot know which workers run tasks at all: where not all do, choose otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeastLoaded;
 
 impl Assign for LeastLoaded {
-    fn assign(&self, _task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
-        let least = candidates.iter().min_by_key(|candidate| candidate.in_flight);
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
+        let had_it = |candidate: &Candidate| task.worker.as_ref() == Some(&candidate.worker.worker_id);
+        let least = candidates.iter().min_by_key(|candidate| (had_it(candidate), candidate.in_flight));
         least
             .map(|candidate| candidate.worker.worker_id.clone())
             .ok_or_else(|| "no active worker with room in its inbox".to_owned())

@@ -61,7 +61,9 @@ mod tests {
     #[test]
     fn any_bytes_come_back_and_take_twice_their_length_at_most() {
         let all: Vec<u8> = (0..=255).collect();
-        for bytes in [&b""[..], b"plain", b"{\"a\": 1}", &[0; 100], &[b'"'; 100], &all, "\u{fc}ber".as_bytes()] {
+        for bytes in
+            [&b""[..], b"plain", b"{\"a\": 1}", &[0; 100], &[b'"'; 100], &all, "\u{fc}ber".as_bytes()]
+        {
             let blob = Blob(Arc::from(bytes));
             let json = serde_json::to_string(&blob).expect("written");
             assert!(json.len() <= bytes.len() * 2 + 10, "{json}");

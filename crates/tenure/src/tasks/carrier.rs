@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::{
-    DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId, Nonce,
-    RequestId, TaskRecord, WriteAnswer,
+    DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
+    Nonce, RequestId, TaskRecord, WriteAnswer,
 };
 use tenure_store::{Condition, List, Read, Trouble, Version, Write};
 
@@ -80,7 +80,8 @@ impl Carrier {
 
     async fn get(&self, key: &str, unless: Option<&tenure_core::Version>) -> Option<Read> {
         let unless = unless.map(|version| Version::new(version.as_str()));
-        let read = tokio::time::timeout(self.timeout, self.place.store.get(key, unless.as_ref())).await.ok()?;
+        let read =
+            tokio::time::timeout(self.timeout, self.place.store.get(key, unless.as_ref())).await.ok()?;
         match read {
             Read::Unavailable(trouble) | Read::Denied(trouble) => {
                 self.trouble(key, &trouble);
@@ -203,7 +204,8 @@ impl Carrier {
     async fn list(&self) -> Option<Vec<InboxListed>> {
         let folder = self.place.keys.inboxes();
         // A list of many pages takes longer than one request.
-        let list = tokio::time::timeout(self.timeout * 25, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
+        let list =
+            tokio::time::timeout(self.timeout * 25, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
         let entries = match list {
             List::Entries { entries, .. } => entries,
             List::Unavailable(trouble) | List::Denied(trouble) => {
@@ -222,7 +224,8 @@ impl Carrier {
     /// Puts finished tasks away, and removes what was put away long ago, by the store's own times.
     async fn archive(&self, epoch: Epoch, records: &[TaskRecord]) -> bool {
         let life = tenure_core::Incarnation(rand::random());
-        let (folder, body) = (self.place.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
+        let (folder, body) =
+            (self.place.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
         let key = format!("{folder}{:010}-{life}.json", epoch.0);
         if !matches!(self.put(&key, body, Condition::Absent).await, WriteAnswer::Won(_)) {
             return false;

@@ -236,7 +236,8 @@ impl Feeder {
         let (guard, mut known) = (self.guard.clone(), true);
         loop {
             let now = self.now();
-            let wake = self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
+            let wake =
+                self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
             let inputs = tokio::select! {
                 biased;
                 () = guard.ended() => return DispatcherEnd::LeadershipEnded,
@@ -339,7 +340,8 @@ impl Feeder {
     }
 
     fn send(&mut self, id: RequestId, request: DispatchRequest) {
-        let (carrier, guard, epoch, sent) = (self.carrier.clone(), self.guard.clone(), self.epoch, request.clone());
+        let (carrier, guard, epoch, sent) =
+            (self.carrier.clone(), self.guard.clone(), self.epoch, request.clone());
         let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, sent).await });
         self.running.insert(task.id(), (id, request));
     }
@@ -393,7 +395,8 @@ impl Feeder {
         let list = Arc::clone(&self.workers.borrow().list);
         for task in waiting {
             let payload = task.payload.len();
-            let fits = list.iter().filter(|info| info.active && self.machine.has_room(&info.worker_id, payload));
+            let fits =
+                list.iter().filter(|info| info.active && self.machine.has_room(&info.worker_id, payload));
             let candidates: Vec<Candidate> = fits
                 .map(|info| Candidate {
                     in_flight: self.machine.in_flight(&info.worker_id),
@@ -402,7 +405,9 @@ impl Feeder {
                 .collect();
             let input = match self.assign.assign(&task, &candidates) {
                 Ok(worker) => DispatchInput::Assign { id: task.id, worker },
-                Err(reason) => DispatchInput::Hold { id: task.id, reason: Arc::from(crate::wire::told(&reason)) },
+                Err(reason) => {
+                    DispatchInput::Hold { id: task.id, reason: Arc::from(crate::wire::told(&reason)) }
+                }
             };
             self.machine.handle(now, input);
         }

@@ -1,5 +1,8 @@
 //! `tasks/ledger-<n>.json`, `tasks/inbox/<worker>.json` and `tasks/done/<epoch>-<n>.json`.
 
+#[cfg(test)]
+mod tests;
+
 use super::blob::Blob;
 use crate::wire::{VERSION, incarnation, nonce, told};
 use serde::{Deserialize, Serialize};

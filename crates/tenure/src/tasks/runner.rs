@@ -271,7 +271,8 @@ impl Feeder {
                 return RunnerEnd::Drained;
             }
             let now = self.now();
-            let wake = self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
+            let wake =
+                self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
             input = tokio::select! {
                 biased;
                 end = worker.ended() => return RunnerEnd::WorkerEnded(end),

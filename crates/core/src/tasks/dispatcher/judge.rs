@@ -43,7 +43,9 @@ impl Dispatcher {
         }
         task.record.cancel = true;
         match task.record.state {
-            TaskState::Queued => self.become_state(now, id, TaskState::Cancelled, "called off before it was dispatched"),
+            TaskState::Queued => {
+                self.become_state(now, id, TaskState::Cancelled, "called off before it was dispatched")
+            }
             TaskState::Dispatched | TaskState::Acked | TaskState::Running => {
                 if task.record.state == TaskState::Dispatched {
                     task.take_back = Some(TakeBack::Cancel);
@@ -139,9 +141,7 @@ impl Dispatcher {
                 [Some(claim), None]
             }
             TaskState::Acked => [None, None],
-            TaskState::Running => {
-                [Some(task.state_since + limits.timeout_ms + self.config.margin_ms), None]
-            }
+            TaskState::Running => [Some(task.state_since + limits.timeout_ms + self.config.margin_ms), None],
             TaskState::Succeeded
             | TaskState::Partial
             | TaskState::Failed
@@ -187,7 +187,12 @@ impl Dispatcher {
                 let overdue = waited_ms >= self.config.claim_timeout_ms;
                 if unreadable && overdue {
                     // Whether it was claimed cannot be known.
-                    return self.give_up(now, id, OutcomeKind::Abandoned, "the worker's inbox cannot be read");
+                    return self.give_up(
+                        now,
+                        id,
+                        OutcomeKind::Abandoned,
+                        "the worker's inbox cannot be read",
+                    );
                 }
                 let why = if record.cancel {
                     Some(TakeBack::Cancel)

@@ -20,8 +20,6 @@ struct Plan {
     urgent: bool,
     /// Worth one some time.
     litter: bool,
-    /// How many are new.
-    added: u64,
 }
 
 impl Dispatcher {
@@ -81,13 +79,22 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn on_inbox_written(&mut self, now: Time, id: RequestId, worker: &NodeId, answer: WriteAnswer) {
+    pub(super) fn on_inbox_written(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        worker: &NodeId,
+        answer: WriteAnswer,
+    ) {
         let forget = self.has(Mutant::TaskDoubtForgotten);
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !matches!(&inbox.flight, Some(Flight::Write { id: flight, .. }) if *flight == id) {
             return;
         }
+        let before: Vec<(NodeId, u32)> = inbox.entries().iter().map(Entry::key).collect();
         if inbox.on_written(now, answer, forget) {
+            let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
+            self.counts.dispatched += new as u64;
             inbox.litter_since = None;
             self.quicken(now);
             self.reconcile(now, worker);
@@ -111,7 +118,9 @@ impl Dispatcher {
                 EntryState::Acked { .. } if current => self.claimed(now, &id, TaskState::Acked),
                 EntryState::Running { .. } if current => self.claimed(now, &id, TaskState::Running),
                 EntryState::Acked { .. } | EntryState::Running { .. } => {}
-                EntryState::Finished { outcome } => self.finished(now, worker, &id, attempt, &outcome, current),
+                EntryState::Finished { outcome } => {
+                    self.finished(now, worker, &id, attempt, &outcome, current)
+                }
             }
         }
         self.vanished(now, worker);
@@ -224,7 +233,8 @@ impl Dispatcher {
             return;
         }
         for worker in watched {
-            let idle = self.inboxes.get(&worker).is_some_and(|inbox| inbox.flight.is_none() && now >= inbox.due);
+            let idle =
+                self.inboxes.get(&worker).is_some_and(|inbox| inbox.flight.is_none() && now >= inbox.due);
             if idle {
                 self.read(now, &worker, out);
             }
@@ -265,7 +275,6 @@ impl Dispatcher {
                 continue;
             }
             self.writes += 1;
-            self.counts.dispatched += plan.added;
             let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
             let doc = InboxDoc { epoch, leader, nonce, entries: plan.entries };
             let id = self.next_request();
@@ -295,7 +304,7 @@ impl Dispatcher {
             let entry = self.entry_of(task, wall_ms);
             weight += entry.weight();
             plan.entries.push(entry);
-            (plan.urgent, plan.added) = (true, plan.added + 1);
+            plan.urgent = true;
         }
         plan
     }
