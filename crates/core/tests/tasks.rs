@@ -7,13 +7,16 @@ use errands::Makers;
 use std::collections::BTreeMap;
 use tenure_core::{Dispatcher, Taker, TaskState};
 
+/// Schedules of a usual run; `TENURE_TASK_SEEDS` asks for more.
 const SEEDS: u64 = 300;
 
 #[test]
 fn no_task_is_lost_or_counted_twice_under_any_schedule() {
     let mut states: BTreeMap<TaskState, usize> = BTreeMap::new();
     let (mut runs, mut late, mut fenced, mut leaders, mut archived) = (0, 0, 0, 0, 0);
-    for seed in 0..SEEDS {
+    let wanted = std::env::var("TENURE_TASK_SEEDS").ok().and_then(|text| text.parse().ok());
+    let seeds: u64 = wanted.unwrap_or(SEEDS);
+    for seed in 0..seeds {
         let story = errands::run(seed, Makers { dispatcher: Dispatcher::new, taker: Taker::new });
         assert!(story.violations.is_empty(), "seed {seed}: {:#?}", story.violations);
         for (state, count) in story.states {
@@ -23,7 +26,7 @@ fn no_task_is_lost_or_counted_twice_under_any_schedule() {
         (leaders, archived) = (leaders + story.leaders, archived + story.archived);
     }
     println!(
-        "{SEEDS} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived"
+        "{seeds} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived"
     );
     println!("{states:?}");
     // A run that never gets anywhere proves nothing.

@@ -40,7 +40,7 @@ impl Book {
         if begun > 3 {
             self.wrong(format!("{id} was begun {begun} times, 3 are allowed"));
         }
-        if self.finals.contains_key(id) && !self.records.get(id).is_some_and(|r| r.attempt == attempt) {
+        if self.finals.contains_key(id) && self.records.get(id).is_none_or(|r| r.attempt != attempt) {
             // It may still run what it claimed; but nothing new is given out.
             let known = self.records.get(id).is_none_or(|record| attempt > record.attempt);
             if known && !self.archived.contains(id) {
@@ -97,7 +97,8 @@ impl Book {
         }
         for old in before.map_or(&[][..], |before| &before.tasks) {
             let kept = after.tasks.iter().any(|new| new.id == old.id);
-            if !kept && !(old.state.is_final() && self.archived.contains(&old.id)) {
+            let over = old.state.is_final() && self.archived.contains(&old.id);
+            if !kept && !over {
                 self.wrong(format!("{} left the ledger as {:?}", old.id, old.state));
             }
             if !kept {
