@@ -49,6 +49,7 @@ mod spread;
 mod standby;
 mod startup;
 mod supervise;
+mod tasks;
 mod time;
 mod workers;
 
@@ -75,6 +76,13 @@ pub use spread::spread;
 pub use supervise::{
     GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput,
+};
+pub use tasks::{
+    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
+    DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, InboxRead, LateResult, LedgerDoc, LedgerRead,
+    Outcome, OutcomeKind, SubmitAnswer, TASK_LATE_MAX, TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES,
+    TASK_RESULT_MAX_BYTES, TASK_SERIES_MAX, Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput,
+    TakerRead, TaskLimits, TaskRecord, TaskState, TaskUpdate, task_shard,
 };
 pub use time::Time;
 pub use workers::{

@@ -125,10 +125,45 @@ pub enum Mutant {
     WorkerNeverRecovers,
     /// An object that could not be read is read in every sweep.
     WorkerReadsRepeated,
+    /// A task is written into an inbox before the ledger says that it is there.
+    TaskDispatchedUnrecorded,
+    /// A new leader leaves the inboxes as it finds them, open to writes of the leader before.
+    TaskInboxNotFenced,
+    /// A former leader that finds another's ledger goes on with its own.
+    TaskLedgerReclaimed,
+    /// A result is applied whichever attempt it belongs to.
+    TaskLateResultApplied,
+    /// An entry counts as taken back before the inbox was written.
+    TaskTakenBackUnwritten,
+    /// A result is removed from the inbox before it stands in the ledger.
+    TaskResultDropped,
+    /// A write of unknown outcome that was not found is forgotten, though it may still land.
+    TaskDoubtForgotten,
+    /// A task is tried again without end.
+    TaskAttemptsUnbounded,
+    /// A worker runs what it has seen, not what it has claimed.
+    TaskRunUnclaimed,
+    /// A worker runs what a former life of it has claimed.
+    TaskClaimInherited,
 }
 
 impl Mutant {
-    /// Every mistake in the election and the workers. Those of the arbiter and of the supervision are caught by the
+    /// Every mistake in giving out tasks; caught by the core's own schedules.
+    pub const TASKS: &[Mutant] = &[
+        Mutant::TaskDispatchedUnrecorded,
+        Mutant::TaskInboxNotFenced,
+        Mutant::TaskLedgerReclaimed,
+        Mutant::TaskLateResultApplied,
+        Mutant::TaskTakenBackUnwritten,
+        Mutant::TaskResultDropped,
+        Mutant::TaskDoubtForgotten,
+        Mutant::TaskAttemptsUnbounded,
+        Mutant::TaskRunUnclaimed,
+        Mutant::TaskClaimInherited,
+    ];
+
+    /// Every mistake in the election and the workers. Those of the arbiter, of the supervision and of the tasks
+    /// are caught by the
     /// core's own schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,

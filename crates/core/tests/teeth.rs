@@ -3,9 +3,11 @@
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
 mod arbitration;
+mod errands;
 mod processes;
 
-use tenure_core::{Arbiter, Mutant, Supervision};
+use errands::Makers;
+use tenure_core::{Arbiter, Dispatcher, Mutant, Supervision, Taker};
 
 /// Every one must be caught within this many schedules.
 const SEEDS_MAX: u64 = 3000;
@@ -62,3 +64,36 @@ fn process_restarted_after_the_loss() {
 fn pause_before_a_restart_skipped() {
     must_be_caught_in_supervision(Mutant::RestartPauseSkipped);
 }
+/// Makers of broken machines are plain functions, so each mistake has its own.
+macro_rules! errand {
+    ($name:ident, $mutant:ident) => {
+        #[test]
+        fn $name() {
+            for seed in 0..SEEDS_MAX {
+                let story = errands::run(
+                    seed,
+                    Makers {
+                        dispatcher: |config| Dispatcher::broken(config, Mutant::$mutant),
+                        taker: |config| Taker::broken(config, Mutant::$mutant),
+                    },
+                );
+                if let Some(by) = story.violations.first() {
+                    println!("{:?}: caught at seed {seed} by: {by}", Mutant::$mutant);
+                    return;
+                }
+            }
+            panic!("{:?} survived {SEEDS_MAX} schedules: the property test does not bite", Mutant::$mutant);
+        }
+    };
+}
+
+errand!(task_dispatched_unrecorded, TaskDispatchedUnrecorded);
+errand!(task_inbox_not_fenced, TaskInboxNotFenced);
+errand!(task_ledger_reclaimed, TaskLedgerReclaimed);
+errand!(task_late_result_applied, TaskLateResultApplied);
+errand!(task_taken_back_unwritten, TaskTakenBackUnwritten);
+errand!(task_result_dropped, TaskResultDropped);
+errand!(task_doubt_forgotten, TaskDoubtForgotten);
+errand!(task_attempts_unbounded, TaskAttemptsUnbounded);
+errand!(task_run_unclaimed, TaskRunUnclaimed);
+errand!(task_claim_inherited, TaskClaimInherited);

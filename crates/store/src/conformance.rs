@@ -160,7 +160,7 @@ pub(crate) const TWO_ENDPOINTS: &str = "two endpoints";
 /// A check to be run: name, what it proves, whether it is vital.
 type Title = (&'static str, &'static str, bool);
 
-const TITLES: [Title; 12] = [
+const TITLES: [Title; 13] = [
     ("create once", "a second create of an object is refused and changes nothing", true),
     ("replace current", "a replace with the current version wins and gives a new version", true),
     ("replace stale", "a replace with an old version is refused and changes nothing", true),
@@ -170,6 +170,7 @@ const TITLES: [Title; 12] = [
     ("large and empty bodies", "bodies of nothing and of the largest size come back as they were", false),
     ("list pages", "a list is complete over several pages, in order, with store times", false),
     ("list after write", "a list sees what was written or removed before it began", false),
+    ("list versions", "a list names the versions that reads name", false),
     ("create race", "of many writers that create one object at once, exactly one wins", true),
     ("counter race", "of many writers that replace one object at once, no update is lost", true),
     (TWO_ENDPOINTS, "what is written through one endpoint holds at the other at once", true),
@@ -212,8 +213,9 @@ async fn run_one(index: usize, bench: &Bench<'_>, plan: &Plan) -> Result<(), Sto
         6 => checks::bodies(bench).await,
         7 => checks::list_pages(bench, plan.list_keys).await,
         8 => checks::list_after_write(bench).await,
-        9 => races::create(bench, plan.race_width, plan.race_rounds).await,
-        10 => races::counter(bench, plan.counter_width, plan.counter_rounds).await,
+        9 => checks::list_versions(bench).await,
+        10 => races::create(bench, plan.race_width, plan.race_rounds).await,
+        11 => races::counter(bench, plan.counter_width, plan.counter_rounds).await,
         _ => checks::two_endpoints(bench).await,
     }
 }

@@ -139,6 +139,7 @@ impl Store for MemoryStore {
                 key: key.clone(),
                 modified: object.modified,
                 bytes: object.body.len() as u64,
+                version: Some(object.version.clone()),
             })
             .collect();
         List::Entries { entries, more: below.next().is_some() }

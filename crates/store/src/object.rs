@@ -289,7 +289,9 @@ impl Store for CloudStore {
                 if entries.len() == limit {
                     return Ok((entries, true));
                 }
-                entries.push(Entry { key: key.to_owned(), modified: store_time(&meta), bytes: meta.size });
+                let version = self.dialect.version(meta.e_tag.as_deref(), meta.version.as_deref());
+                let (modified, bytes) = (store_time(&meta), meta.size);
+                entries.push(Entry { key: key.to_owned(), modified, bytes, version });
             }
             Ok((entries, false))
         };

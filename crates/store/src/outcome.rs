@@ -107,6 +107,10 @@ pub struct Entry {
     pub modified: StoreTime,
     /// Size of the body in bytes.
     pub bytes: u64,
+    /// Its version, spelled as `get` spells it; `None` where lists of this store do not name versions.
+    ///
+    /// Not promised: that every engine's lists and reads agree. Whoever saves reads by it must cope with one that does not.
+    pub version: Option<Version>,
 }
 
 /// The answer to a list.

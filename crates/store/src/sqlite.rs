@@ -281,7 +281,7 @@ fn select_below(
 ) -> Result<(Vec<Entry>, bool), Failure> {
     // One more than asked for tells whether there is more. Keys compare as bytes, and no key has the last code point
     // right behind the prefix, so everything below the prefix is one range of the index.
-    let sql = "SELECT key, length(body), modified_ms, boot FROM object
+    let sql = "SELECT key, length(body), modified_ms, boot, version FROM object
                WHERE key >= ?1 AND key < ?1 || char(0x10FFFF) ORDER BY key LIMIT ?2";
     let ask = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
     let mut statement = connection.prepare_cached(sql)?;
@@ -291,6 +291,7 @@ fn select_below(
             key: row.get(0)?,
             modified: store_time(row.get(2)?, &boot_then, boot),
             bytes: u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0),
+            version: Some(Version::new(row.get::<_, i64>(4)?.to_string())),
         })
     })?;
     let mut entries = rows.collect::<Result<Vec<_>, _>>()?;

@@ -90,6 +90,32 @@ impl Keys {
         NodeId::new(name).ok()
     }
 
+    /// A shard of the ledger of tasks.
+    pub fn ledger(&self, shard: usize) -> String {
+        format!("{}/tasks/ledger-{shard}.json", self.root)
+    }
+
+    /// The folder of inboxes, ending in `/`.
+    pub fn inboxes(&self) -> String {
+        format!("{}/tasks/inbox/", self.root)
+    }
+
+    /// A worker's inbox.
+    pub fn inbox(&self, worker: &NodeId) -> String {
+        format!("{}/tasks/inbox/{worker}.json", self.root)
+    }
+
+    /// Whose inbox a key is; `None` for anything that is not one.
+    pub fn inbox_of(&self, key: &str) -> Option<NodeId> {
+        let name = key.strip_prefix(&*self.root)?.strip_prefix("/tasks/inbox/")?.strip_suffix(".json")?;
+        NodeId::new(name).ok()
+    }
+
+    /// The folder of finished tasks that were put away, ending in `/`.
+    pub fn done(&self) -> String {
+        format!("{}/tasks/done/", self.root)
+    }
+
     /// What the leader publishes about the workers.
     pub fn snapshot(&self) -> String {
         format!("{}/snapshot.json", self.root)
@@ -112,6 +138,11 @@ mod tests {
         assert_eq!(keys.worker_of(&keys.worker(&worker)), Some(worker));
         assert_eq!(keys.worker_of("plg_coordinator_global/production/workers/a/b.json"), None);
         assert_eq!(keys.snapshot(), "plg_coordinator_global/production/snapshot.json");
+        assert_eq!(keys.ledger(2), "plg_coordinator_global/production/tasks/ledger-2.json");
+        let worker = NodeId::new("w1").expect("valid");
+        assert_eq!(keys.inbox(&worker), "plg_coordinator_global/production/tasks/inbox/w1.json");
+        assert_eq!(keys.inbox_of(&keys.inbox(&worker)), Some(worker));
+        assert_eq!(keys.inbox_of(&keys.ledger(2)), None);
         let own = Keys::per_plugin(
             &Namespace::new("production").expect("valid"),
             &NodeId::new("queue").expect("valid"),

@@ -52,6 +52,7 @@ mod service;
 pub mod settings;
 mod status;
 mod step_down;
+pub mod tasks;
 mod telemetry;
 mod wire;
 mod workers;

@@ -4,10 +4,12 @@ mod cluster;
 mod cost;
 mod figures;
 mod registry;
+mod tasks;
 
 pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
 pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine};
 pub use registry::{METRIC_NAMES, register};
+pub use tasks::TaskMetrics;
 
 pub(crate) use figures::{Figures, ProcessShare, role_name};
 
@@ -73,6 +75,8 @@ pub struct Metrics {
     pub processes_stuck: u64,
     /// How often a process was started again after it ended.
     pub process_restarts: u64,
+    /// Tasks, as leader and as worker.
+    pub tasks: TaskMetrics,
     /// What the store was asked, by lane and kind.
     pub requests: LaneRequests,
     /// How long the rates below were measured: the last five to ten minutes, or since the node joined.

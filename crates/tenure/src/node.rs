@@ -11,6 +11,7 @@ use crate::metrics::{Figures, Metrics};
 use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
+use crate::tasks::TaskPlace;
 use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ pub struct Node {
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
     host: WorkerHost,
+    tasks: TaskPlace,
     sweeper: JoinHandle<()>,
 }
 
@@ -173,13 +175,17 @@ impl NodeBuilder {
         };
         let (board, workers) = Board::new(voice.clone());
         let pointers = Pointers::default();
-        let host = WorkerHost::new(
-            Arc::clone(&lanes.bulk),
-            keys.clone(),
-            Arc::new(self.settings.clone()),
-            voice.clone(),
-            watcher.clone(),
-        );
+        let settings = Arc::new(self.settings.clone());
+        let tasks = TaskPlace {
+            store: figures.meter_tasks(&lanes.bulk),
+            keys: keys.clone(),
+            settings: Arc::clone(&settings),
+            voice: voice.clone(),
+            fence: fence.clone(),
+            workers: workers.clone(),
+        };
+        let host =
+            WorkerHost::new(Arc::clone(&lanes.bulk), keys.clone(), settings, voice.clone(), watcher.clone());
         let sweeper = Sweeper::new(
             Arc::clone(&lanes.bulk),
             keys.clone(),
@@ -213,6 +219,7 @@ impl NodeBuilder {
             supervisor,
             workers,
             host,
+            tasks,
             sweeper,
         })
     }
@@ -274,6 +281,12 @@ impl Node {
     /// The worker is enabled while this node leads.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
         self.host.register(&spec)
+    }
+
+    /// Where this namespace's tasks are: for [`tasks::Dispatcher::start`](crate::tasks::Dispatcher::start) on the leader and
+    /// [`tasks::TaskRunner::start`](crate::tasks::TaskRunner::start) on workers.
+    pub fn tasks(&self) -> TaskPlace {
+        self.tasks.clone()
     }
 
     /// How coordination is doing and what it costs, as this node has measured it.

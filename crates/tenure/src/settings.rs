@@ -85,6 +85,14 @@ pub struct Settings {
     pub worker_sweep_interval_ms: u64,
     /// `workerRetention`: how long the object of an inactive worker is kept.
     pub worker_retention_ms: u64,
+    /// `taskPollInterval`: how often tasks are looked for while something moves.
+    pub task_poll_interval_ms: u64,
+    /// `taskIdleInterval`: how seldom while nothing does.
+    pub task_idle_interval_ms: u64,
+    /// `taskClaimTimeout`: how long a task may stay unclaimed in an inbox.
+    pub task_claim_timeout_ms: u64,
+    /// `taskRetention`: how long finished tasks that were put away are kept.
+    pub task_retention_ms: u64,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
     pub store_clock_margin_ms: u64,
     /// `requestTimeout`: when a request to the store is given up.

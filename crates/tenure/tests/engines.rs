@@ -204,3 +204,64 @@ async fn many_workers_on_a_bucket_are_three_pages_a_sweep() {
         node.shutdown().await;
     }
 }
+
+/// Tasks on a real bucket: two workers, a failover in the middle, every result once.
+#[tokio::test]
+#[ignore = "needs an S3 engine: cargo xtask test"]
+async fn ef4_tasks_on_a_bucket_survive_a_failover() {
+    use tenure::tasks::{Dispatcher, Handlers, Submitted, TaskOutcome, TaskRunner, TaskSpec, TaskState};
+    const TASKS: usize = 20;
+    for engine in engines() {
+        let lanes = store(&engine, "access_key", "secret_key").await;
+        let namespace = format!("tasks-{:08x}", rand_number());
+        let join = async |name: &str| {
+            let settings =
+                Settings::builder().namespace(&namespace).node(name).preset("fast").startup_jitter_max(0);
+            let settings = settings.request_timeout(400).worker_sweep_interval(500).task_poll_interval(100);
+            let settings = settings.task_idle_interval(500).build().expect("valid");
+            tenure::Node::builder(settings).lanes(lanes.clone()).start().await.expect("a node")
+        };
+        let (a, b) = (join("pod-a").await, join("pod-b").await);
+        let guard = a.lead().await.expect("it leads");
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let mut runners = Vec::new();
+        for name in ["w1", "w2"] {
+            let worker = b.register_worker(tenure::WorkerSpec::new(name, "queue")).expect("valid");
+            let log = Arc::clone(&ran);
+            let handlers = Handlers::new().on("echo", move |task| {
+                log.lock().expect("unpoisoned").push(format!("{}/{}", task.id, task.attempt));
+                async move {
+                    common::sleep_ms(200).await;
+                    TaskOutcome::succeeded(task.payload.to_vec())
+                }
+            });
+            runners.push(TaskRunner::start(&b.tasks(), worker, handlers));
+        }
+        let workers = a.workers();
+        until("both are known", || workers.borrow().active == 2).await;
+        let first = Dispatcher::start(&a.tasks(), guard);
+        let specs = (0..TASKS).map(|n| TaskSpec::new(format!("t{n}"), "echo").payload(format!("p{n}")));
+        let answers = first.submit_all(specs.clone()).await.expect("valid");
+        assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Created)), "{answers:?}");
+        until("some run", || !ran.lock().expect("unpoisoned").is_empty()).await;
+        drop(first);
+        a.step_down().await.expect("it led");
+        let guard = b.lead().await.expect("it leads");
+        let second = Dispatcher::start(&b.tasks(), guard);
+        let answers = second.submit_all(specs).await.expect("valid");
+        assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Exists)), "{answers:?}");
+        let over = || second.tasks().iter().filter(|task| task.state == TaskState::Succeeded).count();
+        until("all are done", || over() == TASKS).await;
+        let mut all = ran.lock().expect("unpoisoned").clone();
+        all.sort();
+        let count = all.len();
+        all.dedup();
+        assert_eq!(all.len(), count, "no attempt ran twice");
+        for runner in runners {
+            runner.drain().await;
+        }
+        drop(second);
+        a.shutdown().await;
+        b.shutdown().await;
+    }
+}

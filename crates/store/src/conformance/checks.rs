@@ -182,6 +182,33 @@ pub(super) async fn list_after_write(bench: &Bench<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
+/// Where lists name versions they must be those of reads, so that whoever lists need not read.
+pub(super) async fn list_versions(bench: &Bench<'_>) -> Result<(), Stop> {
+    let (store, below) = (bench.first(), bench.key("list-versions/"));
+    let key = format!("{below}one");
+    let mut version = bench.create(store, &key, &bench.body("first")).await?;
+    for round in 0..3 {
+        let (entries, _) = bench.list(store, &below, 10).await?;
+        let Some(listed) = entries.iter().find(|entry| entry.key == key) else {
+            return Stop::fail("a list does not show an object written before it");
+        };
+        let Some(named) = &listed.version else {
+            return Err(Stop::Skip("lists of this store name no versions".to_owned()));
+        };
+        if *named != version {
+            return Stop::fail(format!(
+                "round {round}: a list names {named:?}, reads and writes {version:?}"
+            ));
+        }
+        let body = bench.body("next");
+        let Some(next) = bench.put(store, &key, &body, &Condition::Matches(version)).await? else {
+            return Stop::fail("a replace with the current version was refused");
+        };
+        version = next;
+    }
+    Ok(())
+}
+
 pub(super) async fn two_endpoints(bench: &Bench<'_>) -> Result<(), Stop> {
     let (one, Some(other)) = (bench.first(), bench.second()) else {
         return Err(Stop::Skip("only one endpoint was given".to_owned()));

@@ -1,5 +1,6 @@
 //! Where a node's figures are kept: a fixed space, shared by the driver, the handle and the registry.
 
+use super::tasks::TaskFigures;
 use super::{Histogram, LaneRequests, Metrics, Prices, Requests};
 use crate::clock::Clock;
 use crate::event::EventKind;
@@ -8,7 +9,7 @@ use crate::settings::Settings;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::{ContentionWatch, Cycle, ElectionDurations, HeartbeatLatencies, Role, Time};
-use tenure_store::{Lanes, Meter, Metered};
+use tenure_store::{Lanes, Meter, Metered, Store};
 use tokio::sync::watch;
 
 /// Rates are measured over one to two of these: long enough to level out presences, short enough to follow a change.
@@ -28,6 +29,7 @@ pub(crate) struct Figures {
     leadership: watch::Receiver<Leadership>,
     lease: Meter,
     bulk: Meter,
+    tasks: TaskFigures,
     /// Counted by whoever fences tasks.
     drift: Arc<AtomicU64>,
     /// The plugins served.
@@ -138,6 +140,7 @@ impl Figures {
             leadership,
             lease: Meter::default(),
             bulk: Meter::default(),
+            tasks: TaskFigures::default(),
             drift: Arc::default(),
             plugins: Mutex::default(),
             denied: watch::Sender::new(None),
@@ -153,6 +156,15 @@ impl Figures {
             lease: Arc::new(Metered::new(lanes.lease, self.lease.clone())),
             bulk: Arc::new(Metered::new(lanes.bulk, self.bulk.clone())),
         }
+    }
+
+    pub(crate) fn tasks(&self) -> &TaskFigures {
+        &self.tasks
+    }
+
+    /// A lane, counted for tasks besides.
+    pub(crate) fn meter_tasks(&self, lane: &Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Metered::new(Arc::clone(lane), self.tasks.meter.clone()))
     }
 
     pub(crate) fn drift(&self) -> Arc<AtomicU64> {
@@ -307,6 +319,7 @@ impl Figures {
             processes_running: self.processes.running.load(Ordering::Relaxed),
             processes_stuck: self.processes.stuck.load(Ordering::Relaxed),
             process_restarts: self.processes.restarts.load(Ordering::Relaxed),
+            tasks: self.tasks.metrics(),
             requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
             measured_ms,
             requests_per_second: rate(now.requests, since.requests),

@@ -31,6 +31,19 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_processes_stuck",
     "tenure_requests_per_second",
     "tenure_requests_total",
+    "tenure_task_claim_latency_seconds",
+    "tenure_task_duplicates_total",
+    "tenure_task_late_results_total",
+    "tenure_task_requests_total",
+    "tenure_tasks_claimed_total",
+    "tenure_tasks_created_total",
+    "tenure_tasks_dispatched_total",
+    "tenure_tasks_fenced_total",
+    "tenure_tasks_finished_total",
+    "tenure_tasks_in_flight",
+    "tenure_tasks_lost_total",
+    "tenure_tasks_queued",
+    "tenure_tasks_rejected_total",
     "tenure_worker_sweeps_total",
     "tenure_worker_timeouts_total",
     "tenure_workers_active",
@@ -56,7 +69,7 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 /// A figure with one sample per node: name, help, value.
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
-const COUNTERS: [Single<u64>; 10] = [
+const COUNTERS: [Single<u64>; 20] = [
     ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
     ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
     ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
@@ -69,11 +82,27 @@ const COUNTERS: [Single<u64>; 10] = [
     ("tenure_process_restarts", "Times a leader-only process was started again", |metrics| {
         metrics.process_restarts
     }),
+    ("tenure_task_duplicates", "Submissions and deliveries known already", |metrics| {
+        metrics.tasks.duplicates
+    }),
+    ("tenure_task_late_results", "Results that came too late and were not applied", |metrics| {
+        metrics.tasks.late
+    }),
+    ("tenure_task_requests", "Requests to the store for tasks", |metrics| metrics.tasks.requests),
+    ("tenure_tasks_claimed", "Attempts claimed by workers of this process", |metrics| metrics.tasks.claimed),
+    ("tenure_tasks_created", "Tasks created", |metrics| metrics.tasks.created),
+    ("tenure_tasks_dispatched", "Attempts written into inboxes", |metrics| metrics.tasks.dispatched),
+    ("tenure_tasks_fenced", "Entries that the fence turned away", |metrics| metrics.tasks.fenced),
+    ("tenure_tasks_finished", "Tasks that came to a final state", |metrics| metrics.tasks.finished),
+    ("tenure_tasks_lost", "Attempts judged lost", |metrics| metrics.tasks.lost),
+    ("tenure_tasks_rejected", "Entries and objects that cannot be understood", |metrics| {
+        metrics.tasks.rejected
+    }),
     ("tenure_worker_sweeps", "Lists of the workers made as leader", |metrics| metrics.worker_sweeps),
     ("tenure_worker_timeouts", "Silences of workers told of", |metrics| metrics.worker_timeouts),
 ];
 
-const GAUGES: [Single<f64>; 11] = [
+const GAUGES: [Single<f64>; 13] = [
     ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
     ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
@@ -92,6 +121,8 @@ const GAUGES: [Single<f64>; 11] = [
         metrics.processes_stuck as f64
     }),
     ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
+    ("tenure_tasks_in_flight", "Tasks that are out at workers", |metrics| metrics.tasks.in_flight as f64),
+    ("tenure_tasks_queued", "Tasks that wait for a worker", |metrics| metrics.tasks.queued as f64),
     ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
     ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),
     ("tenure_workers_skipped", "Objects among the workers that are none", |metrics| {
@@ -115,6 +146,7 @@ impl Collector for Scrape {
             }
         }
         latencies(&mut encoder, &metrics)?;
+        claims(&mut encoder, &metrics)?;
         elections(&mut encoder, &metrics)?;
         requests(&mut encoder, &metrics)?;
         bytes(&mut encoder, &metrics)
@@ -136,6 +168,21 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for node in metrics.iter().filter(|node| node.note.is_none()) {
         for (quantile, ms) in [("0.5", node.heartbeat_latency_p50), ("0.99", node.heartbeat_latency_p99)] {
+            let labels = vec![("namespace", node.namespace.as_str()), ("quantile", quantile)];
+            gauge(&mut family, &labels, ms as f64 / 1000.0)?;
+        }
+    }
+    Ok(())
+}
+
+/// The same for tasks: no sample under ten.
+fn claims(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
+    let (name, help) =
+        ("tenure_task_claim_latency_seconds", "From submission to claim, newest hundred tasks");
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+    for node in metrics.iter().filter(|node| node.tasks.claim_latency_p99 > 0) {
+        for (quantile, ms) in [("0.5", node.tasks.claim_latency_p50), ("0.99", node.tasks.claim_latency_p99)]
+        {
             let labels = vec![("namespace", node.namespace.as_str()), ("quantile", quantile)];
             gauge(&mut family, &labels, ms as f64 / 1000.0)?;
         }

@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
 use crate::process::{Parts, StandAside};
+use crate::tasks::TaskPlace;
 use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
@@ -139,6 +140,18 @@ impl PluginHandle {
             ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
             ArbiterHandle::Shared { service, face, .. } => {
                 mover::register(service, &attached.name, face, spec)
+            }
+        }
+    }
+
+    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode. `None` in fallback: what is
+    /// in the namespace's ledger cannot be reached then, and waits there.
+    pub fn tasks(&self) -> Option<TaskPlace> {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => Some(node.tasks()),
+            ArbiterHandle::Shared { service, face, .. } => {
+                let place = TaskPlace { fence: face.fence.clone(), ..service.node.tasks() };
+                (self.mode() == Mode::Global).then_some(place)
             }
         }
     }

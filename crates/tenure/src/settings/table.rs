@@ -351,6 +351,58 @@ pub const FIELDS: &[Field] = &[
         slot: slot!(Millis, worker_retention_ms),
     },
     Field {
+        name: "taskPollInterval",
+        env: "TENURE_TASK_POLL_INTERVAL",
+        also: &[],
+        flag: "--task-poll-interval",
+        kind: millis(50),
+        default: Fallback::Text("500"),
+        doc: "How often leader and workers look for what is new about tasks while something moves, in ms; doubled with every \
+              look that finds nothing, up to taskIdleInterval. Default: 500. Shorter: tasks are begun and ended sooner. \
+              Longer: fewer requests.",
+        shared: false,
+        slot: slot!(Millis, task_poll_interval_ms),
+    },
+    Field {
+        name: "taskIdleInterval",
+        env: "TENURE_TASK_IDLE_INTERVAL",
+        also: &[],
+        flag: "--task-idle-interval",
+        kind: millis(100),
+        default: Fallback::Text("5000"),
+        doc: "How seldom a worker without tasks looks at its inbox, in ms, one conditional read each time; a leader without \
+              tasks does not look at all. Default: 5000. Not below taskPollInterval, which counts instead. Shorter: the first \
+              task after a pause begins sooner. Longer: idle workers cost less.",
+        shared: false,
+        slot: slot!(Millis, task_idle_interval_ms),
+    },
+    Field {
+        name: "taskClaimTimeout",
+        env: "TENURE_TASK_CLAIM_TIMEOUT",
+        also: &[],
+        flag: "--task-claim-timeout",
+        kind: millis(500),
+        default: Fallback::Text("30000"),
+        doc: "How long a task may lie unclaimed in a worker's inbox before the leader takes it back for another, in ms, by the \
+              leader's clock. Default: 30000. Should be several taskIdleIntervals. Shorter: a worker that does not look \
+              holds work up less. Longer: fewer tasks are moved about for nothing.",
+        shared: false,
+        slot: slot!(Millis, task_claim_timeout_ms),
+    },
+    Field {
+        name: "taskRetention",
+        env: "TENURE_TASK_RETENTION",
+        also: &[],
+        flag: "--task-retention",
+        kind: millis(1000),
+        default: Fallback::Text("86400000"),
+        doc: "How long finished tasks are kept after the leader put them away in batches, in ms, by the store's own times. \
+              Default: 86400000. Shorter: fewer objects. Longer: history for longer. Those finished last stay in the ledger \
+              in any case.",
+        shared: false,
+        slot: slot!(Millis, task_retention_ms),
+    },
+    Field {
         name: "storeClockMargin",
         env: "TENURE_STORE_CLOCK_MARGIN",
         also: &[],

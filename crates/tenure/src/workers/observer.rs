@@ -13,6 +13,7 @@ use crate::keys::{Keys, Namespace};
 use crate::metrics::{Figures, Metrics};
 use crate::node::{EVENTS_KEPT, StartError, StopReason};
 use crate::settings::Settings;
+use crate::tasks::TaskPlace;
 use crate::wire::SeatDocument;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +37,7 @@ pub struct Observer {
     workers: watch::Receiver<Workers>,
     fence: Fence,
     host: WorkerHost,
+    tasks: TaskPlace,
     figures: Arc<Figures>,
     _stop: oneshot::Sender<()>,
 }
@@ -93,9 +95,18 @@ impl Observer {
             end.send_replace(Some(StopReason::Asked));
         });
         tokio::spawn(sweeper.supervised(ended));
-        let host = WorkerHost::new(bulk, keys, Arc::new(settings), voice, watcher.clone());
+        let settings = Arc::new(settings);
+        let tasks = TaskPlace {
+            store: figures.meter_tasks(&bulk),
+            keys: keys.clone(),
+            settings: Arc::clone(&settings),
+            voice: voice.clone(),
+            fence: fence.clone(),
+            workers: workers.clone(),
+        };
+        let host = WorkerHost::new(bulk, keys, settings, voice, watcher.clone());
         let leadership = watcher;
-        Ok(Observer { pod, events, leadership, workers, fence, host, figures, _stop: stop })
+        Ok(Observer { pod, events, leadership, workers, fence, host, tasks, figures, _stop: stop })
     }
 
     /// The pod this process runs on.
@@ -121,6 +132,11 @@ impl Observer {
     /// The fence that hears of every change of leaders this process sees.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
+    }
+
+    /// Where this namespace's tasks are, for the workers of this process.
+    pub fn tasks(&self) -> TaskPlace {
+        self.tasks.clone()
     }
 
     /// What looking has cost so far.

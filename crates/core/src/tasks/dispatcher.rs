@@ -1,0 +1,428 @@
+//! The dispatcher: the leader's side of tasks. One life of it belongs to one epoch and ends with it.
+//!
+//! [`handle`](Dispatcher::handle) takes what happened; [`advance`](Dispatcher::advance) then says what is to be done. Between
+//! the two the caller may assign tasks that wait. Not promised: that a dispatcher notices by itself that leadership ended; its
+//! caller asks the guard right before each write, and a newer leader's ledger ends it.
+
+mod book;
+mod io;
+mod judge;
+mod post;
+
+pub use io::{
+    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, InboxListed, InboxRead,
+    LedgerRead, SubmitAnswer, TaskUpdate,
+};
+
+use super::inbox::Inbox;
+use super::shard::{Hold, RETRY_MAX_MS, Settled, Shard};
+use super::{TASK_OBJECT_MAX_WEIGHT, TaskRecord, TaskState, entry_weight, task_shard};
+use crate::id::{Incarnation, NodeId, Nonce};
+use crate::io::RequestId;
+use crate::mutant::Mutant;
+use crate::seat::Epoch;
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+/// By what a dispatcher works.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DispatcherConfig {
+    /// This life of the dispatcher; new at every start.
+    pub incarnation: Incarnation,
+    /// The epoch it leads in.
+    pub epoch: Epoch,
+    /// Shards of the ledger; the same for every leader of a namespace, for ever.
+    pub shards: usize,
+    /// Entries of an inbox at most.
+    pub entries_max: usize,
+    /// How often it looks while something moves.
+    pub fast_ms: u64,
+    /// How seldom while nothing does.
+    pub slow_ms: u64,
+    /// How long an entry may stay unclaimed before it is taken back.
+    pub claim_timeout_ms: u64,
+    /// How much longer than its timeout a running attempt is waited for: the worker speaks first.
+    pub margin_ms: u64,
+    /// Finished tasks a shard keeps before they are archived.
+    pub keep_finished: usize,
+}
+
+/// Why an entry is taken out of an inbox unclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum TakeBack {
+    Requeue,
+    Expire,
+    Cancel,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Task {
+    record: TaskRecord,
+    /// The shard's revision of its last change.
+    revision: u64,
+    known_since: Time,
+    state_since: Time,
+    not_before: Time,
+    take_back: Option<TakeBack>,
+    tokens: Vec<(u64, SubmitAnswer)>,
+    told: Option<(TaskState, u32)>,
+}
+
+/// The leader's side of tasks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Dispatcher {
+    config: DispatcherConfig,
+    shards: Vec<Shard>,
+    tasks: BTreeMap<NodeId, Task>,
+    inboxes: BTreeMap<NodeId, Inbox>,
+    /// Submissions to shards that are not its own yet.
+    waiting: Vec<(u64, TaskRecord)>,
+    workers: Option<(BTreeMap<NodeId, bool>, bool)>,
+    gone_since: BTreeMap<NodeId, Time>,
+    list: Option<RequestId>,
+    list_due: Time,
+    listed: bool,
+    /// Lists name other versions than reads: their stamps are compared instead.
+    list_misnames: bool,
+    poll_at: Option<Time>,
+    poll_ms: u64,
+    archive_due: Time,
+    requests: u64,
+    writes: u64,
+    updates: Vec<TaskUpdate>,
+    counts: DispatchCounts,
+    /// How long tasks waited for their first claim, not told yet.
+    claim_times: Vec<u64>,
+    ended: bool,
+    mutant: Option<Mutant>,
+}
+
+impl Dispatcher {
+    /// One that has not read anything yet.
+    pub fn new(config: DispatcherConfig) -> Dispatcher {
+        Dispatcher {
+            shards: vec![Shard::new(); config.shards],
+            poll_ms: config.fast_ms,
+            config,
+            tasks: BTreeMap::new(),
+            inboxes: BTreeMap::new(),
+            waiting: Vec::new(),
+            workers: None,
+            gone_since: BTreeMap::new(),
+            list: None,
+            list_due: Time(0),
+            listed: false,
+            list_misnames: false,
+            poll_at: None,
+            archive_due: Time(0),
+            requests: 0,
+            writes: 0,
+            updates: Vec::new(),
+            counts: DispatchCounts::default(),
+            claim_times: Vec::new(),
+            ended: false,
+            mutant: None,
+        }
+    }
+
+    /// The same with a mistake, for tests that must notice.
+    #[cfg(feature = "teeth")]
+    pub fn broken(config: DispatcherConfig, mutant: Mutant) -> Dispatcher {
+        Dispatcher { mutant: Some(mutant), ..Dispatcher::new(config) }
+    }
+
+    #[inline]
+    fn has(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "teeth") && self.mutant == Some(mutant)
+    }
+
+    /// Every shard is its own or cannot be read, and the inboxes are known: it may dispatch.
+    pub fn is_ready(&self) -> bool {
+        self.listed && !self.ended && self.has_shards()
+    }
+
+    fn has_shards(&self) -> bool {
+        self.shards.iter().all(|shard| matches!(shard.hold, Hold::Owned | Hold::Blocked))
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> DispatchCounts {
+        self.counts
+    }
+
+    /// How long tasks took from their submission to their first claim, as far as it was not told yet.
+    pub fn take_claim_times(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.claim_times)
+    }
+
+    /// Shards that cannot be read.
+    pub fn blocked_shards(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.hold == Hold::Blocked).count()
+    }
+
+    /// The tasks as this leader knows them.
+    pub fn tasks(&self) -> impl Iterator<Item = &TaskRecord> {
+        self.tasks.values().map(|task| &task.record)
+    }
+
+    /// The tasks that wait for somebody to choose a worker for them.
+    pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &TaskRecord> {
+        let ready = self.is_ready();
+        let waits = move |task: &&Task| {
+            ready && task.record.state == TaskState::Queued && now >= task.not_before && !task.record.cancel
+        };
+        self.tasks.values().filter(waits).map(|task| &task.record).filter(|record| record.target.is_none())
+    }
+
+    /// Attempts that are out at a worker.
+    pub fn in_flight(&self, worker: &NodeId) -> usize {
+        self.out_at(worker).count()
+    }
+
+    fn out_at(&self, worker: &NodeId) -> impl Iterator<Item = &Task> {
+        let at = worker.clone();
+        self.tasks
+            .values()
+            .filter(move |task| task.record.state.is_out() && task.record.worker.as_ref() == Some(&at))
+    }
+
+    /// Whether an inbox has room for one more with a payload of that size.
+    pub fn has_room(&self, worker: &NodeId, payload: usize) -> bool {
+        let inbox = self.inboxes.get(worker);
+        let entries = inbox.map_or(&[][..], Inbox::entries);
+        let coming = self.out_at(worker).filter(|task| {
+            inbox.is_none_or(|inbox| inbox.entry(&task.record.id, task.record.attempt).is_none())
+        });
+        let (mut count, mut weight) =
+            (entries.len(), entries.iter().map(super::Entry::weight).sum::<usize>());
+        for task in coming {
+            (count, weight) = (count + 1, weight + entry_weight(task.record.payload.len()));
+        }
+        count < self.config.entries_max && weight + entry_weight(payload) <= TASK_OBJECT_MAX_WEIGHT
+    }
+
+    fn is_active(&self, worker: &NodeId) -> bool {
+        self.workers.as_ref().is_some_and(|(list, _)| list.get(worker) == Some(&true))
+    }
+
+    // ---- inputs ----
+
+    /// Takes one input. Follow it with [`advance`](Dispatcher::advance).
+    pub fn handle(&mut self, now: Time, input: DispatchInput) {
+        if self.ended {
+            // Answered all the same, by the next advance.
+            if let DispatchInput::Submit(records) = input {
+                self.waiting.extend(records);
+            }
+            return;
+        }
+        match input {
+            DispatchInput::Wake => {}
+            DispatchInput::Submit(records) => self.waiting.extend(records),
+            DispatchInput::Cancel(id) => self.cancel(now, &id),
+            DispatchInput::Assign { id, worker } => {
+                self.assign(now, &id, &worker);
+            }
+            DispatchInput::Hold { id, reason } => {
+                if let Some(task) = self.tasks.get_mut(&id).filter(|t| t.record.state == TaskState::Queued) {
+                    task.record.reason = reason;
+                }
+            }
+            DispatchInput::Workers { list, whole } => self.on_workers(now, list, whole),
+            DispatchInput::Ledger(id, shard, read) => self.on_ledger(now, id, shard, read),
+            DispatchInput::LedgerWritten(id, shard, answer) => {
+                if self.shards[shard].flight.as_ref().is_some_and(|(flight, _)| *flight == id) {
+                    let settled = self.shards[shard].on_written(now, answer);
+                    self.settle(now, shard, settled);
+                }
+            }
+            DispatchInput::Listed(id, list) => self.on_listed(now, id, list),
+            DispatchInput::Inbox(id, worker, read) => self.on_inbox(now, id, &worker, read),
+            DispatchInput::InboxWritten(id, worker, answer) => {
+                self.on_inbox_written(now, id, &worker, answer);
+            }
+            DispatchInput::Archived(id, shard, done) => self.on_archived(now, id, shard, done),
+        }
+    }
+
+    fn on_ledger(&mut self, now: Time, id: RequestId, shard: usize, read: LedgerRead) {
+        let (epoch, mine) = (self.config.epoch, self.nonce());
+        let state = &mut self.shards[shard];
+        if state.flight.as_ref().is_none_or(|(flight, _)| *flight != id) {
+            return;
+        }
+        let settled = match read {
+            LedgerRead::Found(doc, version) => {
+                let newer = doc.epoch > epoch;
+                state.on_found(mine, doc, version, newer)
+            }
+            LedgerRead::Absent => state.on_absent(),
+            LedgerRead::Unreadable => {
+                if state.on_unreadable(now) {
+                    self.counts.rejected += 1;
+                }
+                Settled::Nothing
+            }
+            LedgerRead::Unavailable => {
+                state.on_unavailable(now);
+                Settled::Nothing
+            }
+        };
+        self.settle(now, shard, settled);
+    }
+
+    fn settle(&mut self, now: Time, shard: usize, settled: Settled) {
+        match settled {
+            Settled::Nothing | Settled::Confirmed => {}
+            Settled::Superseded => self.ended = !self.has(Mutant::TaskLedgerReclaimed),
+            Settled::Loaded(doc) => self.load(now, shard, doc),
+        }
+    }
+
+    fn on_listed(&mut self, now: Time, id: RequestId, list: Option<Vec<InboxListed>>) {
+        if self.list != Some(id) {
+            return;
+        }
+        self.list = None;
+        let Some(list) = list else {
+            self.list_due = now + RETRY_MAX_MS / 10;
+            return;
+        };
+        let first = !std::mem::replace(&mut self.listed, true);
+        let mut unseen: Vec<NodeId> = self.inboxes.keys().cloned().collect();
+        for line in list {
+            unseen.retain(|worker| *worker != line.worker);
+            let misnames = self.list_misnames;
+            let inbox = self.inboxes.entry(line.worker).or_insert_with(Inbox::new);
+            let same = match &line.version {
+                Some(version) if !misnames => inbox.version.as_ref() == Some(version),
+                Some(_) | None => inbox.stamp == Some(line.stamp),
+            };
+            inbox.stamp = Some(line.stamp);
+            // What is under way now answers with something newer than the list.
+            let changed = !same && inbox.flight.is_none();
+            inbox.said_changed |= changed && inbox.version.is_some() && line.version.is_some();
+            inbox.must_read |= changed;
+        }
+        for worker in unseen {
+            // Not there although it was: somebody's hand, or a list that is older than the write.
+            let inbox = self.inboxes.get_mut(&worker).filter(|i| i.doc.is_some() && i.flight.is_none());
+            if let Some(inbox) = inbox {
+                inbox.must_read = true;
+            }
+        }
+        if first {
+            let referenced = self.tasks.values().filter(|task| task.record.state.is_out());
+            let workers: Vec<NodeId> = referenced.filter_map(|task| task.record.worker.clone()).collect();
+            for worker in workers {
+                self.inboxes.entry(worker).or_insert_with(Inbox::absent);
+            }
+        }
+    }
+
+    // ---- what follows ----
+
+    fn nonce(&self) -> Nonce {
+        Nonce { incarnation: self.config.incarnation, sequence: self.writes }
+    }
+
+    fn next_request(&mut self) -> RequestId {
+        self.requests += 1;
+        RequestId(self.requests)
+    }
+
+    fn shard_of(&self, record: &TaskRecord) -> usize {
+        task_shard(&record.series, self.config.shards)
+    }
+
+    /// Whether the ledger on the store says what this task's record says.
+    fn is_confirmed(&self, task: &Task) -> bool {
+        task.revision <= self.shards[self.shard_of(&task.record)].confirmed
+    }
+
+    /// Says what is to be done now. `wall_ms` is the wall clock, for stamps that only people and fences read.
+    pub fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
+        if self.ended {
+            return self.end(out);
+        }
+        self.admit(out);
+        if self.is_ready() {
+            self.judge(now);
+            self.assign_targets(now);
+        }
+        self.write_ledger(now, out);
+        if self.has_shards() && !self.listed && self.list.is_none() && now >= self.list_due {
+            self.send_list(out);
+        }
+        if self.is_ready() {
+            self.poll(now, out);
+            self.write_inboxes(now, wall_ms, out);
+            self.archive(now, out);
+        }
+        self.tell(out);
+    }
+
+    fn end(&mut self, out: &mut Vec<DispatchEffect>) {
+        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token);
+        let tokens = self.tasks.values_mut().flat_map(|task| std::mem::take(&mut task.tokens));
+        let tokens: Vec<u64> = waiting.chain(tokens.map(|(token, _)| token)).collect();
+        out.extend(tokens.into_iter().map(|token| DispatchEffect::Answered(token, SubmitAnswer::Ended)));
+        out.push(DispatchEffect::Ended(DispatchEnd::Superseded));
+    }
+
+    fn send_list(&mut self, out: &mut Vec<DispatchEffect>) {
+        let id = self.next_request();
+        self.list = Some(id);
+        out.push(DispatchEffect::Request(id, DispatchRequest::ListInboxes));
+    }
+
+    /// Tells what stands in the ledger, and what was seen in inboxes.
+    fn tell(&mut self, out: &mut Vec<DispatchEffect>) {
+        let shards: Vec<u64> = self.shards.iter().map(|shard| shard.confirmed).collect();
+        let count = self.config.shards;
+        for task in self.tasks.values_mut() {
+            let record = &task.record;
+            let confirmed = task.revision <= shards[task_shard(&record.series, count)];
+            if confirmed {
+                for (token, answer) in task.tokens.drain(..) {
+                    out.push(DispatchEffect::Answered(token, answer));
+                }
+            }
+            let now = Some((record.state, record.attempt));
+            let seen = matches!(record.state, TaskState::Acked | TaskState::Running);
+            if task.told != now && (confirmed || seen) {
+                task.told = now;
+                self.counts.finished += u64::from(record.state.is_final());
+                self.updates.push(TaskUpdate {
+                    id: record.id.clone(),
+                    series: record.series.clone(),
+                    state: record.state,
+                    attempt: record.attempt,
+                    worker: record.worker.clone(),
+                    reason: record.reason.clone(),
+                    result: record.result.clone(),
+                    late: None,
+                });
+            }
+        }
+        out.extend(self.updates.drain(..).map(DispatchEffect::Update));
+    }
+
+    /// When it wants to be woken.
+    pub fn wake_at(&self, now: Time) -> Option<Time> {
+        if self.ended {
+            return None;
+        }
+        let shards = self.shards.iter().filter(|shard| shard.flight.is_none()).map(|shard| shard.due);
+        let inboxes = self.inboxes.values().filter(|inbox| inbox.flight.is_none());
+        let inboxes = inboxes.flat_map(|inbox| {
+            let litter = inbox.litter_since.map(|since| since + self.litter_ms());
+            [Some(inbox.due), litter].into_iter().flatten()
+        });
+        let tasks = self.tasks.values().filter_map(|task| self.due(now, task));
+        let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
+        let times = shards.chain(inboxes).chain(tasks).chain(list).chain(self.poll_at);
+        // What was due before is done, or waits for something else than time.
+        times.chain([self.archive_due]).filter(|at| *at > now).min()
+    }
+}

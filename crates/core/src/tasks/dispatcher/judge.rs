@@ -1,0 +1,334 @@
+//! What becomes of a task: dispatched, taken back, given up, tried again, over.
+
+use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState};
+use super::{Dispatcher, TakeBack, Task, TaskUpdate};
+use crate::id::NodeId;
+use crate::mutant::Mutant;
+use crate::time::Time;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// No pause before another attempt is longer.
+const BACKOFF_MAX_MS: u64 = 600_000;
+
+impl Dispatcher {
+    /// Only this changes a task's state; asserts the edge.
+    fn become_state(&mut self, now: Time, id: &NodeId, next: TaskState, reason: &str) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let from = task.record.state;
+        debug_assert!(from.may_become(next), "{id}: {from:?} to {next:?}");
+        let shard = self.shard_of(&task.record);
+        // What a worker says about itself stands in its inbox; the ledger need not repeat it.
+        let recorded = !matches!(next, TaskState::Acked | TaskState::Running);
+        let revision = recorded.then(|| self.shards[shard].touch());
+        let epoch = self.config.epoch;
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        task.record.state = next;
+        task.state_since = now;
+        if let Some(revision) = revision {
+            task.revision = revision;
+            task.record.epoch = epoch;
+            task.record.reason = Arc::from(reason);
+            task.take_back = None;
+        }
+        if next.is_final() {
+            task.record.payload = Arc::from([]);
+        }
+    }
+
+    pub(super) fn cancel(&mut self, now: Time, id: &NodeId) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        if task.record.state.is_final() || task.record.cancel {
+            return;
+        }
+        task.record.cancel = true;
+        match task.record.state {
+            TaskState::Queued => {
+                self.become_state(now, id, TaskState::Cancelled, "called off before it was dispatched")
+            }
+            TaskState::Dispatched | TaskState::Acked | TaskState::Running => {
+                if task.record.state == TaskState::Dispatched {
+                    task.take_back = Some(TakeBack::Cancel);
+                }
+                let shard = super::task_shard(&task.record.series, self.config.shards);
+                // The wish stands in the ledger, so that the next leader has it too.
+                task.revision = self.shards[shard].touch();
+            }
+            TaskState::Succeeded
+            | TaskState::Partial
+            | TaskState::Failed
+            | TaskState::TimedOut
+            | TaskState::Expired
+            | TaskState::Cancelled
+            | TaskState::Lost => {}
+        }
+    }
+
+    pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, whole: bool) {
+        for worker in self.inboxes.keys().chain(list.keys()) {
+            let gone = list.get(worker).map_or(whole, |active| !active);
+            if !gone {
+                self.gone_since.remove(worker);
+            } else if !self.gone_since.contains_key(worker) {
+                self.gone_since.insert(worker.clone(), now);
+            }
+        }
+        self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
+        self.workers = Some((list, whole));
+    }
+
+    pub(super) fn assign_targets(&mut self, now: Time) {
+        let waits = |task: &&Task| task.record.state == TaskState::Queued && now >= task.not_before;
+        let waiting = self.tasks.values().filter(waits);
+        let targets: Vec<(NodeId, NodeId)> =
+            waiting.filter_map(|task| Some((task.record.id.clone(), task.record.target.clone()?))).collect();
+        for (id, worker) in targets {
+            self.assign(now, &id, &worker);
+        }
+    }
+
+    pub(super) fn assign(&mut self, now: Time, id: &NodeId, worker: &NodeId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let waits = task.record.state == TaskState::Queued && now >= task.not_before && !task.record.cancel;
+        if !waits || !self.is_ready() {
+            return;
+        }
+        let unreadable = self.inboxes.get(worker).is_some_and(|inbox| inbox.unreadable);
+        let refused = if self.workers.is_none() {
+            Some("the workers are not known yet".to_owned())
+        } else if !self.is_active(worker) {
+            Some(format!("worker {worker} is not active"))
+        } else if unreadable {
+            Some(format!("the inbox of worker {worker} cannot be read"))
+        } else if !self.has_room(worker, task.record.payload.len()) {
+            Some(format!("the inbox of worker {worker} is full"))
+        } else {
+            None
+        };
+        if let Some(reason) = refused {
+            if let Some(inbox) = self.inboxes.get_mut(worker).filter(|inbox| inbox.unreadable) {
+                inbox.must_read = true;
+            }
+            if let Some(task) = self.tasks.get_mut(id).filter(|task| *task.record.reason != reason) {
+                task.record.reason = Arc::from(reason);
+            }
+            return;
+        }
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.record.attempt += 1;
+            task.record.worker = Some(worker.clone());
+            task.record.given_up = false;
+        }
+        self.become_state(now, id, TaskState::Dispatched, "");
+        // Nobody else makes inboxes: one that the list did not show is not there.
+        self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
+    }
+
+    /// What falls due by itself next.
+    pub(super) fn due(&self, now: Time, task: &Task) -> Option<Time> {
+        let (record, limits) = (&task.record, &task.record.limits);
+        if record.state.is_final() || task.known_since == Time(u64::MAX) || task.take_back.is_some() {
+            return None;
+        }
+        let deadline = (limits.deadline_ms > 0).then(|| task.known_since + limits.deadline_ms);
+        let own = match record.state {
+            TaskState::Queued => {
+                let expiry = task.state_since + limits.ttl_ms;
+                [Some(expiry), Some(task.not_before)]
+            }
+            TaskState::Dispatched => {
+                let claim = task.state_since + self.config.claim_timeout_ms.min(limits.ttl_ms);
+                [Some(claim), None]
+            }
+            TaskState::Acked => [None, None],
+            TaskState::Running => [Some(task.state_since + limits.timeout_ms + self.config.margin_ms), None],
+            TaskState::Succeeded
+            | TaskState::Partial
+            | TaskState::Failed
+            | TaskState::TimedOut
+            | TaskState::Expired
+            | TaskState::Cancelled
+            | TaskState::Lost => [None, None],
+        };
+        own.into_iter().flatten().chain(deadline).filter(|at| *at > now).min()
+    }
+
+    /// Looks at everything that may have fallen due.
+    pub(super) fn judge(&mut self, now: Time) {
+        let open = self.tasks.iter().filter(|(_, task)| !task.record.state.is_final());
+        let open: Vec<NodeId> = open.map(|(id, _)| id.clone()).collect();
+        for id in open {
+            self.judge_one(now, &id);
+            self.conclude_take_back(now, &id);
+        }
+    }
+
+    fn judge_one(&mut self, now: Time, id: &NodeId) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        if task.known_since == Time(u64::MAX) {
+            (task.known_since, task.state_since) = (now, now);
+        }
+        let task = &self.tasks[id];
+        let (record, limits) = (&task.record, &task.record.limits);
+        let late = limits.deadline_ms > 0 && now.since(task.known_since) >= limits.deadline_ms;
+        let waited_ms = now.since(task.state_since);
+        let worker = record.worker.clone();
+        let gone = worker.as_ref().and_then(|worker| self.gone_since.get(worker)).copied();
+        match record.state {
+            TaskState::Queued => {
+                if late || waited_ms >= limits.ttl_ms {
+                    let reason = format!("nobody claimed it in time: {}", record.reason);
+                    self.become_state(now, id, TaskState::Expired, &reason);
+                }
+            }
+            TaskState::Dispatched => {
+                let unreadable = worker.as_ref().and_then(|worker| self.inboxes.get(worker));
+                let unreadable = unreadable.is_some_and(|inbox| inbox.unreadable);
+                let overdue = waited_ms >= self.config.claim_timeout_ms;
+                if unreadable && overdue {
+                    // Whether it was claimed cannot be known.
+                    return self.give_up(
+                        now,
+                        id,
+                        OutcomeKind::Abandoned,
+                        "the worker's inbox cannot be read",
+                    );
+                }
+                let why = if record.cancel {
+                    Some(TakeBack::Cancel)
+                } else if late || waited_ms >= limits.ttl_ms {
+                    Some(TakeBack::Expire)
+                } else {
+                    (gone.is_some() || overdue).then_some(TakeBack::Requeue)
+                };
+                if let Some(task) = self.tasks.get_mut(id).filter(|task| task.take_back.is_none()) {
+                    task.take_back = why;
+                }
+            }
+            TaskState::Acked | TaskState::Running => {
+                let running = record.state == TaskState::Running;
+                if late {
+                    return self.give_up(now, id, OutcomeKind::TimedOut, "its deadline has passed");
+                }
+                if running && waited_ms >= limits.timeout_ms + self.config.margin_ms {
+                    return self.give_up(now, id, OutcomeKind::TimedOut, "the worker did not end it in time");
+                }
+                let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
+                let (Some(gone), Some(inbox)) = (gone, inbox) else { return };
+                // It may have ended what it had before it left: only a look from after that tells.
+                if inbox.read_sent.is_some_and(|sent| sent >= gone) && inbox.flight.is_none() {
+                    self.give_up(now, id, OutcomeKind::Abandoned, "its worker fell silent");
+                } else {
+                    inbox.must_read = true;
+                }
+            }
+            TaskState::Succeeded
+            | TaskState::Partial
+            | TaskState::Failed
+            | TaskState::TimedOut
+            | TaskState::Expired
+            | TaskState::Cancelled
+            | TaskState::Lost => {}
+        }
+    }
+
+    /// An entry that is to be taken back is gone from an inbox that nobody else can have written: it was never run and never
+    /// will be.
+    fn conclude_take_back(&mut self, now: Time, id: &NodeId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let (Some(why), Some(worker)) = (task.take_back, &task.record.worker) else { return };
+        let Some(inbox) = self.inboxes.get(worker) else { return };
+        let out = inbox.entry(id, task.record.attempt).is_none() && self.is_firm(inbox);
+        if !out && !self.has(Mutant::TaskTakenBackUnwritten) {
+            return;
+        }
+        let (next, reason) = match why {
+            TakeBack::Requeue => (TaskState::Queued, format!("worker {worker} did not claim it")),
+            TakeBack::Expire => (TaskState::Expired, format!("worker {worker} did not claim it in time")),
+            TakeBack::Cancel => (TaskState::Cancelled, "called off before it was claimed".to_owned()),
+        };
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.record.unbegun += 1;
+        }
+        self.become_state(now, id, next, &reason);
+    }
+
+    /// An attempt whose result is not waited for any more: one that still comes is late.
+    pub(super) fn give_up(&mut self, now: Time, id: &NodeId, kind: OutcomeKind, why: &str) {
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.record.given_up = true;
+            self.counts.lost += u64::from(kind == OutcomeKind::Abandoned);
+        }
+        self.conclude(now, id, &Outcome::bare(kind), why);
+    }
+
+    /// An attempt is over.
+    pub(super) fn conclude(&mut self, now: Time, id: &NodeId, outcome: &Outcome, why: &str) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let (cancel, limits) = (task.record.cancel, task.record.limits.clone());
+        let ended = match outcome.kind {
+            OutcomeKind::Succeeded => Some(TaskState::Succeeded),
+            OutcomeKind::Partial => Some(TaskState::Partial),
+            OutcomeKind::Failed
+            | OutcomeKind::TimedOut
+            | OutcomeKind::Cancelled
+            | OutcomeKind::Abandoned
+            | OutcomeKind::Returned
+                if cancel =>
+            {
+                Some(TaskState::Cancelled)
+            }
+            OutcomeKind::Failed => Some(TaskState::Failed),
+            OutcomeKind::TimedOut => Some(TaskState::TimedOut),
+            OutcomeKind::Cancelled | OutcomeKind::Abandoned => Some(TaskState::Lost),
+            OutcomeKind::Returned => None,
+        };
+        let Some(ended) = ended else {
+            task.record.unbegun += 1;
+            return self.become_state(now, id, TaskState::Queued, "its worker gave it back");
+        };
+        task.record.result = outcome.result.clone();
+        let begun = task.record.begun();
+        let late = limits.deadline_ms > 0 && now.since(task.known_since) >= limits.deadline_ms;
+        let again = match ended {
+            TaskState::Failed | TaskState::TimedOut | TaskState::Lost => {
+                !late && (begun < limits.attempts_max || self.has(Mutant::TaskAttemptsUnbounded))
+            }
+            TaskState::Succeeded | TaskState::Partial | TaskState::Cancelled | TaskState::Expired => false,
+            TaskState::Queued | TaskState::Dispatched | TaskState::Acked | TaskState::Running => false,
+        };
+        if !again {
+            return self.become_state(now, id, ended, why);
+        }
+        let pause_ms = limits.backoff_ms.saturating_mul(1 << begun.saturating_sub(1).min(20));
+        let not_before = now + pause_ms.min(BACKOFF_MAX_MS);
+        let words = if why.is_empty() { String::new() } else { format!(" ({why})") };
+        let reason = format!("attempt {begun} ended as {}{words}", ended.as_str());
+        self.become_state(now, id, TaskState::Queued, &reason);
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.not_before = not_before;
+        }
+    }
+
+    /// A result of an attempt that was given up: recorded, not applied.
+    pub(super) fn record_late(&mut self, worker: &NodeId, id: &NodeId, attempt: u32, kind: OutcomeKind) {
+        self.counts.late += 1;
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let shard = super::task_shard(&task.record.series, self.config.shards);
+        if task.record.late.len() < TASK_LATE_MAX {
+            task.record.late.push(LateResult { attempt, worker: worker.clone(), kind });
+        }
+        task.revision = self.shards[shard].touch();
+        let record = &task.record;
+        self.updates.push(TaskUpdate {
+            id: id.clone(),
+            series: record.series.clone(),
+            state: record.state,
+            attempt,
+            worker: Some(worker.clone()),
+            reason: Arc::from("a result of an attempt that was given up"),
+            result: Arc::from([]),
+            late: Some(kind),
+        });
+    }
+}

@@ -1,0 +1,373 @@
+//! The dispatcher's dealings with inboxes: what it concludes from them and what it writes into them.
+
+use super::super::inbox::{Flight, Inbox};
+use super::super::shard::RETRY_MAX_MS;
+use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, TASK_OBJECT_MAX_WEIGHT, TaskState};
+use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Task};
+use crate::id::NodeId;
+use crate::io::{RequestId, WriteAnswer};
+use crate::mutant::Mutant;
+use crate::time::Time;
+
+/// Up to so many inboxes are read each; more are listed. A read costs a twelfth of a list, and brings what changed.
+const READ_EACH_MAX: usize = 2;
+
+/// What a plan would change.
+#[derive(Default)]
+struct Plan {
+    entries: Vec<Entry>,
+    /// Worth a write at once.
+    urgent: bool,
+    /// Worth one some time.
+    litter: bool,
+}
+
+impl Dispatcher {
+    pub(super) fn litter_ms(&self) -> u64 {
+        self.config.slow_ms.saturating_mul(4)
+    }
+
+    /// No former leader can write it any more.
+    fn is_fenced(&self, inbox: &Inbox) -> bool {
+        inbox.doc.as_ref().is_some_and(|doc| doc.leader == self.config.incarnation)
+            || self.has(Mutant::TaskInboxNotFenced)
+    }
+
+    pub(super) fn is_firm(&self, inbox: &Inbox) -> bool {
+        inbox.is_firm(self.config.incarnation)
+            || (self.has(Mutant::TaskInboxNotFenced) && inbox.known && inbox.flight.is_none())
+    }
+
+    fn quicken(&mut self, now: Time) {
+        let first = if self.is_claimed_anywhere() { 1 } else { 2 };
+        self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
+        self.poll_at = Some(now + self.poll_ms);
+    }
+
+    /// As long as nobody has claimed anything, when the workers look is what counts: no use in looking often.
+    fn is_claimed_anywhere(&self) -> bool {
+        self.tasks.values().any(|task| matches!(task.record.state, TaskState::Acked | TaskState::Running))
+    }
+
+    pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &NodeId, read: InboxRead) {
+        let epoch = self.config.epoch;
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        if !matches!(&inbox.flight, Some(Flight::Read { id: flight, .. }) if *flight == id) {
+            return;
+        }
+        let Some(sent) = inbox.read_answered() else { return };
+        match read {
+            InboxRead::Found(doc, _) if doc.epoch > epoch => self.ended = true,
+            InboxRead::Found(doc, version) => {
+                inbox.take(sent, Some(doc), Some(version));
+                self.quicken(now);
+                self.reconcile(now, worker);
+            }
+            InboxRead::Absent => inbox.take(sent, None, None),
+            InboxRead::Unchanged => {
+                // The list called it changed: it spells versions in its own way.
+                self.list_misnames |= inbox.said_changed;
+                inbox.seen(sent);
+            }
+            InboxRead::Unreadable => {
+                self.counts.rejected += u64::from(!inbox.unreadable);
+                inbox.seen(sent);
+                (inbox.unreadable, inbox.doc, inbox.version) = (true, None, None);
+                inbox.due = now + RETRY_MAX_MS;
+            }
+            InboxRead::Unavailable => inbox.trouble(now),
+        }
+    }
+
+    pub(super) fn on_inbox_written(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        worker: &NodeId,
+        answer: WriteAnswer,
+    ) {
+        let forget = self.has(Mutant::TaskDoubtForgotten);
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        if !matches!(&inbox.flight, Some(Flight::Write { id: flight, .. }) if *flight == id) {
+            return;
+        }
+        let before: Vec<(NodeId, u32)> = inbox.entries().iter().map(Entry::key).collect();
+        if inbox.on_written(now, answer, forget) {
+            let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
+            self.counts.dispatched += new as u64;
+            inbox.litter_since = None;
+            self.quicken(now);
+            self.reconcile(now, worker);
+        }
+    }
+
+    /// Draws the conclusions from what an inbox shows.
+    fn reconcile(&mut self, now: Time, worker: &NodeId) {
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        let seen: Vec<(NodeId, u32, EntryState)> =
+            inbox.entries().iter().map(|e| (e.id.clone(), e.attempt, e.state.clone())).collect();
+        inbox.late.retain(|(id, attempt)| seen.iter().any(|(i, a, _)| i == id && a == attempt));
+        for (id, attempt, state) in seen {
+            let current = self.is_current(worker, &id, attempt);
+            match state {
+                EntryState::Dispatched => {
+                    if !self.tasks.contains_key(&id) && self.blocked_shards() == 0 {
+                        self.counts.rejected += 1;
+                    }
+                }
+                EntryState::Acked { .. } if current => self.claimed(now, &id, TaskState::Acked),
+                EntryState::Running { .. } if current => self.claimed(now, &id, TaskState::Running),
+                EntryState::Acked { .. } | EntryState::Running { .. } => {}
+                EntryState::Finished { outcome } => {
+                    self.finished(now, worker, &id, attempt, &outcome, current)
+                }
+            }
+        }
+        self.vanished(now, worker);
+    }
+
+    fn is_current(&self, worker: &NodeId, id: &NodeId, attempt: u32) -> bool {
+        self.tasks.get(id).is_some_and(|task| {
+            let record = &task.record;
+            record.state.is_out() && record.attempt == attempt && record.worker.as_ref() == Some(worker)
+        })
+    }
+
+    fn claimed(&mut self, now: Time, id: &NodeId, state: TaskState) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        // Too late to take it back.
+        task.take_back = None;
+        if task.record.state.may_become(state) {
+            self.see(now, id, state);
+        }
+    }
+
+    fn finished(
+        &mut self,
+        now: Time,
+        worker: &NodeId,
+        id: &NodeId,
+        attempt: u32,
+        outcome: &Outcome,
+        current: bool,
+    ) {
+        let wrongly = self.has(Mutant::TaskLateResultApplied)
+            && self.tasks.get(id).is_some_and(|task| task.record.state.is_out());
+        if current || wrongly {
+            self.claimed(now, id, TaskState::Running);
+            let why = match outcome.kind {
+                OutcomeKind::Abandoned => "its worker was started again",
+                OutcomeKind::Succeeded
+                | OutcomeKind::Partial
+                | OutcomeKind::Failed
+                | OutcomeKind::TimedOut
+                | OutcomeKind::Cancelled
+                | OutcomeKind::Returned => "",
+            };
+            return self.conclude(now, id, outcome, why);
+        }
+        let recorded = self.tasks.get(id).is_some_and(|task| {
+            let record = &task.record;
+            record.attempt == attempt && record.worker.as_ref() == Some(worker) && !record.given_up
+        });
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        let key = (id.clone(), attempt);
+        if recorded || inbox.late.contains(&key) {
+            return;
+        }
+        inbox.late.push(key);
+        match outcome.kind {
+            // Nobody speaks for a former life, and what was not begun has no result.
+            OutcomeKind::Abandoned | OutcomeKind::Returned => {}
+            OutcomeKind::Succeeded
+            | OutcomeKind::Partial
+            | OutcomeKind::Failed
+            | OutcomeKind::TimedOut
+            | OutcomeKind::Cancelled => self.record_late(worker, id, attempt, outcome.kind),
+        }
+    }
+
+    /// What was claimed here and is not here any more: somebody's hand. Nobody will say what came of it.
+    fn vanished(&mut self, now: Time, worker: &NodeId) {
+        let Some(inbox) = self.inboxes.get(worker) else { return };
+        if !self.is_firm(inbox) {
+            return;
+        }
+        let claimed = self.out_at(worker).filter(|task| task.record.state != TaskState::Dispatched);
+        let lost = claimed.filter(|task| inbox.entry(&task.record.id, task.record.attempt).is_none());
+        let lost: Vec<NodeId> = lost.map(|task| task.record.id.clone()).collect();
+        for id in lost {
+            self.give_up(now, &id, OutcomeKind::Abandoned, "it vanished from its worker's inbox");
+        }
+    }
+
+    // ---- looking ----
+
+    /// Inboxes in which something is expected to move.
+    fn watched(&self) -> Vec<NodeId> {
+        let moves = |(worker, inbox): &(&NodeId, &Inbox)| {
+            self.out_at(worker).next().is_some()
+                || (self.is_active(worker) && inbox.entries().iter().any(Entry::is_claimed))
+        };
+        self.inboxes.iter().filter(moves).map(|(worker, _)| worker.clone()).collect()
+    }
+
+    pub(super) fn poll(&mut self, now: Time, out: &mut Vec<DispatchEffect>) {
+        let watched = self.watched();
+        if watched.is_empty() {
+            self.poll_at = None;
+            self.poll_ms = self.config.fast_ms;
+            return;
+        }
+        let Some(due) = self.poll_at else { return self.quicken(now) };
+        if now < due {
+            return;
+        }
+        let growth = if self.is_claimed_anywhere() { 2 } else { 4 };
+        self.poll_ms = (self.poll_ms * growth).min(self.config.slow_ms);
+        self.poll_at = Some(now + self.poll_ms);
+        if watched.len() > READ_EACH_MAX {
+            if self.list.is_none() && now >= self.list_due {
+                self.send_list(out);
+            }
+            return;
+        }
+        for worker in watched {
+            let idle =
+                self.inboxes.get(&worker).is_some_and(|inbox| inbox.flight.is_none() && now >= inbox.due);
+            if idle {
+                self.read(now, &worker, out);
+            }
+        }
+    }
+
+    fn read(&mut self, now: Time, worker: &NodeId, out: &mut Vec<DispatchEffect>) {
+        let id = self.next_request();
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        inbox.flight = Some(Flight::Read { id, sent: now });
+        let request = DispatchRequest::ReadInbox(worker.clone(), inbox.version.clone());
+        out.push(DispatchEffect::Request(id, request));
+    }
+
+    // ---- writing ----
+
+    pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
+        let idle = self.inboxes.iter().filter(|(_, inbox)| inbox.flight.is_none() && now >= inbox.due);
+        let idle: Vec<NodeId> = idle.map(|(worker, _)| worker.clone()).collect();
+        for worker in idle {
+            let inbox = &self.inboxes[&worker];
+            if inbox.must_read {
+                self.read(now, &worker, out);
+                continue;
+            }
+            let plan = self.plan(&worker, inbox, wall_ms);
+            let referenced = self.out_at(&worker).next().is_some();
+            let open = !self.is_fenced(inbox) && (referenced || !inbox.entries().is_empty());
+            let crowded = inbox.entries().len() * 2 >= self.config.entries_max;
+            let overdue = inbox.litter_since.is_some_and(|since| now.since(since) >= self.litter_ms());
+            let doubted = inbox.doubt.is_some();
+            let needed = plan.urgent || open || doubted || (plan.litter && (crowded || overdue));
+            let readable = !inbox.unreadable;
+            let Some(inbox) = self.inboxes.get_mut(&worker) else { continue };
+            if !needed || !readable {
+                let since = inbox.litter_since.unwrap_or(now);
+                inbox.litter_since = (plan.litter && readable).then_some(since);
+                continue;
+            }
+            self.writes += 1;
+            let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
+            let doc = InboxDoc { epoch, leader, nonce, entries: plan.entries };
+            let id = self.next_request();
+            let Some(inbox) = self.inboxes.get_mut(&worker) else { continue };
+            let expect = inbox.expect();
+            inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
+            out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker, doc, expect)));
+        }
+    }
+
+    fn plan(&self, worker: &NodeId, inbox: &Inbox, wall_ms: i64) -> Plan {
+        let mut plan = Plan::default();
+        for entry in inbox.entries() {
+            self.keep(worker, entry, wall_ms, &mut plan);
+        }
+        let mut weight: usize = plan.entries.iter().map(Entry::weight).sum();
+        for task in self.out_at(worker) {
+            let record = &task.record;
+            let wanted = record.state == TaskState::Dispatched && task.take_back.is_none();
+            let recorded = self.is_confirmed(task) || self.has(Mutant::TaskDispatchedUnrecorded);
+            let there = inbox.entry(&record.id, record.attempt).is_some();
+            let room = plan.entries.len() < self.config.entries_max
+                && weight + super::entry_weight(record.payload.len()) <= TASK_OBJECT_MAX_WEIGHT;
+            if !wanted || !recorded || there || !room || self.gone_since.contains_key(worker) {
+                continue;
+            }
+            let entry = self.entry_of(task, wall_ms);
+            weight += entry.weight();
+            plan.entries.push(entry);
+            plan.urgent = true;
+        }
+        plan
+    }
+
+    fn entry_of(&self, task: &Task, wall_ms: i64) -> Entry {
+        let record = &task.record;
+        Entry {
+            id: record.id.clone(),
+            attempt: record.attempt,
+            epoch: self.config.epoch,
+            dispatched_at: wall_ms,
+            kind: record.kind.clone(),
+            payload: record.payload.clone(),
+            timeout_ms: record.limits.timeout_ms,
+            state: EntryState::Dispatched,
+            cancel: false,
+        }
+    }
+
+    /// What becomes of an entry that stands there.
+    fn keep(&self, worker: &NodeId, entry: &Entry, wall_ms: i64, plan: &mut Plan) {
+        let task = self.tasks.get(&entry.id);
+        let current = self.is_current(worker, &entry.id, entry.attempt);
+        // As long as a shard cannot be read, what nobody knows may be that shard's.
+        let nobodys = task.is_none() && self.blocked_shards() == 0;
+        let mut entry = entry.clone();
+        match entry.state {
+            EntryState::Finished { .. } => {
+                let recorded = task.is_some_and(|task| self.is_confirmed(task)) && !current;
+                if recorded || nobodys || self.has(Mutant::TaskResultDropped) {
+                    plan.litter = true;
+                    plan.urgent |= self.has(Mutant::TaskResultDropped);
+                    return;
+                }
+            }
+            EntryState::Dispatched => {
+                let wanted = current && task.is_some_and(|task| task.take_back.is_none());
+                if !wanted && (task.is_some() || nobodys) {
+                    plan.urgent = true;
+                    return;
+                }
+                if wanted && entry.epoch != self.config.epoch {
+                    (entry.epoch, entry.dispatched_at) = (self.config.epoch, wall_ms);
+                    plan.urgent = true;
+                }
+            }
+            EntryState::Acked { .. } | EntryState::Running { .. } => {
+                let unwanted = task.is_some_and(|task| task.record.cancel || !current);
+                if unwanted && !entry.cancel {
+                    entry.cancel = true;
+                    plan.urgent = true;
+                }
+            }
+        }
+        plan.entries.push(entry);
+    }
+
+    fn see(&mut self, now: Time, id: &NodeId, state: TaskState) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        debug_assert!(task.record.state.may_become(state));
+        if task.record.state == TaskState::Dispatched && task.record.attempt == 1 {
+            self.claim_times.push(now.since(task.known_since));
+        }
+        (task.record.state, task.state_since) = (state, now);
+    }
+}

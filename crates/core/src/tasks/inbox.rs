@@ -1,0 +1,142 @@
+//! One worker's inbox, as the leader sees it. It carries messages; what they mean is the dispatcher's to say.
+
+use super::shard::retry_ms;
+use super::{Entry, InboxDoc, NodeId};
+use crate::id::Incarnation;
+use crate::io::{RequestId, WriteAnswer};
+use crate::seat::{Expect, Version};
+use crate::time::Time;
+
+/// What is under way.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Flight {
+    Read { id: RequestId, sent: Time },
+    Write { id: RequestId, doc: InboxDoc, expect: Expect },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Inbox {
+    /// What stands there, as last seen; `None`: nothing does.
+    pub(super) doc: Option<InboxDoc>,
+    pub(super) version: Option<Version>,
+    /// Whether it was looked at, at all.
+    pub(super) known: bool,
+    /// It has to be read before anything is concluded or written.
+    pub(super) must_read: bool,
+    /// A write of this leader may still land: the condition it was sent under.
+    pub(super) doubt: Option<Expect>,
+    /// Nothing of ours stands there; it is left alone.
+    pub(super) unreadable: bool,
+    pub(super) flight: Option<Flight>,
+    pub(super) due: Time,
+    failures: u32,
+    /// When the last read that was answered had been sent.
+    pub(super) read_sent: Option<Time>,
+    /// What lists said of it, for engines whose lists name no versions.
+    pub(super) stamp: Option<(u64, u64)>,
+    /// A list called it changed, and it was not read since.
+    pub(super) said_changed: bool,
+    /// Late results that were counted and still stand there.
+    pub(super) late: Vec<(NodeId, u32)>,
+    /// Since when results that were recorded wait to be removed.
+    pub(super) litter_since: Option<Time>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Inbox {
+        Inbox {
+            doc: None,
+            version: None,
+            known: false,
+            must_read: true,
+            doubt: None,
+            unreadable: false,
+            flight: None,
+            due: Time(0),
+            failures: 0,
+            read_sent: None,
+            stamp: None,
+            said_changed: false,
+            late: Vec::new(),
+            litter_since: None,
+        }
+    }
+
+    /// One that a whole list did not show: there is none.
+    pub(super) fn absent() -> Inbox {
+        Inbox { known: true, must_read: false, ..Inbox::new() }
+    }
+
+    pub(super) fn entries(&self) -> &[Entry] {
+        self.doc.as_ref().map_or(&[], |doc| &doc.entries)
+    }
+
+    pub(super) fn entry(&self, id: &NodeId, attempt: u32) -> Option<&Entry> {
+        self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
+    }
+
+    /// Whether what is seen can be concluded from: nothing of this leader is under way, and nothing of a former one can land.
+    pub(super) fn is_firm(&self, leader: Incarnation) -> bool {
+        self.known
+            && !self.must_read
+            && self.doubt.is_none()
+            && self.flight.is_none()
+            && !self.unreadable
+            && self.doc.as_ref().is_some_and(|doc| doc.leader == leader)
+    }
+
+    pub(super) fn expect(&self) -> Expect {
+        self.version.clone().map_or(Expect::Absent, Expect::Version)
+    }
+
+    pub(super) fn trouble(&mut self, now: Time) {
+        self.due = now + retry_ms(self.failures);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// The answer to a read is here; when it was sent.
+    pub(super) fn read_answered(&mut self) -> Option<Time> {
+        match self.flight.take() {
+            Some(Flight::Read { sent, .. }) => Some(sent),
+            Some(Flight::Write { .. }) | None => None,
+        }
+    }
+
+    /// It stands as it did.
+    pub(super) fn seen(&mut self, sent: Time) {
+        (self.known, self.must_read, self.failures, self.said_changed) = (true, false, 0, false);
+        self.read_sent = Some(sent);
+    }
+
+    /// Takes what a read showed.
+    pub(super) fn take(&mut self, sent: Time, doc: Option<InboxDoc>, version: Option<Version>) {
+        self.seen(sent);
+        self.unreadable = false;
+        (self.doc, self.version) = (doc, version);
+        // Another version than the condition: what was under way can land no more, or just did.
+        if self.doubt.as_ref().is_some_and(|condition| *condition != self.expect()) {
+            self.doubt = None;
+        }
+    }
+
+    /// A write was answered. Whether it stands.
+    pub(super) fn on_written(&mut self, now: Time, answer: WriteAnswer, forget_doubt: bool) -> bool {
+        let Some(Flight::Write { doc, expect, .. }) = self.flight.take() else { return false };
+        match answer {
+            WriteAnswer::Won(version) => {
+                (self.doc, self.version, self.doubt, self.failures) = (Some(doc), Some(version), None, 0);
+                return true;
+            }
+            WriteAnswer::Lost => self.must_read = true,
+            WriteAnswer::Unknown => {
+                self.must_read = true;
+                if !forget_doubt {
+                    self.doubt = Some(expect);
+                }
+                self.trouble(now);
+            }
+            WriteAnswer::Unavailable | WriteAnswer::Denied => self.trouble(now),
+        }
+        false
+    }
+}

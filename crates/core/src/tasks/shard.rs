@@ -1,0 +1,208 @@
+//! One shard of the ledger, as its leader keeps it: adopted by a write of its own, then written whenever it changed.
+
+use super::{LedgerDoc, NodeId};
+use crate::id::Nonce;
+use crate::io::{RequestId, WriteAnswer};
+use crate::seat::{Expect, Version};
+use crate::time::Time;
+use std::collections::BTreeMap;
+
+/// Writes of unknown outcome that are remembered.
+const UNSETTLED_MAX: usize = 8;
+
+/// A failed request is repeated after this, doubled every time …
+pub(super) const RETRY_FIRST_MS: u64 = 200;
+/// … up to this.
+pub(super) const RETRY_MAX_MS: u64 = 10_000;
+
+pub(super) fn retry_ms(failures: u32) -> u64 {
+    (RETRY_FIRST_MS << failures.min(16)).min(RETRY_MAX_MS)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Hold {
+    /// What stands there is not known.
+    Unread,
+    /// Known, and not this leader's yet.
+    Found,
+    /// This leader's: only its own writes can succeed.
+    Owned,
+    /// Nothing of ours stands there. It is left alone.
+    Blocked,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Shard {
+    pub(super) hold: Hold,
+    pub(super) series: BTreeMap<NodeId, u64>,
+    /// Counts every change; what is confirmed stands on the store.
+    pub(super) revision: u64,
+    pub(super) confirmed: u64,
+    expect: Expect,
+    must_read: bool,
+    pub(super) flight: Option<(RequestId, Option<(Nonce, u64)>)>,
+    /// Writes that may have landed or may yet: their nonces, and what they contained.
+    unsettled: Vec<(Nonce, u64)>,
+    pub(super) due: Time,
+    failures: u32,
+    /// Finished tasks are being archived.
+    pub(super) archiving: Option<(RequestId, Vec<NodeId>)>,
+}
+
+/// What a shard wants.
+pub(super) enum Want {
+    Nothing,
+    Read,
+    Write(Expect),
+}
+
+/// What an answer came to.
+#[derive(PartialEq, Eq)]
+pub(super) enum Settled {
+    /// Nothing new.
+    Nothing,
+    /// What stands there was read for the first time.
+    Loaded(LedgerDoc),
+    /// More is confirmed than before.
+    Confirmed,
+    /// Another leader has it.
+    Superseded,
+}
+
+impl Shard {
+    pub(super) fn new() -> Shard {
+        Shard {
+            hold: Hold::Unread,
+            series: BTreeMap::new(),
+            revision: 1,
+            confirmed: 0,
+            expect: Expect::Absent,
+            must_read: true,
+            flight: None,
+            unsettled: Vec::new(),
+            due: Time(0),
+            failures: 0,
+            archiving: None,
+        }
+    }
+
+    /// Something in it changed; the number of the change.
+    pub(super) fn touch(&mut self) -> u64 {
+        self.revision += 1;
+        self.revision
+    }
+
+    pub(super) fn want(&self, now: Time) -> Want {
+        if self.flight.is_some() || now < self.due {
+            return Want::Nothing;
+        }
+        if self.must_read {
+            return Want::Read;
+        }
+        match self.hold {
+            Hold::Unread => Want::Read,
+            Hold::Found | Hold::Owned if self.confirmed < self.revision => Want::Write(self.expect.clone()),
+            Hold::Found | Hold::Owned | Hold::Blocked => Want::Nothing,
+        }
+    }
+
+    pub(super) fn sent(&mut self, id: RequestId, write: Option<Nonce>) {
+        self.flight = Some((id, write.map(|nonce| (nonce, self.revision))));
+    }
+
+    fn trouble(&mut self, now: Time) {
+        self.due = now + retry_ms(self.failures);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    pub(super) fn on_written(&mut self, now: Time, answer: WriteAnswer) -> Settled {
+        let Some((_, Some((nonce, revision)))) = self.flight.take() else { return Settled::Nothing };
+        match answer {
+            WriteAnswer::Won(version) => {
+                self.failures = 0;
+                self.landed(version, revision);
+                Settled::Confirmed
+            }
+            // A refusal may be the echo of an earlier write of one's own: what stands there tells.
+            WriteAnswer::Lost => {
+                self.must_read = true;
+                Settled::Nothing
+            }
+            WriteAnswer::Unknown => {
+                self.must_read = true;
+                self.unsettled.push((nonce, revision));
+                if self.unsettled.len() > UNSETTLED_MAX {
+                    self.unsettled.remove(0);
+                }
+                self.trouble(now);
+                Settled::Nothing
+            }
+            WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                self.trouble(now);
+                Settled::Nothing
+            }
+        }
+    }
+
+    fn landed(&mut self, version: Version, revision: u64) {
+        self.expect = Expect::Version(version);
+        self.confirmed = self.confirmed.max(revision);
+        self.hold = Hold::Owned;
+        // Whatever else is under way was conditional on a version that is gone.
+        self.unsettled.clear();
+    }
+
+    pub(super) fn on_absent(&mut self) -> Settled {
+        self.flight = None;
+        (self.must_read, self.failures, self.expect) = (false, 0, Expect::Absent);
+        if self.hold == Hold::Owned {
+            // Somebody's hand removed it: written again from memory.
+            self.touch();
+        }
+        if matches!(self.hold, Hold::Unread | Hold::Blocked) {
+            self.hold = Hold::Found;
+        }
+        Settled::Nothing
+    }
+
+    /// Whether that is news.
+    pub(super) fn on_unreadable(&mut self, now: Time) -> bool {
+        self.flight = None;
+        self.trouble(now);
+        (self.due, self.must_read) = (now + RETRY_MAX_MS, true);
+        let news = self.hold != Hold::Blocked;
+        self.hold = Hold::Blocked;
+        news
+    }
+
+    pub(super) fn on_unavailable(&mut self, now: Time) {
+        self.flight = None;
+        self.trouble(now);
+    }
+
+    /// `mine` is this leader, whose epoch is `doc`'s at most, or it is superseded.
+    pub(super) fn on_found(&mut self, mine: Nonce, doc: LedgerDoc, version: Version, newer: bool) -> Settled {
+        self.flight = None;
+        (self.must_read, self.failures) = (false, 0);
+        let own = doc.nonce.incarnation == mine.incarnation;
+        if newer || (self.hold == Hold::Owned && !own) {
+            self.expect = Expect::Version(version);
+            return Settled::Superseded;
+        }
+        if own {
+            // The revision of a write that is not remembered any more counts for nothing; it is simply written again.
+            let revision = self.unsettled.iter().find(|(nonce, _)| *nonce == doc.nonce).map(|(_, r)| *r);
+            if let Some(revision) = revision {
+                self.landed(version, revision);
+                return Settled::Confirmed;
+            }
+            (self.expect, self.hold) = (Expect::Version(version), Hold::Owned);
+            return Settled::Nothing;
+        }
+        self.expect = Expect::Version(version);
+        let first = matches!(self.hold, Hold::Unread | Hold::Blocked);
+        self.hold = Hold::Found;
+        // A former leader may have written between the read and the adoption: its last word counts.
+        if first || self.confirmed == 0 { Settled::Loaded(doc) } else { Settled::Nothing }
+    }
+}

@@ -1,0 +1,490 @@
+//! The taker: a worker's side of tasks. It looks at its own inbox and at nothing else, and runs only what it has claimed.
+
+mod io;
+
+pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
+
+use super::shard::retry_ms;
+use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use crate::id::{Incarnation, NodeId, Nonce};
+use crate::io::{RequestId, WriteAnswer};
+use crate::mutant::Mutant;
+use crate::seat::Version;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Outcomes that are remembered, so that what is delivered again is not run again.
+const REMEMBERED_MAX: usize = 256;
+
+/// By what a taker works.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct TakerConfig {
+    /// This life of the worker; new at every start.
+    pub incarnation: Incarnation,
+    /// How many attempts run at once.
+    pub concurrency: usize,
+    /// How many are claimed at once, running ones included.
+    pub claims_max: usize,
+    /// How often it looks while something moves.
+    pub fast_ms: u64,
+    /// How seldom while nothing does.
+    pub slow_ms: u64,
+    /// For how long a result waits for others that may be written with it, while more is running.
+    pub linger_ms: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Phase {
+    Waiting,
+    Running { since: Time },
+    Done { outcome: Outcome, since: Time },
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Run {
+    phase: Phase,
+    timeout_ms: u64,
+    cancelled: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Flight {
+    Read(RequestId),
+    Write { id: RequestId, doc: InboxDoc },
+}
+
+type Key = (NodeId, u32);
+
+/// A worker's side of tasks.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Taker {
+    config: TakerConfig,
+    doc: Option<(InboxDoc, Version)>,
+    fenced: BTreeSet<Key>,
+    runs: BTreeMap<Key, Run>,
+    remembered: VecDeque<(Key, Outcome)>,
+    flight: Option<Flight>,
+    must_read: bool,
+    poll_at: Time,
+    poll_ms: u64,
+    failures: u32,
+    requests: u64,
+    writes: u64,
+    draining: bool,
+    drained: bool,
+    counts: TakerCounts,
+    mutant: Option<Mutant>,
+}
+
+impl Taker {
+    /// One that has not looked yet.
+    pub fn new(config: TakerConfig) -> Taker {
+        Taker {
+            poll_ms: config.fast_ms,
+            config,
+            doc: None,
+            fenced: BTreeSet::new(),
+            runs: BTreeMap::new(),
+            remembered: VecDeque::new(),
+            flight: None,
+            must_read: true,
+            poll_at: Time(0),
+            failures: 0,
+            requests: 0,
+            writes: 0,
+            draining: false,
+            drained: false,
+            counts: TakerCounts::default(),
+            mutant: None,
+        }
+    }
+
+    /// The same with a mistake, for tests that must notice.
+    #[cfg(feature = "teeth")]
+    pub fn broken(config: TakerConfig, mutant: Mutant) -> Taker {
+        Taker { mutant: Some(mutant), ..Taker::new(config) }
+    }
+
+    #[inline]
+    fn has(&self, mutant: Mutant) -> bool {
+        cfg!(feature = "teeth") && self.mutant == Some(mutant)
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> TakerCounts {
+        self.counts
+    }
+
+    /// Attempts that were claimed and whose result is not written yet.
+    pub fn in_hand(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Time, input: TakerInput, out: &mut Vec<TakerEffect>) {
+        if self.drained {
+            return;
+        }
+        match input {
+            TakerInput::Wake => {}
+            TakerInput::Nudge => {
+                self.poll_ms = self.config.fast_ms;
+                self.poll_at = self.poll_at.min(now);
+            }
+            TakerInput::Read(id, read) => {
+                if self.flight == Some(Flight::Read(id)) {
+                    self.flight = None;
+                    self.on_read(now, read, out);
+                }
+            }
+            TakerInput::Written(id, answer) => self.on_written(now, id, answer, out),
+            TakerInput::Ended { id, attempt, outcome } => {
+                if let Some(run) = self.runs.get_mut(&(id, attempt))
+                    && !matches!(run.phase, Phase::Done { .. })
+                {
+                    run.phase = Phase::Done { outcome, since: now };
+                }
+            }
+            TakerInput::Drain => self.draining = true,
+        }
+        self.expire(now, out);
+        self.start(now, out);
+        self.advance(now, out);
+    }
+
+    fn on_read(&mut self, now: Time, read: TakerRead, out: &mut Vec<TakerEffect>) {
+        let failed = matches!(read, TakerRead::Unavailable);
+        self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
+        match read {
+            TakerRead::Found { doc, version, fenced } => {
+                self.must_read = false;
+                self.counts.fenced += fenced.difference(&self.fenced).count() as u64;
+                self.fenced = fenced;
+                self.quicken(now);
+                self.take(now, doc, version, out);
+            }
+            TakerRead::Unchanged => {
+                self.must_read = false;
+                self.slacken(now);
+            }
+            TakerRead::Absent => {
+                self.must_read = false;
+                self.doc = None;
+                self.orphan(out);
+                self.slacken(now);
+            }
+            TakerRead::Unreadable => {
+                // Left alone. What runs goes on; its result finds a place once there is one again.
+                self.counts.unreadable += 1;
+                (self.must_read, self.doc) = (false, None);
+                self.slacken(now);
+            }
+            TakerRead::Unavailable => self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms),
+        }
+    }
+
+    fn quicken(&mut self, now: Time) {
+        self.poll_ms = self.config.fast_ms;
+        self.poll_at = now + self.poll_ms;
+    }
+
+    fn slacken(&mut self, now: Time) {
+        self.poll_at = now + self.poll_ms;
+        self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
+    }
+
+    fn on_written(&mut self, now: Time, id: RequestId, answer: WriteAnswer, out: &mut Vec<TakerEffect>) {
+        let doc = match self.flight.take() {
+            Some(Flight::Write { id: flight, doc }) if flight == id => doc,
+            other => {
+                self.flight = other;
+                return;
+            }
+        };
+        match answer {
+            WriteAnswer::Won(version) => {
+                self.failures = 0;
+                self.quicken(now);
+                self.take(now, doc, version, out);
+                if self.runs.is_empty() {
+                    // Nothing in hand: whatever comes next, the leader has to look first.
+                    self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
+                    self.slacken(now);
+                }
+            }
+            // What stands there tells, also whether one's own write did land.
+            WriteAnswer::Lost => (self.must_read, self.poll_at) = (true, now),
+            WriteAnswer::Unknown => {
+                self.failures = self.failures.saturating_add(1);
+                (self.must_read, self.poll_at) = (true, now + retry_ms(self.failures - 1));
+            }
+            WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                self.failures = self.failures.saturating_add(1);
+                self.poll_at = now + retry_ms(self.failures);
+                self.must_read = true;
+            }
+        }
+    }
+
+    /// Takes the inbox as it stands, by a read or by one's own write.
+    fn take(&mut self, now: Time, doc: InboxDoc, version: Version, out: &mut Vec<TakerEffect>) {
+        let me = self.config.incarnation;
+        for entry in &doc.entries {
+            let key = entry.key();
+            match &entry.state {
+                EntryState::Dispatched => {
+                    if self.has(Mutant::TaskRunUnclaimed) && !self.fenced.contains(&key) {
+                        self.claim(key, entry);
+                    }
+                }
+                EntryState::Acked { by } | EntryState::Running { by } => {
+                    if *by == me || self.has(Mutant::TaskClaimInherited) {
+                        self.claim(key.clone(), entry);
+                        if entry.cancel {
+                            self.call_off(now, &key, out);
+                        }
+                    }
+                }
+                EntryState::Finished { .. } => {
+                    let done = self.runs.get(&key).and_then(|run| match &run.phase {
+                        Phase::Done { outcome, .. } => Some(outcome.clone()),
+                        Phase::Waiting | Phase::Running { .. } => None,
+                    });
+                    if let Some(outcome) = done {
+                        self.runs.remove(&key);
+                        self.remember(key, outcome);
+                    }
+                }
+            }
+        }
+        self.fenced.retain(|(id, attempt)| doc.entries.iter().any(|e| e.id == *id && e.attempt == *attempt));
+        self.doc = Some((doc, version));
+        self.orphan(out);
+    }
+
+    fn claim(&mut self, key: Key, entry: &Entry) {
+        if self.runs.contains_key(&key) {
+            return;
+        }
+        self.counts.claimed += 1;
+        let run = Run { phase: Phase::Waiting, timeout_ms: entry.timeout_ms, cancelled: false };
+        self.runs.insert(key, run);
+    }
+
+    fn call_off(&mut self, now: Time, key: &Key, out: &mut Vec<TakerEffect>) {
+        let Some(run) = self.runs.get_mut(key).filter(|run| !run.cancelled) else { return };
+        run.cancelled = true;
+        match run.phase {
+            Phase::Waiting => {
+                run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::Cancelled), since: now };
+            }
+            Phase::Running { .. } => {
+                let (id, attempt) = key.clone();
+                out.push(TakerEffect::Cancel { id, attempt, dropped: false });
+            }
+            Phase::Done { .. } => {}
+        }
+    }
+
+    /// Attempts whose entry is not there any more, or somebody else's now: nobody waits for them.
+    fn orphan(&mut self, out: &mut Vec<TakerEffect>) {
+        let me = self.config.incarnation;
+        let entries = self.doc.as_ref().map_or(&[][..], |(doc, _)| &doc.entries);
+        let mine = |key: &Key| {
+            entries.iter().any(|e| {
+                e.id == key.0
+                    && e.attempt == key.1
+                    && match &e.state {
+                        EntryState::Acked { by } | EntryState::Running { by } => *by == me,
+                        EntryState::Dispatched | EntryState::Finished { .. } => false,
+                    }
+            })
+        };
+        let keep = self.has(Mutant::TaskRunUnclaimed) || self.has(Mutant::TaskClaimInherited);
+        let lost: Vec<Key> = self.runs.keys().filter(|key| !keep && !mine(key)).cloned().collect();
+        for key in lost {
+            let run = self.runs.remove(&key);
+            self.counts.orphaned += 1;
+            // It was begun: should it be delivered again, it is not run again.
+            if let Some(Run { phase: Phase::Running { .. }, .. }) = &run {
+                let (id, attempt) = key.clone();
+                out.push(TakerEffect::Cancel { id, attempt, dropped: true });
+            }
+            let outcome = match run.map(|run| run.phase) {
+                Some(Phase::Done { outcome, .. }) => outcome,
+                Some(Phase::Running { .. }) => Outcome::bare(OutcomeKind::Abandoned),
+                Some(Phase::Waiting) | None => continue,
+            };
+            self.remember(key, outcome);
+        }
+    }
+
+    fn remember(&mut self, key: Key, outcome: Outcome) {
+        self.remembered.push_back((key, outcome));
+        if self.remembered.len() > REMEMBERED_MAX {
+            self.remembered.pop_front();
+        }
+    }
+
+    /// Gives up what has taken too long, by this worker's own clock.
+    fn expire(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+        for (key, run) in &mut self.runs {
+            let Phase::Running { since } = run.phase else { continue };
+            if now.since(since) >= run.timeout_ms {
+                run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::TimedOut), since: now };
+                let (id, attempt) = key.clone();
+                out.push(TakerEffect::Cancel { id, attempt, dropped: true });
+            }
+        }
+    }
+
+    fn running(&self) -> usize {
+        self.runs.values().filter(|run| matches!(run.phase, Phase::Running { .. })).count()
+    }
+
+    /// Begins what was claimed, as far as there is room.
+    fn start(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+        let mut room = self.config.concurrency.saturating_sub(self.running());
+        let Some((doc, _)) = &self.doc else { return };
+        for entry in &doc.entries {
+            let Some(run) = self.runs.get_mut(&entry.key()).filter(|run| run.phase == Phase::Waiting) else {
+                continue;
+            };
+            if self.draining {
+                run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::Returned), since: now };
+                continue;
+            }
+            if room == 0 {
+                continue;
+            }
+            room -= 1;
+            run.phase = Phase::Running { since: now };
+            out.push(TakerEffect::Run {
+                id: entry.id.clone(),
+                attempt: entry.attempt,
+                epoch: entry.epoch,
+                kind: entry.kind.clone(),
+                payload: entry.payload.clone(),
+                timeout_ms: entry.timeout_ms,
+            });
+        }
+    }
+
+    fn advance(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+        if self.flight.is_some() {
+            return;
+        }
+        if self.draining && self.runs.is_empty() && !self.must_read {
+            self.drained = true;
+            return out.push(TakerEffect::Drained);
+        }
+        let due = now >= self.poll_at;
+        if self.must_read {
+            if due {
+                self.read(out);
+            }
+            return;
+        }
+        if let Some((doc, version)) = self.plan(now).filter(|_| self.failures == 0 || due) {
+            self.writes += 1;
+            self.requests += 1;
+            let id = RequestId(self.requests);
+            self.flight = Some(Flight::Write { id, doc: doc.clone() });
+            return out.push(TakerEffect::Write(id, doc, version));
+        }
+        if due {
+            self.read(out);
+        }
+    }
+
+    fn read(&mut self, out: &mut Vec<TakerEffect>) {
+        self.requests += 1;
+        let id = RequestId(self.requests);
+        self.flight = Some(Flight::Read(id));
+        out.push(TakerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
+    }
+
+    /// What is to be written, if that is worth a write now: claims at once, results together.
+    fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
+        let (doc, version) = self.doc.clone()?;
+        let me = self.config.incarnation;
+        let (mut claims, mut running) = (self.runs.len(), self.running());
+        let mut claimed = false;
+        let mut entries = doc.entries;
+        let mut duplicates = 0;
+        let mut abandoned = 0;
+        for entry in &mut entries {
+            let key = entry.key();
+            match &entry.state {
+                EntryState::Dispatched => {
+                    if let Some((_, outcome)) = self.remembered.iter().find(|(known, _)| *known == key) {
+                        duplicates += 1;
+                        finish(entry, outcome.clone());
+                        claimed = true;
+                    } else if !self.draining && !self.fenced.contains(&key) && claims < self.config.claims_max
+                    {
+                        let now_running = running < self.config.concurrency;
+                        entry.state = match now_running {
+                            true => EntryState::Running { by: me },
+                            false => EntryState::Acked { by: me },
+                        };
+                        running += usize::from(now_running);
+                        claims += 1;
+                        claimed = true;
+                    }
+                }
+                EntryState::Acked { by } | EntryState::Running { by } if *by == me => {
+                    match self.runs.get(&key).map(|run| &run.phase) {
+                        Some(Phase::Done { outcome, .. }) => finish(entry, outcome.clone()),
+                        Some(Phase::Running { .. }) => entry.state = EntryState::Running { by: me },
+                        Some(Phase::Waiting) | None => {}
+                    }
+                }
+                EntryState::Acked { .. } | EntryState::Running { .. } => {
+                    // A former life's. Whether it ran cannot be known, so it is not run again here.
+                    if !self.has(Mutant::TaskClaimInherited) {
+                        abandoned += 1;
+                        finish(entry, Outcome::bare(OutcomeKind::Abandoned));
+                        claimed = true;
+                    }
+                }
+                EntryState::Finished { .. } => {}
+            }
+        }
+        let first_done = self.runs.values().filter_map(|run| match run.phase {
+            Phase::Done { since, .. } => Some(since),
+            Phase::Waiting | Phase::Running { .. } => None,
+        });
+        let idle = self.runs.values().all(|run| matches!(run.phase, Phase::Done { .. }));
+        let results = first_done.min().is_some_and(|at| idle || now.since(at) >= self.config.linger_ms);
+        if !claimed && !results {
+            return None;
+        }
+        self.counts.duplicates += duplicates;
+        self.counts.abandoned += abandoned;
+        let nonce = Nonce { incarnation: me, sequence: self.writes + 1 };
+        Some((InboxDoc { nonce, entries, ..doc }, version))
+    }
+
+    /// When it wants to be woken.
+    pub fn wake_at(&self, now: Time) -> Option<Time> {
+        if self.drained || self.flight.is_some() {
+            let ends = self.runs.values().filter_map(|run| match run.phase {
+                Phase::Running { since } => Some(since + run.timeout_ms),
+                Phase::Waiting | Phase::Done { .. } => None,
+            });
+            return ends.filter(|_| !self.drained).min();
+        }
+        let runs = self.runs.values().filter_map(|run| match run.phase {
+            Phase::Waiting => None,
+            Phase::Running { since } => Some(since + run.timeout_ms),
+            Phase::Done { since, .. } => Some(since + self.config.linger_ms).filter(|at| *at > now),
+        });
+        runs.chain([self.poll_at]).min()
+    }
+}
+
+fn finish(entry: &mut Entry, outcome: Outcome) {
+    entry.payload = std::sync::Arc::from([]);
+    entry.state = EntryState::Finished { outcome };
+}

@@ -1,0 +1,573 @@
+//! Leaders that change and do not know it, workers that crash and pause, a store that loses, delays and hides answers; and
+//! tasks in the middle of it.
+#![allow(dead_code, reason = "two test programs use it")]
+
+mod ledger;
+
+use ledger::Book;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tenure_core::{
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, Epoch, Expect,
+    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Outcome, OutcomeKind,
+    RequestId, SubmitAnswer, Taker, TakerConfig, TakerEffect, TakerInput, TakerRead, TaskLimits, TaskRecord,
+    TaskState, Time, Version, WriteAnswer,
+};
+
+const WORKERS: usize = 3;
+const SHARDS: usize = 2;
+pub(crate) const ENTRIES_MAX: usize = 4;
+const CHAOS_STEPS: usize = 1500;
+const QUIET_ROUNDS: usize = 1500;
+const LEADERS_MAX: usize = 6;
+const TASKS_MAX: usize = 24;
+
+/// What happened in one schedule.
+#[derive(Default)]
+pub(crate) struct Story {
+    pub(crate) violations: Vec<String>,
+    pub(crate) leaders: usize,
+    pub(crate) runs: usize,
+    pub(crate) late: u64,
+    pub(crate) duplicates: u64,
+    pub(crate) fenced: u64,
+    pub(crate) states: BTreeMap<TaskState, usize>,
+    pub(crate) archived: usize,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Key {
+    Ledger(usize),
+    Inbox(NodeId),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Doc {
+    Ledger(LedgerDoc),
+    Inbox(InboxDoc),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Who {
+    Leader(usize),
+    /// Which worker, and which life of it.
+    Worker(usize, u64),
+}
+
+struct Write {
+    key: Key,
+    doc: Doc,
+    expect: Expect,
+    by: Who,
+}
+
+enum Asked {
+    Leader(usize, RequestId, DispatchRequest),
+    Taker(usize, u64, RequestId, Option<(InboxDoc, Version)>, Option<Version>),
+}
+
+struct Hand {
+    name: NodeId,
+    life: u64,
+    taker: Taker,
+    known: Epoch,
+    running: BTreeSet<(NodeId, u32)>,
+    skew: u64,
+}
+
+struct Lead {
+    dispatcher: Dispatcher,
+    skew: u64,
+    ended: bool,
+}
+
+pub(crate) struct World {
+    rng: ChaCha8Rng,
+    now: u64,
+    objects: BTreeMap<Key, (Doc, u64)>,
+    versions: u64,
+    air: Vec<Write>,
+    asked: Vec<Asked>,
+    leaders: Vec<Lead>,
+    hands: Vec<Hand>,
+    quiet: bool,
+    submitted: usize,
+    created: BTreeSet<NodeId>,
+    pub(crate) book: Book,
+    makers: Makers,
+}
+
+/// Makes machines, whole or broken.
+pub(crate) struct Makers {
+    pub(crate) dispatcher: fn(DispatcherConfig) -> Dispatcher,
+    pub(crate) taker: fn(TakerConfig) -> Taker,
+}
+
+pub(crate) fn name(text: &str) -> NodeId {
+    NodeId::new(text).expect("valid")
+}
+
+/// Runs one random schedule.
+pub(crate) fn run(seed: u64, makers: Makers) -> Story {
+    let mut world = World {
+        rng: ChaCha8Rng::seed_from_u64(seed),
+        now: 0,
+        objects: BTreeMap::new(),
+        versions: 0,
+        air: Vec::new(),
+        asked: Vec::new(),
+        leaders: Vec::new(),
+        hands: Vec::new(),
+        quiet: false,
+        submitted: 0,
+        created: BTreeSet::new(),
+        book: Book::default(),
+        makers,
+    };
+    for worker in 0..WORKERS {
+        let hand = world.hand(worker, 1);
+        world.hands.push(hand);
+    }
+    world.succeed();
+    for _ in 0..CHAOS_STEPS {
+        world.step();
+        if !world.book.violations.is_empty() {
+            break;
+        }
+    }
+    if world.book.violations.is_empty() {
+        world.settle();
+    }
+    world.story()
+}
+
+impl World {
+    fn story(self) -> Story {
+        let late = self.leaders.iter().map(|lead| lead.dispatcher.counts().late).sum();
+        let duplicates = self.hands.iter().map(|hand| hand.taker.counts().duplicates).sum();
+        let fenced = self.hands.iter().map(|hand| hand.taker.counts().fenced).sum();
+        let mut states = BTreeMap::new();
+        for state in self.book.final_states() {
+            *states.entry(state).or_insert(0) += 1;
+        }
+        Story {
+            leaders: self.leaders.len(),
+            runs: self.book.runs.len(),
+            archived: self.book.archived.len(),
+            violations: self.book.violations,
+            late,
+            duplicates,
+            fenced,
+            states,
+        }
+    }
+
+    fn hand(&mut self, worker: usize, life: u64) -> Hand {
+        let config = TakerConfig {
+            incarnation: Incarnation(1_000_000 + worker as u64 * 1000 + life),
+            concurrency: 2,
+            claims_max: 3,
+            fast_ms: 100,
+            slow_ms: 800,
+            linger_ms: 50,
+        };
+        Hand {
+            name: name(&format!("w{worker}")),
+            life,
+            taker: (self.makers.taker)(config),
+            known: Epoch(0),
+            running: BTreeSet::new(),
+            skew: self.rng.random_range(0..100_000),
+        }
+    }
+
+    /// A new leader. The ones before go on as if nothing had happened.
+    fn succeed(&mut self) {
+        let epoch = self.leaders.len() as u64 + 1;
+        let config = DispatcherConfig {
+            incarnation: Incarnation(epoch),
+            epoch: Epoch(epoch),
+            shards: SHARDS,
+            entries_max: ENTRIES_MAX,
+            fast_ms: 100,
+            slow_ms: 800,
+            claim_timeout_ms: 2000,
+            margin_ms: 500,
+            keep_finished: 3,
+        };
+        let dispatcher = (self.makers.dispatcher)(config);
+        let skew = self.rng.random_range(0..100_000);
+        self.leaders.push(Lead { dispatcher, skew, ended: false });
+        let leader = self.leaders.len() - 1;
+        self.registry(leader);
+        self.lead(leader, DispatchInput::Wake);
+    }
+
+    fn registry(&mut self, leader: usize) {
+        let quiet = self.quiet;
+        let list = (0..WORKERS).map(|w| (name(&format!("w{w}")), quiet || self.rng.random_bool(0.85)));
+        let list = list.collect();
+        self.lead(leader, DispatchInput::Workers { list, whole: true });
+    }
+
+    // ---- actors ----
+
+    fn lead(&mut self, leader: usize, input: DispatchInput) {
+        let lead = &mut self.leaders[leader];
+        if lead.ended {
+            return;
+        }
+        let now = Time(self.now + lead.skew);
+        lead.dispatcher.handle(now, input);
+        let waiting: Vec<NodeId> = lead.dispatcher.unassigned(now).map(|record| record.id.clone()).collect();
+        for id in waiting {
+            let worker = name(&format!("w{}", self.rng.random_range(0..WORKERS)));
+            lead.dispatcher.handle(now, DispatchInput::Assign { id, worker });
+        }
+        let mut out = Vec::new();
+        lead.dispatcher.advance(now, self.now as i64, &mut out);
+        for effect in out {
+            match effect {
+                DispatchEffect::Request(id, request) => self.asked.push(Asked::Leader(leader, id, request)),
+                DispatchEffect::Answered(token, SubmitAnswer::Created | SubmitAnswer::Exists) => {
+                    self.created.insert(name(&format!("t{token}")));
+                }
+                DispatchEffect::Answered(..) => {}
+                DispatchEffect::Update(update) => self.book.update(&update),
+                DispatchEffect::Ended(_) => self.leaders[leader].ended = true,
+            }
+        }
+    }
+
+    fn work(&mut self, worker: usize, input: TakerInput) {
+        let hand = &mut self.hands[worker];
+        let mut out = Vec::new();
+        hand.taker.handle(Time(self.now + hand.skew), input, &mut out);
+        let mut replace = false;
+        for effect in out {
+            let hand = &mut self.hands[worker];
+            match effect {
+                TakerEffect::Read(id, unless) => {
+                    self.asked.push(Asked::Taker(worker, hand.life, id, None, unless));
+                }
+                TakerEffect::Write(id, doc, version) => {
+                    let write = Some((doc, version));
+                    self.asked.push(Asked::Taker(worker, hand.life, id, write, None));
+                }
+                TakerEffect::Run { id, attempt, .. } => {
+                    hand.running.insert((id.clone(), attempt));
+                    self.book.ran(&id, attempt);
+                }
+                TakerEffect::Cancel { id, attempt, dropped } => {
+                    hand.running.remove(&(id.clone(), attempt));
+                    if !dropped {
+                        let outcome = Outcome::bare(OutcomeKind::Cancelled);
+                        self.work(worker, TakerInput::Ended { id, attempt, outcome });
+                    }
+                }
+                TakerEffect::Drained => replace = true,
+            }
+        }
+        if replace {
+            self.crash(worker);
+        }
+    }
+
+    /// The process is gone; what it sent is still on its way.
+    fn crash(&mut self, worker: usize) {
+        let life = self.hands[worker].life + 1;
+        self.hands[worker] = self.hand(worker, life);
+    }
+
+    fn finish_one(&mut self, worker: usize) {
+        let Some((id, attempt)) = self.hands[worker].running.pop_first() else { return };
+        let draw = if self.quiet { 0 } else { self.rng.random_range(0..10) };
+        let kind = match draw {
+            0..6 => OutcomeKind::Succeeded,
+            6 => OutcomeKind::Partial,
+            _ => OutcomeKind::Failed,
+        };
+        let result = Arc::from(format!("{id}/{attempt}").as_bytes());
+        self.work(worker, TakerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+    }
+
+    fn submit(&mut self) {
+        if self.submitted >= TASKS_MAX {
+            return;
+        }
+        // Now and then one that was submitted before.
+        let again = self.rng.random_bool(0.2);
+        let number = if again { self.rng.random_range(0..=self.submitted) } else { self.submitted };
+        self.submitted = self.submitted.max(number + 1);
+        let ttl_ms = if self.rng.random_bool(0.2) { 3000 } else { 10_000_000 };
+        let deadline_ms = if self.rng.random_bool(0.1) { 8000 } else { 0 };
+        let target = self.rng.random_bool(0.5).then(|| name(&format!("w{}", number % WORKERS)));
+        let record = TaskRecord {
+            id: name(&format!("t{number}")),
+            series: name(&format!("s{number}")),
+            mark: 1,
+            kind: name("k"),
+            payload: Arc::from(*b"x"),
+            limits: TaskLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 },
+            target,
+            state: TaskState::Queued,
+            attempt: 0,
+            unbegun: 0,
+            worker: None,
+            epoch: Epoch(0),
+            cancel: false,
+            given_up: false,
+            reason: Arc::from(""),
+            result: Arc::from([]),
+            late: Vec::new(),
+        };
+        let leader = self.rng.random_range(0..self.leaders.len());
+        self.lead(leader, DispatchInput::Submit(vec![(number as u64, record)]));
+    }
+
+    // ---- the store ----
+
+    fn expect_holds(&self, key: &Key, expect: &Expect) -> bool {
+        match (expect, self.objects.get(key)) {
+            (Expect::Absent, found) => found.is_none(),
+            (Expect::Version(version), Some((_, number))) => version.as_str() == number.to_string(),
+            (Expect::Version(_), None) => false,
+        }
+    }
+
+    fn land(&mut self, write: Write) -> Option<Version> {
+        if !self.expect_holds(&write.key, &write.expect) {
+            return None;
+        }
+        let before = self.objects.get(&write.key).map(|(doc, _)| doc.clone());
+        self.book.landed(&write.key, before.as_ref(), &write.doc, write.by);
+        self.versions += 1;
+        self.objects.insert(write.key, (write.doc, self.versions));
+        Some(Version::new(&self.versions.to_string()))
+    }
+
+    fn write(&mut self, write: Write) -> WriteAnswer {
+        let fate = if self.quiet { 0 } else { self.rng.random_range(0..100) };
+        match fate {
+            0..60 => self.land(write).map_or(WriteAnswer::Lost, WriteAnswer::Won),
+            60..72 => {
+                self.land(write);
+                WriteAnswer::Unknown
+            }
+            72..80 => WriteAnswer::Unknown,
+            80..93 => {
+                self.air.push(write);
+                WriteAnswer::Unknown
+            }
+            _ => WriteAnswer::Unavailable,
+        }
+    }
+
+    fn silent(&mut self) -> bool {
+        !self.quiet && self.rng.random_bool(0.1)
+    }
+
+    fn serve(&mut self, asked: Asked) {
+        match asked {
+            Asked::Leader(leader, id, request) => {
+                let input = self.answer(leader, id, request);
+                self.lead(leader, input);
+            }
+            Asked::Taker(worker, life, id, write, unless) => {
+                let key = Key::Inbox(name(&format!("w{worker}")));
+                let input = match write {
+                    Some((doc, version)) => {
+                        let (expect, by) = (Expect::Version(version), Who::Worker(worker, life));
+                        let write = Write { key, doc: Doc::Inbox(doc), expect, by };
+                        TakerInput::Written(id, self.write(write))
+                    }
+                    None => TakerInput::Read(id, self.look(worker, &key, unless.as_ref())),
+                };
+                if self.hands[worker].life == life {
+                    self.work(worker, input);
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, worker: usize, key: &Key, unless: Option<&Version>) -> TakerRead {
+        if self.silent() {
+            return TakerRead::Unavailable;
+        }
+        let heard = !self.quiet && self.rng.random_bool(0.6);
+        let newest = Epoch(self.leaders.len() as u64);
+        let hand = &mut self.hands[worker];
+        if heard {
+            hand.known = newest;
+        }
+        let Some((Doc::Inbox(doc), number)) = self.objects.get(key) else { return TakerRead::Absent };
+        let version = Version::new(&number.to_string());
+        if unless == Some(&version) {
+            return TakerRead::Unchanged;
+        }
+        let unclaimed = doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
+        let fenced = unclaimed.filter(|entry| entry.epoch < hand.known).map(|entry| entry.key()).collect();
+        TakerRead::Found { doc: doc.clone(), version, fenced }
+    }
+
+    fn answer(&mut self, leader: usize, id: RequestId, request: DispatchRequest) -> DispatchInput {
+        let by = Who::Leader(leader);
+        match request {
+            DispatchRequest::WriteLedger(shard, doc, expect) => {
+                let write = Write { key: Key::Ledger(shard), doc: Doc::Ledger(doc), expect, by };
+                DispatchInput::LedgerWritten(id, shard, self.write(write))
+            }
+            DispatchRequest::WriteInbox(worker, doc, expect) => {
+                let write = Write { key: Key::Inbox(worker.clone()), doc: Doc::Inbox(doc), expect, by };
+                DispatchInput::InboxWritten(id, worker, self.write(write))
+            }
+            read if self.silent() => read.unanswered(id),
+            DispatchRequest::ReadLedger(shard) => {
+                let found = self.objects.get(&Key::Ledger(shard));
+                DispatchInput::Ledger(
+                    id,
+                    shard,
+                    match found {
+                        Some((Doc::Ledger(doc), number)) => {
+                            LedgerRead::Found(doc.clone(), Version::new(&number.to_string()))
+                        }
+                        Some((Doc::Inbox(_), _)) | None => LedgerRead::Absent,
+                    },
+                )
+            }
+            DispatchRequest::ReadInbox(worker, unless) => {
+                let found = self.objects.get(&Key::Inbox(worker.clone()));
+                let read = match found {
+                    Some((Doc::Inbox(doc), number)) => {
+                        let version = Version::new(&number.to_string());
+                        if unless.as_ref() == Some(&version) {
+                            InboxRead::Unchanged
+                        } else {
+                            InboxRead::Found(doc.clone(), version)
+                        }
+                    }
+                    Some((Doc::Ledger(_), _)) | None => InboxRead::Absent,
+                };
+                DispatchInput::Inbox(id, worker, read)
+            }
+            DispatchRequest::ListInboxes => {
+                let lines = self.objects.iter().filter_map(|(key, (_, number))| match key {
+                    Key::Inbox(worker) => Some(InboxListed {
+                        worker: worker.clone(),
+                        version: Some(Version::new(&number.to_string())),
+                        stamp: (*number, 0),
+                    }),
+                    Key::Ledger(_) => None,
+                });
+                DispatchInput::Listed(id, Some(lines.collect()))
+            }
+            DispatchRequest::Archive(shard, records) => {
+                self.book.archived(&records);
+                DispatchInput::Archived(id, shard, true)
+            }
+        }
+    }
+
+    // ---- the schedule ----
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..48 => {
+                if !self.asked.is_empty() {
+                    let at = self.rng.random_range(0..self.asked.len());
+                    let asked = self.asked.swap_remove(at);
+                    self.serve(asked);
+                }
+            }
+            48..54 => {
+                if !self.air.is_empty() {
+                    let at = self.rng.random_range(0..self.air.len());
+                    let write = self.air.swap_remove(at);
+                    self.land(write);
+                }
+            }
+            54..76 => {
+                self.now += self.rng.random_range(0..200);
+                self.wake_one();
+            }
+            76..84 => {
+                let worker = self.rng.random_range(0..WORKERS);
+                self.finish_one(worker);
+            }
+            84..89 => self.submit(),
+            89 => {
+                let (leader, task) =
+                    (self.rng.random_range(0..self.leaders.len()), self.rng.random_range(0..TASKS_MAX));
+                if self.rng.random_bool(0.3) {
+                    self.lead(leader, DispatchInput::Cancel(name(&format!("t{task}"))));
+                }
+            }
+            90 => {
+                let worker = self.rng.random_range(0..WORKERS);
+                if self.rng.random_bool(0.7) {
+                    self.crash(worker);
+                } else {
+                    self.work(worker, TakerInput::Drain);
+                }
+            }
+            91 => {
+                if self.leaders.len() < LEADERS_MAX && self.rng.random_bool(0.5) {
+                    self.succeed();
+                }
+            }
+            92..95 => {
+                let leader = self.rng.random_range(0..self.leaders.len());
+                self.registry(leader);
+            }
+            _ => {
+                let worker = self.rng.random_range(0..WORKERS);
+                self.work(worker, TakerInput::Nudge);
+            }
+        }
+    }
+
+    fn wake_one(&mut self) {
+        let at = self.rng.random_range(0..self.leaders.len() + WORKERS);
+        if at < WORKERS {
+            self.work(at, TakerInput::Wake);
+        } else {
+            self.lead(at - WORKERS, DispatchInput::Wake);
+        }
+    }
+
+    /// Everything is served, nobody crashes, the newest leader is the only one: everything must come to an end.
+    fn settle(&mut self) {
+        self.quiet = true;
+        self.succeed();
+        let newest = self.leaders.len() - 1;
+        for _ in 0..QUIET_ROUNDS {
+            let mut served = 0;
+            while let Some(asked) = self.asked.pop() {
+                self.serve(asked);
+                served += 1;
+                if !self.book.violations.is_empty() {
+                    return;
+                }
+                if served > 500 {
+                    let storm = "one moment brought 500 requests: they feed each other".to_owned();
+                    return self.book.violations.push(storm);
+                }
+            }
+            while let Some(write) = self.air.pop() {
+                self.land(write);
+            }
+            for worker in 0..WORKERS {
+                self.finish_one(worker);
+                self.work(worker, TakerInput::Wake);
+            }
+            self.lead(newest, DispatchInput::Wake);
+            self.now += 100;
+            if !self.book.violations.is_empty() {
+                return;
+            }
+        }
+        self.book.must_be_over(&self.created, &self.objects);
+    }
+}

@@ -1,0 +1,47 @@
+//! Tasks: the leader gives work to workers through objects, fenced, so that a failover neither loses nor doubles it.
+//!
+//! The decisions are `tenure-core`'s; here they are carried to the store and back. All of it runs on the bulk lane, in tasks
+//! of its own: whatever happens here cannot delay a renewal.
+
+mod assign;
+mod blob;
+mod carrier;
+mod dispatcher;
+mod documents;
+mod runner;
+mod spec;
+
+pub use assign::{Assign, Candidate, LeastLoaded};
+pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, Submitted, TaskCounts};
+pub use runner::{Handlers, RunnerEnd, RunnerOptions, TaskContext, TaskOutcome, TaskRunner};
+pub use spec::{SubmitError, TaskError, TaskSpec};
+pub use tenure_core::{LateResult, OutcomeKind, TaskLimits, TaskRecord, TaskState, TaskUpdate};
+
+use crate::driver::Voice;
+use crate::fence::Fence;
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::workers::Workers;
+use std::sync::Arc;
+use tenure_store::Store;
+use tokio::sync::watch;
+
+/// Shards of the ledger. Never to be changed: a series must stay where it is.
+pub(crate) const SHARDS: usize = 4;
+
+/// The place where a namespace's tasks are. Clones share it.
+#[derive(Clone)]
+pub struct TaskPlace {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) keys: Keys,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) voice: Voice,
+    pub(crate) fence: Fence,
+    pub(crate) workers: watch::Receiver<Workers>,
+}
+
+impl std::fmt::Debug for TaskPlace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TaskPlace({})", self.keys.inboxes())
+    }
+}

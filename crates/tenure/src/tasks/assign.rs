@@ -1,0 +1,38 @@
+//! Who does a task that names no worker.
+
+use crate::workers::WorkerInfo;
+use tenure_core::{NodeId, TaskRecord};
+
+/// A worker that could be chosen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Candidate {
+    /// What the registry knows of it. It is active.
+    pub worker: WorkerInfo,
+    /// Attempts that are out at it.
+    pub in_flight: usize,
+}
+
+/// Chooses workers. Called on the leader, in its dispatcher's task: it must not block.
+pub trait Assign: Send + Sync + 'static {
+    /// The worker for this task, among active ones with room in their inbox; or why there is none, which the task then shows
+    /// as its reason. Asked again whenever something has happened.
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String>;
+}
+
+/// The worker with the least to do; of equals the first by id. One that had the task last is chosen only if there is nobody
+/// else: it did not claim it, fell silent, or failed.
+///
+/// It cannot know which workers run tasks at all: where not all do, choose otherwise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LeastLoaded;
+
+impl Assign for LeastLoaded {
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
+        let had_it = |candidate: &Candidate| task.worker.as_ref() == Some(&candidate.worker.worker_id);
+        let least = candidates.iter().min_by_key(|candidate| (had_it(candidate), candidate.in_flight));
+        least
+            .map(|candidate| candidate.worker.worker_id.clone())
+            .ok_or_else(|| "no active worker with room in its inbox".to_owned())
+    }
+}

@@ -1,0 +1,244 @@
+//! The way to the store: requests of the machines become store calls, documents become what the machines understand.
+
+use super::TaskPlace;
+use super::documents::{Carried, read_inbox, read_ledger, write_done, write_inbox, write_ledger};
+use crate::guard::LeaderGuard;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure_core::{
+    DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
+    Nonce, RequestId, TaskRecord, WriteAnswer,
+};
+use tenure_store::{Condition, List, Read, Trouble, Version, Write};
+
+/// Inboxes looked at in one list at most.
+const LIST_MAX: usize = 25_000;
+
+/// Batches of finished tasks removed at once at most.
+const REMOVALS_MAX: usize = 16;
+
+/// An inbox as it was read.
+pub(super) enum Found {
+    Doc(InboxDoc, tenure_core::Version),
+    Unchanged,
+    Absent,
+    Unreadable,
+    Unavailable,
+}
+
+/// The way to the objects of tasks. Clones share what is carried along.
+#[derive(Clone)]
+pub(super) struct Carrier {
+    pub(super) place: TaskPlace,
+    timeout: Duration,
+    inboxes: Arc<Mutex<HashMap<NodeId, Carried>>>,
+    ledgers: Arc<Mutex<HashMap<usize, Carried>>>,
+    /// What was complained about last.
+    said: Arc<Mutex<String>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn condition(expect: Expect) -> Condition {
+    match expect {
+        Expect::Absent => Condition::Absent,
+        Expect::Version(version) => Condition::Matches(Version::new(version.as_str())),
+    }
+}
+
+fn core_version(version: &Version) -> tenure_core::Version {
+    tenure_core::Version::new(version.as_str())
+}
+
+impl Carrier {
+    pub(super) fn new(place: &TaskPlace) -> Carrier {
+        let timeout = Duration::from_millis(place.settings.request_timeout_ms);
+        Carrier {
+            place: place.clone(),
+            timeout,
+            inboxes: Arc::default(),
+            ledgers: Arc::default(),
+            said: Arc::default(),
+        }
+    }
+
+    /// Says a trouble, once as long as it is the same.
+    fn say(&self, sentence: String) {
+        let mut said = locked(&self.said);
+        if *said != sentence {
+            tracing::warn!(target: "tenure", namespace = &*self.place.voice.namespace, "{sentence}");
+            *said = sentence;
+        }
+    }
+
+    fn trouble(&self, key: &str, trouble: &Trouble) {
+        self.say(format!("{key}: {trouble}"));
+    }
+
+    async fn get(&self, key: &str, unless: Option<&tenure_core::Version>) -> Option<Read> {
+        let unless = unless.map(|version| Version::new(version.as_str()));
+        let read =
+            tokio::time::timeout(self.timeout, self.place.store.get(key, unless.as_ref())).await.ok()?;
+        match read {
+            Read::Unavailable(trouble) | Read::Denied(trouble) => {
+                self.trouble(key, &trouble);
+                None
+            }
+            Read::Found(_) | Read::Unchanged | Read::Absent => Some(read),
+        }
+    }
+
+    pub(super) async fn put(&self, key: &str, body: Vec<u8>, condition: Condition) -> WriteAnswer {
+        let put = self.place.store.put(key, body.into(), condition);
+        match tokio::time::timeout(self.timeout, put).await {
+            Ok(Write::Won(version)) => WriteAnswer::Won(core_version(&version)),
+            Ok(Write::Lost) => WriteAnswer::Lost,
+            Ok(Write::Unknown(_)) | Err(_) => WriteAnswer::Unknown,
+            Ok(Write::Unavailable(_)) => WriteAnswer::Unavailable,
+            Ok(Write::Denied(trouble)) => {
+                self.trouble(key, &trouble);
+                WriteAnswer::Denied
+            }
+        }
+    }
+
+    pub(super) async fn read_inbox(&self, worker: &NodeId, unless: Option<&tenure_core::Version>) -> Found {
+        let key = self.place.keys.inbox(worker);
+        match self.get(&key, unless).await {
+            Some(Read::Found(object)) => match read_inbox(worker, &object.body) {
+                Ok((doc, carried)) => {
+                    if !carried.foreign.is_empty() {
+                        let count = carried.foreign.len();
+                        self.say(format!("{key} has {count} entries that are none; nobody acts on them"));
+                        self.place.voice.figures.tasks().add_rejected(count as u64);
+                    }
+                    locked(&self.inboxes).insert(worker.clone(), carried);
+                    Found::Doc(doc, core_version(&object.version))
+                }
+                Err(detail) => {
+                    self.say(format!("{key} is no inbox and is left alone: {detail}"));
+                    Found::Unreadable
+                }
+            },
+            Some(Read::Unchanged) => Found::Unchanged,
+            Some(Read::Absent) => Found::Absent,
+            Some(Read::Unavailable(_) | Read::Denied(_)) | None => Found::Unavailable,
+        }
+    }
+
+    pub(super) async fn write_inbox(&self, worker: &NodeId, doc: &InboxDoc, expect: Expect) -> WriteAnswer {
+        let carried = match expect {
+            Expect::Absent => Carried::default(),
+            Expect::Version(_) => locked(&self.inboxes).get(worker).cloned().unwrap_or_default(),
+        };
+        let body = write_inbox(worker, doc, &carried);
+        self.put(&self.place.keys.inbox(worker), body, condition(expect)).await
+    }
+
+    // ---- the leader's ----
+
+    /// Carries one request of the dispatcher. The guard is asked right before each write, and ends it.
+    pub(super) async fn carry(
+        &self,
+        guard: &LeaderGuard,
+        epoch: Epoch,
+        id: RequestId,
+        request: DispatchRequest,
+    ) -> DispatchInput {
+        let silence = request.unanswered(id);
+        match request {
+            DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, self.ledger(shard).await),
+            DispatchRequest::WriteLedger(shard, doc, expect) => {
+                let carried = locked(&self.ledgers).get(&shard).cloned().unwrap_or_default();
+                let (key, body) = (self.place.keys.ledger(shard), write_ledger(&doc, &carried));
+                match guard.run(self.put(&key, body, condition(expect))).await {
+                    Ok(answer) => DispatchInput::LedgerWritten(id, shard, answer),
+                    Err(_) => silence,
+                }
+            }
+            DispatchRequest::ListInboxes => DispatchInput::Listed(id, self.list().await),
+            DispatchRequest::ReadInbox(worker, unless) => {
+                let read = match self.read_inbox(&worker, unless.as_ref()).await {
+                    Found::Doc(doc, version) => InboxRead::Found(doc, version),
+                    Found::Unchanged => InboxRead::Unchanged,
+                    Found::Absent => InboxRead::Absent,
+                    Found::Unreadable => InboxRead::Unreadable,
+                    Found::Unavailable => InboxRead::Unavailable,
+                };
+                DispatchInput::Inbox(id, worker, read)
+            }
+            DispatchRequest::WriteInbox(worker, doc, expect) => {
+                match guard.run(self.write_inbox(&worker, &doc, expect)).await {
+                    Ok(answer) => DispatchInput::InboxWritten(id, worker, answer),
+                    Err(_) => silence,
+                }
+            }
+            DispatchRequest::Archive(shard, records) => {
+                let done = guard.run(self.archive(epoch, &records)).await;
+                DispatchInput::Archived(id, shard, done == Ok(true))
+            }
+        }
+    }
+
+    async fn ledger(&self, shard: usize) -> LedgerRead {
+        let key = self.place.keys.ledger(shard);
+        match self.get(&key, None).await {
+            Some(Read::Found(object)) => match read_ledger(&object.body) {
+                Ok((doc, carried)) => {
+                    locked(&self.ledgers).insert(shard, carried);
+                    LedgerRead::Found(doc, core_version(&object.version))
+                }
+                Err(detail) => {
+                    self.say(format!("{key} is no ledger and is left alone: {detail}"));
+                    LedgerRead::Unreadable
+                }
+            },
+            Some(Read::Absent) => LedgerRead::Absent,
+            Some(Read::Unchanged | Read::Unavailable(_) | Read::Denied(_)) | None => LedgerRead::Unavailable,
+        }
+    }
+
+    async fn list(&self) -> Option<Vec<InboxListed>> {
+        let folder = self.place.keys.inboxes();
+        // A list of many pages takes longer than one request.
+        let list =
+            tokio::time::timeout(self.timeout * 25, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
+        let entries = match list {
+            List::Entries { entries, .. } => entries,
+            List::Unavailable(trouble) | List::Denied(trouble) => {
+                self.trouble(&folder, &trouble);
+                return None;
+            }
+        };
+        let lines = entries.into_iter().filter_map(|entry| {
+            let worker = self.place.keys.inbox_of(&entry.key)?;
+            let version = entry.version.as_ref().map(core_version);
+            Some(InboxListed { worker, version, stamp: (entry.modified.0, entry.bytes) })
+        });
+        Some(lines.collect())
+    }
+
+    /// Puts finished tasks away, and removes what was put away long ago, by the store's own times.
+    async fn archive(&self, epoch: Epoch, records: &[TaskRecord]) -> bool {
+        let life = tenure_core::Incarnation(rand::random());
+        let (folder, body) =
+            (self.place.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
+        let key = format!("{folder}{:010}-{life}.json", epoch.0);
+        if !matches!(self.put(&key, body, Condition::Absent).await, WriteAnswer::Won(_)) {
+            return false;
+        }
+        let list = tokio::time::timeout(self.timeout * 5, self.place.store.list(&folder, 10_000)).await;
+        let Ok(List::Entries { entries, .. }) = list else { return true };
+        let newest = entries.iter().map(|entry| entry.modified.0).max().unwrap_or(0);
+        let retention_ms = self.place.settings.task_retention_ms;
+        let old = entries.iter().filter(|entry| newest.saturating_sub(entry.modified.0) > retention_ms);
+        for entry in old.take(REMOVALS_MAX) {
+            // Whether it worked is for the next time to see.
+            let _ = tokio::time::timeout(self.timeout, self.place.store.remove(&entry.key)).await;
+        }
+        true
+    }
+}

@@ -1,0 +1,415 @@
+//! The leader's handle, and the task that feeds the dispatcher. It decides nothing.
+
+use super::assign::{Assign, Candidate, LeastLoaded};
+use super::carrier::Carrier;
+use super::spec::{SubmitError, TaskSpec};
+use super::{SHARDS, TaskPlace};
+use crate::guard::LeaderGuard;
+use crate::workers::Workers;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{
+    DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, NodeId, RequestId,
+    SubmitAnswer, TaskRecord, TaskState, TaskUpdate, Time,
+};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::{Id, JoinSet};
+
+pub use tenure_core::DispatchCounts as TaskCounts;
+
+/// Updates kept for a reader that is behind; one further behind is told how many it missed.
+const UPDATES_KEPT: usize = 1024;
+
+/// The machine is not asked again before this has passed, whatever it says.
+const WAKE_LEAST: Duration = Duration::from_millis(5);
+
+/// How a dispatcher is to work.
+#[derive(Clone)]
+pub struct DispatcherOptions {
+    /// Entries of an inbox at most, 1 to 256. Default: 64.
+    pub inbox_entries: usize,
+    /// Finished tasks kept in each of the four parts of the ledger, so that they can be looked at and recognised. Default: 64.
+    pub keep_finished: usize,
+    /// Chooses the worker for a task that names none. Default: [`LeastLoaded`].
+    pub assign: Arc<dyn Assign>,
+}
+
+impl Default for DispatcherOptions {
+    fn default() -> DispatcherOptions {
+        DispatcherOptions { inbox_entries: 64, keep_finished: 64, assign: Arc::new(LeastLoaded) }
+    }
+}
+
+impl std::fmt::Debug for DispatcherOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DispatcherOptions({} entries, {} kept)", self.inbox_entries, self.keep_finished)
+    }
+}
+
+/// What became of a submission that was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Submitted {
+    /// The task stands in the ledger: from here on no failover loses it.
+    Created,
+    /// A task of that name stands there already.
+    Exists,
+    /// Its series is past its mark: it was created once before.
+    BelowMark,
+}
+
+/// Why a dispatcher ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DispatcherEnd {
+    /// It was dropped.
+    Asked,
+    /// Leadership ended.
+    LeadershipEnded,
+    /// Another leader has the ledger: this one's epoch is over, whatever its guard says.
+    Superseded,
+}
+
+enum Command {
+    Submit(Vec<TaskRecord>, oneshot::Sender<Vec<SubmitAnswer>>),
+    Cancel(NodeId),
+}
+
+/// Gives out work while its guard holds. Dropping it stops giving out; tasks stay in the ledger for the next leader.
+///
+/// Tasks that a former leader left behind are taken over by themselves.
+#[derive(Debug)]
+pub struct Dispatcher {
+    commands: mpsc::Sender<Command>,
+    updates: broadcast::Sender<TaskUpdate>,
+    tasks: watch::Receiver<Arc<[TaskRecord]>>,
+    counts: watch::Receiver<TaskCounts>,
+    ended: watch::Receiver<Option<DispatcherEnd>>,
+}
+
+impl Dispatcher {
+    /// Starts giving out work under this guard, which it holds until leadership ends or the dispatcher is dropped. Start one
+    /// for each guard, not more: a second one of the same epoch takes the ledger over.
+    pub fn start(place: &TaskPlace, guard: LeaderGuard) -> Dispatcher {
+        Dispatcher::start_with(place, guard, DispatcherOptions::default())
+    }
+
+    /// The same with options.
+    pub fn start_with(place: &TaskPlace, guard: LeaderGuard, options: DispatcherOptions) -> Dispatcher {
+        let settings = &place.settings;
+        let epoch = Epoch(guard.epoch());
+        let config = DispatcherConfig {
+            incarnation: Incarnation(rand::random()),
+            epoch,
+            shards: SHARDS,
+            entries_max: options.inbox_entries.clamp(1, 256),
+            fast_ms: settings.task_poll_interval_ms,
+            slow_ms: settings.task_idle_interval_ms.max(settings.task_poll_interval_ms),
+            claim_timeout_ms: settings.task_claim_timeout_ms,
+            // The worker gives up first, writes after a linger, and is seen with the next look.
+            margin_ms: settings.task_idle_interval_ms * 2 + settings.request_timeout_ms * 4,
+            keep_finished: options.keep_finished,
+        };
+        let (commands, inbox) = mpsc::channel(64);
+        let (updates, _) = broadcast::channel(UPDATES_KEPT);
+        let (view, tasks) = watch::channel(Arc::from([]));
+        let (count, counts) = watch::channel(TaskCounts::default());
+        let (end, ended) = watch::channel(None);
+        let feeder = Feeder {
+            machine: tenure_core::Dispatcher::new(config),
+            carrier: Carrier::new(place),
+            guard,
+            epoch,
+            workers: place.workers.clone(),
+            assign: options.assign,
+            requests: JoinSet::new(),
+            running: HashMap::new(),
+            answers: HashMap::new(),
+            tokens: 0,
+            submitted: HashMap::new(),
+            updates: updates.clone(),
+            view,
+            count,
+        };
+        tokio::spawn(async move {
+            let figures = Arc::clone(&feeder.carrier.place.voice.figures);
+            let reason = feeder.run(inbox).await;
+            figures.tasks().set_open(0, 0);
+            end.send_replace(Some(reason));
+        });
+        Dispatcher { commands, updates, tasks, counts, ended }
+    }
+
+    /// Submits a task. Ends once it stands in the ledger.
+    pub async fn submit(&self, spec: TaskSpec) -> Result<Submitted, SubmitError> {
+        let mut answers = self.submit_all([spec]).await?;
+        answers.pop().unwrap_or(Err(SubmitError::Ended))
+    }
+
+    /// Submits several at once, which costs one write instead of many. Nothing is submitted if one of them is wrong; whether
+    /// each was taken is in its answer, in the same order.
+    pub async fn submit_all(
+        &self,
+        specs: impl IntoIterator<Item = TaskSpec>,
+    ) -> Result<Vec<Result<Submitted, SubmitError>>, SubmitError> {
+        let records = specs.into_iter().map(|spec| spec.check()).collect::<Result<Vec<_>, _>>()?;
+        let (reply, answers) = oneshot::channel();
+        let sent = self.commands.send(Command::Submit(records, reply)).await;
+        sent.map_err(|_| SubmitError::Ended)?;
+        let answers = answers.await.map_err(|_| SubmitError::Ended)?;
+        Ok(answers
+            .into_iter()
+            .map(|answer| match answer {
+                SubmitAnswer::Created => Ok(Submitted::Created),
+                SubmitAnswer::Exists => Ok(Submitted::Exists),
+                SubmitAnswer::BelowMark => Ok(Submitted::BelowMark),
+                SubmitAnswer::Full => Err(SubmitError::Full),
+                SubmitAnswer::Blocked => Err(SubmitError::Blocked),
+                SubmitAnswer::Ended => Err(SubmitError::Ended),
+            })
+            .collect())
+    }
+
+    /// Calls a task off. One that nobody has claimed never runs; one that runs is asked to stop. What came of it is told as
+    /// an update: it may have succeeded all the same.
+    pub async fn cancel(&self, id: &NodeId) {
+        // A dispatcher that has ended cancels nothing; the next leader is to be asked.
+        let _ = self.commands.send(Command::Cancel(id.clone())).await;
+    }
+
+    /// Every change of a task's state from now on. Final states stand in the ledger by then.
+    ///
+    /// Not promised: that each is told exactly once. What the ledger recorded right before a leader ended may never be told;
+    /// [`tasks`](Dispatcher::tasks) of the next has it.
+    pub fn updates(&self) -> broadcast::Receiver<TaskUpdate> {
+        self.updates.subscribe()
+    }
+
+    /// The tasks as this leader knows them: open ones with the reason why they wait, and those finished lately.
+    pub fn tasks(&self) -> Arc<[TaskRecord]> {
+        Arc::clone(&self.tasks.borrow())
+    }
+
+    /// What was counted since this dispatcher started.
+    pub fn counts(&self) -> TaskCounts {
+        *self.counts.borrow()
+    }
+
+    /// Waits until it has ended.
+    pub async fn ended(&self) -> DispatcherEnd {
+        let mut ended = self.ended.clone();
+        let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
+        reason.unwrap_or(DispatcherEnd::LeadershipEnded)
+    }
+}
+
+type Reply = (oneshot::Sender<Vec<SubmitAnswer>>, Vec<Option<SubmitAnswer>>);
+
+struct Feeder {
+    machine: tenure_core::Dispatcher,
+    carrier: Carrier,
+    guard: LeaderGuard,
+    epoch: Epoch,
+    workers: watch::Receiver<Workers>,
+    assign: Arc<dyn Assign>,
+    requests: JoinSet<DispatchInput>,
+    /// What is under way, in case its task dies and cannot say so itself.
+    running: HashMap<Id, (RequestId, DispatchRequest)>,
+    /// Submissions that wait: which batch a token belongs to, and the batches.
+    answers: HashMap<u64, (u64, usize)>,
+    submitted: HashMap<u64, Reply>,
+    tokens: u64,
+    updates: broadcast::Sender<TaskUpdate>,
+    view: watch::Sender<Arc<[TaskRecord]>>,
+    count: watch::Sender<TaskCounts>,
+}
+
+impl Feeder {
+    fn now(&self) -> Time {
+        Time(self.carrier.place.voice.clock.now_ms())
+    }
+
+    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) -> DispatcherEnd {
+        let workers = self.registry();
+        if let Some(end) = self.feed(workers.into_iter().collect()) {
+            return end;
+        }
+        let (guard, mut known) = (self.guard.clone(), true);
+        loop {
+            let now = self.now();
+            let wake =
+                self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
+            let inputs = tokio::select! {
+                biased;
+                () = guard.ended() => return DispatcherEnd::LeadershipEnded,
+                command = inbox.recv() => match command {
+                    Some(command) => {
+                        // Whatever else was asked meanwhile goes into the same write.
+                        let mut inputs = vec![self.input(command)];
+                        while let Ok(command) = inbox.try_recv() {
+                            inputs.push(self.input(command));
+                        }
+                        inputs
+                    }
+                    None => return DispatcherEnd::Asked,
+                },
+                Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => {
+                    self.on_done(done).into_iter().collect()
+                }
+                changed = self.workers.changed(), if known => {
+                    known = changed.is_ok();
+                    self.registry().into_iter().collect()
+                }
+                () = crate::driver::sleep_or_never(wake) => vec![DispatchInput::Wake],
+            };
+            if let Some(end) = self.feed(inputs) {
+                return end;
+            }
+        }
+    }
+
+    fn input(&mut self, command: Command) -> DispatchInput {
+        match command {
+            Command::Cancel(id) => DispatchInput::Cancel(id),
+            Command::Submit(records, reply) => {
+                let batch = self.tokens;
+                let count = records.len();
+                let tokens = records.into_iter().enumerate().map(|(place, record)| {
+                    self.tokens += 1;
+                    self.answers.insert(self.tokens, (batch, place));
+                    (self.tokens, record)
+                });
+                let records = tokens.collect();
+                if count == 0 {
+                    self.tokens += 1;
+                    // Nobody waits any more if the caller gave up.
+                    let _ = reply.send(Vec::new());
+                } else {
+                    self.submitted.insert(batch, (reply, vec![None; count]));
+                }
+                DispatchInput::Submit(records)
+            }
+        }
+    }
+
+    /// The workers, once anything is known of them.
+    fn registry(&mut self) -> Option<DispatchInput> {
+        let workers = self.workers.borrow_and_update();
+        if workers.epoch == 0 {
+            return None;
+        }
+        let whole = workers.list.len() as u64 >= workers.active + workers.inactive;
+        let list = workers.list.iter().map(|info| (info.worker_id.clone(), info.active)).collect();
+        Some(DispatchInput::Workers { list, whole })
+    }
+
+    fn on_done(
+        &mut self,
+        done: Result<(Id, DispatchInput), tokio::task::JoinError>,
+    ) -> Option<DispatchInput> {
+        match done {
+            Ok((task, input)) => {
+                self.running.remove(&task);
+                Some(input)
+            }
+            Err(error) => {
+                tracing::error!(target: "tenure", %error, "a store request died");
+                self.running.remove(&error.id()).map(|(id, request)| request.unanswered(id))
+            }
+        }
+    }
+
+    fn feed(&mut self, inputs: Vec<DispatchInput>) -> Option<DispatcherEnd> {
+        let now = self.now();
+        for input in inputs {
+            self.machine.handle(now, input);
+        }
+        self.assign(now);
+        let mut effects = Vec::new();
+        self.machine.advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
+        let mut end = None;
+        for effect in effects {
+            match effect {
+                DispatchEffect::Request(id, request) => self.send(id, request),
+                DispatchEffect::Answered(token, answer) => self.answer(token, answer),
+                DispatchEffect::Update(update) => self.tell(update),
+                DispatchEffect::Ended(_) => end = Some(DispatcherEnd::Superseded),
+            }
+        }
+        self.show();
+        end
+    }
+
+    fn send(&mut self, id: RequestId, request: DispatchRequest) {
+        let (carrier, guard, epoch, sent) =
+            (self.carrier.clone(), self.guard.clone(), self.epoch, request.clone());
+        let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, sent).await });
+        self.running.insert(task.id(), (id, request));
+    }
+
+    fn answer(&mut self, token: u64, answer: SubmitAnswer) {
+        let Some((batch, place)) = self.answers.remove(&token) else { return };
+        let Some((_, answers)) = self.submitted.get_mut(&batch) else { return };
+        answers[place] = Some(answer);
+        if answers.iter().all(Option::is_some)
+            && let Some((reply, answers)) = self.submitted.remove(&batch)
+        {
+            // Nobody waits any more if the caller gave up.
+            let _ = reply.send(answers.into_iter().flatten().collect());
+        }
+    }
+
+    fn tell(&mut self, update: TaskUpdate) {
+        tracing::debug!(
+            target: "tenure",
+            task = update.id.as_str(),
+            state = update.state.as_str(),
+            attempt = update.attempt,
+            late = update.late.is_some(),
+            "task"
+        );
+        // No reader is fine.
+        let _ = self.updates.send(update);
+    }
+
+    fn show(&mut self) {
+        let counts = self.machine.counts();
+        let before = self.count.send_replace(counts);
+        let tasks: Arc<[TaskRecord]> = self.machine.tasks().cloned().collect();
+        let queued = tasks.iter().filter(|task| task.state == TaskState::Queued).count();
+        let out = tasks.iter().filter(|task| task.state.is_out()).count();
+        let figures = self.carrier.place.voice.figures.tasks();
+        figures.set_open(queued as u64, out as u64);
+        figures.add(&before, &counts);
+        for ms in self.machine.take_claim_times() {
+            figures.claimed_after(ms);
+        }
+        self.view.send_replace(tasks);
+    }
+
+    /// Tasks that name no worker get one, or a reason why not.
+    fn assign(&mut self, now: Time) {
+        let waiting: Vec<TaskRecord> = self.machine.unassigned(now).cloned().collect();
+        if waiting.is_empty() {
+            return;
+        }
+        let list = Arc::clone(&self.workers.borrow().list);
+        for task in waiting {
+            let payload = task.payload.len();
+            let fits =
+                list.iter().filter(|info| info.active && self.machine.has_room(&info.worker_id, payload));
+            let candidates: Vec<Candidate> = fits
+                .map(|info| Candidate {
+                    in_flight: self.machine.in_flight(&info.worker_id),
+                    worker: info.clone(),
+                })
+                .collect();
+            let input = match self.assign.assign(&task, &candidates) {
+                Ok(worker) => DispatchInput::Assign { id: task.id, worker },
+                Err(reason) => {
+                    DispatchInput::Hold { id: task.id, reason: Arc::from(crate::wire::told(&reason)) }
+                }
+            };
+            self.machine.handle(now, input);
+        }
+    }
+}

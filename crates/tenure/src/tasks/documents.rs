@@ -1,0 +1,385 @@
+//! `tasks/ledger-<n>.json`, `tasks/inbox/<worker>.json` and `tasks/done/<epoch>-<n>.json`.
+
+#[cfg(test)]
+mod tests;
+
+use super::blob::Blob;
+use crate::wire::{VERSION, incarnation, nonce, told};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use tenure_core::{
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, LateResult, LedgerDoc, NodeId, Nonce, Outcome,
+    OutcomeKind, TASK_PAYLOAD_MAX_BYTES, TASK_RESULT_MAX_BYTES, TaskLimits, TaskRecord, TaskState,
+};
+
+/// Entries of an inbox that cannot be understood and are kept all the same; more are dropped.
+const FOREIGN_MAX: usize = 8;
+
+/// None of these is larger than this, written down.
+const FOREIGN_MAX_BYTES: usize = 8 * 1024;
+
+/// No inbox has more; what has is none of ours.
+const ENTRIES_READ_MAX: usize = 1024;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LedgerDocument {
+    v: u64,
+    epoch: u64,
+    nonce: String,
+    #[serde(default)]
+    series: BTreeMap<String, u64>,
+    tasks: Vec<TaskDocument>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TaskDocument {
+    id: String,
+    series: String,
+    #[serde(default)]
+    mark: u64,
+    kind: String,
+    #[serde(default)]
+    payload: Blob,
+    timeout: u64,
+    ttl: u64,
+    #[serde(default)]
+    deadline: u64,
+    attempts: u32,
+    #[serde(default)]
+    backoff: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    state: String,
+    #[serde(default)]
+    attempt: u32,
+    #[serde(default)]
+    unbegun: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+    epoch: u64,
+    #[serde(default)]
+    cancel: bool,
+    #[serde(default)]
+    given_up: bool,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    result: Blob,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    late: Vec<LateDocument>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct LateDocument {
+    attempt: u32,
+    worker: String,
+    outcome: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InboxDocument {
+    v: u64,
+    worker_id: String,
+    epoch: u64,
+    leader: String,
+    nonce: String,
+    entries: Vec<Value>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument {
+    id: String,
+    attempt: u32,
+    epoch: u64,
+    dispatched_at: i64,
+    kind: String,
+    #[serde(default)]
+    payload: Blob,
+    timeout: u64,
+    state: String,
+    /// The life of the worker that has claimed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Blob>,
+    #[serde(default)]
+    cancel: bool,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+/// What a rewrite carries along without understanding it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Carried {
+    extra: Map<String, Value>,
+    rows: HashMap<(String, u32), Map<String, Value>>,
+    /// Entries that are none of ours.
+    pub(crate) foreign: Vec<Value>,
+}
+
+fn checked(body: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u64,
+    }
+    let Versioned { v } = serde_json::from_slice(body).map_err(|e| format!("no document of ours: {e}"))?;
+    match v {
+        VERSION => Ok(()),
+        newer if newer > VERSION => {
+            Err(format!("written in version {newer}, this software knows up to {VERSION}: upgrade it"))
+        }
+        _ => Err("`v` must be 1".to_owned()),
+    }
+}
+
+fn id(field: &str, text: &str) -> Result<NodeId, String> {
+    NodeId::new(text).map_err(|error| format!("`{field}`: {error}"))
+}
+
+fn nonce_text(nonce: Nonce) -> String {
+    format!("{}-{}", nonce.incarnation, nonce.sequence)
+}
+
+fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
+    match blob.0.len() {
+        len if len > limit => Err(format!("`{field}` has {len} bytes, at most {limit} are allowed")),
+        _ => Ok(blob.0),
+    }
+}
+
+// ---- the ledger ----
+
+pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
+    let document = LedgerDocument {
+        v: VERSION,
+        epoch: doc.epoch.0,
+        nonce: nonce_text(doc.nonce),
+        series: doc.series.iter().map(|(name, mark)| (name.to_string(), *mark)).collect(),
+        tasks: doc.tasks.iter().map(|task| task_document(task, carried)).collect(),
+        extra: carried.extra.clone(),
+    };
+    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+}
+
+/// Reads an object that may be anything at all. One row that cannot be understood refuses the whole: without it a task would
+/// be forgotten.
+pub(crate) fn read_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
+    parse_ledger(body).map_err(|detail| told(&detail))
+}
+
+fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
+    checked(body)?;
+    let document: LedgerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let series = document.series.iter().map(|(name, mark)| Ok((id("series", name)?, *mark)));
+    let series = series.collect::<Result<Vec<_>, String>>()?;
+    let mut carried = Carried { extra: document.extra, ..Carried::default() };
+    let (mut tasks, mut seen) = (Vec::new(), BTreeSet::new());
+    for row in document.tasks {
+        let (name, extra) = (row.id.clone(), row.extra.clone());
+        let task = task_record(row).map_err(|detail| format!("task {name:?}: {detail}"))?;
+        if !seen.insert(task.id.clone()) {
+            return Err(format!("task {name:?} stands there twice"));
+        }
+        if !extra.is_empty() {
+            carried.rows.insert((name, 0), extra);
+        }
+        tasks.push(task);
+    }
+    Ok((LedgerDoc { epoch: Epoch(document.epoch), nonce, series, tasks }, carried))
+}
+
+fn task_document(task: &TaskRecord, carried: &Carried) -> TaskDocument {
+    let late = |late: &LateResult| LateDocument {
+        attempt: late.attempt,
+        worker: late.worker.to_string(),
+        outcome: late.kind.as_str().to_owned(),
+    };
+    TaskDocument {
+        id: task.id.to_string(),
+        series: task.series.to_string(),
+        mark: task.mark,
+        kind: task.kind.to_string(),
+        payload: Blob(Arc::clone(&task.payload)),
+        timeout: task.limits.timeout_ms,
+        ttl: task.limits.ttl_ms,
+        deadline: task.limits.deadline_ms,
+        attempts: task.limits.attempts_max,
+        backoff: task.limits.backoff_ms,
+        target: task.target.as_ref().map(ToString::to_string),
+        state: task.state.as_str().to_owned(),
+        attempt: task.attempt,
+        unbegun: task.unbegun,
+        worker: task.worker.as_ref().map(ToString::to_string),
+        epoch: task.epoch.0,
+        cancel: task.cancel,
+        given_up: task.given_up,
+        reason: told(&task.reason),
+        result: Blob(Arc::clone(&task.result)),
+        late: task.late.iter().map(late).collect(),
+        extra: carried.rows.get(&(task.id.to_string(), 0)).cloned().unwrap_or_default(),
+    }
+}
+
+fn task_record(row: TaskDocument) -> Result<TaskRecord, String> {
+    let late = row.late.iter().map(|late| {
+        let kind = OutcomeKind::named(&late.outcome).ok_or("`late` has an unknown outcome")?;
+        Ok(LateResult { attempt: late.attempt, worker: id("late", &late.worker)?, kind })
+    });
+    let late = late.collect::<Result<Vec<_>, String>>()?;
+    let state = TaskState::named(&row.state).ok_or_else(|| format!("`state` {:?} is none", row.state))?;
+    let worker = row.worker.map(|worker| id("worker", &worker)).transpose()?;
+    if state.is_out() && worker.is_none() {
+        return Err(format!("`worker` is missing, though the state is {}", state.as_str()));
+    }
+    Ok(TaskRecord {
+        id: id("id", &row.id)?,
+        series: id("series", &row.series)?,
+        mark: row.mark,
+        kind: id("kind", &row.kind)?,
+        payload: bytes("payload", row.payload, TASK_PAYLOAD_MAX_BYTES)?,
+        limits: TaskLimits {
+            timeout_ms: row.timeout,
+            ttl_ms: row.ttl,
+            deadline_ms: row.deadline,
+            attempts_max: row.attempts,
+            backoff_ms: row.backoff,
+        },
+        target: row.target.map(|target| id("target", &target)).transpose()?,
+        state,
+        attempt: row.attempt,
+        unbegun: row.unbegun,
+        worker,
+        epoch: Epoch(row.epoch),
+        cancel: row.cancel,
+        given_up: row.given_up,
+        reason: Arc::from(told(&row.reason)),
+        result: bytes("result", row.result, TASK_RESULT_MAX_BYTES)?,
+        late,
+    })
+}
+
+/// Finished tasks, put away.
+pub(crate) fn write_done(epoch: Epoch, nonce: Nonce, tasks: &[TaskRecord]) -> Vec<u8> {
+    let doc = LedgerDoc { epoch, nonce, series: Vec::new(), tasks: tasks.to_vec() };
+    write_ledger(&doc, &Carried::default())
+}
+
+// ---- inboxes ----
+
+pub(crate) fn write_inbox(worker: &NodeId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
+    let rows = doc.entries.iter().map(|entry| {
+        serde_json::to_value(entry_document(entry, carried)).expect("maps with text keys always serialize")
+    });
+    let document = InboxDocument {
+        v: VERSION,
+        worker_id: worker.to_string(),
+        epoch: doc.epoch.0,
+        leader: doc.leader.to_string(),
+        nonce: nonce_text(doc.nonce),
+        entries: rows.chain(carried.foreign.iter().cloned()).collect(),
+        extra: carried.extra.clone(),
+    };
+    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+}
+
+/// Reads an object that may be anything at all. Entries that cannot be understood are set aside: they are carried along, up
+/// to a few, and nobody acts on them.
+pub(crate) fn read_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+    parse_inbox(worker, body).map_err(|detail| told(&detail))
+}
+
+fn parse_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+    checked(body)?;
+    let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    if document.worker_id != worker.as_str() {
+        return Err(format!("`workerId` is not the key's {worker}: {:?}", document.worker_id));
+    }
+    if document.entries.len() > ENTRIES_READ_MAX {
+        return Err(format!("{} entries, at most {ENTRIES_READ_MAX} are expected", document.entries.len()));
+    }
+    let leader = incarnation(&document.leader).ok_or("`leader` must be 16 hex digits")?;
+    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let mut carried = Carried { extra: document.extra, ..Carried::default() };
+    let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
+    for row in document.entries {
+        let parsed = serde_json::from_value::<EntryDocument>(row.clone()).map_err(|e| e.to_string());
+        match parsed.and_then(|row| Ok((row.extra.clone(), entry(row)?))) {
+            Ok((extra, entry)) if seen.insert(entry.key()) => {
+                if !extra.is_empty() {
+                    carried.rows.insert((entry.id.to_string(), entry.attempt), extra);
+                }
+                entries.push(entry);
+            }
+            Ok(_) | Err(_) => carried.foreign.push(row),
+        }
+    }
+    carried.foreign.retain(|row| row.to_string().len() <= FOREIGN_MAX_BYTES);
+    carried.foreign.truncate(FOREIGN_MAX);
+    Ok((InboxDoc { epoch: Epoch(document.epoch), leader, nonce, entries }, carried))
+}
+
+fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
+    let claim = |by: &Incarnation| Some(by.to_string());
+    let (state, by, outcome) = match &entry.state {
+        EntryState::Dispatched => ("dispatched", None, None),
+        EntryState::Acked { by } => ("acked", claim(by), None),
+        EntryState::Running { by } => ("running", claim(by), None),
+        EntryState::Finished { outcome } => ("finished", None, Some(outcome)),
+    };
+    EntryDocument {
+        id: entry.id.to_string(),
+        attempt: entry.attempt,
+        epoch: entry.epoch.0,
+        dispatched_at: entry.dispatched_at,
+        kind: entry.kind.to_string(),
+        payload: Blob(Arc::clone(&entry.payload)),
+        timeout: entry.timeout_ms,
+        state: state.to_owned(),
+        by,
+        outcome: outcome.map(|outcome| outcome.kind.as_str().to_owned()),
+        result: outcome.map(|outcome| Blob(Arc::clone(&outcome.result))),
+        cancel: entry.cancel,
+        extra: carried.rows.get(&(entry.id.to_string(), entry.attempt)).cloned().unwrap_or_default(),
+    }
+}
+
+fn entry(row: EntryDocument) -> Result<Entry, String> {
+    let by = || row.by.as_deref().and_then(incarnation).ok_or("`by` must be 16 hex digits");
+    let state = match row.state.as_str() {
+        "dispatched" => EntryState::Dispatched,
+        "acked" => EntryState::Acked { by: by()? },
+        "running" => EntryState::Running { by: by()? },
+        "finished" => {
+            let kind = row.outcome.as_deref().and_then(OutcomeKind::named).ok_or("`outcome` is none")?;
+            let result = bytes("result", row.result.unwrap_or_default(), TASK_RESULT_MAX_BYTES)?;
+            EntryState::Finished { outcome: Outcome { kind, result } }
+        }
+        other => return Err(format!("`state` {other:?} is none")),
+    };
+    Ok(Entry {
+        id: id("id", &row.id)?,
+        attempt: row.attempt,
+        epoch: Epoch(row.epoch),
+        dispatched_at: row.dispatched_at,
+        kind: id("kind", &row.kind)?,
+        payload: bytes("payload", row.payload, TASK_PAYLOAD_MAX_BYTES)?,
+        timeout_ms: row.timeout,
+        state,
+        cancel: row.cancel,
+    })
+}

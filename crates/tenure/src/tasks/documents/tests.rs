@@ -1,0 +1,164 @@
+use super::*;
+use crate::tasks::TaskSpec;
+use crate::wire::DETAIL_MAX_CHARS;
+use serde_json::json;
+
+fn name(text: &str) -> NodeId {
+    NodeId::new(text).expect("valid")
+}
+
+const LIFE: Incarnation = Incarnation(0xab);
+const NONCE: Nonce = Nonce { incarnation: LIFE, sequence: 7 };
+
+fn task() -> TaskRecord {
+    let spec = TaskSpec::new("t-1", "report").series("daily").mark(9).payload(vec![0, 255]).worker("w1");
+    let late = LateResult { attempt: 1, worker: name("w2"), kind: OutcomeKind::Succeeded };
+    TaskRecord {
+        state: TaskState::Running,
+        attempt: 2,
+        worker: Some(name("w1")),
+        late: vec![late],
+        given_up: true,
+        ..spec.check().expect("valid")
+    }
+}
+
+fn ledger() -> LedgerDoc {
+    LedgerDoc { epoch: Epoch(3), nonce: NONCE, series: vec![(name("daily"), 9)], tasks: vec![task()] }
+}
+
+fn inbox() -> InboxDoc {
+    let entry = |attempt, state| Entry {
+        id: name("t-1"),
+        attempt,
+        epoch: Epoch(3),
+        dispatched_at: 1_794_700_800_000,
+        kind: name("report"),
+        payload: Arc::from(*b"{\"a\": 1}"),
+        timeout_ms: 60_000,
+        state,
+        cancel: attempt == 2,
+    };
+    let outcome = Outcome { kind: OutcomeKind::Partial, result: Arc::from(*b"half") };
+    let states = [
+        EntryState::Dispatched,
+        EntryState::Acked { by: LIFE },
+        EntryState::Running { by: LIFE },
+        EntryState::Finished { outcome },
+    ];
+    let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
+    InboxDoc { epoch: Epoch(3), leader: LIFE, nonce: NONCE, entries }
+}
+
+fn value(body: &[u8]) -> Value {
+    serde_json::from_slice(body).expect("JSON")
+}
+
+#[test]
+fn both_come_back_as_they_were_with_what_a_later_version_added() {
+    let mut body = value(&write_ledger(&ledger(), &Carried::default()));
+    body["later"] = json!(1.5);
+    body["tasks"][0]["later"] = json!([1]);
+    let (doc, carried) = read_ledger(body.to_string().as_bytes()).expect("our own");
+    assert_eq!(doc, ledger());
+    assert_eq!(value(&write_ledger(&doc, &carried)), body);
+
+    let mut body = value(&write_inbox(&name("w1"), &inbox(), &Carried::default()));
+    body["later"] = json!({"x": null});
+    body["entries"][2]["later"] = json!("kept");
+    body["entries"].as_array_mut().expect("a list").push(json!({"id": 7}));
+    let (doc, carried) = read_inbox(&name("w1"), body.to_string().as_bytes()).expect("our own");
+    assert_eq!(doc, inbox());
+    assert_eq!(carried.foreign, [json!({"id": 7})]);
+    assert_eq!(value(&write_inbox(&name("w1"), &doc, &carried)), body);
+}
+
+/// Whatever happens to the bytes, they are read or explained, and nothing panics.
+#[test]
+fn damage_is_explained_in_one_bounded_line() {
+    let explained = |result: Result<(), String>| {
+        if let Err(detail) = result {
+            assert!(!detail.is_empty() && detail.chars().count() <= DETAIL_MAX_CHARS + 1, "{detail}");
+        }
+    };
+    let ledger = write_ledger(&ledger(), &Carried::default());
+    let inbox = write_inbox(&name("w1"), &inbox(), &Carried::default());
+    for body in [&ledger, &inbox] {
+        for at in 0..body.len() {
+            for damaged in [body[..at].to_vec(), [&body[..at], b"\xff", &body[at + 1..]].concat(), {
+                let mut other = body.clone();
+                other[at] = if other[at] == b'9' { b'-' } else { b'9' };
+                other
+            }] {
+                explained(read_ledger(&damaged).map(drop));
+                explained(read_inbox(&name("w1"), &damaged).map(drop));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_is_named() {
+    let change = |pointer: &str, to: Value| {
+        let mut body = value(&write_ledger(&ledger(), &Carried::default()));
+        *body.pointer_mut(pointer).expect("there") = to;
+        read_ledger(body.to_string().as_bytes()).map(drop).expect_err(pointer)
+    };
+    assert!(change("/v", json!(2)).contains("upgrade"));
+    assert!(change("/nonce", json!("x")).contains("nonce"));
+    assert!(change("/tasks/0/state", json!("done")).contains("state"));
+    assert!(change("/tasks/0/id", json!("../x")).contains("id"));
+    assert!(change("/tasks/0/worker", json!(null)).contains("worker"));
+    assert!(change("/tasks/0/payload", json!("x".repeat(16_385))).contains("16385 bytes"));
+    assert!(change("/tasks/0/result", json!("x".repeat(1025))).contains("1025 bytes"));
+    let mut twice = ledger();
+    twice.tasks.push(task());
+    let detail = read_ledger(&write_ledger(&twice, &Carried::default())).map(drop).expect_err("twice");
+    assert!(detail.contains("twice"), "{detail}");
+    let inbox = write_inbox(&name("w1"), &inbox(), &Carried::default());
+    assert!(read_inbox(&name("w2"), &inbox).map(drop).expect_err("another's").contains("workerId"));
+    let crowd = json!({"v": 1, "workerId": "w1", "epoch": 1, "leader": "00000000000000ab",
+                       "nonce": "00000000000000ab-1", "entries": vec![json!(0); 1025]});
+    assert!(read_inbox(&name("w1"), crowd.to_string().as_bytes()).is_err());
+}
+
+/// The bounds that the machines keep are enough for what a store takes, however bytes are written down.
+#[test]
+fn the_fullest_inbox_and_ledger_fit_into_an_object() {
+    use tenure_core::{TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES};
+    let long = name(&"x".repeat(128));
+    let worst: Arc<[u8]> = Arc::from(vec![0xff; TASK_PAYLOAD_MAX_BYTES]);
+    let result: Arc<[u8]> = Arc::from(vec![0xff; TASK_RESULT_MAX_BYTES]);
+    for payload in [worst, Arc::from([])] {
+        let record = TaskRecord {
+            id: long.clone(),
+            series: long.clone(),
+            kind: long.clone(),
+            target: Some(long.clone()),
+            worker: Some(long.clone()),
+            reason: Arc::from("\"".repeat(300)),
+            result: result.clone(),
+            payload: payload.clone(),
+            late: vec![LateResult { attempt: 1, worker: long.clone(), kind: OutcomeKind::Succeeded }; 3],
+            ..task()
+        };
+        let count = TASK_OBJECT_MAX_WEIGHT / record.weight();
+        let series = (0..500).map(|n| (name(&format!("{n:0128}")), u64::MAX)).collect();
+        let doc = LedgerDoc { series, tasks: vec![record; count], ..ledger() };
+        let bytes = write_ledger(&doc, &Carried::default()).len();
+        assert!(bytes <= tenure_store::BODY_MAX_BYTES, "{count} tasks take {bytes} bytes");
+        let outcome = Outcome { kind: OutcomeKind::Succeeded, result: result.clone() };
+        let state = EntryState::Finished { outcome };
+        let entry = Entry {
+            id: long.clone(),
+            kind: long.clone(),
+            payload: payload.clone(),
+            state,
+            ..inbox().entries[0].clone()
+        };
+        let count = (TASK_OBJECT_MAX_WEIGHT / entry.weight()).min(256);
+        let doc = InboxDoc { entries: vec![entry; count], ..inbox() };
+        let bytes = write_inbox(&long, &doc, &Carried::default()).len();
+        assert!(bytes <= tenure_store::BODY_MAX_BYTES, "{count} entries take {bytes} bytes");
+    }
+}

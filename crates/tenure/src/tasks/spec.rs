@@ -1,0 +1,192 @@
+//! What a task is to be, checked before anything is written.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{Epoch, NodeId, TASK_PAYLOAD_MAX_BYTES, TaskLimits, TaskRecord, TaskState};
+
+/// No time of a task is longer.
+const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
+
+/// No task is tried more often.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// A task to be done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskSpec {
+    id: String,
+    series: Option<String>,
+    mark: u64,
+    kind: String,
+    payload: Vec<u8>,
+    worker: Option<String>,
+    timeout: Duration,
+    ttl: Duration,
+    deadline: Option<Duration>,
+    attempts: u32,
+    backoff: Duration,
+}
+
+impl TaskSpec {
+    /// A task of that name and kind. Both follow the rule of ids.
+    ///
+    /// Whoever submits the same name again gets the task that exists: derive it from what it is about, not from a counter.
+    pub fn new(id: impl Into<String>, kind: impl Into<String>) -> TaskSpec {
+        TaskSpec {
+            id: id.into(),
+            series: None,
+            mark: 0,
+            kind: kind.into(),
+            payload: Vec::new(),
+            worker: None,
+            timeout: Duration::from_secs(60),
+            ttl: Duration::from_secs(600),
+            deadline: None,
+            attempts: 3,
+            backoff: Duration::from_secs(1),
+        }
+    }
+
+    /// What it belongs to; without, its kind.
+    pub fn series(mut self, series: impl Into<String>) -> TaskSpec {
+        self.series = Some(series.into());
+        self
+    }
+
+    /// Its place in its series, for example the time it was due. Once a mark was used nothing at or below it is created in
+    /// that series again, ever, even after the task itself is forgotten. Marks therefore rise.
+    pub fn mark(mut self, mark: u64) -> TaskSpec {
+        self.mark = mark;
+        self
+    }
+
+    /// What it is about: at most 16 KiB.
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> TaskSpec {
+        self.payload = payload.into();
+        self
+    }
+
+    /// The worker that shall do it; without, one is chosen.
+    pub fn worker(mut self, worker: impl Into<String>) -> TaskSpec {
+        self.worker = Some(worker.into());
+        self
+    }
+
+    /// How long one attempt may run, by the worker's clock. Default: 1 min.
+    pub fn timeout(mut self, timeout: Duration) -> TaskSpec {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long it may wait until a worker claims it. Default: 10 min.
+    pub fn ttl(mut self, ttl: Duration) -> TaskSpec {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long it may take in all. Default: no limit.
+    pub fn deadline(mut self, deadline: Duration) -> TaskSpec {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How often it may be begun. Default: 3.
+    pub fn attempts(mut self, attempts: u32) -> TaskSpec {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The pause before the second attempt, doubled before each further one, up to 10 min. Default: 1 s.
+    pub fn backoff(mut self, backoff: Duration) -> TaskSpec {
+        self.backoff = backoff;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<TaskRecord, TaskError> {
+        let id = |field: &'static str, text: &str| {
+            NodeId::new(text).map_err(|error| TaskError::new(field, &error.value, error.rule))
+        };
+        let ms = |field: &'static str, time: Duration, least: u64| {
+            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
+            match (least..=TIME_MAX_MS).contains(&ms) {
+                true => Ok(ms),
+                false => Err(TaskError::new(field, format!("{ms} ms"), rule)),
+            }
+        };
+        if self.payload.len() > TASK_PAYLOAD_MAX_BYTES {
+            let value = format!("{} bytes", self.payload.len());
+            return Err(TaskError::new("payload", value, "must have at most 16384 bytes"));
+        }
+        if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
+            return Err(TaskError::new("attempts", self.attempts, "must be 1 to 100"));
+        }
+        Ok(TaskRecord {
+            id: id("id", &self.id)?,
+            series: id("series", self.series.as_ref().unwrap_or(&self.kind))?,
+            mark: self.mark,
+            kind: id("kind", &self.kind)?,
+            payload: Arc::from(self.payload.as_slice()),
+            limits: TaskLimits {
+                timeout_ms: ms("timeout", self.timeout, 1)?,
+                ttl_ms: ms("ttl", self.ttl, 1)?,
+                deadline_ms: self.deadline.map_or(Ok(0), |deadline| ms("deadline", deadline, 1))?,
+                attempts_max: self.attempts,
+                backoff_ms: ms("backoff", self.backoff, 0)?,
+            },
+            target: self.worker.as_ref().map(|worker| id("worker", worker)).transpose()?,
+            state: TaskState::Queued,
+            attempt: 0,
+            unbegun: 0,
+            worker: None,
+            epoch: Epoch(0),
+            cancel: false,
+            given_up: false,
+            reason: Arc::from(""),
+            result: Arc::from([]),
+            late: Vec::new(),
+        })
+    }
+}
+
+/// What is wrong with a task. Nothing was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskError {
+    /// The field.
+    pub field: &'static str,
+    /// What it was.
+    pub value: String,
+    /// What it must be.
+    pub rule: &'static str,
+}
+
+impl TaskError {
+    fn new(field: &'static str, value: impl fmt::Display, rule: &'static str) -> TaskError {
+        TaskError { field, value: crate::wire::told(&value.to_string()), rule }
+    }
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of a task is {:?}: it {}", self.field, self.value, self.rule)
+    }
+}
+
+impl std::error::Error for TaskError {}
+
+/// Why a task was not taken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// It is wrong. Nothing was written.
+    #[error(transparent)]
+    Task(#[from] TaskError),
+    /// Its part of the ledger is full: nothing was written. Try again once tasks have ended.
+    #[error("the ledger has no room for more open tasks of this series")]
+    Full,
+    /// Its part of the ledger cannot be read and is left alone: nothing was written.
+    #[error("the ledger of this series cannot be read and is left alone: see the log")]
+    Blocked,
+    /// The dispatcher has ended. Whether the task exists is for the next leader to see: submit it again there.
+    #[error("the dispatcher has ended; whether the task exists is not known")]
+    Ended,
+}
