@@ -101,6 +101,12 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_stale_is_turned_away() {
+        let verdicts = [Verdict::Accept, Verdict::AcceptLate, Verdict::RejectStale];
+        assert_eq!(verdicts.map(Verdict::is_accepted), [true, true, false]);
+    }
+
+    #[test]
     fn a_stale_epoch_is_rejected_and_a_newer_one_accepted() {
         let rule = FenceRule::default();
         assert_eq!(judge(rule, 5, 60_000, Some(10)), Verdict::RejectStale);

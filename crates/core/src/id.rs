@@ -135,6 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn who_is_meant_can_be_read() {
+        let holder = Holder { node: NodeId::new("pod-a").expect("valid"), incarnation: Incarnation(0xab) };
+        assert_eq!(format!("{holder:?}"), "pod-a/ab");
+        assert_eq!(holder.incarnation.to_string(), "00000000000000ab");
+        let error = NodeId::new("a/b").expect_err("a slash");
+        assert!(error.to_string().starts_with("\"a/b\" is not an id: it "), "{error}");
+    }
+
+    #[test]
     fn ids_that_could_leave_their_folder_are_refused() {
         let long = "x".repeat(1 << 20);
         for bad in ["", ".", "..", "a/b", "/a", "a..b", "-a", "a b", "ä", "a\n", "a\0", long.as_str()] {

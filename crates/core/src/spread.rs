@@ -74,6 +74,15 @@ mod tests {
         waits.iter().map(within).max().unwrap_or(0)
     }
 
+    /// Nodes of different versions share one sequence: where it begins must not change.
+    #[test]
+    fn where_a_sequence_begins_is_fixed() {
+        let place = |id: &str, namespace: &str| spread(&NodeId::new(id).expect("valid"), namespace);
+        assert_eq!(place("web-0", "reports"), Some(0x1402_c8bc_1d7c_a2f4));
+        assert_eq!(place("db-a-0", "n"), Some(0x4120_fd00_70ca_93b1));
+        assert_eq!(place("web-1", "reports"), Some(0x1402_c8bc_1d7c_a2f4u64.wrapping_add(GOLDEN)));
+    }
+
     #[test]
     fn numbered_nodes_never_clump() {
         for (count, max_ms) in [(50, 5000), (200, 15_000), (20, 5000), (500, 60_000), (1000, 15_000)] {
