@@ -173,6 +173,8 @@ impl World {
         if epoch.is_some_and(|epoch| !self.leads(node, epoch)) {
             let desk = &mut self.desks[node];
             (desk.tenure, desk.ticket) = (None, desk.ticket + 1);
+            // What the seat named meanwhile was no reason to look, but is now.
+            self.look(node);
         }
         let desk = &mut self.desks[node];
         match input {

@@ -1,6 +1,7 @@
 //! Leader-only work: when it starts and stops, and that no two nodes do any at one instant.
 
 use crate::check::name;
+use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
@@ -59,6 +60,8 @@ impl World {
         if let Some(acting) = target.acting.as_mut().filter(|acting| acting.epoch == epoch) {
             acting.told = true;
         }
+        self.feed_desk(node, DeskInput::Look);
+        let target = &mut self.nodes[node];
         if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
             // The core hears what is not true; the work goes on.
             let acting = target.acting;
