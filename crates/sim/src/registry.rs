@@ -65,10 +65,8 @@ impl Registry {
     ) -> Version {
         self.remember(now);
         self.versions += 1;
-        let before = self.objects.get(worker).map_or(0, |object| object.modified_ms);
-        let time = store.time_of(now, self.versions);
-        // Two writes of one object with the same time are not modelled: the next heartbeat would tell them apart.
-        let modified_ms = if time == before { time + 1 } else { time };
+        // Two writes with the same time are not modelled: the next heartbeat would tell them apart.
+        let modified_ms = store.time_of(now, self.versions) << 20 | self.versions & 0xf_ffff;
         let object = Object { version: self.versions, modified_ms, landed: now, written };
         self.objects.insert(worker.clone(), object);
         version(self.versions)

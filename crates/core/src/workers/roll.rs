@@ -108,6 +108,8 @@ struct Record {
     silence: Option<SnapshotMark>,
     /// As last listed; `None` until this leader has listed it once.
     seen: Option<(u64, u64)>,
+    /// This leader has seen it change.
+    moved: bool,
     /// When this leader saw it change last, on its own clock.
     changed_at: Time,
     /// When it was judged silent; the retention counts from here.
@@ -125,8 +127,20 @@ impl Record {
     fn new(content: Content) -> Record {
         let (seen, silence, read_at) = (None, None, None);
         let (changed_at, silent_at, retry_at) = (Time(0), Time(0), Time(0));
-        let (active, sweep, failures) = (true, 0, 0);
-        Record { content, active, silence, seen, changed_at, silent_at, sweep, read_at, retry_at, failures }
+        let (active, moved, sweep, failures) = (true, false, 0, 0);
+        Record {
+            content,
+            active,
+            silence,
+            seen,
+            moved,
+            changed_at,
+            silent_at,
+            sweep,
+            read_at,
+            retry_at,
+            failures,
+        }
     }
 
     /// Something else came than a worker, or one too many.
@@ -199,6 +213,12 @@ impl Roll {
                 *count += 1;
                 Record::new(Content::Worker(entry.details.clone()))
             });
+            // A silence that was judged here too, and not published, was told by the leader before meanwhile: it keeps
+            // that name, unless the worker was back in between.
+            let told = snapshot.mark.epoch < self.epoch && !entry.active && !record.active && !record.moved;
+            if told {
+                record.silence = entry.silence;
+            }
             if record.silence < entry.silence && !self.mistake.is(Mutant::WorkerSilencesForgotten) {
                 (record.active, record.silence) = (entry.active, entry.silence);
                 record.silent_at = record.changed_at;
@@ -249,6 +269,7 @@ impl Roll {
         let resized = record.seen.is_some_and(|(_, bytes)| bytes != entry.bytes);
         let back = moved && !record.active && !self.mistake.is(Mutant::WorkerNeverRecovers);
         record.seen = Some((entry.modified_ms, entry.bytes));
+        record.moved |= moved;
         if first || moved {
             let early = self.mistake.is(Mutant::WorkerSilenceFromSending);
             record.changed_at = if early { sent } else { now };

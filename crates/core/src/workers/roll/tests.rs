@@ -193,6 +193,29 @@ fn numbers_of_an_epoch_are_not_made_again() {
     }
 }
 
+/// Found by a random schedule: a leader's last snapshot landed when its second successor had judged the same silence, and had
+/// not published it.
+#[test]
+fn a_silence_that_was_told_meanwhile_keeps_its_name() {
+    let mut old = roll(1);
+    sweep(&mut old, 0, &[listed("a", 1)]);
+    let first = publish(&mut old);
+    sweep(&mut old, 20_000, &[listed("a", 1)]);
+    let late = publish(&mut old);
+    let told = late.workers[0].silence;
+    for (moved, same) in [(false, true), (true, false)] {
+        let mut new = roll(2);
+        new.inherit(&first);
+        sweep(&mut new, 100_000, &[listed("a", 1)]);
+        sweep(&mut new, 101_000, &[listed("a", if moved { 2 } else { 1 })]);
+        sweep(&mut new, 121_000, &[listed("a", if moved { 2 } else { 1 })]);
+        new.inherit(&late);
+        let entry = publish(&mut new).workers.remove(0);
+        // Where it was back in between it is another silence.
+        assert_eq!((entry.active, entry.silence == told), (false, same), "moved: {moved}");
+    }
+}
+
 #[test]
 fn reads_workers_and_records_are_bounded_and_a_failed_read_is_tried_again() {
     let mut roll = roll(1);
