@@ -274,6 +274,41 @@ fn leaving_ends_within_a_few_requests_and_spares_the_object_of_another() {
     assert_eq!(new.end, Some(RegistrationEnd::Deregistered));
 }
 
+/// Found by random schedules: a process that stood still took an answer of long ago for news, and removed the object of
+/// whoever had the id by then.
+#[test]
+fn a_worker_that_stood_still_looks_again_before_it_removes_anything() {
+    let mut worker = started(1, 0, &mut Store::default()).machine;
+    let mut step = |now, input| {
+        let mut effects = Vec::new();
+        worker.handle(Time(now), input, &mut effects);
+        effects
+    };
+    let own = |version: &str| WorkerFound {
+        version: Version::new(version),
+        incarnation: Incarnation(1),
+        sequence: 2,
+        pod: pod(),
+        heartbeat_ms: HEARTBEAT_MS,
+    };
+    let asked = |effects: &[RegistrationEffect]| match effects {
+        [RegistrationEffect::Request(id, request)] => (*id, request.clone()),
+        other => panic!("one request, not {other:?}"),
+    };
+    let (beat, _) = asked(&step(5000, RegistrationInput::Wake));
+    assert_eq!(step(5010, RegistrationInput::Stop), [], "the heartbeat is under way");
+    // A minute passes before it hears of its heartbeat.
+    let written = RegistrationAnswer::Written(WriteAnswer::Won(Version::new("2")));
+    let (look, request) = asked(&step(65_000, RegistrationInput::Answer { id: beat, answer: written }));
+    assert_eq!(request, RegistrationRequest::Read { unless: None }, "what was so a minute ago");
+    // And another one before it hears what stands there.
+    let read = RegistrationAnswer::Read(WorkerRead::Found(own("2")));
+    let (look, request) = asked(&step(125_000, RegistrationInput::Answer { id: look, answer: read.clone() }));
+    assert_eq!(request, RegistrationRequest::Read { unless: None }, "is not so for certain");
+    let (_, request) = asked(&step(125_100, RegistrationInput::Answer { id: look, answer: read }));
+    assert_eq!(request, RegistrationRequest::Remove);
+}
+
 #[test]
 fn stale_answers_and_early_wakes_change_nothing() {
     let mut store = Store::default();

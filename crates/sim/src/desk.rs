@@ -1,6 +1,7 @@
 //! A node's desk for workers: the leader lists, judges and publishes; everybody else reads what was published when the seat
 //! names it. What the library's sweeper does, on the production roll and bulletin.
 
+use crate::store::Pointer;
 use crate::wire::{Ask, Party, Put, SnapshotRead, Told};
 use crate::world::{Happening, World};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,14 +59,14 @@ pub(crate) struct Desk {
     pub(crate) bulletin: Bulletin,
     pub(crate) tenure: Option<Tenure>,
     /// What the seat said: nothing yet, or which snapshot it names.
-    pub(crate) sight: Option<Option<SnapshotMark>>,
+    pub(crate) sight: Option<Option<Pointer>>,
     pub(crate) reading: Option<u64>,
     pub(crate) failures: u32,
     asks: u64,
     pub(crate) ticket: u64,
     held: Vec<DeskInput>,
     /// What the seat of this epoch is to name.
-    pub(crate) wanted: Option<(Epoch, SnapshotMark)>,
+    pub(crate) wanted: Option<(Epoch, Pointer)>,
 }
 
 impl Desk {
@@ -144,7 +145,7 @@ impl World {
     pub(crate) fn saw_seat(&mut self, node: usize) {
         if self.manned && self.store.seat.is_some() {
             let sight = Some(self.store.seat.as_ref().and_then(|object| object.pointer));
-            // Only another snapshot than the one named before is a reason to look.
+            // Only another object than the one named before is a reason to look.
             if std::mem::replace(&mut self.desks[node].sight, sight) == sight {
                 return;
             }
@@ -333,7 +334,7 @@ impl World {
                         .filter_map(|entry| Some((entry.worker.clone(), entry.silence?)));
                     tenure.judged.extend(silences);
                 }
-                desk.wanted = Some((tenure.epoch, snapshot.mark));
+                desk.wanted = Some((tenure.epoch, (snapshot.mark, version)));
                 (tenure.version, tenure.unsettled) = (Some(version), false);
                 self.apply(node, &snapshot);
             }
@@ -446,7 +447,7 @@ impl World {
             Put::Won(version) => {
                 tenure.roll.published(snapshot.mark);
                 tenure.version = Some(version);
-                desk.wanted = Some((tenure.epoch, snapshot.mark));
+                desk.wanted = Some((tenure.epoch, (snapshot.mark, version)));
                 self.apply(node, &snapshot);
                 self.rest(node);
             }

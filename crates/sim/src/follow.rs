@@ -14,7 +14,7 @@ impl World {
         match desk.sight {
             None => {}
             Some(None) => desk.bulletin.begin_empty(),
-            Some(Some(mark)) if desk.bulletin.applied() < Some(mark) => {
+            Some(Some((mark, _))) if desk.bulletin.applied() < Some(mark) => {
                 let id = self.desk_ask(node, Ask::Snapshot);
                 self.desks[node].reading = Some(id);
             }
@@ -55,14 +55,14 @@ impl World {
     /// A snapshot lands.
     pub(crate) fn land_snapshot(&mut self, snapshot: &Snapshot, writer: u64, expect: Option<u64>) -> Put {
         let before = self.registry.snapshot.as_ref().and_then(|there| there.content.as_ref());
-        let before = before.map(|(snapshot, _)| snapshot.mark);
+        let before = before.map(|(snapshot, _)| snapshot.clone());
         let careless = self.neglect == Some(Neglect::SnapshotUnconditional);
         let expect = if careless { None } else { Some(expect) };
         match self.registry.publish(expect, Some((snapshot.clone(), writer))) {
             None => Put::Lost,
             Some(version) => {
                 self.trace.say(self.now, || format!("== snapshot {:?} is published", snapshot.mark));
-                self.check_published(before, snapshot);
+                self.check_published(before.as_ref(), snapshot);
                 Put::Won(version)
             }
         }

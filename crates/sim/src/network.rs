@@ -178,9 +178,9 @@ impl World {
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
                     let wanted = self.desks.get(node).and_then(|desk| desk.wanted);
                     if let Some(object) = self.store.seat.as_mut()
-                        && let Some((_, mark)) = wanted.filter(|(of, _)| *of == epoch)
+                        && let Some((_, pointer)) = wanted.filter(|(of, _)| *of == epoch)
                     {
-                        object.pointer = Some(mark);
+                        object.pointer = Some(pointer);
                     }
                     Answer::SeatWritten(WriteAnswer::Won(version))
                 } else {

@@ -22,6 +22,9 @@ pub(crate) enum Stored {
     Garbage(SeatProblem),
 }
 
+/// The snapshot that a seat names, with its version on the store.
+pub(crate) type Pointer = (SnapshotMark, u64);
+
 /// The seat's object.
 #[derive(Clone, Debug)]
 pub(crate) struct SeatObject {
@@ -36,7 +39,7 @@ pub(crate) struct SeatObject {
     /// An operator put it there.
     pub(crate) by_hand: bool,
     /// The snapshot of the workers that it names.
-    pub(crate) pointer: Option<SnapshotMark>,
+    pub(crate) pointer: Option<Pointer>,
 }
 
 impl SeatObject {

@@ -81,7 +81,7 @@ pub struct Registration {
     sequence: u64,
     failures: u32,
     health: Health,
-    /// The object on the store is this incarnation's, as far as is known; confirmed then.
+    /// The object on the store is this incarnation's, as far as is known; it was when what confirmed it was *sent*.
     mine: Option<Time>,
     registered: bool,
     unreadable_told: bool,
@@ -144,7 +144,7 @@ impl Registration {
                 self.flight = None;
                 match answer {
                     RegistrationAnswer::Read(read) => self.on_read(now, sent, read, out),
-                    RegistrationAnswer::Written(written) => self.on_written(now, written, out),
+                    RegistrationAnswer::Written(written) => self.on_written(now, sent, written, out),
                     RegistrationAnswer::Removed(removed) => self.on_removed(removed, out),
                 }
             }
@@ -235,7 +235,9 @@ impl Registration {
                 if found.incarnation != self.config.incarnation {
                     return self.end(RegistrationEnd::Deregistered, out);
                 }
-                (self.phase, self.due) = (Phase::Leaving { check: false, requests }, now);
+                // What was so before this process stood still need not be so any more.
+                let check = now.since(sent) > self.config.heartbeat_ms;
+                (self.phase, self.due) = (Phase::Leaving { check, requests }, now);
             }
             (Phase::Leaving { .. }, _) => self.end(RegistrationEnd::Deregistered, out),
             (_, WorkerRead::Absent) => {
@@ -244,7 +246,7 @@ impl Registration {
                 self.unreadable_told = false;
             }
             (_, WorkerRead::Found(found)) if found.incarnation == self.config.incarnation => {
-                self.adopt(now, found, out);
+                self.adopt(now, sent, found, out);
             }
             (Phase::Watching { other, .. }, WorkerRead::Found(found)) => {
                 // It changed while it was watched: somebody lives, the one watched or one that was quicker.
@@ -312,9 +314,9 @@ impl Registration {
     }
 
     /// The object is this incarnation's.
-    fn adopt(&mut self, now: Time, found: WorkerFound, out: &mut Vec<RegistrationEffect>) {
+    fn adopt(&mut self, now: Time, sent: Time, found: WorkerFound, out: &mut Vec<RegistrationEffect>) {
         let landed = found.sequence == self.sequence;
-        self.mine = Some(now);
+        self.mine = Some(sent);
         self.phase = Phase::Holding { version: Some(found.version) };
         self.unreadable_told = false;
         if landed {
@@ -334,7 +336,7 @@ impl Registration {
         }
     }
 
-    fn on_written(&mut self, now: Time, written: WriteAnswer, out: &mut Vec<RegistrationEffect>) {
+    fn on_written(&mut self, now: Time, sent: Time, written: WriteAnswer, out: &mut Vec<RegistrationEffect>) {
         match written {
             WriteAnswer::Won(version) => {
                 self.failures = 0;
@@ -342,7 +344,7 @@ impl Registration {
                 if !self.registered {
                     self.beat = now; // the cadence begins with the registration
                 }
-                self.mine = Some(now);
+                self.mine = Some(sent);
                 self.phase = Phase::Holding { version: Some(version) };
                 self.now_registered(out);
                 self.due = self.next_beat(now);

@@ -166,6 +166,9 @@ pub struct Roll {
     changes: u64,
     made: u64,
     published: u64,
+    /// The snapshot that was found, until this leader has written one: as long as it has not, a late write of the leader
+    /// before can still land, and nobody would notice.
+    found: Option<Snapshot>,
     sweeps: u64,
     workers: BTreeMap<NodeId, Record>,
     /// How many of them are workers.
@@ -186,8 +189,21 @@ impl Roll {
     pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
-        let mistake = Mistake::default();
-        Roll { config, epoch, sequence, changes, made, published, sweeps, workers, count, skipped, mistake }
+        let (found, mistake) = (None, Mistake::default());
+        Roll {
+            config,
+            epoch,
+            sequence,
+            changes,
+            made,
+            published,
+            found,
+            sweeps,
+            workers,
+            count,
+            skipped,
+            mistake,
+        }
     }
 
     /// Snapshots up to this one are known here. A node that leads on in an epoch it led in before makes none of their
@@ -203,6 +219,9 @@ impl Roll {
     /// leader before published meanwhile was told.
     pub fn inherit(&mut self, snapshot: &Snapshot) {
         self.above(snapshot.mark);
+        self.found = Some(snapshot.clone());
+        // Found in the way: what this leader has seen itself need not stand there.
+        self.changes += u64::from(self.sweeps > 0);
         for entry in &snapshot.workers {
             let room = self.count < WORKERS_MAX && self.workers.len() < RECORDS_MAX;
             if !room && !self.workers.contains_key(&entry.worker) {
@@ -360,9 +379,10 @@ impl Roll {
         }
     }
 
-    /// Whether something differs from what was published last.
+    /// Whether there is something to publish: it differs from what was published last, or this leader has published
+    /// nothing yet over what it found.
     pub fn is_changed(&self) -> bool {
-        self.changes != self.published
+        self.changes != self.published || self.found.is_some()
     }
 
     /// How many workers are known.
@@ -375,8 +395,13 @@ impl Roll {
         self.skipped
     }
 
-    /// The snapshot to publish now. Every one made has a number of its own, published or not.
+    /// The snapshot to publish now. Every one made has a number of its own, published or not. Where nothing has changed since
+    /// the one that was found, it is that one, to the letter: writing it again shuts out whoever wrote it, and nobody has
+    /// to read it.
     pub fn snapshot(&mut self) -> Snapshot {
+        if let Some(found) = self.found.as_ref().filter(|_| self.changes == self.published) {
+            return found.clone();
+        }
         let mut workers = Vec::with_capacity(self.workers.len());
         let mut active = 0;
         for (worker, record) in &self.workers {
@@ -401,6 +426,7 @@ impl Roll {
 
     /// The snapshot with this mark stands on the store. An earlier one than the newest made leaves something to publish.
     pub fn published(&mut self, mark: SnapshotMark) {
+        self.found = None;
         if mark == (SnapshotMark { epoch: self.epoch, sequence: self.sequence }) {
             self.published = self.made;
         }

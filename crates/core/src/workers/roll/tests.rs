@@ -77,7 +77,9 @@ fn a_new_leader_is_patient_and_does_not_tell_twice() {
     let mut new = roll(2);
     new.inherit(&last);
     let entries = [listed("a", 1), listed("b", 2)];
-    for at in [1_000_000, 1_010_000, 1_019_999] {
+    sweep(&mut new, 1_000_000, &entries);
+    assert_eq!(publish(&mut new), last, "nothing to tell");
+    for at in [1_010_000, 1_019_999] {
         assert_eq!(sweep(&mut new, at, &entries), SweepOutcome::default(), "no read, nothing to tell");
         assert!(!new.is_changed(), "at {at}");
     }
@@ -99,8 +101,7 @@ fn a_snapshot_in_the_way_is_taken_over() {
     sweep(&mut new, 500_000, &[listed("a", 1)]);
     new.inherit(&late);
     sweep(&mut new, 600_000, &[listed("a", 1)]);
-    assert!(!new.is_changed(), "told by the one before");
-    assert_eq!(new.snapshot().workers[0].silence, late.workers[0].silence);
+    assert_eq!(publish(&mut new).workers[0].silence, late.workers[0].silence, "told by the one before");
 }
 
 #[test]
@@ -214,6 +215,35 @@ fn a_silence_that_was_told_meanwhile_keeps_its_name() {
         // Where it was back in between it is another silence.
         assert_eq!((entry.active, entry.silence == told), (false, same), "moved: {moved}");
     }
+}
+
+/// Found by a random schedule: nothing had changed, so the new leader wrote nothing, and the last snapshot of the leader
+/// before landed late and stayed.
+#[test]
+fn a_new_leader_writes_the_snapshot_it_found_once_more() {
+    let mut old = roll(1);
+    sweep(&mut old, 0, &[listed("a", 1)]);
+    let found = publish(&mut old);
+    let mut new = roll(2);
+    new.inherit(&found);
+    sweep(&mut new, 100_000, &[listed("a", 2)]);
+    // As it was, under the name that everybody knows: nobody has to read it.
+    assert_eq!(publish(&mut new), found);
+    sweep(&mut new, 105_000, &[listed("a", 3), listed("b", 1)]);
+    let next = publish(&mut new);
+    assert_eq!((next.active, next.mark), (2, SnapshotMark { epoch: Epoch(2), sequence: 1 }));
+    // One in the way is not written again: it need not have what this leader has seen.
+    let mut other = roll(3);
+    other.inherit(&next);
+    sweep(&mut other, 200_000, &[listed("a", 4), listed("b", 2)]);
+    assert_eq!(other.snapshot(), next);
+    other.inherit(&found);
+    assert_eq!(publish(&mut other).active, 2, "though the one in the way has one worker");
+    // Where something has changed, that is written instead.
+    let mut third = roll(3);
+    third.inherit(&next);
+    sweep(&mut third, 200_000, &[listed("a", 4)]);
+    assert_eq!(publish(&mut third).mark, SnapshotMark { epoch: Epoch(3), sequence: 1 });
 }
 
 #[test]
