@@ -16,6 +16,7 @@ use file::{Identity, boot_id, boot_ms};
 use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, TransactionBehavior, params};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -54,7 +55,7 @@ impl SqliteStore {
     /// Runs one piece of work on the connection, bounded by the request timeout.
     async fn run<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Connection) -> Result<T, Failure> + Send + 'static,
+        work: impl FnOnce(&mut Connection, &Go) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.request_timeout;
         // Half of the time for the queue, half for the database: a request that gets its turn can still finish.
@@ -62,15 +63,39 @@ impl SqliteStore {
         let Ok(mut connection) = turn else {
             return Err(Failure::before(TroubleKind::Busy, "other requests hold the connection"));
         };
-        let (path, identity) = (self.path.clone(), self.identity);
+        let (path, identity, go) = (self.path.clone(), self.identity, Go::default());
+        let ours = go.clone();
         let job = tokio::task::spawn_blocking(move || {
             identity.still_at(&path).map_err(|reason| Failure::before(TroubleKind::Missing, reason))?;
-            work(&mut connection)
+            work(&mut connection, &go)
         });
         match timeout_at(deadline, job).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(Failure::during(TroubleKind::Server, error)),
+            // Whatever has not begun by now never will: it did not happen, and there is nothing to be in doubt about.
+            Err(_) if ours.take() => {
+                Err(Failure::before(TroubleKind::Busy, "the database was not free in time"))
+            }
             Err(_) => Err(Failure::during(TroubleKind::Timeout, "the database did not answer in time")),
+        }
+    }
+}
+
+/// Who gets there first: the work, once it has the database to itself, or the end of the time it had.
+#[derive(Clone, Default)]
+struct Go(Arc<AtomicBool>);
+
+impl Go {
+    /// Whether nobody took it before.
+    fn take(&self) -> bool {
+        !self.0.swap(true, Ordering::AcqRel)
+    }
+
+    /// For work that changes something: right after it has the lock, before it writes.
+    fn begin(&self) -> Result<(), Failure> {
+        match self.take() {
+            true => Ok(()),
+            false => Err(Failure::before(TroubleKind::Busy, "given up before it could begin")),
         }
     }
 }
@@ -86,7 +111,7 @@ impl Store for SqliteStore {
     async fn get(&self, key: &str, unless: Option<&Version>) -> Read {
         let (key, boot) = (key.to_owned(), Arc::clone(&self.boot));
         let unless = unless.cloned();
-        let result = self.run(move |connection| select(connection, &key, unless.as_ref(), &boot)).await;
+        let result = self.run(move |connection, _| select(connection, &key, unless.as_ref(), &boot)).await;
         result.unwrap_or_else(|failure| match failure.lasts() {
             true => Read::Denied(failure.trouble),
             false => Read::Unavailable(failure.trouble),
@@ -98,7 +123,8 @@ impl Store for SqliteStore {
             return Write::Denied(trouble);
         }
         let (key, boot) = (key.to_owned(), Arc::clone(&self.boot));
-        let result = self.run(move |connection| write(connection, &key, &body, &condition, &boot)).await;
+        let result =
+            self.run(move |connection, go| write(connection, go, (&key, &body), &condition, &boot)).await;
         match result {
             Ok(Some(version)) => Write::Won(Version::new(version.to_string())),
             Ok(None) => Write::Lost,
@@ -110,7 +136,7 @@ impl Store for SqliteStore {
 
     async fn remove(&self, key: &str) -> Remove {
         let key = key.to_owned();
-        let result = self.run(move |connection| delete(connection, &key)).await;
+        let result = self.run(move |connection, go| delete(connection, go, &key)).await;
         match result {
             Ok(()) => Remove::Done,
             Err(failure) if failure.maybe_done => Remove::Unknown(failure.trouble),
@@ -121,7 +147,7 @@ impl Store for SqliteStore {
 
     async fn list(&self, prefix: &str, limit: usize) -> List {
         let (prefix, boot) = (prefix.to_owned(), Arc::clone(&self.boot));
-        let result = self.run(move |connection| select_below(connection, &prefix, limit, &boot)).await;
+        let result = self.run(move |connection, _| select_below(connection, &prefix, limit, &boot)).await;
         match result {
             Ok((entries, more)) => List::Entries { entries, more },
             Err(failure) if failure.lasts() => List::Denied(failure.trouble),
@@ -224,13 +250,14 @@ fn select(
 /// sequence for the whole file, in the same transaction: it never repeats, not even for a key removed and made again.
 fn write(
     connection: &mut Connection,
-    key: &str,
-    body: &[u8],
+    go: &Go,
+    (key, body): (&str, &[u8]),
     condition: &Condition,
     boot: &str,
 ) -> Result<Option<i64>, Failure> {
-    let now_ms = boot_ms();
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    go.begin()?;
+    let now_ms = boot_ms();
     let version: i64 = transaction
         .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'sequence' RETURNING value")?
         .query_row([], |row| row.get(0))?;
@@ -267,8 +294,9 @@ fn write(
     Ok(Some(version))
 }
 
-fn delete(connection: &mut Connection, key: &str) -> Result<(), Failure> {
+fn delete(connection: &mut Connection, go: &Go, key: &str) -> Result<(), Failure> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    go.begin()?;
     transaction.prepare_cached("DELETE FROM object WHERE key = ?1")?.execute([key])?;
     transaction.commit().map_err(Failure::commit)
 }
