@@ -146,9 +146,13 @@ pub fn choose<'a>(
 pub struct Fleet(Arc<RwLock<BTreeMap<NodeId, AgentFacts>>>);
 
 impl Fleet {
-    /// Takes what is known of the active agents now, in place of all that was known.
-    pub fn replace(&self, agents: BTreeMap<NodeId, AgentFacts>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = agents;
+    /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
+    /// waits for a worker is to be asked again then.
+    pub fn replace(&self, agents: BTreeMap<NodeId, AgentFacts>) -> bool {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let news = *known != agents;
+        *known = agents;
+        news
     }
 
     /// The active agents.

@@ -56,6 +56,8 @@ struct Term<'a> {
     /// Changes that are not told yet, for they are not saved.
     untold: Vec<Transition>,
     fleet: Fleet,
+    /// The fleet is another: jobs that wait are to be looked at again.
+    reassign: bool,
     /// What is known of active workers, and since when; those that are no agents included.
     agents: BTreeMap<NodeId, (Option<AgentFacts>, Instant)>,
     known: BTreeMap<NodeId, Stamp>,
@@ -118,6 +120,7 @@ async fn term(
         file,
         untold: Vec::new(),
         fleet,
+        reassign: false,
         agents: BTreeMap::new(),
         known: BTreeMap::new(),
         refused: BTreeMap::new(),
@@ -234,9 +237,9 @@ impl Term<'_> {
         }
     }
 
-    fn tell_fleet(&self) {
+    fn tell_fleet(&mut self) {
         let agents = self.agents.iter().filter_map(|(id, (facts, _))| Some((id.clone(), facts.clone()?)));
-        self.fleet.replace(agents.collect());
+        self.reassign |= self.fleet.replace(agents.collect());
     }
 
     fn on_looked(&mut self, looked: Looked) {
@@ -294,6 +297,10 @@ impl Term<'_> {
 
     /// Plans, and submits what is due.
     async fn create(&mut self) -> Result<(), TermError> {
+        if std::mem::take(&mut self.reassign) {
+            // Submitting nothing writes nothing, and makes the dispatcher ask again who does what waits.
+            self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
+        }
         for _ in 0..ROUNDS_MAX {
             let tasks = self.dispatcher.tasks();
             let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
