@@ -174,3 +174,6 @@ impl Job {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -266,9 +266,9 @@ impl Reader {
 fn in_words(ms: u64) -> String {
     match ms {
         0 => "0s".to_owned(),
-        _ if ms % 86_400_000 == 0 => format!("{}d", ms / 86_400_000),
-        _ if ms % 3_600_000 == 0 => format!("{}h", ms / 3_600_000),
-        _ if ms % 1000 == 0 => format!("{}s", ms / 1000),
+        _ if ms.is_multiple_of(86_400_000) => format!("{}d", ms / 86_400_000),
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
         _ => format!("{ms}ms"),
     }
 }

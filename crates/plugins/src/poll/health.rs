@@ -184,14 +184,14 @@ mod tests {
     fn transitions_are_told_once_through_a_failover() {
         for failover in 0..STORY.len() {
             let (mut health, mut saved, mut all) = (Health::default(), json!({}), Vec::new());
-            for place in 0..STORY.len() {
+            for (place, (step, _)) in STORY.iter().enumerate() {
                 if place == failover {
                     health = Health::from_json(&saved).expect("readable");
                     for (before, (results, _)) in STORY.iter().enumerate().take(place) {
                         assert_eq!(told(&mut health, before as u64 + 1, results), [""; 0], "replayed");
                     }
                 }
-                let transitions = told(&mut health, place as u64 + 1, STORY[place].0);
+                let transitions = told(&mut health, place as u64 + 1, step);
                 if !transitions.is_empty() {
                     saved = health.to_json();
                 }

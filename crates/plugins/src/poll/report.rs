@@ -80,8 +80,11 @@ mod tests {
 
     #[test]
     fn a_report_of_many_checks_that_all_say_much_fits() {
-        let check =
-            |n: u64| CheckResult { ok: n % 3 == 0, latency_ms: 3_600_000, detail: "ü\"\\".repeat(100) };
+        let check = |n: u64| CheckResult {
+            ok: n.is_multiple_of(3),
+            latency_ms: 3_600_000,
+            detail: "ü\"\\".repeat(100),
+        };
         let report = JobReport {
             due_ms: u64::MAX,
             names: "0123456789abcdef".to_owned(),
