@@ -6,7 +6,7 @@ use common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tenure::store::{Condition, Faults, Store};
+use tenure::store::{Condition, Faults, Read, Store};
 use tenure::tasks::{Submitted, TaskState};
 use tenure_plugins::poll::{AgentFacts, PollError, PollEvent, PollOrchestrator, Schedule};
 
@@ -335,6 +335,28 @@ async fn answers_that_get_lost_create_nothing_twice_and_lose_nothing() {
     assert!(due.values().all(|times| *times == 1), "{due:?}");
     let told: Vec<PollEvent> = std::iter::from_fn(|| events.try_recv().ok()).collect();
     assert_eq!(names(&told), ["check_failing", "check_recovered"], "each once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_wrote_about_the_checks_is_kept_or_left_alone() {
+    let key = "plg_coordinator_global/test/results/polls.json";
+    let known = r#"{"v":1,"epoch":0,"nonce":"x","health":{},"later":{"a":1}}"#;
+    let newer = r#"{"v":2,"health":"something else"}"#;
+    for (stands, kept) in [(known, false), (newer, true), ("nonsense", true)] {
+        let (rig, fake) = (Rig::new(), Fake::new());
+        rig.store.put(key, stands.as_bytes().to_vec().into(), Condition::Absent).await;
+        let mut pod = rig.pod("pod-a").await;
+        let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+        fake.set(Answering::Fails);
+        put(&pod.polls, &schedule("web", "every: 5s, attempts: 1, failAfter: 2")).await;
+        sleep_s(60).await;
+        assert_eq!(names(&pod.told()), ["check_failing"]);
+        let Read::Found(object) = rig.store.get(key, None).await else { panic!("it stands there") };
+        let body = String::from_utf8(object.body.to_vec()).expect("text");
+        assert_eq!(body == stands, kept, "{body}");
+        assert_eq!(pod.view().trouble.is_some(), kept);
+        assert!(kept || (body.contains(r#""later":{"a":1}"#) && body.contains(r#""web""#)), "{body}");
+    }
 }
 
 /// As the guide says: a list every five seconds, a read for each agent every minute, and nothing for jobs that go well.

@@ -5,7 +5,7 @@ use super::health::Health;
 use super::problem::Problems;
 use super::read::Rules;
 use super::schedule::{Schedule, VERSION};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,6 +149,8 @@ pub(super) struct StateFile {
     attempt: u32,
     writes: u64,
     version: Option<Version>,
+    /// Fields that are not known here. They are kept.
+    extra: Map<String, Value>,
     /// Set if what stands there is not ours to replace.
     pub(super) foreign: Option<String>,
 }
@@ -156,7 +158,7 @@ pub(super) struct StateFile {
 impl StateFile {
     pub(super) fn new(keys: &Keys, epoch: u64, attempt: u32) -> StateFile {
         let key = format!("{}/results/polls.json", keys.root());
-        StateFile { key, epoch, attempt, writes: 0, version: None, foreign: None }
+        StateFile { key, epoch, attempt, writes: 0, version: None, extra: Map::new(), foreign: None }
     }
 
     /// Reads what the former leader left, and takes the object over.
@@ -174,6 +176,8 @@ impl StateFile {
                     return Err(Saved::Superseded);
                 }
                 self.version = Some(object.version);
+                self.extra = value.as_object().cloned().unwrap_or_default();
+                self.extra.retain(|key, _| !["v", "epoch", "nonce", "health"].contains(&key.as_str()));
                 health
             }
             Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Health::default(),
@@ -188,7 +192,10 @@ impl StateFile {
     pub(super) async fn save(&mut self, shelf: &Shelf, guard: &LeaderGuard, health: &Health) -> Saved {
         self.writes += 1;
         let nonce = format!("{}-{}-{}", self.epoch, self.attempt, self.writes);
-        let body = json!({"v": VERSION, "epoch": self.epoch, "nonce": nonce, "health": health.to_json()});
+        let mut body = json!({"v": VERSION, "epoch": self.epoch, "nonce": nonce, "health": health.to_json()});
+        if let Value::Object(body) = &mut body {
+            body.extend(self.extra.clone());
+        }
         let condition = match &self.version {
             Some(version) => Condition::Matches(version.clone()),
             None => Condition::Absent,
