@@ -83,6 +83,7 @@ pub struct Dispatcher {
     updates: broadcast::Sender<TaskUpdate>,
     tasks: watch::Receiver<Arc<[TaskRecord]>>,
     counts: watch::Receiver<TaskCounts>,
+    ready: watch::Receiver<bool>,
     ended: watch::Receiver<Option<DispatcherEnd>>,
 }
 
@@ -113,6 +114,7 @@ impl Dispatcher {
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
         let (view, tasks) = watch::channel(Arc::from([]));
         let (count, counts) = watch::channel(TaskCounts::default());
+        let (is_ready, ready) = watch::channel(false);
         let (end, ended) = watch::channel(None);
         let feeder = Feeder {
             machine: tenure_core::Dispatcher::new(config),
@@ -129,6 +131,7 @@ impl Dispatcher {
             updates: updates.clone(),
             view,
             count,
+            is_ready,
         };
         tokio::spawn(async move {
             let figures = Arc::clone(&feeder.carrier.place.voice.figures);
@@ -136,7 +139,7 @@ impl Dispatcher {
             figures.tasks().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, tasks, counts, ended }
+        Dispatcher { commands, updates, tasks, counts, ready, ended }
     }
 
     /// Submits a task. Ends once it stands in the ledger.
@@ -189,6 +192,12 @@ impl Dispatcher {
         Arc::clone(&self.tasks.borrow())
     }
 
+    /// Waits until it has taken over what a former leader left behind: from then on [`tasks`](Dispatcher::tasks) has every
+    /// open task, save those in a part of the ledger that cannot be read. `false`: it ended before.
+    pub async fn ready(&self) -> bool {
+        self.ready.clone().wait_for(|ready| *ready).await.is_ok()
+    }
+
     /// What was counted since this dispatcher started.
     pub fn counts(&self) -> TaskCounts {
         *self.counts.borrow()
@@ -221,6 +230,7 @@ struct Feeder {
     updates: broadcast::Sender<TaskUpdate>,
     view: watch::Sender<Arc<[TaskRecord]>>,
     count: watch::Sender<TaskCounts>,
+    is_ready: watch::Sender<bool>,
 }
 
 impl Feeder {
@@ -384,6 +394,11 @@ impl Feeder {
             figures.claimed_after(ms);
         }
         self.view.send_replace(tasks);
+        // After the view, so that whoever waited for it sees all of it.
+        let ready = self.machine.is_ready();
+        if ready && !*self.is_ready.borrow() {
+            self.is_ready.send_replace(true);
+        }
     }
 
     /// Tasks that name no worker get one, or a reason why not.

@@ -1,0 +1,37 @@
+//! PollOrchestrator: looks at things on a schedule, from the workers of a cluster, led by its leader.
+//!
+//! [`Schedule`]s say what is looked at and when; the [`Planner`] says which due times become jobs now; [`PollAssign`] says who
+//! does them. All three are pure: the wall clock is an input, and every leader comes to the same answer. What makes a due time
+//! a job exactly once is the ledger of [`tenure::tasks`]: a job is named by its schedule and due time, and the series of a
+//! schedule never goes back behind its mark.
+
+mod agent;
+mod check;
+mod choice;
+mod fields;
+mod health;
+mod lead;
+mod orchestrator;
+mod planner;
+mod problem;
+mod read;
+mod report;
+mod schedule;
+mod shelf;
+mod timing;
+mod tree;
+
+pub use agent::Checks;
+pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
+pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
+pub use health::{CheckHealth, Health, Transition};
+pub use orchestrator::{
+    JobView, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
+    ScheduleView,
+};
+pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
+pub use problem::{Problem, Problems};
+pub use read::Rules;
+pub use report::{CheckResult, JobReport};
+pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, Schedule, read_file};
+pub use timing::{CronField, CronTimes, Interval, Timing};

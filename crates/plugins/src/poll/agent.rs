@@ -1,0 +1,179 @@
+//! The agent's side: does jobs. It is a handler for tasks of kind `poll`, to be given to a task runner whose worker says what
+//! it is in its payload.
+
+use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
+use super::choice::POLL_KIND;
+use super::problem::told;
+use super::read::{self, KINDS, Rules};
+use super::report::{CheckResult, JobReport};
+use super::schedule::{CheckSpec, VERSION};
+use super::tree::Tree;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::tasks::{Handlers, TaskContext, TaskOutcome};
+use tenure::{IdError, NodeId};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Checks of one job that run at once.
+const AT_ONCE: usize = 8;
+
+/// What an agent can check. Without more words: `tcp`, `dns` and `http`.
+///
+/// ```
+/// use tenure::tasks::Handlers;
+/// use tenure_plugins::poll::Checks;
+/// # fn main() -> Result<(), String> {
+/// let handlers = Checks::new()?.commands(["/usr/bin/true"]).handle(Handlers::new());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Checks {
+    kinds: BTreeMap<String, Arc<dyn Check>>,
+    rules: Rules,
+}
+
+impl std::fmt::Debug for Checks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.kinds.keys()).finish()
+    }
+}
+
+impl Checks {
+    /// `tcp`, `dns` and `http`. Fails where no HTTP client can be had.
+    pub fn new() -> Result<Checks, String> {
+        let mut checks = Checks::none();
+        checks.kinds.insert("tcp".to_owned(), Arc::new(TcpCheck));
+        checks.kinds.insert("dns".to_owned(), Arc::new(DnsCheck));
+        checks.kinds.insert("http".to_owned(), Arc::new(HttpCheck::new()?));
+        Ok(checks)
+    }
+
+    /// None at all.
+    pub fn none() -> Checks {
+        Checks { kinds: BTreeMap::new(), rules: Rules::default() }
+    }
+
+    /// Allows checks of kind `command`, for exactly these programs. Whoever may write schedules may then have this machine run
+    /// them, with any arguments.
+    pub fn commands(mut self, allowed: impl IntoIterator<Item = impl Into<String>>) -> Checks {
+        self.kinds.insert("command".to_owned(), Arc::new(CommandCheck::new(allowed)));
+        self
+    }
+
+    /// A kind of one's own, or one's own way to do a kind everybody has.
+    pub fn on(mut self, kind: &str, check: impl Check) -> Result<Checks, IdError> {
+        if !KINDS.contains(&kind) {
+            self.rules.own_kinds.insert(NodeId::new(kind)?);
+        }
+        self.kinds.insert(kind.to_owned(), Arc::new(check));
+        Ok(self)
+    }
+
+    /// Adds the handler for jobs.
+    pub fn handle(self, handlers: Handlers) -> Handlers {
+        let checks = Arc::new(self);
+        handlers.on(POLL_KIND, move |task: TaskContext| {
+            let checks = Arc::clone(&checks);
+            async move { checks.job(&task).await }
+        })
+    }
+
+    async fn job(&self, task: &TaskContext) -> TaskOutcome {
+        let Some(job) = Job::read(&task.payload, &self.rules) else {
+            return TaskOutcome::failed("this job is not understood here: another version wrote it");
+        };
+        let checks = tokio::select! {
+            biased;
+            () = task.cancelled.cancelled() => return TaskOutcome::failed("called off"),
+            results = self.all(job.checks) => results,
+        };
+        let well = checks.iter().filter(|check| check.ok).count();
+        let count = checks.len();
+        let result = JobReport { due_ms: job.due_ms, names: job.names, checks }.to_result();
+        match well {
+            well if well == count => TaskOutcome::succeeded(result),
+            0 => TaskOutcome::failed(result),
+            _ => TaskOutcome::partial(result),
+        }
+    }
+
+    /// All checks of a job, some at once; the results in their order.
+    async fn all(&self, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
+        let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: told(detail) };
+        let mut results = vec![failed("it panicked"); checks.len()];
+        let (gate, mut running) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
+        for (place, check) in checks.into_iter().enumerate() {
+            let spec = match check {
+                Ok(spec) => spec,
+                Err(why) => {
+                    results[place] = failed(&why);
+                    continue;
+                }
+            };
+            let Some(check) = self.kinds.get(spec.action.kind()).cloned() else {
+                results[place] = failed(&format!("this agent does no checks of kind {}", spec.action.kind()));
+                continue;
+            };
+            let gate = Arc::clone(&gate);
+            // A task of its own: one that panics costs itself only. All end with the set.
+            running.spawn(async move {
+                // It is never closed.
+                let _permit = gate.acquire().await;
+                (place, one(check.as_ref(), &spec).await)
+            });
+        }
+        while let Some(done) = running.join_next().await {
+            if let Ok((place, result)) = done {
+                results[place] = result;
+            }
+        }
+        results
+    }
+}
+
+async fn one(check: &dyn Check, spec: &CheckSpec) -> CheckResult {
+    let (began, limit) = (Instant::now(), Duration::from_millis(spec.timeout_ms));
+    let done = tokio::time::timeout(limit, check.check(spec)).await;
+    let detail = match done {
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => Some(told(&why)),
+        Err(_) => Some(format!("no answer within {} ms", spec.timeout_ms)),
+    };
+    CheckResult {
+        ok: detail.is_none(),
+        latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        detail: detail.unwrap_or_default(),
+    }
+}
+
+/// What a job says.
+struct Job {
+    due_ms: u64,
+    names: String,
+    /// A check that is not understood here fails; the others are done.
+    checks: Vec<Result<CheckSpec, String>>,
+}
+
+impl Job {
+    fn read(payload: &[u8], rules: &Rules) -> Option<Job> {
+        let value: Value = serde_json::from_slice(payload).ok()?;
+        if value.get("v")?.as_u64()? != VERSION {
+            return None;
+        }
+        let checks = value.get("checks")?.as_array()?.iter();
+        let read =
+            |check| read::job_check(&Tree::from_json(check), rules).map_err(|faults| faults.to_string());
+        Some(Job {
+            due_ms: value.get("due")?.as_u64()?,
+            names: value.get("names")?.as_str()?.to_owned(),
+            checks: checks.map(read).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Who does a job: a worker that says it runs polls, is active, does not drain, has what the schedule needs and room for one
+//! more; of these the one with the least to do. If there is none, the job shows by a name why.
+
+use super::schedule::Needs;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+use tenure::NodeId;
+use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
+
+/// The kind of the tasks that polls are.
+pub const POLL_KIND: &str = "poll";
+
+/// What an agent says about itself: the field `poll` of its worker's payload. A worker without one gets no polls.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct AgentFacts {
+    /// Where it is.
+    pub partition: Option<NodeId>,
+    /// For what it is responsible.
+    pub domain: Option<NodeId>,
+    /// What it can do.
+    pub capabilities: BTreeSet<NodeId>,
+    /// How many jobs it has at once at most.
+    pub slots: u64,
+    /// It takes nothing new.
+    pub draining: bool,
+}
+
+impl Default for AgentFacts {
+    fn default() -> AgentFacts {
+        AgentFacts {
+            partition: None,
+            domain: None,
+            capabilities: BTreeSet::new(),
+            slots: 16,
+            draining: false,
+        }
+    }
+}
+
+impl AgentFacts {
+    /// Reads the payload of a worker; `None`: it is no agent, or says nonsense.
+    pub fn from_payload(payload: &Value) -> Option<AgentFacts> {
+        let said = payload.get("poll")?.as_object()?;
+        let id = |key: &str| match said.get(key) {
+            None | Some(Value::Null) => Some(None),
+            Some(value) => NodeId::new(value.as_str()?).ok().map(Some),
+        };
+        let capabilities = match said.get("capabilities") {
+            None | Some(Value::Null) => BTreeSet::new(),
+            Some(list) => {
+                let names = list.as_array()?.iter().map(|name| NodeId::new(name.as_str()?).ok());
+                names.collect::<Option<BTreeSet<NodeId>>>()?
+            }
+        };
+        Some(AgentFacts {
+            partition: id("partition")?,
+            domain: id("domain")?,
+            capabilities,
+            slots: said.get("slots").map_or(Some(16), Value::as_u64)?,
+            draining: said.get("draining").map_or(Some(false), Value::as_bool)?,
+        })
+    }
+
+    /// The payload of a worker that says this.
+    pub fn to_payload(&self) -> Value {
+        let name = |id: &Option<NodeId>| id.as_ref().map(|id| id.to_string());
+        let capabilities: Vec<&str> = self.capabilities.iter().map(NodeId::as_str).collect();
+        json!({"poll": {
+            "partition": name(&self.partition), "domain": name(&self.domain), "capabilities": capabilities,
+            "slots": self.slots, "draining": self.draining,
+        }})
+    }
+}
+
+/// Why nobody does a job. Its [name](NoWorker::as_str) is kept with the job as its reason.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NoWorker {
+    /// No active worker says it runs polls.
+    NoWorker,
+    /// All of them drain.
+    AllDraining,
+    /// None is in the partition.
+    WrongPartition,
+    /// None of those in the partition is in the domain.
+    WrongDomain,
+    /// None of those that are left has all the capabilities.
+    NoCapability,
+    /// All that could do it have as much as they take.
+    AllFull,
+    /// What the job says it needs cannot be read.
+    Unreadable,
+}
+
+impl NoWorker {
+    /// The name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NoWorker::NoWorker => "no_worker",
+            NoWorker::AllDraining => "all_draining",
+            NoWorker::WrongPartition => "wrong_partition",
+            NoWorker::WrongDomain => "wrong_domain",
+            NoWorker::NoCapability => "no_capability",
+            NoWorker::AllFull => "all_full",
+            NoWorker::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl fmt::Display for NoWorker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// Chooses among active agents: their facts, and what they have to do (`None`: no room in its inbox). The one that had the
+/// job last is chosen only if there is nobody else. Of equals the first by name.
+pub fn choose<'a>(
+    needs: &Needs,
+    had_it: Option<&NodeId>,
+    agents: impl IntoIterator<Item = (&'a NodeId, &'a AgentFacts, Option<usize>)>,
+) -> Result<NodeId, NoWorker> {
+    let mut left: Vec<_> = agents.into_iter().collect();
+    // Each rule is asked of those that passed the ones before it; the first that leaves nobody is the reason.
+    let mut rule = |why: NoWorker, fits: &dyn Fn(&AgentFacts) -> bool| {
+        left.retain(|(_, facts, _)| fits(facts));
+        if left.is_empty() { Err(why) } else { Ok(()) }
+    };
+    rule(NoWorker::NoWorker, &|_| true)?;
+    rule(NoWorker::AllDraining, &|facts| !facts.draining)?;
+    let same = |wanted: &Option<NodeId>, has: &Option<NodeId>| wanted.is_none() || wanted == has;
+    rule(NoWorker::WrongPartition, &|facts| same(&needs.partition, &facts.partition))?;
+    rule(NoWorker::WrongDomain, &|facts| same(&needs.domain, &facts.domain))?;
+    rule(NoWorker::NoCapability, &|facts| needs.capabilities.is_subset(&facts.capabilities))?;
+    let free = left.iter().filter_map(|(id, facts, jobs)| {
+        let jobs = jobs.filter(|jobs| (*jobs as u64) < facts.slots)?;
+        Some((had_it == Some(*id), jobs, *id))
+    });
+    free.min().map(|(_, _, id)| id.clone()).ok_or(NoWorker::AllFull)
+}
+
+/// What is known of the agents. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Fleet(Arc<RwLock<BTreeMap<NodeId, AgentFacts>>>);
+
+impl Fleet {
+    /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
+    /// waits for a worker is to be asked again then.
+    pub fn replace(&self, agents: BTreeMap<NodeId, AgentFacts>) -> bool {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let news = *known != agents;
+        *known = agents;
+        news
+    }
+
+    /// The active agents.
+    pub fn agents(&self) -> BTreeMap<NodeId, AgentFacts> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// [`choose`] for a dispatcher. Tasks of other kinds than `poll` are left to another.
+#[derive(Clone)]
+pub struct PollAssign {
+    fleet: Fleet,
+    others: Arc<dyn Assign>,
+}
+
+impl fmt::Debug for PollAssign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PollAssign({:?})", self.fleet)
+    }
+}
+
+impl PollAssign {
+    /// Chooses from this fleet; tasks that are no polls go to the worker with the least to do.
+    pub fn new(fleet: Fleet) -> PollAssign {
+        PollAssign { fleet, others: Arc::new(LeastLoaded) }
+    }
+
+    /// Tasks that are no polls are left to this one.
+    pub fn others(mut self, others: Arc<dyn Assign>) -> PollAssign {
+        self.others = others;
+        self
+    }
+}
+
+#[derive(Deserialize)]
+struct JobNeeds {
+    #[serde(default)]
+    needs: WireNeeds,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireNeeds {
+    partition: Option<String>,
+    domain: Option<String>,
+    capabilities: Vec<String>,
+}
+
+/// What a job says it needs.
+fn needs_of(payload: &[u8]) -> Option<Needs> {
+    let WireNeeds { partition, domain, capabilities } =
+        serde_json::from_slice::<JobNeeds>(payload).ok()?.needs;
+    let id =
+        |text: Option<String>| text.map(|text| NodeId::new(&text).ok()).map_or(Some(None), |id| id.map(Some));
+    let capabilities = capabilities.iter().map(|text| NodeId::new(text).ok());
+    Some(Needs {
+        partition: id(partition)?,
+        domain: id(domain)?,
+        capabilities: capabilities.collect::<Option<BTreeSet<NodeId>>>()?,
+    })
+}
+
+impl Assign for PollAssign {
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
+        if task.kind.as_str() != POLL_KIND {
+            return self.others.assign(task, candidates);
+        }
+        let needs = needs_of(&task.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
+        let fleet = self.fleet.0.read().unwrap_or_else(PoisonError::into_inner);
+        // The dispatcher leaves out whoever has no room in its inbox.
+        let jobs: BTreeMap<&NodeId, usize> =
+            candidates.iter().map(|candidate| (&candidate.worker.worker_id, candidate.in_flight)).collect();
+        let agents = fleet.iter().map(|(id, facts)| (id, facts, jobs.get(id).copied()));
+        choose(&needs, task.worker.as_ref(), agents).map_err(|why| why.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;

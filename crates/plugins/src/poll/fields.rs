@@ -1,0 +1,274 @@
+//! Reading the fields of one map, and keeping account of what is wrong.
+
+use super::problem::{Problem, told};
+use super::timing::parse_duration_ms;
+use super::tree::{Data, Entry, Tree};
+use serde_json::{Map, Value};
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+use tenure::NodeId;
+
+/// The longest text of a field that is no name.
+const TEXT_MAX_BYTES: usize = 2048;
+
+/// The fields of one map.
+pub(super) struct Fields<'t> {
+    entries: &'t [Entry],
+    taken: BTreeSet<String>,
+    path: String,
+    line: Option<usize>,
+}
+
+impl<'t> Fields<'t> {
+    /// A field; nothing written behind its name is the same as not there.
+    pub(super) fn take(&mut self, key: &str) -> Option<&'t Tree> {
+        self.taken.insert(key.to_owned());
+        let entry = self.entries.iter().find(|entry| entry.key == key)?;
+        (entry.value.data != Data::Null).then_some(&entry.value)
+    }
+
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.key == key && entry.value.data != Data::Null)
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// From here on it is called by its name instead of its place.
+    pub(super) fn rename(&mut self, name: &str) {
+        self.path = name.to_owned();
+    }
+
+    fn line_of(&self, key: &str) -> Option<usize> {
+        let named = self.entries.iter().find(|entry| entry.key == key).and_then(|entry| entry.line);
+        named.or(self.line)
+    }
+
+    fn name(&self, key: &str) -> String {
+        if key.is_empty() { self.path.clone() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+pub(super) struct Reader {
+    /// An object of the store: times are in ms, and what is not known is kept.
+    pub(super) wire: bool,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Reader {
+    pub(super) fn new(wire: bool) -> Reader {
+        Reader { wire, problems: Vec::new() }
+    }
+
+    pub(super) fn fault(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        value: impl Display,
+        rule: impl Into<String>,
+    ) {
+        self.problems.push(Problem::new(fields.line_of(key), fields.name(key), value, rule));
+    }
+
+    pub(super) fn fault_at(&mut self, tree: &Tree, fields: &Fields<'_>, key: &str, rule: impl Into<String>) {
+        self.problems.push(Problem::new(tree.line, fields.name(key), tree.shown(), rule));
+    }
+
+    pub(super) fn fields<'t>(&mut self, tree: &'t Tree, path: &str, what: &str) -> Option<Fields<'t>> {
+        let Data::Map(entries) = &tree.data else {
+            let rule = format!("must be a {what}: a map of fields");
+            self.problems.push(Problem::new(tree.line, path, tree.shown(), rule));
+            return None;
+        };
+        Some(Fields { entries, taken: BTreeSet::new(), path: path.to_owned(), line: tree.line })
+    }
+
+    /// Whether this is a version known here.
+    pub(super) fn version(&mut self, fields: &mut Fields<'_>, known: u64) -> bool {
+        let given = fields.take("v");
+        let number = match given.map(|tree| &tree.data) {
+            Some(Data::Number(number)) => number.as_u64().unwrap_or(0),
+            Some(Data::Null | Data::Bool(_) | Data::Text(_) | Data::List(_) | Data::Map(_)) | None => 0,
+        };
+        if (1..=known).contains(&number) {
+            return true;
+        }
+        let value = given.map(Tree::shown).unwrap_or_default();
+        let rule = format!("must be 1 to {known}: it was written by a newer version, or is something else");
+        self.fault(fields, "v", value, rule);
+        false
+    }
+
+    pub(super) fn text(&mut self, fields: &mut Fields<'_>, key: &str, must: bool) -> Option<String> {
+        let Some(tree) = fields.take(key) else {
+            if must {
+                self.fault(fields, key, "", "must be given");
+            }
+            return None;
+        };
+        match &tree.data {
+            Data::Text(text) if text.is_empty() => self.fault_at(tree, fields, key, "must not be empty"),
+            Data::Text(text) if text.len() > TEXT_MAX_BYTES => {
+                self.fault_at(tree, fields, key, format!("must have at most {TEXT_MAX_BYTES} bytes"));
+            }
+            Data::Text(text) => return Some(text.clone()),
+            Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => {
+                self.fault_at(
+                    tree,
+                    fields,
+                    key,
+                    "must be a text; put it into quotes if it looks like something else",
+                );
+            }
+        }
+        None
+    }
+
+    pub(super) fn texts(&mut self, fields: &mut Fields<'_>, key: &str) -> Vec<String> {
+        let mut texts = Vec::new();
+        for (place, tree) in self.list(fields, key).iter().enumerate() {
+            match &tree.data {
+                Data::Text(text) if text.len() <= TEXT_MAX_BYTES => texts.push(text.clone()),
+                Data::Text(_)
+                | Data::Null
+                | Data::Bool(_)
+                | Data::Number(_)
+                | Data::List(_)
+                | Data::Map(_) => {
+                    let rule =
+                        format!("must be a text of at most {TEXT_MAX_BYTES} bytes; put a number into quotes");
+                    self.fault_at(tree, fields, &format!("{key}[{place}]"), rule);
+                }
+            }
+        }
+        texts
+    }
+
+    pub(super) fn id(&mut self, fields: &mut Fields<'_>, key: &str, must: bool) -> Option<NodeId> {
+        let text = self.text(fields, key, must)?;
+        match NodeId::new(&text) {
+            Ok(id) => Some(id),
+            Err(error) => {
+                self.fault(fields, key, format!("{:?}", told(&error.value)), error.rule);
+                None
+            }
+        }
+    }
+
+    pub(super) fn host(&mut self, fields: &mut Fields<'_>) -> Option<String> {
+        let host = self.text(fields, "host", true)?;
+        if host.len() > 253 || host.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
+            let rule = "must be a host name or an address, without port and path";
+            self.fault(fields, "host", format!("{host:?}"), rule);
+            return None;
+        }
+        Some(host)
+    }
+
+    pub(super) fn flag(&mut self, fields: &mut Fields<'_>, key: &str, default: bool) -> bool {
+        let Some(tree) = fields.take(key) else { return default };
+        match &tree.data {
+            Data::Bool(value) => *value,
+            Data::Null | Data::Number(_) | Data::Text(_) | Data::List(_) | Data::Map(_) => {
+                self.fault_at(tree, fields, key, "must be true or false");
+                default
+            }
+        }
+    }
+
+    pub(super) fn number(
+        &mut self,
+        fields: &mut Fields<'_>,
+        key: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        let Some(tree) = fields.take(key) else { return default };
+        let number = match &tree.data {
+            Data::Number(number) => number.as_u64(),
+            Data::Null | Data::Bool(_) | Data::Text(_) | Data::List(_) | Data::Map(_) => None,
+        };
+        match number.filter(|number| range.contains(number)) {
+            Some(number) => number,
+            None => {
+                let rule = format!("must be a whole number from {} to {}", range.start(), range.end());
+                self.fault_at(tree, fields, key, rule);
+                default
+            }
+        }
+    }
+
+    /// A time in ms: with its unit in a file, a number on the wire.
+    pub(super) fn duration(
+        &mut self,
+        fields: &mut Fields<'_>,
+        key: &str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> u64 {
+        if self.wire {
+            return self.number(fields, key, range, default);
+        }
+        let Some(tree) = fields.take(key) else { return default };
+        let ms = match &tree.data {
+            Data::Text(text) => parse_duration_ms(text),
+            Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => None,
+        };
+        let rule = match ms {
+            Some(ms) if range.contains(&ms) => return ms,
+            Some(_) => format!("must be {} to {}", in_words(*range.start()), in_words(*range.end())),
+            None => "must be a time with its unit: 500ms, 30s, 5m, 2h, 1d, 1h30m".to_owned(),
+        };
+        self.fault_at(tree, fields, key, rule);
+        default
+    }
+
+    pub(super) fn list<'t>(&mut self, fields: &mut Fields<'t>, key: &str) -> &'t [Tree] {
+        let Some(tree) = fields.take(key) else { return &[] };
+        match &tree.data {
+            Data::List(list) => list,
+            Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) | Data::Map(_) => {
+                self.fault_at(tree, fields, key, "must be a list");
+                &[]
+            }
+        }
+    }
+
+    /// Whatever somebody else understands.
+    pub(super) fn map(&mut self, fields: &mut Fields<'_>, key: &str) -> Map<String, Value> {
+        let Some(tree) = fields.take(key) else { return Map::new() };
+        match tree.to_json() {
+            Value::Object(map) => map,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                self.fault_at(tree, fields, key, "must be a map");
+                Map::new()
+            }
+        }
+    }
+
+    /// What nobody has asked for: kept from the wire, refused in a file.
+    pub(super) fn rest(&mut self, fields: &Fields<'_>, what: &str) -> Map<String, Value> {
+        let mut rest = Map::new();
+        for entry in fields.entries.iter().filter(|entry| !fields.taken.contains(&entry.key)) {
+            if self.wire {
+                rest.insert(entry.key.clone(), entry.value.to_json());
+            } else {
+                let rule = format!("is no field of such a {what}");
+                self.fault(fields, &entry.key, entry.value.shown(), rule);
+            }
+        }
+        rest
+    }
+}
+
+fn in_words(ms: u64) -> String {
+    match ms {
+        0 => "0s".to_owned(),
+        _ if ms.is_multiple_of(86_400_000) => format!("{}d", ms / 86_400_000),
+        _ if ms.is_multiple_of(3_600_000) => format!("{}h", ms / 3_600_000),
+        _ if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
+        _ => format!("{ms}ms"),
+    }
+}

@@ -1,0 +1,214 @@
+//! How checks are doing, over time: so many failures in a row and a check is failing, so many successes and it is well again.
+//! Each change is told once, by whoever leads.
+//!
+//! Pure. What must survive a failover is in [`Health::to_json`]: it is written before a change is told. Results since then are
+//! in the ledger, and the next leader takes them from there in the same order. Not promised: that failures between two changes
+//! are remembered for longer than the ledger keeps finished jobs; counting then begins anew, and nothing is told twice.
+
+use super::report::{CheckResult, JobReport};
+use super::schedule::Schedule;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use tenure::NodeId;
+
+/// How one check is doing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct CheckHealth {
+    /// It was told to be failing, and not to be well again.
+    pub failing: bool,
+    /// Failures in a row.
+    pub failures: u64,
+    /// Successes in a row.
+    pub successes: u64,
+    /// The last result this leader has seen.
+    pub last: Option<CheckResult>,
+}
+
+/// A check that began or ceased to fail.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Transition {
+    /// Of which schedule.
+    pub schedule: NodeId,
+    /// Which check.
+    pub check: NodeId,
+    /// Whether it is failing from now on.
+    pub failing: bool,
+    /// The due time of the job that showed it.
+    pub due_ms: u64,
+    /// How many results in a row said so.
+    pub in_a_row: u64,
+    /// What the last of them said.
+    pub detail: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Story {
+    /// The newest due time that was taken in.
+    upto_ms: u64,
+    checks: BTreeMap<NodeId, CheckHealth>,
+}
+
+/// How all checks are doing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Health {
+    stories: BTreeMap<NodeId, Story>,
+}
+
+impl Health {
+    /// Takes a report and says what changed. One that is older than what was taken in already, or is about other checks than
+    /// the schedule has now, changes nothing.
+    pub fn apply(&mut self, schedule: &Schedule, report: &JobReport) -> Vec<Transition> {
+        let same = report.names == schedule.names_digest() && report.checks.len() == schedule.checks.len();
+        let story = self.stories.entry(schedule.id.clone()).or_default();
+        if !same || report.due_ms <= story.upto_ms {
+            return Vec::new();
+        }
+        story.upto_ms = report.due_ms;
+        let mut transitions = Vec::new();
+        for (check, result) in schedule.checks.iter().zip(&report.checks) {
+            let health = story.checks.entry(check.name.clone()).or_default();
+            if result.ok {
+                (health.failures, health.successes) = (0, health.successes.saturating_add(1));
+            } else {
+                (health.failures, health.successes) = (health.failures.saturating_add(1), 0);
+            }
+            health.last = Some(result.clone());
+            let (in_a_row, limit) = match health.failing {
+                false => (health.failures, schedule.fail_after),
+                true => (health.successes, schedule.recover_after),
+            };
+            if in_a_row >= limit {
+                health.failing = !health.failing;
+                transitions.push(Transition {
+                    schedule: schedule.id.clone(),
+                    check: check.name.clone(),
+                    failing: health.failing,
+                    due_ms: report.due_ms,
+                    in_a_row,
+                    detail: result.detail.clone(),
+                });
+            }
+        }
+        story.checks.retain(|name, _| schedule.checks.iter().any(|check| check.name == *name));
+        transitions
+    }
+
+    /// Forgets a schedule.
+    pub fn forget(&mut self, schedule: &NodeId) {
+        self.stories.remove(schedule);
+    }
+
+    /// How the checks of a schedule are doing.
+    pub fn of(&self, schedule: &NodeId) -> BTreeMap<NodeId, CheckHealth> {
+        self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
+    }
+
+    /// What the next leader must know: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes]}}}`.
+    pub fn to_json(&self) -> Value {
+        let check = |(name, health): (&NodeId, &CheckHealth)| {
+            (name.to_string(), json!([health.failing, health.failures, health.successes]))
+        };
+        let story = |(id, story): (&NodeId, &Story)| {
+            let checks: Map<String, Value> = story.checks.iter().map(check).collect();
+            (id.to_string(), json!({"upto": story.upto_ms, "checks": checks}))
+        };
+        Value::Object(self.stories.iter().map(story).collect())
+    }
+
+    /// Reads the same.
+    pub fn from_json(value: &Value) -> Option<Health> {
+        let check = |(name, row): (&String, &Value)| {
+            let health = CheckHealth {
+                failing: row.get(0)?.as_bool()?,
+                failures: row.get(1)?.as_u64()?,
+                successes: row.get(2)?.as_u64()?,
+                last: None,
+            };
+            Some((NodeId::new(name).ok()?, health))
+        };
+        let story = |(id, story): (&String, &Value)| {
+            let checks = story.get("checks")?.as_object()?.iter().map(check);
+            let upto_ms = story.get("upto")?.as_u64()?;
+            Some((NodeId::new(id).ok()?, Story { upto_ms, checks: checks.collect::<Option<_>>()? }))
+        };
+        let stories = value.as_object()?.iter().map(story).collect::<Option<_>>()?;
+        Some(Health { stories })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll::{Rules, read_file};
+
+    fn schedule() -> Schedule {
+        let text = "[{id: web, every: 1m, failAfter: 3, recoverAfter: 2, checks: [{name: a, kind: dns, host: x}, {name: b, kind: dns, host: y}]}]";
+        read_file(text, &Rules::default()).expect("valid").pop().expect("one")
+    }
+
+    fn report(due_ms: u64, results: &str) -> JobReport {
+        let result = |c| CheckResult { ok: c == '+', latency_ms: 1, detail: String::new() };
+        JobReport { due_ms, names: schedule().names_digest(), checks: results.chars().map(result).collect() }
+    }
+
+    fn told(health: &mut Health, due_ms: u64, results: &str) -> Vec<String> {
+        let transitions = health.apply(&schedule(), &report(due_ms, results));
+        transitions.iter().map(|t| format!("{}{}", t.check, if t.failing { "-" } else { "+" })).collect()
+    }
+
+    const STORY: [(&str, &[&str]); 10] = [
+        ("--", &[]),
+        ("-+", &[]),
+        ("--", &["a-"]),
+        ("--", &[]),
+        ("+-", &["b-"]),
+        ("-+", &[]),
+        ("++", &["b+"]),
+        ("+-", &["a+"]),
+        ("+-", &[]),
+        ("--", &["b-"]),
+    ];
+
+    #[test]
+    fn transitions_are_told_once() {
+        let mut health = Health::default();
+        for (place, (results, expected)) in STORY.iter().enumerate() {
+            assert_eq!(told(&mut health, place as u64 + 1, results), *expected, "{place}");
+            assert_eq!(told(&mut health, place as u64 + 1, results), [""; 0], "{place} again");
+        }
+    }
+
+    /// Wherever a leader ends, the next one tells the rest and nothing twice: it has what was written with the last change,
+    /// and takes the jobs since then from the ledger.
+    #[test]
+    fn transitions_are_told_once_through_a_failover() {
+        for failover in 0..STORY.len() {
+            let (mut health, mut saved, mut all) = (Health::default(), json!({}), Vec::new());
+            for (place, (step, _)) in STORY.iter().enumerate() {
+                if place == failover {
+                    health = Health::from_json(&saved).expect("readable");
+                    for (before, (results, _)) in STORY.iter().enumerate().take(place) {
+                        assert_eq!(told(&mut health, before as u64 + 1, results), [""; 0], "replayed");
+                    }
+                }
+                let transitions = told(&mut health, place as u64 + 1, step);
+                if !transitions.is_empty() {
+                    saved = health.to_json();
+                }
+                all.extend(transitions);
+            }
+            assert_eq!(all, ["a-", "b-", "b+", "a+", "b-"], "failover before {failover}");
+        }
+    }
+
+    #[test]
+    fn reports_about_other_checks_change_nothing() {
+        let mut health = Health::default();
+        let other = JobReport { names: "other".to_owned(), ..report(1, "--") };
+        assert!(health.apply(&schedule(), &other).is_empty());
+        assert!(health.apply(&schedule(), &report(1, "-")).is_empty());
+        assert_eq!(health.of(&schedule().id), BTreeMap::new());
+        assert_eq!(Health::from_json(&json!([])), None);
+        assert_eq!(Health::from_json(&json!({"web": {"upto": 1, "checks": {"a": [1]}}})), None);
+    }
+}

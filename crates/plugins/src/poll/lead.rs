@@ -1,0 +1,521 @@
+//! One term of the orchestrator: takes over, then looks, plans, submits and takes in what came of it, until leadership ends.
+//!
+//! It decides nothing itself: what is due is the planner's, who does it is the choice's, what it means is the health's.
+
+use super::choice::{AgentFacts, Fleet, POLL_KIND, PollAssign};
+use super::health::{Health, Transition};
+use super::orchestrator::{Inner, JobView, PollCounts, PollError, PollEvent, PollView, RunNow, ScheduleView};
+use super::planner::{Answer, Due, Planner};
+use super::report::JobReport;
+use super::schedule::Schedule;
+use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::tasks::{
+    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskSpec, TaskState, TaskUpdate,
+};
+use tenure::{NodeId, ProcessContext};
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+/// Nothing is left alone for longer: a wall clock that jumped is noticed by then.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// So often it is planned again at once because jobs turned out to exist.
+const ROUNDS_MAX: usize = 8;
+
+/// Agents read at once, and in one look.
+const AGENTS_AT_ONCE: usize = 16;
+const AGENTS_PER_LOOK: usize = 512;
+
+/// Why a term ended before leadership did.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum TermError {
+    #[error("another leader has the ledger of tasks")]
+    Superseded,
+    #[error("the dispatcher ended by itself")]
+    Dispatcher,
+}
+
+/// What a look brought.
+enum Looked {
+    Schedules(Result<Found, String>),
+    Agent(NodeId, Result<Option<AgentFacts>, String>),
+}
+
+struct Term<'a> {
+    inner: &'a Inner,
+    context: &'a ProcessContext,
+    dispatcher: &'a Dispatcher,
+    planner: Planner,
+    health: Health,
+    file: StateFile,
+    /// Changes that are not told yet, for they are not saved.
+    untold: Vec<Transition>,
+    fleet: Fleet,
+    /// The fleet is another: jobs that wait are to be looked at again.
+    reassign: bool,
+    /// What is known of active workers, and since when; those that are no agents included.
+    agents: BTreeMap<NodeId, (Option<AgentFacts>, Instant)>,
+    known: BTreeMap<NodeId, Stamp>,
+    refused: BTreeMap<NodeId, String>,
+    looks: JoinSet<Looked>,
+    next_look: Instant,
+    counts: PollCounts,
+    trouble: Option<String>,
+}
+
+/// Empties the view when the term is over, however it ends.
+struct Shown<'a>(&'a Inner);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.view.send_replace(PollView::default());
+    }
+}
+
+pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), TermError> {
+    let fleet = Fleet::default();
+    let assign = Arc::new(PollAssign::new(fleet.clone()));
+    let options = DispatcherOptions { assign, ..DispatcherOptions::default() };
+    let dispatcher = Dispatcher::start_with(&inner.place, context.guard().clone(), options);
+    let _shown = Shown(inner);
+    tokio::select! {
+        biased;
+        () = context.cancelled() => Ok(()),
+        end = dispatcher.ended() => match end {
+            DispatcherEnd::LeadershipEnded => Ok(()),
+            DispatcherEnd::Superseded => Err(TermError::Superseded),
+            DispatcherEnd::Asked => Err(TermError::Dispatcher),
+        },
+        done = term(inner, &context, &dispatcher, fleet) => done,
+    }
+}
+
+async fn term(
+    inner: &Inner,
+    context: &ProcessContext,
+    dispatcher: &Dispatcher,
+    fleet: Fleet,
+) -> Result<(), TermError> {
+    let mut updates = dispatcher.updates();
+    let mut asked = inner.asked.lock().await;
+    // Whoever asked a former term has its answer by now: it does not lead.
+    while asked.try_recv().is_ok() {}
+    if !dispatcher.ready().await {
+        return Err(TermError::Dispatcher);
+    }
+    let mut file = StateFile::new(&inner.shelf.keys, context.epoch(), context.attempt());
+    let health = take_over(&mut file, &inner.shelf, context).await?;
+    let mut term = Term {
+        inner,
+        context,
+        dispatcher,
+        planner: Planner::default(),
+        health,
+        trouble: file.foreign.clone(),
+        file,
+        untold: Vec::new(),
+        fleet,
+        reassign: false,
+        agents: BTreeMap::new(),
+        known: BTreeMap::new(),
+        refused: BTreeMap::new(),
+        looks: JoinSet::new(),
+        next_look: Instant::now(),
+        counts: PollCounts::default(),
+    };
+    context.ready();
+    term.work(&mut updates, &mut asked).await
+}
+
+async fn take_over(
+    file: &mut StateFile,
+    shelf: &Shelf,
+    context: &ProcessContext,
+) -> Result<Health, TermError> {
+    loop {
+        match file.take_over(shelf, context.guard()).await {
+            Ok(health) => return Ok(health),
+            Err(Saved::Superseded) => return Err(TermError::Superseded),
+            Err(Saved::Done) => {}
+            Err(Saved::Later(why)) => {
+                tracing::warn!(target: "tenure", "polls cannot be taken over yet: {why}");
+                tokio::time::sleep(PAUSE_MAX).await;
+            }
+        }
+    }
+}
+
+impl Term<'_> {
+    async fn work(
+        &mut self,
+        updates: &mut broadcast::Receiver<TaskUpdate>,
+        asked: &mut mpsc::Receiver<RunNow>,
+    ) -> Result<(), TermError> {
+        let mut workers = self.inner.workers.clone();
+        let mut watched = true;
+        loop {
+            self.look();
+            self.create().await?;
+            self.save().await?;
+            self.show();
+            let pause = self.pause();
+            tokio::select! {
+                biased;
+                update = updates.recv() => self.on_update(update, updates),
+                Some(done) = self.looks.join_next(), if !self.looks.is_empty() => {
+                    let mut next = Some(done);
+                    while let Some(done) = next {
+                        match done {
+                            Ok(looked) => self.on_looked(looked),
+                            Err(error) => tracing::error!(target: "tenure", %error, "a look at the store died"),
+                        }
+                        next = self.looks.try_join_next();
+                    }
+                }
+                Some(run) = asked.recv() => self.on_asked(run).await,
+                changed = workers.changed(), if watched => {
+                    watched = changed.is_ok();
+                    self.muster();
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        (self.inner.options.wall_clock)()
+    }
+
+    fn pause(&self) -> Duration {
+        let now_ms = self.now_ms();
+        let due =
+            self.planner.next_ms(now_ms).map(|at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms)));
+        // At least a moment, whatever the clocks say.
+        due.unwrap_or(PAUSE_MAX).min(PAUSE_MAX).max(Duration::from_millis(5))
+    }
+
+    /// Looks at the schedules if it is time, and at the agents nothing, or nothing new, is known of.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if !self.looks.is_empty() || now < self.next_look {
+            return;
+        }
+        self.next_look = now + self.inner.options.look_interval;
+        let (shelf, known) = (self.inner.shelf.clone(), self.known.clone());
+        self.looks.spawn(async move { Looked::Schedules(shelf.look(&known).await) });
+        self.muster();
+    }
+
+    /// Takes the registry's word for who is active; reads what they say about themselves.
+    fn muster(&mut self) {
+        let list = Arc::clone(&self.inner.workers.borrow().list);
+        let active: Vec<&NodeId> =
+            list.iter().filter(|info| info.active).map(|info| &info.worker_id).collect();
+        // Whoever comes back may be another.
+        self.agents.retain(|id, _| active.binary_search(&id).is_ok());
+        self.tell_fleet();
+        if self.looks.len() > 1 {
+            return;
+        }
+        let (now, age) = (Instant::now(), self.inner.options.agent_interval);
+        let old = |id: &&NodeId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
+        let wanted: Vec<NodeId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
+        let gate = Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE));
+        for id in wanted {
+            let (shelf, gate) = (self.inner.shelf.clone(), Arc::clone(&gate));
+            self.looks.spawn(async move {
+                // It is never closed.
+                let _permit = gate.acquire().await;
+                let facts = shelf.agent(&id).await;
+                Looked::Agent(id, facts)
+            });
+        }
+    }
+
+    fn tell_fleet(&mut self) {
+        let agents = self.agents.iter().filter_map(|(id, (facts, _))| Some((id.clone(), facts.clone()?)));
+        self.reassign |= self.fleet.replace(agents.collect());
+    }
+
+    fn on_looked(&mut self, looked: Looked) {
+        match looked {
+            Looked::Agent(id, Ok(facts)) => {
+                self.agents.insert(id, (facts, Instant::now()));
+                self.tell_fleet();
+            }
+            Looked::Agent(_, Err(why)) | Looked::Schedules(Err(why)) => self.complain(why),
+            Looked::Schedules(Ok(found)) => {
+                self.trouble = self.file.foreign.clone();
+                self.on_schedules(found);
+            }
+        }
+    }
+
+    fn complain(&mut self, why: String) {
+        if self.trouble.as_ref() != Some(&why) {
+            tracing::warn!(target: "tenure", "polls: {why}");
+            self.trouble = Some(why);
+        }
+    }
+
+    fn on_schedules(&mut self, found: Found) {
+        for id in self.planner.ids() {
+            if !found.present.contains_key(&id) {
+                self.planner.remove(&id);
+                self.health.forget(&id);
+            }
+        }
+        self.refused.retain(|id, _| found.present.contains_key(id));
+        self.known = found.present;
+        for id in &found.unread {
+            self.known.remove(id);
+        }
+        let news = !found.changed.is_empty();
+        for (id, read) in found.changed {
+            match read {
+                Ok(schedule) => {
+                    self.refused.remove(&id);
+                    self.planner.put(schedule);
+                }
+                Err(problems) => {
+                    tracing::warn!(target: "tenure", schedule = id.as_str(), "a schedule is refused: {problems}");
+                    self.planner.remove(&id);
+                    self.refused.insert(id.clone(), problems.to_string());
+                    self.tell(PollEvent::ScheduleRefused { schedule: id, problems });
+                }
+            }
+        }
+        if news {
+            self.harvest();
+        }
+    }
+
+    /// Plans, and submits what is due.
+    async fn create(&mut self) -> Result<(), TermError> {
+        if std::mem::take(&mut self.reassign) {
+            // Submitting nothing writes nothing, and makes the dispatcher ask again who does what waits.
+            self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
+        }
+        for _ in 0..ROUNDS_MAX {
+            let tasks = self.dispatcher.tasks();
+            let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
+            self.planner
+                .observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
+            let dues = self.planner.plan(self.now_ms());
+            if dues.is_empty() {
+                return Ok(());
+            }
+            if !self.submit(dues).await? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything turned out to exist.
+    async fn submit(&mut self, dues: Vec<Due>) -> Result<bool, TermError> {
+        let schedules = self.planner.schedules();
+        let specs = dues.iter().filter_map(|due| {
+            let schedule = schedules.get(&due.schedule)?;
+            Some(job(schedule, schedule.job_id(due.due_ms), due.due_ms).mark(due.due_ms))
+        });
+        let specs: Vec<TaskSpec> = specs.collect();
+        let answers = match self.dispatcher.submit_all(specs).await {
+            Ok(answers) => answers,
+            Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
+            Err(error @ (SubmitError::Task(_) | SubmitError::Full | SubmitError::Blocked)) => {
+                self.complain(error.to_string());
+                return Ok(false);
+            }
+        };
+        let mut existed = false;
+        for (due, answer) in dues.iter().zip(answers) {
+            let answer = match answer {
+                Ok(Submitted::Created) => {
+                    self.counts.due_lag_ms = due.late_ms;
+                    self.counts.due_lag_max_ms = self.counts.due_lag_max_ms.max(due.late_ms);
+                    Answer::Created
+                }
+                Ok(Submitted::Exists | Submitted::BelowMark) => {
+                    existed = true;
+                    Answer::Existed
+                }
+                Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
+                Err(error @ (SubmitError::Task(_) | SubmitError::Full | SubmitError::Blocked)) => {
+                    self.complain(format!("{}: {error}", due.schedule));
+                    Answer::Refused
+                }
+            };
+            self.planner.answered(due, answer);
+        }
+        Ok(existed)
+    }
+
+    async fn on_asked(&mut self, run: RunNow) {
+        let answer = self.run_now(&run).await;
+        // Whoever asked may have given up.
+        let _ = run.reply.send(answer);
+    }
+
+    async fn run_now(&mut self, run: &RunNow) -> Result<Submitted, PollError> {
+        let unknown = || PollError::Unknown(run.schedule.to_string());
+        let schedule = self.planner.schedules().get(&run.schedule).ok_or_else(unknown)?;
+        // No name can make it the job of a due time: those end in `-` and digits.
+        let id = format!("{}.run.{}", run.schedule, run.name);
+        let letters =
+            (1..=12).contains(&run.name.len()) && run.name.bytes().all(|b| b.is_ascii_alphanumeric());
+        let job_id = NodeId::new(&id).ok().filter(|_| letters);
+        let job_id = job_id.ok_or_else(|| {
+            PollError::Store(format!("name = {:?}: must be 1 to 12 letters and digits", run.name))
+        })?;
+        let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
+        if !exists && !self.planner.has_room(&run.schedule) {
+            return Err(PollError::Full(run.schedule.to_string()));
+        }
+        let answer = self.dispatcher.submit(job(schedule, id, self.now_ms())).await?;
+        if answer == Submitted::Created {
+            self.planner.created_by_hand(&run.schedule, job_id);
+        }
+        Ok(answer)
+    }
+
+    fn on_update(
+        &mut self,
+        update: Result<TaskUpdate, RecvError>,
+        updates: &mut broadcast::Receiver<TaskUpdate>,
+    ) {
+        let mut next = match update {
+            Ok(update) => Ok(update),
+            Err(RecvError::Lagged(missed)) => Err(TryRecvError::Lagged(missed)),
+            // The dispatcher has ended, which is seen elsewhere.
+            Err(RecvError::Closed) => return,
+        };
+        loop {
+            match next {
+                Ok(update) if update.late.is_none() && update.state.is_final() => {
+                    self.take_in(&update.series, update.state, &update.result);
+                }
+                Ok(_) => {}
+                // What was missed stands in the ledger.
+                Err(TryRecvError::Lagged(_)) => self.harvest(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+            next = updates.try_recv();
+        }
+    }
+
+    /// Takes in what the ledger says about jobs that are over: those of a former leader, or of a schedule that was not known.
+    fn harvest(&mut self) {
+        let tasks = self.dispatcher.tasks();
+        let over = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && task.state.is_final());
+        let mut reports: Vec<(&NodeId, JobReport)> =
+            over.filter_map(|task| Some((&task.series, JobReport::from_result(&task.result)?))).collect();
+        reports.sort_by_key(|(_, report)| report.due_ms);
+        for (series, report) in reports {
+            self.judge(series, &report);
+        }
+    }
+
+    fn take_in(&mut self, series: &NodeId, state: TaskState, result: &[u8]) {
+        if !self.planner.schedules().contains_key(series) {
+            return;
+        }
+        match JobReport::from_result(result) {
+            Some(report) => self.judge(series, &report),
+            None => {
+                self.counts.unreported += 1;
+                tracing::debug!(target: "tenure", schedule = series.as_str(), ?state, "a job ended without a report");
+            }
+        }
+    }
+
+    fn judge(&mut self, series: &NodeId, report: &JobReport) {
+        let Some(schedule) = self.planner.schedules().get(series) else { return };
+        self.untold.extend(self.health.apply(schedule, report));
+    }
+
+    /// Saves what changed, and tells it then: not the other way round, or a failover would tell it again.
+    async fn save(&mut self) -> Result<(), TermError> {
+        if self.untold.is_empty() {
+            return Ok(());
+        }
+        if self.file.foreign.is_none() {
+            match self.file.save(&self.inner.shelf, self.context.guard(), &self.health).await {
+                Saved::Done => {}
+                Saved::Superseded => return Err(TermError::Superseded),
+                Saved::Later(why) => {
+                    self.complain(why);
+                    return Ok(());
+                }
+            }
+        }
+        for transition in std::mem::take(&mut self.untold) {
+            tracing::info!(
+                target: "tenure", schedule = transition.schedule.as_str(), check = transition.check.as_str(),
+                failing = transition.failing, in_a_row = transition.in_a_row, "{}", transition.detail
+            );
+            self.tell(match transition.failing {
+                true => PollEvent::CheckFailing(transition),
+                false => PollEvent::CheckRecovered(transition),
+            });
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: PollEvent) {
+        // Nobody has to listen.
+        let _ = self.inner.events.send(event);
+    }
+
+    fn show(&mut self) {
+        let now_ms = self.now_ms();
+        let tasks = self.dispatcher.tasks();
+        let open = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && !task.state.is_final());
+        let jobs: Vec<JobView> = open
+            .map(|task| JobView {
+                id: task.id.clone(),
+                schedule: task.series.clone(),
+                state: task.state,
+                attempt: task.attempt,
+                worker: task.worker.clone(),
+                reason: Arc::clone(&task.reason),
+            })
+            .collect();
+        self.counts.plan = self.planner.counts();
+        self.counts.tasks = self.dispatcher.counts();
+        self.counts.open = jobs.len() as u64;
+        let schedules = self.planner.schedules().keys().filter_map(|id| {
+            let series = self.planner.view(id, now_ms)?;
+            Some((id.clone(), ScheduleView { series, checks: self.health.of(id) }))
+        });
+        let view = PollView {
+            epoch: self.context.epoch(),
+            schedules: schedules.collect(),
+            refused: self.refused.clone(),
+            jobs,
+            agents: self.fleet.agents(),
+            counts: self.counts,
+            trouble: self.trouble.clone(),
+        };
+        self.inner.view.send_if_modified(|shown| {
+            let news = *shown != view;
+            *shown = view;
+            news
+        });
+    }
+}
+
+fn job(schedule: &Schedule, id: String, due_ms: u64) -> TaskSpec {
+    TaskSpec::new(id, POLL_KIND)
+        .series(schedule.id.as_str())
+        .payload(schedule.job_payload(due_ms))
+        .timeout(Duration::from_millis(schedule.timeout_ms))
+        .ttl(Duration::from_millis(schedule.ttl_ms))
+        .attempts(u32::try_from(schedule.attempts).unwrap_or(1))
+        .backoff(Duration::from_millis(schedule.backoff_ms))
+}

@@ -1,0 +1,292 @@
+//! The orchestrator's handle: the process it is, what it shows, and what it can be asked.
+
+use super::choice::AgentFacts;
+use super::health::{CheckHealth, Transition};
+use super::lead;
+use super::planner::{PlanCounts, SeriesView};
+use super::problem::Problems;
+use super::read::Rules;
+use super::schedule::Schedule;
+use super::shelf::{Shelf, schedule_key};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::{Condition, Remove, Store, Write};
+use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
+use tenure::{Keys, Namespace, NodeId, ProcessContext, ProcessSpec, Workers};
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+
+/// Events kept for a reader that is behind; one further behind is told how many it missed.
+const EVENTS_KEPT: usize = 1024;
+
+/// The name of the process.
+pub const POLL_PROCESS: &str = "poll-orchestrator";
+
+/// How an orchestrator is to work.
+#[derive(Clone)]
+pub struct PollOptions {
+    /// How often the schedules are looked at: one list. Default: 5 s. More often: changes act sooner. More seldom: fewer requests.
+    pub look_interval: Duration,
+    /// How often an agent's facts are read anew. Default: 60 s.
+    pub agent_interval: Duration,
+    /// How long one request may take. Default: 5 s.
+    pub request_timeout: Duration,
+    /// The kinds of checks there are.
+    pub rules: Rules,
+    /// The wall clock, in ms since 1970. Every leader's should be about right; what happens when one is not is in the guide.
+    pub wall_clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for PollOptions {
+    fn default() -> PollOptions {
+        PollOptions {
+            look_interval: Duration::from_secs(5),
+            agent_interval: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(5),
+            rules: Rules::default(),
+            wall_clock: Arc::new(|| u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
+        }
+    }
+}
+
+impl std::fmt::Debug for PollOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PollOptions(looks every {:?})", self.look_interval)
+    }
+}
+
+/// What happened. Each is told once in a cluster, by its leader; see [`Health`](super::Health) for what is not promised.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PollEvent {
+    /// A check failed as often in a row as its schedule allows, and was not failing before.
+    CheckFailing(Transition),
+    /// A failing check is well again.
+    CheckRecovered(Transition),
+    /// A schedule on the store is wrong, and is not acted on. Told by each leader that reads it.
+    ScheduleRefused {
+        /// Which.
+        schedule: NodeId,
+        /// All that is wrong with it.
+        problems: Problems,
+    },
+}
+
+impl PollEvent {
+    /// Its name: `check_failing`, `check_recovered`, `schedule_refused`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            PollEvent::CheckFailing(_) => "check_failing",
+            PollEvent::CheckRecovered(_) => "check_recovered",
+            PollEvent::ScheduleRefused { .. } => "schedule_refused",
+        }
+    }
+
+    /// The event as JSON.
+    pub fn to_json(&self) -> Value {
+        match self {
+            PollEvent::CheckFailing(told) | PollEvent::CheckRecovered(told) => json!({
+                "event": self.name(), "schedule": told.schedule.as_str(), "check": told.check.as_str(),
+                "due": told.due_ms, "inARow": told.in_a_row, "detail": told.detail,
+            }),
+            PollEvent::ScheduleRefused { schedule, problems } => json!({
+                "event": self.name(), "schedule": schedule.as_str(),
+                "problems": problems.all().iter().map(ToString::to_string).collect::<Vec<String>>(),
+            }),
+        }
+    }
+}
+
+/// What was counted in this term.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PollCounts {
+    /// Of the planner.
+    pub plan: PlanCounts,
+    /// Of the dispatcher.
+    pub tasks: TaskCounts,
+    /// Jobs that are open.
+    pub open: u64,
+    /// How late the last job was created, and the latest of all.
+    pub due_lag_ms: u64,
+    /// The same, the most.
+    pub due_lag_max_ms: u64,
+    /// Jobs that ended without a report: nobody did them, or not to the end. They say nothing about the checks.
+    pub unreported: u64,
+}
+
+/// An open job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobView {
+    /// Its id.
+    pub id: NodeId,
+    /// Its schedule.
+    pub schedule: NodeId,
+    /// Where it stands.
+    pub state: TaskState,
+    /// How often it was given out.
+    pub attempt: u32,
+    /// Who has it.
+    pub worker: Option<NodeId>,
+    /// Why it waits, by name: see [`NoWorker`](super::NoWorker).
+    pub reason: Arc<str>,
+}
+
+/// How a schedule and its checks stand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduleView {
+    /// Its due times.
+    pub series: SeriesView,
+    /// Its checks, as far as anything is known of them.
+    pub checks: BTreeMap<NodeId, CheckHealth>,
+}
+
+/// What the orchestrator shows. Empty on nodes that do not lead.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PollView {
+    /// The epoch it works in; 0: it does not.
+    pub epoch: u64,
+    /// The schedules that are acted on.
+    pub schedules: BTreeMap<NodeId, ScheduleView>,
+    /// Those that are not, and what is wrong with them.
+    pub refused: BTreeMap<NodeId, String>,
+    /// Open jobs.
+    pub jobs: Vec<JobView>,
+    /// The active agents.
+    pub agents: BTreeMap<NodeId, AgentFacts>,
+    /// What was counted.
+    pub counts: PollCounts,
+    /// What is in the way, for people; it is tried again.
+    pub trouble: Option<String>,
+}
+
+/// Why a schedule was not run, written or removed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PollError {
+    /// This node does not lead. Ask the one that does.
+    #[error("this node does not lead: only the leader runs schedules")]
+    NotLeading,
+    /// There is no such schedule, or it is wrong.
+    #[error("there is no schedule {0:?} that is acted on")]
+    Unknown(String),
+    /// As many of its jobs are open as may be.
+    #[error("schedule_full: as many jobs of {0:?} are open as may be")]
+    Full(String),
+    /// The store did not do it.
+    #[error("{0}")]
+    Store(String),
+    /// The ledger did not take it.
+    #[error(transparent)]
+    Submit(#[from] tenure::tasks::SubmitError),
+}
+
+/// Somebody asks for a job now.
+pub(super) struct RunNow {
+    pub(super) schedule: NodeId,
+    pub(super) name: String,
+    pub(super) reply: oneshot::Sender<Result<Submitted, PollError>>,
+}
+
+pub(super) struct Inner {
+    pub(super) place: TaskPlace,
+    pub(super) workers: watch::Receiver<Workers>,
+    pub(super) shelf: Shelf,
+    pub(super) options: PollOptions,
+    pub(super) view: watch::Sender<PollView>,
+    pub(super) events: broadcast::Sender<PollEvent>,
+    pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
+    ask: mpsc::Sender<RunNow>,
+}
+
+/// Runs schedules while this node leads. Clones are the same.
+///
+/// It has the namespace's [`Dispatcher`](tenure::tasks::Dispatcher): there must be no other in the same process and epoch.
+#[derive(Clone)]
+pub struct PollOrchestrator(Arc<Inner>);
+
+impl std::fmt::Debug for PollOrchestrator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PollOrchestrator({})", self.0.shelf.keys.root())
+    }
+}
+
+impl PollOrchestrator {
+    /// For a node: `node.tasks()`, `node.workers()`, the store it works on and its namespace.
+    pub fn new(
+        place: TaskPlace,
+        workers: watch::Receiver<Workers>,
+        store: Arc<dyn Store>,
+        namespace: &Namespace,
+        options: PollOptions,
+    ) -> PollOrchestrator {
+        let shelf = Shelf {
+            store,
+            keys: Keys::global(namespace),
+            timeout: options.request_timeout,
+            rules: options.rules.clone(),
+        };
+        let (view, _) = watch::channel(PollView::default());
+        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let (ask, asked) = mpsc::channel(16);
+        let asked = Mutex::new(asked);
+        PollOrchestrator(Arc::new(Inner { place, workers, shelf, options, view, events, asked, ask }))
+    }
+
+    /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its
+    /// forerunner left; nothing is scheduled before.
+    pub fn process(&self) -> ProcessSpec {
+        let inner = Arc::clone(&self.0);
+        ProcessSpec::new(POLL_PROCESS, move |context: ProcessContext| {
+            let inner = Arc::clone(&inner);
+            async move { lead::run(&inner, context).await }
+        })
+        .ready_signal()
+    }
+
+    /// How things stand, as the leader knows them; empty elsewhere.
+    pub fn view(&self) -> watch::Receiver<PollView> {
+        self.0.view.subscribe()
+    }
+
+    /// What happens from now on.
+    pub fn events(&self) -> broadcast::Receiver<PollEvent> {
+        self.0.events.subscribe()
+    }
+
+    /// Creates a job of a schedule now, whatever its timing, as long as it may have one more. The name is the caller's, at most
+    /// 12 letters and digits: asking for the same again gives the job that exists, as long as the ledger remembers it.
+    pub async fn run_now(&self, schedule: &NodeId, name: &str) -> Result<Submitted, PollError> {
+        if self.0.view.borrow().epoch == 0 {
+            return Err(PollError::NotLeading);
+        }
+        let (reply, answer) = oneshot::channel();
+        let run = RunNow { schedule: schedule.clone(), name: name.to_owned(), reply };
+        self.0.ask.send(run).await.map_err(|_| PollError::NotLeading)?;
+        answer.await.unwrap_or(Err(PollError::NotLeading))
+    }
+
+    /// Writes a schedule, over whatever stands there. Any process may; the leader sees it with its next look.
+    pub async fn put(&self, schedule: &Schedule) -> Result<(), PollError> {
+        let key = schedule_key(&self.0.shelf.keys, &schedule.id);
+        let put = self.0.shelf.store.put(&key, schedule.to_wire().into(), Condition::Any);
+        match tokio::time::timeout(self.0.shelf.timeout, put).await {
+            Ok(Write::Won(_)) => Ok(()),
+            Ok(Write::Lost) => Err(PollError::Store(format!("{key}: another write was faster"))),
+            Ok(Write::Unknown(trouble) | Write::Unavailable(trouble) | Write::Denied(trouble)) => {
+                Err(PollError::Store(format!("{key}: {trouble}")))
+            }
+            Err(_) => Err(PollError::Store(format!("{key}: no answer in time; it may have been written"))),
+        }
+    }
+
+    /// Removes a schedule. Its jobs go on, and its due times are never created again under this name.
+    pub async fn remove(&self, schedule: &NodeId) -> Result<(), PollError> {
+        let key = schedule_key(&self.0.shelf.keys, schedule);
+        match tokio::time::timeout(self.0.shelf.timeout, self.0.shelf.store.remove(&key)).await {
+            Ok(Remove::Done) => Ok(()),
+            Ok(Remove::Unknown(trouble) | Remove::Unavailable(trouble) | Remove::Denied(trouble)) => {
+                Err(PollError::Store(format!("{key}: {trouble}")))
+            }
+            Err(_) => Err(PollError::Store(format!("{key}: no answer in time; it may be gone"))),
+        }
+    }
+}

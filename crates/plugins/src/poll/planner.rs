@@ -1,0 +1,296 @@
+//! The planner: which due times become jobs now. Pure, and forgetful on purpose.
+//!
+//! What was created is known by the ledger, not here: whoever leads next plans the same from the same schedules, and the
+//! ledger refuses what exists. So a planner that knows nothing of the past asks for a job that exists at worst, which is
+//! counted and costs nothing. The wall clock may jump: back, and nothing is due that was not before; forward, and what lies
+//! between was missed.
+//!
+//! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule is silent until then
+//! ([`SeriesView::ahead_ms`] shows it). A schedule of another name is the way out.
+
+use super::schedule::{Misfire, Schedule};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure::NodeId;
+
+/// Due times that were missed are counted up to so many at once.
+const COUNTED_MAX: u64 = 10_000;
+
+/// So many looks at the ledger's tasks may pass until a job that was created is seen there.
+const UNSEEN_MAX: u8 = 3;
+
+/// A due time that is to become a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Due {
+    /// Of which schedule.
+    pub schedule: NodeId,
+    /// The due time: the job's name and its mark.
+    pub due_ms: u64,
+    /// How long ago it should have begun.
+    pub late_ms: u64,
+}
+
+/// What the ledger said about a job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Answer {
+    /// It was created.
+    Created,
+    /// It had been created before.
+    Existed,
+    /// Nothing was written. It is planned again.
+    Refused,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PlanCounts {
+    /// Jobs created.
+    pub created: u64,
+    /// Jobs that existed already.
+    pub duplicates: u64,
+    /// Due times that passed and never become a job, by the misfire policy.
+    pub missed: u64,
+    /// Due times that passed while as many jobs were open as may be. The misfire policy decides about them later.
+    pub blocked: u64,
+}
+
+/// How a schedule stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SeriesView {
+    /// The newest due time known to have become a job; 0: none is known.
+    pub mark_ms: u64,
+    /// Open jobs.
+    pub open: u64,
+    /// By how much the mark is ahead of the clock; nothing is created meanwhile.
+    pub ahead_ms: u64,
+    /// When the next job is to begin, if the clock goes on as it does.
+    pub next_ms: Option<u64>,
+    /// Why nothing is created although something is due: `schedule_full`.
+    pub blocked: Option<&'static str>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Series {
+    mark_ms: u64,
+    /// Due times up to here were decided about.
+    judged_ms: u64,
+    /// Due times up to here were counted as blocked.
+    blocked_ms: u64,
+    blocked: bool,
+    open: u64,
+    /// Created jobs that were not seen among the ledger's tasks yet, and how often not.
+    unseen: BTreeMap<NodeId, u8>,
+}
+
+impl Series {
+    fn open(&self) -> u64 {
+        self.open + self.unseen.len() as u64
+    }
+}
+
+/// What to do about one schedule.
+#[derive(Default)]
+struct Decision {
+    create: Vec<u64>,
+    /// Due times up to here are decided about.
+    judged_ms: u64,
+    /// The newest due time that has to wait for an open job.
+    waits_ms: Option<u64>,
+}
+
+/// Says which due times become jobs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Planner {
+    schedules: BTreeMap<NodeId, Schedule>,
+    series: BTreeMap<NodeId, Series>,
+    counts: PlanCounts,
+}
+
+impl Planner {
+    /// Takes a schedule, or another version of it.
+    pub fn put(&mut self, schedule: Schedule) {
+        self.series.entry(schedule.id.clone()).or_default();
+        self.schedules.insert(schedule.id.clone(), schedule);
+    }
+
+    /// Forgets a schedule. Its jobs go on; its marks stay in the ledger.
+    pub fn remove(&mut self, id: &NodeId) {
+        self.schedules.remove(id);
+        self.series.remove(id);
+    }
+
+    /// The schedules.
+    pub fn schedules(&self) -> &BTreeMap<NodeId, Schedule> {
+        &self.schedules
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> PlanCounts {
+        self.counts
+    }
+
+    /// Takes what the ledger's tasks say: schedule, job, its mark, and whether it is open. All of them, each time.
+    pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t NodeId, &'t NodeId, u64, bool)>) {
+        for series in self.series.values_mut() {
+            series.open = 0;
+            series.unseen.values_mut().for_each(|looks| *looks += 1);
+        }
+        for (schedule, job, mark_ms, open) in tasks {
+            let Some(series) = self.series.get_mut(schedule) else { continue };
+            series.unseen.remove(job);
+            series.mark_ms = series.mark_ms.max(mark_ms);
+            series.open += u64::from(open);
+        }
+        for series in self.series.values_mut() {
+            series.unseen.retain(|_, looks| *looks < UNSEEN_MAX);
+        }
+    }
+
+    /// Takes what the ledger said about a planned job.
+    pub fn answered(&mut self, due: &Due, answer: Answer) {
+        let job = self.schedules.get(&due.schedule).map(|schedule| schedule.job_id(due.due_ms));
+        let Some(series) = self.series.get_mut(&due.schedule) else { return };
+        match answer {
+            Answer::Created => {
+                self.counts.created += 1;
+                series.mark_ms = series.mark_ms.max(due.due_ms);
+                if let Some(job) = job.and_then(|job| NodeId::new(&job).ok()) {
+                    series.unseen.insert(job, 0);
+                }
+            }
+            Answer::Existed => {
+                self.counts.duplicates += 1;
+                series.mark_ms = series.mark_ms.max(due.due_ms);
+            }
+            Answer::Refused => {}
+        }
+    }
+
+    /// A job that was asked for by hand was created.
+    pub fn created_by_hand(&mut self, schedule: &NodeId, job: NodeId) {
+        if let Some(series) = self.series.get_mut(schedule) {
+            series.unseen.insert(job, 0);
+        }
+    }
+
+    /// Whether one more job of this schedule may be open.
+    pub fn has_room(&self, id: &NodeId) -> bool {
+        let (schedule, series) = (self.schedules.get(id), self.series.get(id));
+        schedule.zip(series).is_some_and(|(schedule, series)| series.open() < schedule.open_max())
+    }
+
+    /// What becomes a job now. Plan again at once if anything turned out to exist: its room was not needed.
+    ///
+    /// Higher priorities first, then older due times. For one schedule always in the order of time,
+    /// which they have to be submitted in: the ledger takes nothing older after something newer.
+    pub fn plan(&mut self, now_ms: u64) -> Vec<Due> {
+        let mut dues = Vec::new();
+        for (id, schedule) in self.schedules.iter().filter(|(_, schedule)| schedule.enabled) {
+            let Some(series) = self.series.get_mut(id) else { continue };
+            let floor_ms = floor_ms(schedule, series);
+            let decision = decide(schedule, floor_ms, series.open(), now_ms);
+            // Behind nothing but the schedule's beginning lies what others may have created: not ours to call missed.
+            if decision.judged_ms > floor_ms {
+                if floor_ms > schedule.since_ms {
+                    self.counts.missed += schedule.timing.count(floor_ms, decision.judged_ms, COUNTED_MAX);
+                }
+                series.judged_ms = decision.judged_ms;
+            }
+            series.blocked = decision.waits_ms.is_some();
+            if let Some(waits_ms) = decision.waits_ms {
+                let created_ms = decision.create.last().copied().unwrap_or(0);
+                let from_ms = floor_ms.max(series.blocked_ms).max(series.judged_ms).max(created_ms);
+                self.counts.blocked += schedule.timing.count(from_ms, waits_ms, COUNTED_MAX);
+                series.blocked_ms = series.blocked_ms.max(waits_ms);
+            }
+            dues.extend(decision.create.into_iter().map(|due_ms| Due {
+                schedule: id.clone(),
+                due_ms,
+                late_ms: now_ms.saturating_sub(schedule.timing.begins_ms(id.as_str(), due_ms)),
+            }));
+        }
+        let priority = |due: &Due| self.schedules.get(&due.schedule).map_or(0, |schedule| schedule.priority);
+        dues.sort_by_cached_key(|due| (Reverse(priority(due)), due.due_ms, due.schedule.clone()));
+        dues
+    }
+
+    /// When there is something to plan next, if nothing else happens.
+    pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
+        let enabled = self.schedules.values().filter(|schedule| schedule.enabled);
+        enabled.filter_map(|schedule| self.next_of(schedule, now_ms)).min()
+    }
+
+    fn next_of(&self, schedule: &Schedule, now_ms: u64) -> Option<u64> {
+        let floor_ms = floor_ms(schedule, self.series.get(&schedule.id)?);
+        let begins_ms = |due_ms| schedule.timing.begins_ms(schedule.id.as_str(), due_ms);
+        let newest = schedule.timing.newest(floor_ms, now_ms, 1).pop().map(begins_ms);
+        match newest.filter(|begins_ms| *begins_ms > now_ms) {
+            Some(begins_ms) => Some(begins_ms),
+            None => schedule.timing.next(floor_ms.max(now_ms)).map(begins_ms),
+        }
+    }
+
+    /// How a schedule stands.
+    pub fn view(&self, id: &NodeId, now_ms: u64) -> Option<SeriesView> {
+        let (schedule, series) = (self.schedules.get(id)?, self.series.get(id)?);
+        let next_ms = if schedule.enabled { self.next_of(schedule, now_ms) } else { None };
+        Some(SeriesView {
+            mark_ms: series.mark_ms,
+            open: series.open(),
+            ahead_ms: series.mark_ms.saturating_sub(now_ms),
+            next_ms,
+            blocked: series.blocked.then_some("schedule_full"),
+        })
+    }
+
+    /// Jobs that are open, of all schedules.
+    pub fn open(&self) -> u64 {
+        self.series.values().map(Series::open).sum()
+    }
+
+    /// Names of what is planned for.
+    pub fn ids(&self) -> BTreeSet<NodeId> {
+        self.schedules.keys().cloned().collect()
+    }
+}
+
+fn floor_ms(schedule: &Schedule, series: &Series) -> u64 {
+    schedule.since_ms.max(series.mark_ms).max(series.judged_ms)
+}
+
+/// Of the due times after `floor_ms` whose time to begin has come: those not later than the threshold, and of the others the
+/// newest ones by the misfire policy; the oldest of them first as far as there is room.
+fn decide(schedule: &Schedule, floor_ms: u64, open: u64, now_ms: u64) -> Decision {
+    let timing = &schedule.timing;
+    let kept = match schedule.misfire {
+        Misfire::Skip => 0,
+        Misfire::RunOnce => 1,
+        Misfire::CatchUp(newest) => newest,
+    };
+    let begins_ms = |due_ms: u64| timing.begins_ms(schedule.id.as_str(), due_ms);
+    // Whatever can still be in time, by its earliest beginning; jitter is less than an interval, so one more may wait for it.
+    let longest_ms = match timing {
+        super::Timing::Interval(interval) => interval.jitter_ms,
+        super::Timing::Cron(_) | super::Timing::Manual => 0,
+    };
+    let reach_ms =
+        now_ms.saturating_sub(schedule.misfire_threshold_ms.saturating_add(longest_ms)).saturating_sub(1);
+    let fresh = timing.count(reach_ms.max(floor_ms), now_ms, COUNTED_MAX);
+    let wanted = usize::try_from(fresh).unwrap_or(usize::MAX).saturating_add(kept).saturating_add(2);
+    let mut due = timing.newest(floor_ms, now_ms, wanted);
+    due.retain(|due_ms| begins_ms(*due_ms) <= now_ms);
+    let late = |due_ms: &u64| now_ms - begins_ms(*due_ms) > schedule.misfire_threshold_ms;
+    let missed = due.iter().filter(|due_ms| late(due_ms)).count();
+    let dropped = missed.saturating_sub(kept);
+    let newest_dropped_ms = dropped.checked_sub(1).and_then(|last| due.get(last).copied());
+    let mut create = due.split_off(dropped);
+    let room = usize::try_from(schedule.open_max().saturating_sub(open)).unwrap_or(usize::MAX);
+    let waiting = create.split_off(room.min(create.len()));
+    // What has to wait is decided about when its turn comes, together with what is older.
+    let free = waiting.is_empty() || !create.is_empty();
+    let judged_ms = if free { newest_dropped_ms.unwrap_or(0) } else { 0 };
+    Decision { judged_ms, waits_ms: waiting.last().copied(), create }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! The orchestrator's objects on the store: schedules, what agents say about themselves, and how checks are doing.
+
+use super::choice::AgentFacts;
+use super::health::Health;
+use super::problem::Problems;
+use super::read::Rules;
+use super::schedule::{Schedule, VERSION};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::{Condition, Entry, List, Read, Store, Trouble, Version, Write};
+use tenure::{Keys, LeaderGuard, NodeId};
+
+/// No schedule's object is larger.
+const SCHEDULE_MAX_BYTES: u64 = 64 * 1024;
+
+/// Schedules at most: the ledger keeps the marks of about two thousand series.
+const SCHEDULES_MAX: usize = 2000;
+
+/// Where the orchestrator's objects are. Clones share the store.
+#[derive(Clone)]
+pub(super) struct Shelf {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) keys: Keys,
+    pub(super) timeout: Duration,
+    pub(super) rules: Rules,
+}
+
+/// By what a list tells whether an object has changed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Stamp {
+    version: Option<Version>,
+    modified: u64,
+    bytes: u64,
+}
+
+impl Stamp {
+    fn of(entry: &Entry) -> Stamp {
+        Stamp { version: entry.version.clone(), modified: entry.modified.0, bytes: entry.bytes }
+    }
+}
+
+/// What one look at the schedules found.
+#[derive(Default)]
+pub(super) struct Found {
+    /// Every schedule there is, with its stamp.
+    pub(super) present: BTreeMap<NodeId, Stamp>,
+    /// Those that are other than before.
+    pub(super) changed: BTreeMap<NodeId, Result<Schedule, Problems>>,
+    /// Those that could not be read this time: the next look tries again.
+    pub(super) unread: Vec<NodeId>,
+}
+
+/// Where a schedule stands.
+pub(super) fn schedule_key(keys: &Keys, id: &NodeId) -> String {
+    format!("{}/schedules/{id}.json", keys.root())
+}
+
+impl Shelf {
+    async fn get(&self, key: &str) -> Result<Read, String> {
+        match tokio::time::timeout(self.timeout, self.store.get(key, None)).await {
+            Ok(Read::Unavailable(trouble) | Read::Denied(trouble)) => Err(told(key, &trouble)),
+            Ok(read) => Ok(read),
+            Err(_) => Err(format!("{key}: no answer in time")),
+        }
+    }
+
+    /// One list, and a read for each schedule that is other than before.
+    pub(super) async fn look(&self, known: &BTreeMap<NodeId, Stamp>) -> Result<Found, String> {
+        let folder = format!("{}/schedules/", self.keys.root());
+        let list = tokio::time::timeout(self.timeout * 5, self.store.list(&folder, SCHEDULES_MAX)).await;
+        let entries = match list {
+            Ok(List::Entries { more: true, .. }) => {
+                return Err(format!("{folder} has more than {SCHEDULES_MAX} objects; none is acted on anew"));
+            }
+            Ok(List::Entries { entries, .. }) => entries,
+            Ok(List::Unavailable(trouble) | List::Denied(trouble)) => return Err(told(&folder, &trouble)),
+            Err(_) => return Err(format!("{folder}: no answer in time")),
+        };
+        let mut found = Found::default();
+        for entry in &entries {
+            let name = entry.key.strip_prefix(&folder).and_then(|name| name.strip_suffix(".json"));
+            let Some(id) = name.and_then(|name| NodeId::new(name).ok()) else { continue };
+            let stamp = Stamp::of(entry);
+            if known.get(&id) != Some(&stamp) {
+                match self.read_schedule(entry, &id).await {
+                    Some(read) => {
+                        found.changed.insert(id.clone(), read);
+                    }
+                    None => found.unread.push(id.clone()),
+                }
+            }
+            found.present.insert(id, stamp);
+        }
+        Ok(found)
+    }
+
+    async fn read_schedule(&self, entry: &Entry, id: &NodeId) -> Option<Result<Schedule, Problems>> {
+        let refuse = |field: &str, value: String, rule: String| {
+            Some(Err(Problems::one(super::Problem::new(None, field, value, rule))))
+        };
+        if entry.bytes > SCHEDULE_MAX_BYTES {
+            let rule = format!("has {} bytes; at most {SCHEDULE_MAX_BYTES} are read", entry.bytes);
+            return refuse("", String::new(), rule);
+        }
+        let Ok(Read::Found(object)) = self.get(&entry.key).await else { return None };
+        match Schedule::from_wire(&object.body, &self.rules) {
+            Ok(schedule) if schedule.id != *id => {
+                refuse("schedule.id", schedule.id.to_string(), format!("must be {id}, as in its key"))
+            }
+            read => Some(read),
+        }
+    }
+
+    /// What a worker says about itself as an agent; `Err`: it could not be read.
+    pub(super) async fn agent(&self, worker: &NodeId) -> Result<Option<AgentFacts>, String> {
+        match self.get(&self.keys.worker(worker)).await? {
+            Read::Found(object) => {
+                let value: Option<Value> = serde_json::from_slice(&object.body).ok();
+                Ok(value.and_then(|value| AgentFacts::from_payload(value.get("payload")?)))
+            }
+            Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Ok(None),
+        }
+    }
+}
+
+fn told(key: &str, trouble: &Trouble) -> String {
+    format!("{key}: {trouble}")
+}
+
+/// What became of a save.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Saved {
+    /// It stands there.
+    Done,
+    /// Not yet; to be tried again.
+    Later(String),
+    /// A newer leader has the object.
+    Superseded,
+}
+
+/// The object `results/polls.json`: how checks are doing. One leader writes it, replacing its own last version; a new one
+/// writes it once before it acts on it, which ends every write of a former one that is still under way.
+pub(super) struct StateFile {
+    key: String,
+    epoch: u64,
+    /// Which start of the process in this epoch; with the epoch and the count of writes it names each write.
+    attempt: u32,
+    writes: u64,
+    version: Option<Version>,
+    /// Fields that are not known here. They are kept.
+    extra: Map<String, Value>,
+    /// Set if what stands there is not ours to replace.
+    pub(super) foreign: Option<String>,
+}
+
+impl StateFile {
+    pub(super) fn new(keys: &Keys, epoch: u64, attempt: u32) -> StateFile {
+        let key = format!("{}/results/polls.json", keys.root());
+        StateFile { key, epoch, attempt, writes: 0, version: None, extra: Map::new(), foreign: None }
+    }
+
+    /// Reads what the former leader left, and takes the object over.
+    pub(super) async fn take_over(&mut self, shelf: &Shelf, guard: &LeaderGuard) -> Result<Health, Saved> {
+        let health = match shelf.get(&self.key).await.map_err(Saved::Later)? {
+            Read::Found(object) => {
+                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
+                let field = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
+                let read = value.get("health").and_then(Health::from_json);
+                let Some(health) = read.filter(|_| field("v") == VERSION) else {
+                    self.foreign = Some(format!("{} is not understood here and is left alone", self.key));
+                    return Ok(Health::default());
+                };
+                if field("epoch") > self.epoch {
+                    return Err(Saved::Superseded);
+                }
+                self.version = Some(object.version);
+                self.extra = value.as_object().cloned().unwrap_or_default();
+                self.extra.retain(|key, _| !["v", "epoch", "nonce", "health"].contains(&key.as_str()));
+                health
+            }
+            Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Health::default(),
+        };
+        match self.save(shelf, guard, &health).await {
+            Saved::Done => Ok(health),
+            not_yet @ (Saved::Later(_) | Saved::Superseded) => Err(not_yet),
+        }
+    }
+
+    /// Writes it. An answer that was lost is looked up, by the name of the write.
+    pub(super) async fn save(&mut self, shelf: &Shelf, guard: &LeaderGuard, health: &Health) -> Saved {
+        self.writes += 1;
+        let nonce = format!("{}-{}-{}", self.epoch, self.attempt, self.writes);
+        let mut body = json!({"v": VERSION, "epoch": self.epoch, "nonce": nonce, "health": health.to_json()});
+        if let Value::Object(body) = &mut body {
+            body.extend(self.extra.clone());
+        }
+        let condition = match &self.version {
+            Some(version) => Condition::Matches(version.clone()),
+            None => Condition::Absent,
+        };
+        let put = shelf.store.put(&self.key, body.to_string().into_bytes().into(), condition);
+        let Ok(answer) = guard.run(tokio::time::timeout(shelf.timeout, put)).await else {
+            return Saved::Superseded;
+        };
+        match answer {
+            Ok(Write::Won(version)) => {
+                self.version = Some(version);
+                Saved::Done
+            }
+            Ok(Write::Unavailable(trouble) | Write::Denied(trouble)) => {
+                Saved::Later(told(&self.key, &trouble))
+            }
+            Ok(Write::Lost | Write::Unknown(_)) | Err(_) => self.look_up(shelf, &nonce).await,
+        }
+    }
+
+    async fn look_up(&mut self, shelf: &Shelf, nonce: &str) -> Saved {
+        match shelf.get(&self.key).await {
+            Ok(Read::Found(object)) => {
+                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
+                if value.get("epoch").and_then(Value::as_u64).is_some_and(|epoch| epoch > self.epoch) {
+                    return Saved::Superseded;
+                }
+                self.version = Some(object.version);
+                match value.get("nonce").and_then(Value::as_str) == Some(nonce) {
+                    true => Saved::Done,
+                    false => Saved::Later(format!("{}: another write was faster", self.key)),
+                }
+            }
+            Ok(Read::Absent) => {
+                self.version = None;
+                Saved::Later(format!("{}: the write was lost", self.key))
+            }
+            Ok(Read::Unchanged | Read::Unavailable(_) | Read::Denied(_)) => {
+                Saved::Later(format!("{}: no answer", self.key))
+            }
+            Err(why) => Saved::Later(why),
+        }
+    }
+}

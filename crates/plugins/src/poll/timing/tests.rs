@@ -1,0 +1,146 @@
+use super::*;
+use proptest::prelude::*;
+
+fn at(text: &str) -> u64 {
+    u64::try_from(text.parse::<Timestamp>().expect("a time").as_millisecond()).expect("after 1970")
+}
+
+fn shown(times: &[u64]) -> Vec<String> {
+    let time = |ms: &u64| Timestamp::from_millisecond(i64::try_from(*ms).expect("small")).expect("a time");
+    times.iter().map(|ms| time(ms).to_string()).collect()
+}
+
+fn cron(expression: &str, zone: &str) -> Timing {
+    Timing::Cron(Box::new(CronTimes::new(expression, zone).expect("valid")))
+}
+
+fn all(timing: &Timing, after: &str, until: &str) -> Vec<String> {
+    shown(&timing.newest(at(after), at(until), 1000))
+}
+
+#[test]
+fn an_interval_is_anchored_to_the_epoch() {
+    let timing = Timing::Interval(Interval { every_ms: 30_000, offset_ms: 5_000, jitter_ms: 0 });
+    let expected = ["2026-11-15T10:00:05Z", "2026-11-15T10:00:35Z", "2026-11-15T10:01:05Z"];
+    assert_eq!(all(&timing, "2026-11-15T10:00:00Z", "2026-11-15T10:01:05Z"), expected);
+    assert_eq!(timing.next(at("2026-11-15T10:00:05Z")), Some(at("2026-11-15T10:00:35Z")));
+    assert_eq!(timing.next(0), Some(5_000));
+    assert_eq!(timing.next(u64::MAX - 1), None, "there is an end to numbers");
+}
+
+#[test]
+fn where_clocks_are_put_forward_a_fixed_time_runs_right_after_the_gap() {
+    // 2026-03-29 in Berlin: 02:00 CET is 03:00 CEST. There is no 02:30.
+    let timing = cron("30 2 * * *", "Europe/Berlin");
+    let expected = ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"];
+    assert_eq!(all(&timing, "2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z"), expected);
+}
+
+#[test]
+fn where_clocks_are_put_back_a_fixed_time_runs_once() {
+    // 2026-10-25 in Berlin: 03:00 CEST is 02:00 CET. There are two times 02:30.
+    let timing = cron("30 2 * * *", "Europe/Berlin");
+    let expected = ["2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"];
+    assert_eq!(all(&timing, "2026-10-24T00:00:00Z", "2026-10-26T12:00:00Z"), expected);
+}
+
+#[test]
+fn every_half_hour_follows_elapsed_time_through_both_changes() {
+    let timing = cron("*/30 * * * *", "Europe/Berlin");
+    for (after, until) in
+        [("2026-03-28T22:00:00Z", "2026-03-29T04:00:00Z"), ("2026-10-24T22:00:00Z", "2026-10-25T04:00:00Z")]
+    {
+        let half_hours: Vec<u64> = (1..=12).map(|n| at(after) + n * 1_800_000).collect();
+        assert_eq!(all(&timing, after, until), shown(&half_hours));
+    }
+}
+
+#[test]
+fn what_never_fires_and_what_nobody_knows_is_refused() {
+    for (cron, zone, field, words) in [
+        ("0 0 30 2 *", "UTC", CronField::Cron, "never fires"),
+        ("0 25 * * *", "UTC", CronField::Cron, ""),
+        ("* * *", "UTC", CronField::Cron, ""),
+        ("", "UTC", CronField::Cron, ""),
+        ("0 0 * * *", "Europe/Atlantis", CronField::Zone, "no time zone"),
+        ("0 0 1 1 * 2020", "UTC", CronField::Cron, ""),
+    ] {
+        let (which, rule) = CronTimes::new(cron, zone).expect_err(cron);
+        assert_eq!(which, field, "{cron} {zone}: {rule}");
+        assert!(rule.contains(words), "{cron} {zone}: {rule}");
+    }
+    assert!(CronTimes::new("0 0 29 2 *", "UTC").is_ok(), "every four years is not never");
+}
+
+#[test]
+fn jitter_is_the_same_for_everybody_and_stays_within_its_bound() {
+    let timing = Timing::Interval(Interval { every_ms: 10_000, offset_ms: 0, jitter_ms: 2_000 });
+    let late: Vec<u64> = (1..200).map(|n| timing.begins_ms("web", n * 10_000) - n * 10_000).collect();
+    let again: Vec<u64> = (1..200).map(|n| timing.begins_ms("web", n * 10_000) - n * 10_000).collect();
+    assert_eq!(late, again);
+    assert!(late.iter().all(|ms| *ms <= 2_000));
+    let (least, most) = (late.iter().min().expect("some"), late.iter().max().expect("some"));
+    assert!(most - least > 1_500, "it spreads: {least} to {most}");
+    assert_ne!(timing.begins_ms("web", 10_000), timing.begins_ms("web2", 10_000));
+}
+
+#[test]
+fn times_have_units() {
+    for (text, ms) in [("500ms", 500), ("30s", 30_000), ("1h30m", 5_400_000), ("1d", 86_400_000), ("0s", 0)] {
+        assert_eq!(parse_duration_ms(text), Some(ms), "{text}");
+    }
+    for text in ["", "30", "s", "-1s", "1s1h", "1s1s", "1.5s", "30 s", "99999999999999999999s", "1w"] {
+        assert_eq!(parse_duration_ms(text), None, "{text}");
+    }
+}
+
+fn timings() -> impl Strategy<Value = Timing> {
+    let interval =
+        (1_000..100_000_u64, 0..100_000_u64, 0..100_000_u64).prop_map(|(every_ms, offset, jitter)| {
+            Timing::Interval(Interval {
+                every_ms,
+                offset_ms: offset % every_ms,
+                jitter_ms: jitter % every_ms,
+            })
+        });
+    let expressions =
+        ["*/7 * * * *", "30 2 * * *", "15,45 1-3 * * *", "0 0 * * SUN", "*/20 30 2 * * *", "0 */2 * * *"];
+    let zones = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe"];
+    let crons = (prop::sample::select(expressions.to_vec()), prop::sample::select(zones.to_vec()))
+        .prop_map(|(expression, zone)| cron(expression, zone));
+    prop_oneof![interval, crons]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// However it is asked, there is one answer to what is due.
+    #[test]
+    fn newest_next_and_count_agree(
+        timing in timings(),
+        // Around the changes of 2026.
+        start in prop::sample::select(vec!["2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-11-01T00:00:00Z", "2026-04-04T00:00:00Z"]),
+        length_ms in 0..20 * 3_600_000_u64,
+        count in 1..40_usize,
+    ) {
+        let (after, until) = (at(start), at(start) + length_ms);
+        let mut walked = Vec::new();
+        let mut next = timing.next(after);
+        while let Some(due) = next.filter(|due| *due <= until) {
+            prop_assert!(walked.last().is_none_or(|last| *last < due), "it goes on");
+            walked.push(due);
+            next = timing.next(due);
+        }
+        let newest = walked[walked.len().saturating_sub(count)..].to_vec();
+        prop_assert_eq!(shown(&timing.newest(after, until, count)), shown(&newest));
+        prop_assert_eq!(timing.count(after, until, u64::MAX), walked.len() as u64);
+        // From anywhere between two due times the next is the same.
+        for pair in walked.windows(2) {
+            let between = pair[0] + (pair[1] - pair[0]) / 2;
+            prop_assert_eq!(timing.next(between), Some(pair[1]));
+        }
+        // Jitter never turns the order round.
+        let begins: Vec<u64> = walked.iter().map(|due| timing.begins_ms("web", *due)).collect();
+        prop_assert!(begins.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+}

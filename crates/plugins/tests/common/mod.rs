@@ -1,0 +1,219 @@
+//! A cluster in one process for polls: the memory store, simulated time, a fault switch per node, and a wall clock that tests
+//! can set.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
+use tenure::tasks::{Handlers, TaskRunner};
+use tenure::{Namespace, Node, NodeId, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
+use tenure_plugins::poll::{
+    AgentFacts, Check, CheckSpec, Checks, PollEvent, PollOptions, PollOrchestrator, PollView, Rules,
+    Schedule, read_file,
+};
+use tokio::sync::broadcast;
+use tokio::time::Instant;
+
+/// 2026-11-15 00:00 UTC.
+pub const START: u64 = 1_794_700_800_000;
+
+pub struct Rig {
+    pub store: Arc<MemoryStore>,
+    clock: Arc<TokioClock>,
+    began: Instant,
+}
+
+/// A candidate with the orchestrator.
+pub struct Pod {
+    pub node: Node,
+    pub link: Faulty,
+    pub polls: PollOrchestrator,
+    pub events: broadcast::Receiver<PollEvent>,
+    pub processes: Processes,
+    /// By how much its wall clock is wrong.
+    pub skew: Arc<AtomicI64>,
+    /// Requests of the orchestrator's own; those of its dispatcher are the node's.
+    pub meter: Meter,
+}
+
+/// A node that never leads, with an agent.
+pub struct Agent {
+    pub node: Node,
+    pub link: Faulty,
+    pub runner: TaskRunner,
+}
+
+pub fn id(text: &str) -> NodeId {
+    NodeId::new(text).expect("valid")
+}
+
+pub fn rules() -> Rules {
+    Rules { own_kinds: [id("fake")].into() }
+}
+
+/// The schedule of this text, from now on.
+pub fn schedule(name: &str, text: &str) -> Schedule {
+    let text = format!("[{{id: {name}, checks: [{{name: a, kind: fake}}], {text}}}]");
+    let mut schedules = read_file(&text, &rules()).expect("valid");
+    Schedule { since_ms: START, ..schedules.pop().expect("one") }
+}
+
+impl Rig {
+    /// Must be called on a runtime with paused time.
+    pub fn new() -> Rig {
+        Rig { store: Arc::new(MemoryStore::new()), clock: TokioClock::new(), began: Instant::now() }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        START + u64::try_from(self.began.elapsed().as_millis()).expect("small")
+    }
+
+    async fn node(&self, name: &str, eligible: bool) -> (Node, Faulty) {
+        let settings = Settings::builder()
+            .namespace("test")
+            .node(name)
+            .store("memory:")
+            .startup_jitter_max(0)
+            .eligible(eligible);
+        let link = Faulty::new(self.store.clone(), 7);
+        let lanes = Lanes::same(Arc::new(link.clone()) as Arc<dyn Store>);
+        let builder = Node::builder(settings.build().expect("valid")).lanes(lanes).clock(self.clock.clone());
+        (builder.jitter_random(0).start().await.expect("a node"), link)
+    }
+
+    pub async fn pod(&self, name: &str) -> Pod {
+        let (node, link) = self.node(name, true).await;
+        let (skew, began) = (Arc::new(AtomicI64::new(0)), self.began);
+        let skewed = Arc::clone(&skew);
+        let options = PollOptions {
+            rules: rules(),
+            wall_clock: Arc::new(move || {
+                let now = START + u64::try_from(began.elapsed().as_millis()).expect("small");
+                now.saturating_add_signed(skewed.load(Ordering::SeqCst))
+            }),
+            ..PollOptions::default()
+        };
+        let namespace = Namespace::new("test").expect("valid");
+        let meter = Meter::default();
+        let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()));
+        let polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
+        let events = polls.events();
+        let processes = Supervisor::new([polls.process()]).run(&node).expect("valid");
+        Pod { node, link, polls, events, processes, skew, meter }
+    }
+
+    pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
+        let (node, link) = self.node(&format!("pod-{name}"), false).await;
+        let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20)).payload(facts.to_payload());
+        let worker = node.register_worker(spec).expect("valid");
+        worker.registered().await.expect("registered");
+        let named = Fake { agent: name.to_owned(), ..check.clone() };
+        let handlers = Checks::none().on("fake", named).expect("valid").handle(Handlers::new());
+        let runner = TaskRunner::start(&node.tasks(), worker, handlers);
+        Agent { node, link, runner }
+    }
+}
+
+impl Pod {
+    pub fn view(&self) -> PollView {
+        self.polls.view().borrow().clone()
+    }
+
+    /// Waits until its view is like this.
+    pub async fn until(&self, wanted: impl Fn(&PollView) -> bool) -> PollView {
+        let mut view = self.polls.view();
+        let wait = tokio::time::timeout(Duration::from_secs(600), view.wait_for(wanted));
+        match wait.await {
+            Ok(shown) => shown.expect("it lives").clone(),
+            Err(_) => panic!("not within ten simulated minutes: {:#?}", self.view()),
+        }
+    }
+
+    pub async fn leads(&self) -> PollView {
+        self.until(|view| view.epoch > 0).await
+    }
+
+    pub fn told(&mut self) -> Vec<PollEvent> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+}
+
+/// A check that notes who did it, and does what it is told: answer, fail, or hang.
+#[derive(Clone, Default)]
+pub struct Fake {
+    agent: String,
+    done: Arc<Mutex<Vec<(String, u64)>>>,
+    began: Option<Instant>,
+    pub answer: Arc<Mutex<Answering>>,
+}
+
+#[derive(Clone, Default, PartialEq)]
+pub enum Answering {
+    #[default]
+    Well,
+    Fails,
+    Takes(Duration),
+    HangsOn(String),
+}
+
+impl Fake {
+    pub fn new() -> Fake {
+        Fake { began: Some(Instant::now()), ..Fake::default() }
+    }
+
+    pub fn set(&self, answering: Answering) {
+        *self.answer.lock().expect("no panic") = answering;
+    }
+
+    /// Who did one, and when.
+    pub fn done(&self) -> Vec<(String, u64)> {
+        self.done.lock().expect("no panic").clone()
+    }
+}
+
+#[async_trait]
+impl Check for Fake {
+    async fn check(&self, _: &CheckSpec) -> Result<(), String> {
+        let at = self.began.map_or(0, |began| u64::try_from(began.elapsed().as_millis()).expect("small"));
+        self.done.lock().expect("no panic").push((self.agent.clone(), START + at));
+        let answering = self.answer.lock().expect("no panic").clone();
+        match answering {
+            Answering::Well => Ok(()),
+            Answering::Fails => Err("told to".to_owned()),
+            Answering::Takes(time) => {
+                tokio::time::sleep(time).await;
+                Ok(())
+            }
+            Answering::HangsOn(agent) if agent == self.agent => std::future::pending().await,
+            Answering::HangsOn(_) => Ok(()),
+        }
+    }
+}
+
+/// Every due time of a schedule that ever became a job: those in the ledger and those that were put away.
+pub async fn created(rig: &Rig, schedule: &str) -> BTreeMap<u64, usize> {
+    let root = "plg_coordinator_global/test/tasks/";
+    let tenure::store::List::Entries { entries, .. } = rig.store.list(root, 10_000).await else {
+        panic!("a list")
+    };
+    let mut found: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for entry in entries.iter().filter(|entry| !entry.key.contains("/inbox/")) {
+        let tenure::store::Read::Found(object) = rig.store.get(&entry.key, None).await else { continue };
+        let value: serde_json::Value = serde_json::from_slice(&object.body).expect("JSON");
+        for task in value["tasks"].as_array().expect("tasks") {
+            let (job, mark) = (task["id"].as_str().expect("id"), task["mark"].as_u64().expect("mark"));
+            // One that is put away stands in both for a moment, word for word; one that was created twice would not.
+            if task["series"] == schedule && seen.insert((job.to_owned(), task.to_string())) {
+                *found.entry(mark).or_default() += 1;
+            }
+        }
+    }
+    found
+}
+
+pub async fn sleep_s(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
