@@ -152,7 +152,7 @@ pub(crate) struct MetricsArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Projected: the steady state by the settings, without starts, elections and retries. Measured: what the \
+    after_help = "Projected: the steady state by the settings, without starts, elections and retries; health apart. Measured: what the \
 live nodes of the namespace published, if there are any, with the workers of their own processes. A month has 30 days."
 )]
 pub(crate) struct CostArgs {

@@ -21,12 +21,14 @@
 //! Not promised: that every transition is told. It is told by the leader that published it; one that dies between the two
 //! does not, and its successor does not tell it again.
 
+mod cost;
 mod document;
 mod judge;
 mod probe;
 mod process;
 mod reader;
 
+pub use cost::HealthCost;
 pub use document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
     WorkerHealth, WorkersHealth, transitions,
