@@ -16,7 +16,7 @@ use tenure::store::StoreUrl;
 #[command(name = "tenure", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
-refusing, 5 store unsafe, 6 object unreadable."
+refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -29,6 +29,8 @@ pub(crate) enum Verb {
     Run(RunArgs),
     /// Show who leads a namespace, since when, and which nodes are there
     Status(StatusArgs),
+    /// Show how the cluster is doing and why: status, nodes, workers
+    Health(HealthArgs),
     /// Print the id of the live leader, and nothing else
     Leader(LeaderArgs),
     /// Ask the leader to hand over, and see who leads then
@@ -72,9 +74,25 @@ pub(crate) struct RunArgs {
     /// A worker of this node, enabled while it leads; may be given several times
     #[arg(long = "worker", value_name = "ID[:TYPE]")]
     pub(crate) workers: Vec<String>,
+    /// Do not judge the cluster's health while this node leads: `tenure health` is then unknown
+    #[arg(long)]
+    pub(crate) no_health: bool,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Exit code 0 healthy, 7 degraded, 8 critical, 9 unknown. The leader judges; its judgement counts only while it \
+is seen to renew and has published in its own epoch not long ago. Otherwise the status is unknown."
+)]
+pub(crate) struct HealthArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
@@ -134,7 +152,7 @@ pub(crate) struct MetricsArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Projected: the steady state by the settings, without starts, elections and retries. Measured: what the \
+    after_help = "Projected: the steady state by the settings, without starts, elections and retries; health apart. Measured: what the \
 live nodes of the namespace published, if there are any, with the workers of their own processes. A month has 30 days."
 )]
 pub(crate) struct CostArgs {

@@ -7,13 +7,19 @@ use tenure::StartError;
 
 /// Every way the binary ends, with what it means. The reference page is checked against this table.
 pub(crate) const CODES: &[(u8, &str)] = &[
-    (0, "done; for `status` and `leader`: there is a live leader; for `step-down`: the leader gave up"),
+    (
+        0,
+        "done; for `status` and `leader`: there is a live leader; for `step-down`: the leader gave up; for `health`: healthy",
+    ),
     (1, "failed for another reason"),
     (2, "wrong arguments or settings; nothing was done"),
     (3, "there is no live leader"),
     (4, "the store cannot be reached, or refuses"),
     (5, "the store does not honour conditional writes"),
     (6, "an object on the store cannot be read"),
+    (7, "`health`: the cluster is degraded"),
+    (8, "`health`: the cluster is in a critical state"),
+    (9, "`health`: nobody can tell now"),
     (130, "ended at once by a second SIGINT"),
     (143, "ended at once by a second SIGTERM"),
 ];

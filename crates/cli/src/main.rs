@@ -5,6 +5,7 @@ mod config;
 mod demo;
 mod doctor;
 mod exit;
+mod health;
 mod log;
 mod metrics;
 mod out;
@@ -35,6 +36,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Health(args) => runtime()?.block_on(health::health(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),
         Verb::Worker(args) => match args.action {
@@ -65,7 +67,10 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
     match what {
         "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
         "metrics" => tenure::metrics::METRIC_NAMES.iter().for_each(|name| say!("{name}")),
-        "events" => tenure::EVENT_NAMES.iter().for_each(|name| say!("{name}")),
+        "events" => {
+            let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
+            tenure::EVENT_NAMES.iter().chain(plugins).for_each(|name| say!("{name}"));
+        }
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
         other => {
             return Err(Failure::usage(format!(

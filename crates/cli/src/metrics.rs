@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tenure::metrics::{ClusterMetrics, MONTH_SECONDS, NodeMetrics, Projection, ProjectionLine, Totals};
 use tenure::{Namespace, Settings};
+use tenure_plugins::cluster_health::HealthCost;
 
 /// A node that missed this many presences is not counted; the election's ranking gives it up at the same time.
 const PRESENCES_MISSED: u64 = 3;
@@ -29,14 +30,22 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
 pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
+    let health = HealthCost::new(&settings, args.nodes);
     let totals = published(&settings).await?.totals;
     let measured = (totals.nodes > 0).then_some(totals);
     if args.json {
-        let value = serde_json::json!({"projected": projected, "measured": measured});
+        let value = serde_json::json!({"projected": projected, "health": health, "measured": measured});
         say!("{}", serde_json::to_string_pretty(&value).map_err(Failure::other)?);
         return Ok(ExitCode::SUCCESS);
     }
     print_projection(&settings, &projected);
+    say!("and with health, which `tenure run` has on board unless told --no-health:");
+    health.lines.iter().for_each(print_line);
+    say!(
+        "  total                    {:.0} requests = ${:.2} a month more",
+        health.requests_per_month,
+        health.cost_per_month
+    );
     print_measured(&settings, measured.as_ref());
     Ok(ExitCode::SUCCESS)
 }

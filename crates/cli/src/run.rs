@@ -7,7 +7,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::store::StoreUrl;
-use tenure::{Event, EventKind, Node, StopReason};
+use tenure::{Event, EventKind, Node, Processes, StopReason, Supervisor};
+use tenure_plugins::cluster_health::ClusterHealth;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -47,6 +48,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
+    let health = if args.no_health { None } else { Some(watch_health(&node)?) };
     let refused = tokio::select! {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
@@ -63,6 +65,10 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     };
     crate::worker::deregister_all(workers).await;
     node.shutdown().await;
+    // It has ended with the node; what is left of it holds the channel of events open.
+    if let Some(health) = health {
+        health.stop().await;
+    }
     if let Some(printer) = printer {
         // The channel is closed by now, so the thread ends once it has printed what is left.
         let _ = printer.join();
@@ -71,6 +77,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         Some(failure) => Err(failure),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// ClusterHealth runs while the node leads.
+fn watch_health(node: &Node) -> Result<Processes, Failure> {
+    Supervisor::new([ClusterHealth::new(node).process()]).run(node).map_err(Failure::other)
 }
 
 /// Chooses what is wrong with this node, in a build that exists to be caught.

@@ -12,11 +12,12 @@ use std::time::Duration;
 #[test]
 fn every_command_explains_itself() {
     let sandbox = Sandbox::new();
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 14] = [
         &[],
         &["run"],
         &["status"],
         &["leader"],
+        &["health"],
         &["metrics"],
         &["cost"],
         &["doctor"],
@@ -42,6 +43,7 @@ fn every_command_explains_itself() {
         "run",
         "status",
         "leader",
+        "health",
         "metrics",
         "cost",
         "doctor",

@@ -73,6 +73,8 @@ fn cost_is_projected_with_its_arithmetic() {
         "10 × 2592000 s / 20 s = 1296000; × $0.005 / 1000 = $6.48",
         "1 × 2592000 s / 20 s = 129600; × $0.005 / 1000 = $0.65",
         "$29.42 a month",
+        "1 × 2592000 s / 24 s = 108000; × $0.005 / 1000 = $0.54",
+        "$0.89 a month more",
         "measured:  nothing",
     ] {
         assert!(words.contains(line), "{line:?} is not in:\n{words}");

@@ -255,6 +255,13 @@ pub enum EventKind {
         /// How long this node claims nothing.
         hold_ms: u64,
     },
+    /// What a plugin tells by [`Annex::tell`](crate::Annex::tell).
+    Plugin {
+        /// The event, without the prefix.
+        name: &'static str,
+        /// Its own fields, an object.
+        fields: Value,
+    },
     /// The node has left.
     Stopped,
 }
@@ -376,6 +383,7 @@ impl EventKind {
             EventKind::ProcessExited { .. } => "process_exited",
             EventKind::ProcessStuck { .. } => "process_stuck",
             EventKind::ProcessesGaveUp { .. } => "processes_gave_up",
+            EventKind::Plugin { name, .. } => name,
             EventKind::Stopped => "stopped",
         }
     }
@@ -464,6 +472,7 @@ impl EventKind {
                 "restartInMs": restart_in_ms,
                 "detail": detail.as_deref(),
             }),
+            EventKind::Plugin { fields, .. } => fields.clone(),
             EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
                 json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
             }

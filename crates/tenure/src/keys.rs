@@ -116,6 +116,11 @@ impl Keys {
         format!("{}/tasks/done/", self.root)
     }
 
+    /// A document of the leader's that is not the protocol's own.
+    pub fn document(&self, name: &NodeId) -> String {
+        format!("{}/{name}.json", self.root)
+    }
+
     /// What the leader publishes about the workers.
     pub fn snapshot(&self) -> String {
         format!("{}/snapshot.json", self.root)

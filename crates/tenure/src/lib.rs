@@ -32,6 +32,7 @@
 //! side effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
 //! [`Fence`].
 
+mod annex;
 mod carrier;
 mod clock;
 mod diagnostics;
@@ -57,6 +58,7 @@ mod telemetry;
 mod wire;
 mod workers;
 
+pub use annex::{Annex, Document, DocumentNameError, Presence, PresenceMark, Presences};
 pub use async_trait::async_trait;
 pub use clock::{BootClock, Clock, TokioClock};
 pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};

@@ -1,5 +1,6 @@
 //! A node: the handle an application holds, and the supervisor that keeps its candidate alive.
 
+use crate::annex::Annex;
 use crate::carrier::Carrier;
 use crate::clock::{BootClock, Clock};
 use crate::driver::{Command, Driver, Outlets, Voice};
@@ -287,6 +288,18 @@ impl Node {
     /// [`tasks::TaskRunner::start`](crate::tasks::TaskRunner::start) on workers.
     pub fn tasks(&self) -> TaskPlace {
         self.tasks.clone()
+    }
+
+    /// What a plugin may build on: the leader's documents, the presences, this node's figures and voice.
+    pub fn annex(&self) -> Annex {
+        Annex {
+            lanes: self.lanes.clone(),
+            keys: self.tasks.keys.clone(),
+            settings: Arc::clone(&self.tasks.settings),
+            voice: self.voice.clone(),
+            leadership: self.leadership(),
+            workers: self.workers(),
+        }
     }
 
     /// How coordination is doing and what it costs, as this node has measured it.

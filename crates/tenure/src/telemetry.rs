@@ -168,6 +168,7 @@ pub(crate) fn log(event: &Event) {
             let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
             say!(error, process, cause, "giving leadership up for {hold_ms} ms because{whose}: {cause}")
         }
+        EventKind::Plugin { name, fields } => say!(info, "{name}: {fields}"),
         EventKind::Stopped => say!(info, "left the namespace"),
     }
 }

@@ -59,6 +59,7 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
     match verb {
         Verb::Run(args) => Some(&args.settings),
         Verb::Status(args) => Some(&args.settings),
+        Verb::Health(args) => Some(&args.settings),
         Verb::Leader(args) => Some(&args.settings),
         Verb::StepDown(args) => Some(&args.settings),
         Verb::Worker(WorkerArgs { action: WorkerAction::Run(args) }) => Some(&args.settings),

@@ -1,0 +1,104 @@
+//! `tenure health`: what the leader says about the cluster, if anybody alive stands behind it. Nothing is written.
+
+use crate::args::HealthArgs;
+use crate::exit::Failure;
+use crate::out::say;
+use crate::status::existing;
+use comfy_table::{CellAlignment, Table, presets};
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::Namespace;
+use tenure_plugins::cluster_health::{HealthStatus, HealthView, Reason};
+
+/// Exit codes by status.
+const DEGRADED: u8 = 7;
+const CRITICAL: u8 = 8;
+const UNKNOWN: u8 = 9;
+
+pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let view = match existing(&settings).await? {
+        Some(lanes) => HealthView::look(&lanes, &namespace).await?,
+        None => HealthView::nothing(&namespace),
+    };
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&view).map_err(Failure::other)?);
+    } else {
+        print(&view);
+    }
+    Ok(match view.status {
+        HealthStatus::Healthy => ExitCode::SUCCESS,
+        HealthStatus::Degraded => ExitCode::from(DEGRADED),
+        HealthStatus::Critical => ExitCode::from(CRITICAL),
+        HealthStatus::Unknown => ExitCode::from(UNKNOWN),
+    })
+}
+
+fn seconds(ms: Option<u64>) -> String {
+    ms.map_or_else(|| "-".to_owned(), |ms| format!("{:.1} s ago", Duration::from_millis(ms).as_secs_f64()))
+}
+
+fn print(view: &HealthView) {
+    say!("namespace  {}", view.namespace);
+    say!("status     {}", view.status.as_str());
+    say!("leader     {}", view.leader.as_deref().unwrap_or("none seen alive"));
+    if view.epoch > 0 {
+        say!(
+            "judged     in epoch {}, number {}, published {}",
+            view.epoch,
+            view.sequence,
+            seconds(view.age_ms)
+        );
+    }
+    for reason in &view.reasons {
+        say!("reason     {}", line(reason));
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+    if !view.nodes.is_empty() {
+        let mut table = new_table(&["NODE", "STATE", "ROLE", "INCARNATION", "VERSION", "LAST SEEN"]);
+        for node in &view.nodes {
+            table.add_row([
+                node.node.clone(),
+                node.state.as_str().to_owned(),
+                node.role.clone(),
+                text(&node.incarnation),
+                text(&node.version),
+                seconds(node.last_seen_ms_ago),
+            ]);
+        }
+        say!("\n{table}");
+    }
+    let workers = &view.workers;
+    if !workers.list.is_empty() {
+        let mut table = new_table(&["WORKER", "STATE", "TYPE", "POD"]);
+        for worker in &workers.list {
+            let state = worker.state.as_str();
+            table.add_row([&worker.worker_id, state, &worker.plugin_type, &worker.pod]);
+        }
+        say!("\n{table}");
+    }
+    if workers.up + workers.down > workers.list.len() as u64 {
+        say!("\n{} workers up, {} down; not all are listed", workers.up, workers.down);
+    }
+    for probe in &view.probes {
+        say!("probe {}: {}", probe.name, if probe.ok { "ok" } else { &probe.detail });
+    }
+}
+
+/// `node_down pod-c: its presence did not change …`
+fn line(reason: &Reason) -> String {
+    let subject = reason.subject.as_ref().map(|subject| format!(" {subject}")).unwrap_or_default();
+    let detail = if reason.detail.is_empty() { String::new() } else { format!(": {}", reason.detail) };
+    format!("{}{subject}{detail}", reason.code.as_str())
+}
+
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.to_vec());
+    for column in table.column_iter_mut().skip(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

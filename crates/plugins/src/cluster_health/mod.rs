@@ -1,0 +1,182 @@
+//! ClusterHealth: who is there, how the cluster is doing, and why, judged by the leader and readable by everybody.
+//!
+//! ```
+//! use tenure::{Node, Settings, Supervisor};
+//! use tenure_plugins::cluster_health::{ClusterHealth, HealthStatus, HealthView};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+//! let node = Node::start(settings).await?;
+//! let health = ClusterHealth::new(&node);
+//! let processes = Supervisor::new([health.process()]).run(&node)?;
+//! processes.running("ClusterHealth").await;
+//! health.published().wait_for(|document| document.is_some()).await?;
+//! let view = HealthView::read(&node.annex()).await?;
+//! assert_eq!(view.status, HealthStatus::Unknown, "a new leader has not watched for long enough yet");
+//! node.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! Not promised: that every transition is told. It is told by the leader that published it; one that dies between the two
+//! does not, and its successor does not tell it again.
+
+mod cost;
+mod document;
+mod judge;
+mod probe;
+mod process;
+mod reader;
+
+pub use cost::HealthCost;
+pub use document::{
+    HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
+    WorkerHealth, WorkersHealth, transitions,
+};
+pub use judge::{Facts, Judge, JudgeConfig, Look, Own};
+pub use probe::{Probe, ProbeResult};
+pub use reader::{HealthView, ViewNode};
+
+use process::Keeper;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::{Annex, Node, ProcessContext, ProcessSpec, Settings};
+use tokio::sync::{broadcast, watch};
+
+/// The name of the process.
+pub const PROCESS: &str = "ClusterHealth";
+
+/// The events it tells with the node's, with `{prefix}` for the telemetry prefix.
+pub const HEALTH_EVENT_NAMES: &[&str] = &[
+    "{prefix}.coordinator.health_changed",
+    "{prefix}.coordinator.node_down",
+    "{prefix}.coordinator.node_up",
+];
+
+/// A transition, with the epoch of the leader that told it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HealthEvent {
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The leader's epoch.
+    pub epoch: u64,
+    /// What happened.
+    pub transition: Transition,
+}
+
+/// When and how the leader looks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HealthOptions {
+    /// How often the nodes are listed.
+    pub interval: Duration,
+    /// The document is written at least every so many looks: a reader takes one that is twice as old for stale.
+    pub refresh_looks: u32,
+    /// How long a node that is down or left is shown.
+    pub retention: Duration,
+    /// How long a probe may take.
+    pub probe_timeout: Duration,
+    /// Presences read again in each look, besides new ones.
+    pub rereads: usize,
+}
+
+impl HealthOptions {
+    /// What fits these settings: a look every `presenceInterval`, but not more than one for 24 renewals, so that health costs
+    /// a fraction of what leading does.
+    pub fn of(settings: &Settings) -> HealthOptions {
+        let interval_ms = settings.presence_interval_ms.max(24 * settings.heartbeat_interval_ms);
+        HealthOptions {
+            interval: Duration::from_millis(interval_ms),
+            refresh_looks: 3,
+            retention: Duration::from_secs(3600),
+            probe_timeout: Duration::from_millis(settings.request_timeout_ms.max(1000)),
+            rereads: 4,
+        }
+    }
+
+    fn judge(&self, settings: &Settings) -> JudgeConfig {
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4);
+        let down_ms = settings.presence_interval_ms * 3;
+        JudgeConfig {
+            suspect_ms: settings.presence_interval_ms * 2,
+            down_ms,
+            retention_ms: ms(self.retention),
+            calm_ms: down_ms,
+            flap_window_ms: down_ms * 10,
+            flap_hold_ms: down_ms * 2,
+            stall_ms: settings.heartbeat_interval_ms,
+            slow_ms: settings.heartbeat_interval_ms,
+            refresh_ms: ms(self.interval).saturating_mul(u64::from(self.refresh_looks.max(1))),
+            rereads: self.rereads,
+        }
+    }
+}
+
+/// The health of the cluster a node belongs to. Runs as a process of the leader.
+#[derive(Clone)]
+pub struct ClusterHealth {
+    annex: Annex,
+    options: HealthOptions,
+    probes: Vec<Arc<dyn Probe>>,
+    outlets: Outlets,
+}
+
+/// How it is heard in this program.
+#[derive(Clone)]
+struct Outlets {
+    events: broadcast::Sender<HealthEvent>,
+    published: Arc<watch::Sender<Option<HealthDocument>>>,
+}
+
+impl ClusterHealth {
+    /// With the options that fit the node's settings, and no probes.
+    pub fn new(node: &Node) -> ClusterHealth {
+        let annex = node.annex();
+        let options = HealthOptions::of(annex.settings());
+        let outlets =
+            Outlets { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
+        ClusterHealth { annex, options, probes: Vec::new(), outlets }
+    }
+
+    /// With other options.
+    #[must_use]
+    pub fn options(mut self, options: HealthOptions) -> ClusterHealth {
+        self.options = options;
+        self
+    }
+
+    /// With one more component probe.
+    #[must_use]
+    pub fn probe(mut self, probe: impl Probe) -> ClusterHealth {
+        self.probes.push(Arc::new(probe));
+        self
+    }
+
+    /// The process, for a [`Supervisor`](tenure::Supervisor).
+    pub fn process(&self) -> ProcessSpec {
+        let this = self.clone();
+        ProcessSpec::new(PROCESS, move |context: ProcessContext| {
+            Keeper::new(&this.annex, &this.options, &this.probes, &this.outlets, context).run()
+        })
+    }
+
+    /// The transitions that this node tells as leader, from now on. The node's own events have them, too.
+    pub fn events(&self) -> broadcast::Receiver<HealthEvent> {
+        self.outlets.events.subscribe()
+    }
+
+    /// What this node published last as leader; `None` while it does not lead.
+    pub fn published(&self) -> watch::Receiver<Option<HealthDocument>> {
+        self.outlets.published.subscribe()
+    }
+
+    /// How the cluster is doing, on any node; see [`HealthView::read`].
+    pub async fn read(&self) -> Result<HealthView, tenure::StatusError> {
+        HealthView::read(&self.annex).await
+    }
+}
+
+impl std::fmt::Debug for ClusterHealth {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClusterHealth({:?}, {} probes)", self.annex, self.probes.len())
+    }
+}

@@ -1,0 +1,309 @@
+//! The process: looks, asks the judge, publishes, tells. It decides nothing.
+
+use super::document::{
+    HealthDocument, NodeState, Transition, WORKERS_MAX, WorkerHealth, WorkersHealth, transitions,
+};
+use super::judge::{Facts, Judge, JudgeConfig, Look, Own};
+use super::probe::{Probe, run_all};
+use super::{HealthEvent, HealthOptions, Outlets};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::{Condition, Read, Version, Write};
+use tenure::{Annex, Clock, Document, LeadershipEnded, NodeId, Presence, ProcessContext};
+
+/// Presences looked at at most.
+const LIST_MAX: usize = 10_000;
+
+/// Tries to get one document published; then the next look goes on.
+const PUBLISH_TRIES: u32 = 3;
+
+/// One term of the process.
+pub(super) struct Keeper {
+    annex: Annex,
+    document: Option<Document>,
+    clock: Arc<dyn Clock>,
+    context: ProcessContext,
+    config: JudgeConfig,
+    options: HealthOptions,
+    probes: Vec<Arc<dyn Probe>>,
+    outlets: Outlets,
+    /// Names this life's writes.
+    writer: String,
+    writes: u64,
+    judge: Option<Judge>,
+    /// The version of `health.json` as last known; `None` if there is none.
+    version: Option<Version>,
+    /// What stands there, as far as is known.
+    published: Option<HealthDocument>,
+    published_ms: u64,
+    /// It has to be read first.
+    unsettled: bool,
+    /// A later version wrote it: it is left alone.
+    blocked: bool,
+    extra: Map<String, Value>,
+    incarnation: Option<String>,
+    said: Option<String>,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        annex: &Annex,
+        options: &HealthOptions,
+        probes: &[Arc<dyn Probe>],
+        outlets: &Outlets,
+        context: ProcessContext,
+    ) -> Keeper {
+        let clock = annex.clock();
+        // An epoch has one holder, and a holder one instance of this at a time.
+        let writer = format!("{:x}-{:x}-{}", context.epoch(), clock.now_ms(), context.attempt());
+        Keeper {
+            document: annex.document("health").ok(),
+            annex: annex.clone(),
+            clock,
+            config: options.judge(annex.settings()),
+            options: options.clone(),
+            probes: probes.to_vec(),
+            outlets: outlets.clone(),
+            context,
+            writer,
+            writes: 0,
+            judge: None,
+            version: None,
+            published: None,
+            published_ms: 0,
+            unsettled: true,
+            blocked: false,
+            extra: Map::new(),
+            incarnation: None,
+            said: None,
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(super) async fn run(mut self) -> Result<(), LeadershipEnded> {
+        let (stop, outlets) = (self.context.cancellation(), self.outlets.clone());
+        let ended = tokio::select! {
+            biased;
+            () = stop.cancelled() => Ok(()),
+            ended = self.keep() => ended,
+        };
+        outlets.published.send_replace(None);
+        ended
+    }
+
+    async fn keep(&mut self) -> Result<(), LeadershipEnded> {
+        let interval_ms = u64::try_from(self.options.interval.as_millis()).unwrap_or(u64::MAX / 4).max(1);
+        let mut due_ms = self.clock.now_ms();
+        loop {
+            self.context.check()?;
+            // Judging without knowing what was told already would tell it twice.
+            if self.unsettled {
+                self.settle().await;
+            }
+            if self.judge.is_some() && !self.blocked {
+                let late_ms = self.clock.now_ms().saturating_sub(due_ms);
+                self.look(late_ms).await;
+                self.publish().await?;
+            }
+            let now_ms = self.clock.now_ms();
+            // What was not answered is asked again soon; a look that took longer than the interval shifts the next.
+            due_ms = if self.unsettled {
+                now_ms + interval_ms.min(5000)
+            } else {
+                (due_ms + interval_ms).max(now_ms)
+            };
+            tokio::time::sleep(Duration::from_millis(due_ms - now_ms)).await;
+        }
+    }
+
+    fn say(&mut self, sentence: String) {
+        if self.said.as_ref() != Some(&sentence) {
+            tracing::warn!(target: "tenure", namespace = self.annex.namespace(), epoch = self.context.epoch(), "{sentence}");
+            self.said = Some(sentence);
+        }
+    }
+
+    // ---- looking ----
+
+    async fn look(&mut self, late_ms: u64) {
+        let sent_ms = self.clock.now_ms();
+        let list = match self.annex.presences(LIST_MAX).await {
+            Ok(found) => {
+                let marks = found.marks.into_iter().map(|mark| (mark.node.to_string(), mark.modified.0));
+                Some((marks.collect(), found.complete))
+            }
+            Err(trouble) => {
+                self.say(format!("health: the nodes cannot be listed: {trouble}"));
+                None
+            }
+        };
+        let now_ms = self.clock.now_ms();
+        let Some(judge) = &mut self.judge else { return };
+        for name in judge.look(Look { sent_ms, now_ms, late_ms, list }) {
+            let Ok(node) = NodeId::new(&name) else { continue };
+            // One after the other: there are few, and no hurry.
+            let found = self.annex.presence(&node).await;
+            let facts = found.ok().flatten().map(|presence| facts(&presence));
+            judge.read(self.clock.now_ms(), &name, facts);
+        }
+        if self.incarnation.is_none()
+            && let Ok(Some(mine)) = self.annex.presence(self.annex.node()).await
+        {
+            self.incarnation = Some(mine.incarnation);
+        }
+    }
+
+    async fn own(&self) -> Own {
+        let metrics = self.annex.metrics();
+        let facts = Facts {
+            incarnation: self.incarnation.clone().unwrap_or_default(),
+            version: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
+            contention: metrics.contention_events,
+            fallback: metrics.plugins_in_fallback,
+        };
+        let workers = self.annex.workers().borrow().clone();
+        let row = |worker: &tenure::WorkerInfo| WorkerHealth {
+            worker_id: worker.worker_id.to_string(),
+            state: if worker.active { NodeState::Up } else { NodeState::Down },
+            plugin_type: worker.plugin_type.to_string(),
+            pod: worker.pod.to_string(),
+        };
+        let (up, down): (Vec<_>, Vec<_>) = workers.list.iter().partition(|worker| worker.active);
+        let list = down.into_iter().chain(up).take(WORKERS_MAX).map(row).collect();
+        let probes = run_all(&self.probes, self.options.probe_timeout).await;
+        let workers = WorkersHealth { up: workers.active, down: workers.inactive, list };
+        Own { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
+    }
+
+    // ---- publishing ----
+
+    /// Finds out what stands in `health.json`.
+    async fn settle(&mut self) {
+        let Some(document) = self.document.clone() else { return };
+        match document.read(None).await {
+            Read::Found(object) => match HealthDocument::parse(&object.body) {
+                Ok(found) => self.found(object.version, found),
+                Err(unreadable) if unreadable.newer => {
+                    (self.blocked, self.judge) = (true, None);
+                    self.say(format!("health.json is left alone: {}", unreadable.detail));
+                }
+                // It is derived, and nobody else's to write.
+                Err(unreadable) => {
+                    self.say(format!("health.json is replaced: {}", unreadable.detail));
+                    self.inherit(Some(object.version), None);
+                }
+            },
+            // This leader's first write has not landed, or somebody removed it: what is known stays.
+            Read::Absent | Read::Unchanged if self.judge.is_some() => {
+                (self.version, self.unsettled) = (None, false);
+            }
+            Read::Absent | Read::Unchanged => self.inherit(None, None),
+            Read::Unavailable(trouble) | Read::Denied(trouble) => {
+                self.say(format!("health.json cannot be read: {trouble}"));
+            }
+        }
+    }
+
+    fn found(&mut self, version: Version, found: HealthDocument) {
+        if found.nonce.strip_prefix(&self.writer).is_some_and(|rest| rest.starts_with('.')) {
+            // A write whose answer was lost.
+            (self.version, self.unsettled) = (Some(version), false);
+            self.tell(found);
+        } else if found.epoch > self.context.epoch() {
+            // A newer leader: this one is about to learn that it leads no more.
+        } else if self.published.as_ref().is_some_and(|known| known.nonce == found.nonce)
+            && self.judge.is_some()
+        {
+            (self.version, self.unsettled) = (Some(version), false);
+        } else {
+            self.inherit(Some(version), Some(found));
+        }
+    }
+
+    /// Goes on from what a former leader published. Whatever this one knew is judged anew: what was told may be different.
+    fn inherit(&mut self, version: Option<Version>, found: Option<HealthDocument>) {
+        let judge =
+            Judge::new(self.config.clone(), self.context.epoch(), self.annex.node().as_str(), found.as_ref());
+        self.extra = found.as_ref().map(|found| found.extra.clone()).unwrap_or_default();
+        (self.judge, self.version, self.published) = (Some(judge), version, found);
+        (self.unsettled, self.blocked) = (false, false);
+    }
+
+    async fn publish(&mut self) -> Result<(), LeadershipEnded> {
+        let own = self.own().await;
+        for _ in 0..PUBLISH_TRIES {
+            if self.unsettled {
+                self.settle().await;
+            }
+            let now_ms = self.clock.now_ms();
+            let (Some(judge), Some(document), false) =
+                (&mut self.judge, &self.document, self.unsettled || self.blocked)
+            else {
+                return Ok(());
+            };
+            let mut news = judge.judge(now_ms, own.clone());
+            // Half an interval early is on time: the next look would be half an interval late.
+            let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
+            let fresh = now_ms.saturating_sub(self.published_ms) + half_ms < self.config.refresh_ms;
+            if fresh && self.published.as_ref().is_some_and(|known| news.is_old_news(known)) {
+                return Ok(());
+            }
+            self.writes += 1;
+            news.nonce = format!("{}.{}", self.writer, self.writes);
+            news.extra.clone_from(&self.extra);
+            let condition = self.version.clone().map_or(Condition::Absent, Condition::Matches);
+            match document.write(self.context.guard(), news.to_bytes(), condition).await? {
+                Write::Won(version) => {
+                    self.version = Some(version);
+                    self.said = None;
+                    self.tell(news);
+                    return Ok(());
+                }
+                // A refusal may be the echo of one's own write, and a lost answer is no lost race: what stands there tells.
+                Write::Lost | Write::Unknown(_) => self.unsettled = true,
+                Write::Unavailable(trouble) | Write::Denied(trouble) => {
+                    self.say(format!("health.json cannot be written: {trouble}"));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// It is published: now it may be told.
+    fn tell(&mut self, document: HealthDocument) {
+        let epoch = self.context.epoch();
+        for transition in transitions(self.published.as_ref(), &document) {
+            let (name, fields) = told(&transition);
+            self.annex.tell(epoch, name, fields);
+            let namespace = Arc::from(self.annex.namespace());
+            // Nobody listens: then nobody misses it.
+            let _ = self.outlets.events.send(HealthEvent { namespace, epoch, transition });
+        }
+        self.published_ms = self.clock.now_ms();
+        self.outlets.published.send_replace(Some(document.clone()));
+        self.published = Some(document);
+    }
+}
+
+fn facts(presence: &Presence) -> Facts {
+    let metrics = presence.metrics.as_ref();
+    Facts {
+        incarnation: presence.incarnation.clone(),
+        version: presence.software.clone(),
+        contention: metrics.map_or(0, |metrics| metrics.contention_events),
+        fallback: metrics.map_or(0, |metrics| metrics.plugins_in_fallback),
+    }
+}
+
+/// The name and the fields of the event. `node` is the one who speaks, so whom it is about is `subject`.
+fn told(transition: &Transition) -> (&'static str, Value) {
+    match transition {
+        Transition::NodeUp { node } => ("node_up", json!({"subject": node})),
+        Transition::NodeDown { node } => ("node_down", json!({"subject": node})),
+        Transition::HealthChanged { from, to, reasons } => {
+            ("health_changed", json!({"from": from.as_str(), "to": to.as_str(), "reasons": reasons}))
+        }
+    }
+}

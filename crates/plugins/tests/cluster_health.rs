@@ -1,0 +1,386 @@
+//! ClusterHealth on the memory store and simulated time.
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+use tenure::store::{Condition, Faults, Faulty, Lanes, MemoryStore, Meter, Metered, Read, Store, Write};
+use tenure::{Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, async_trait};
+use tenure_plugins::cluster_health::{
+    ClusterHealth, HealthEvent, HealthStatus, HealthView, NodeState, Probe, ProbeResult, ReasonCode,
+    Transition,
+};
+use tokio::sync::broadcast::Receiver;
+
+const KEY: &str = "plg_coordinator_global/test/health.json";
+
+struct Rig {
+    store: Arc<MemoryStore>,
+    clock: Arc<TokioClock>,
+}
+
+struct Member {
+    node: Node,
+    health: ClusterHealth,
+    processes: Option<Processes>,
+    lease: Faulty,
+    bulk: Faulty,
+    meter: Meter,
+    told: Receiver<HealthEvent>,
+    events: Receiver<Event>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        Rig { store: Arc::new(MemoryStore::new()), clock: TokioClock::new() }
+    }
+
+    async fn join(&self, name: &str) -> Member {
+        self.join_with(name, |health| health).await
+    }
+
+    async fn join_with(&self, name: &str, change: impl FnOnce(ClusterHealth) -> ClusterHealth) -> Member {
+        let settings =
+            Settings::builder().namespace("test").node(name).store("memory:").startup_jitter_max(0);
+        let (lease, bulk) = (Faulty::new(self.store.clone(), 7), Faulty::new(self.store.clone(), 11));
+        let meter = Meter::default();
+        let metered = |link: &Faulty| -> Arc<dyn Store> {
+            Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()))
+        };
+        let lanes = Lanes { lease: metered(&lease), bulk: metered(&bulk) };
+        let builder = Node::builder(settings.build().expect("valid settings"))
+            .lanes(lanes)
+            .clock(self.clock.clone())
+            .jitter_random(0);
+        let events = builder.events();
+        let node = builder.start().await.expect("a node");
+        let health = change(ClusterHealth::new(&node));
+        let told = health.events();
+        let processes = Some(Supervisor::new([health.process()]).run(&node).expect("processes"));
+        Member { node, health, processes, lease, bulk, meter, told, events }
+    }
+
+    async fn trio(&self) -> [Member; 3] {
+        [self.join("pod-a").await, self.join("pod-b").await, self.join("pod-c").await]
+    }
+
+    async fn view(&self) -> HealthView {
+        let namespace = Namespace::new("test").expect("valid");
+        HealthView::look(&Lanes::same(self.store.clone()), &namespace).await.expect("a view")
+    }
+
+    async fn put(&self, body: &str) {
+        let written = self.store.put(KEY, body.to_owned().into(), Condition::Any).await;
+        assert!(matches!(written, Write::Won(_)), "{written:?}");
+    }
+
+    async fn document(&self) -> Value {
+        let read = self.store.get(KEY, None).await;
+        let Read::Found(object) = read else { panic!("no health: {read:?}") };
+        serde_json::from_slice(&object.body).expect("JSON")
+    }
+}
+
+impl Member {
+    fn cut(&self, cut: bool) {
+        self.lease.cut(cut);
+        self.bulk.cut(cut);
+    }
+
+    /// What it told so far, in short.
+    fn said(&mut self) -> Vec<String> {
+        let events = std::iter::from_fn(|| self.told.try_recv().ok());
+        let say = |event: HealthEvent| match event.transition {
+            Transition::NodeUp { node } => format!("{}+{node}", event.epoch),
+            Transition::NodeDown { node } => format!("{}-{node}", event.epoch),
+            Transition::HealthChanged { from, to, .. } => {
+                format!("{} {}>{}", event.epoch, from.as_str(), to.as_str())
+            }
+        };
+        events.map(say).collect()
+    }
+}
+
+fn codes(view: &HealthView) -> Vec<&'static str> {
+    view.reasons.iter().map(|reason| reason.code.as_str()).collect()
+}
+
+fn state(view: &HealthView, name: &str) -> NodeState {
+    view.nodes.iter().find(|node| node.node == name).unwrap_or_else(|| panic!("no {name}: {view:?}")).state
+}
+
+async fn sleep_s(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+/// CP1: becoming leader starts ClusterHealth, and it does its work.
+#[tokio::test(start_paused = true)]
+async fn cp1_the_leader_watches_for_a_timeout_then_everybody_reads_that_all_is_well() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(30).await;
+    let view = rig.view().await;
+    assert_eq!((view.status, codes(&view)[0], view.fresh), (HealthStatus::Unknown, "settling", true));
+    sleep_s(90).await;
+    for member in &members {
+        let view = member.health.read().await.expect("every node can read it");
+        assert_eq!(
+            (view.status, view.epoch, view.leader.as_deref()),
+            (HealthStatus::Healthy, 1, Some("pod-a"))
+        );
+        assert!(view.reasons.is_empty() && view.age_ms.is_some(), "{view:?}");
+        assert_eq!(view.nodes.len(), 3);
+        for node in &view.nodes {
+            assert_eq!(node.state, NodeState::Up);
+            assert_eq!(node.role, if node.node == "pod-a" { "leader" } else { "standby" });
+            assert_eq!(node.incarnation.as_ref().map(String::len), Some(16), "{node:?}");
+            assert!(node.version.as_ref().is_some_and(|text| text.starts_with("tenure ")), "{node:?}");
+            assert!(node.last_seen_ms_ago.is_some_and(|ms| ms <= 20_000), "{node:?}");
+        }
+    }
+    assert_eq!(members[0].said(), ["1+pod-a", "1+pod-b", "1+pod-c", "1 unknown>healthy"]);
+    assert!(members[1].said().is_empty(), "only the leader tells");
+    let names: Vec<String> = std::iter::from_fn(|| members[0].events.try_recv().ok())
+        .filter(|event| matches!(event.kind, EventKind::Plugin { .. }))
+        .map(|event| format!("{} {} {}", event.name(), event.epoch, event.to_json()["subject"]))
+        .collect();
+    assert_eq!(names[0], "serviceradar.coordinator.node_up 1 \"pod-a\"");
+    assert_eq!(names.len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_node_is_told_once_and_told_again_when_it_is_back() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(120).await;
+    members[0].said();
+    members[2].cut(true);
+    sleep_s(59).await;
+    assert_ne!(state(&rig.view().await, "pod-c"), NodeState::Down, "not before a full timeout");
+    sleep_s(60).await;
+    let view = rig.view().await;
+    assert_eq!(
+        (view.status, state(&view, "pod-c"), codes(&view)),
+        (HealthStatus::Degraded, NodeState::Down, vec!["node_down"])
+    );
+    assert_eq!(view.reasons[0].subject.as_deref(), Some("pod-c"));
+    sleep_s(120).await;
+    assert_eq!(members[0].said(), ["1-pod-c", "1 healthy>degraded"]);
+    members[2].cut(false);
+    sleep_s(60).await;
+    let view = rig.view().await;
+    assert_eq!((state(&view, "pod-c"), codes(&view)), (NodeState::Up, vec!["recovering"]));
+    sleep_s(60).await;
+    assert_eq!(members[0].said(), ["1+pod-c", "1 degraded>healthy"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_leaves_in_order_has_left_and_nobody_is_alarmed() {
+    let rig = Rig::new();
+    let [mut a, b, c] = rig.trio().await;
+    sleep_s(120).await;
+    a.said();
+    c.node.shutdown().await;
+    sleep_s(60).await;
+    let view = rig.view().await;
+    assert_eq!((view.status, state(&view, "pod-c")), (HealthStatus::Healthy, NodeState::Left));
+    assert!(a.said().is_empty());
+    b.node.shutdown().await;
+    sleep_s(60).await;
+    let view = rig.view().await;
+    assert_eq!((view.status, codes(&view)), (HealthStatus::Degraded, vec!["no_eligible_standby"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_live_leader_nothing_is_healthy_and_the_next_goes_on_where_it_was() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(120).await;
+    members[0].said();
+    assert_eq!(rig.view().await.status, HealthStatus::Healthy);
+    members[0].cut(true);
+    let view = rig.view().await;
+    assert_eq!(
+        (view.status, view.fresh, view.reasons[0].code),
+        (HealthStatus::Unknown, false, ReasonCode::StaleSnapshot)
+    );
+    assert_eq!(view.nodes.len(), 3, "what was known is still shown");
+    let started = tokio::time::Instant::now();
+    while started.elapsed() < Duration::from_secs(60) {
+        assert_eq!(rig.view().await.status, HealthStatus::Unknown, "after {:?}", started.elapsed());
+        sleep_s(1).await;
+    }
+    let view = rig.view().await;
+    assert_eq!((view.epoch, view.fresh, view.leader.as_deref()), (2, true, Some("pod-b")));
+    assert!(members[1].said().is_empty(), "nobody is told dead before a full timeout");
+    sleep_s(60).await;
+    let view = rig.view().await;
+    assert_eq!((view.status, state(&view, "pod-a")), (HealthStatus::Degraded, NodeState::Down));
+    assert_eq!(
+        members[1].said(),
+        ["2-pod-a", "2 healthy>degraded"],
+        "and pod-b and pod-c are not told again"
+    );
+    assert!(members[0].said().is_empty() && members[2].said().is_empty());
+}
+
+/// Answers of writes and reads get lost and writes land late; whatever is published is told once, by whoever leads.
+#[tokio::test(start_paused = true)]
+async fn lost_answers_neither_repeat_nor_hide_a_transition() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(120).await;
+    assert_eq!(members[0].said().len(), 4);
+    let faults = Faults { lost_answer: 0.4, late_landing: 0.1, lost_request: 0.1, ..Faults::default() };
+    members[0].bulk.set(faults);
+    for round in 0..3 {
+        members[2].cut(true);
+        sleep_s(400).await;
+        let said = members[0].said();
+        assert_eq!(said.iter().filter(|text| text.ends_with("-pod-c")).count(), 1, "round {round}: {said:?}");
+        members[2].cut(false);
+        sleep_s(700).await;
+        let said = members[0].said();
+        assert_eq!(said.iter().filter(|text| text.ends_with("+pod-c")).count(), 1, "round {round}: {said:?}");
+        assert!(!said.iter().any(|text| text.contains("-pod")), "round {round}: {said:?}");
+    }
+}
+
+/// Health is one list in 24 s, a write every third look, and four reads of presences at most, on the leader alone.
+#[tokio::test(start_paused = true)]
+async fn what_health_costs_is_what_the_cost_page_says() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(207).await;
+    let before = members.each_ref().map(|member| member.meter.snapshot());
+    sleep_s(240).await;
+    let with: Vec<_> =
+        members.iter().zip(before).map(|(member, before)| member.meter.snapshot() - before).collect();
+    for member in &mut members {
+        member.processes.take().expect("processes").stop().await;
+    }
+    let before = members.each_ref().map(|member| member.meter.snapshot());
+    sleep_s(240).await;
+    let without: Vec<_> =
+        members.iter().zip(before).map(|(member, before)| member.meter.snapshot() - before).collect();
+    let added = with[0] - without[0];
+    assert_eq!(
+        (added.list_pages, added.get, added.get_unchanged),
+        (10, 20, 0),
+        "10 looks, 2 others: {added:?}"
+    );
+    assert!((3..=4).contains(&added.put), "a refresh every third look: {added:?}");
+    for standby in [1, 2] {
+        // The second window may begin beside a look.
+        let difference = with[standby].requests().abs_diff(without[standby].requests());
+        assert!(difference <= 1, "a standby pays nothing: {difference}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_publishes_no_more_is_not_believed_for_long() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    sleep_s(200).await;
+    assert_eq!(rig.view().await.status, HealthStatus::Healthy);
+    members[0].processes.take().expect("processes").stop().await;
+    sleep_s(150).await; // two refreshes of 72 s, and the rounding
+    let view = rig.view().await;
+    assert_eq!((view.status, view.leader.as_deref()), (HealthStatus::Unknown, Some("pod-a")), "{view:?}");
+    assert_eq!(view.reasons[0].code, ReasonCode::StaleSnapshot);
+}
+
+struct Disk(Arc<AtomicU8>);
+
+#[async_trait]
+impl Probe for Disk {
+    fn name(&self) -> &str {
+        "disk"
+    }
+
+    fn is_critical(&self) -> bool {
+        true
+    }
+
+    async fn check(&self) -> ProbeResult {
+        match self.0.load(Ordering::SeqCst) {
+            0 => ProbeResult::ok(),
+            1 => ProbeResult::failed("full"),
+            2 => std::future::pending().await,
+            _ => panic!("on purpose"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_that_fails_hangs_or_panics_is_told_and_costs_nothing_else() {
+    let rig = Rig::new();
+    let mode = Arc::new(AtomicU8::new(0));
+    let probe = Disk(Arc::clone(&mode));
+    let _a = rig.join_with("pod-a", |health| health.probe(probe)).await;
+    let _b = rig.join("pod-b").await;
+    sleep_s(120).await;
+    assert_eq!(rig.view().await.status, HealthStatus::Healthy);
+    for (how, says) in [(1, "full"), (2, "no answer in time"), (3, "the probe panicked")] {
+        mode.store(how, Ordering::SeqCst);
+        sleep_s(100).await;
+        let view = rig.view().await;
+        assert_eq!((view.status, codes(&view)), (HealthStatus::Critical, vec!["probe_failed"]), "{says}");
+        assert_eq!(view.reasons[0].subject.as_deref(), Some("disk"));
+        assert_eq!(view.probes[0].detail, says);
+    }
+    mode.store(0, Ordering::SeqCst);
+    sleep_s(120).await;
+    assert_eq!(rig.view().await.status, HealthStatus::Healthy);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_document_is_replaced_and_a_newer_one_left_alone() {
+    let rig = Rig::new();
+    rig.put("{\"v\":1,\"nodes\":7}").await;
+    let _a = rig.join("pod-a").await;
+    sleep_s(30).await;
+    assert_eq!(rig.document().await["epoch"], 1);
+
+    let rig = Rig::new();
+    let newer = json!({"v": 2, "epoch": 0}).to_string();
+    rig.put(&newer).await;
+    let a = rig.join("pod-a").await;
+    sleep_s(200).await;
+    assert_eq!(rig.document().await.to_string(), newer);
+    assert!(a.node.leadership().borrow().is_leader(), "which costs no leadership");
+    let read = a.health.read().await;
+    assert!(read.is_err_and(|error| error.to_string().contains("version 2")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn fields_of_a_later_version_are_kept() {
+    let rig = Rig::new();
+    let document = json!({"v": 1, "epoch": 1, "sequence": 1, "refresh": 1000, "status": "healthy", "told": "healthy",
+        "reasons": [], "nodes": [], "tomorrow": {"x": 1}});
+    rig.put(&document.to_string()).await;
+    let _a = rig.join("pod-a").await;
+    sleep_s(30).await;
+    assert_eq!(rig.document().await["tomorrow"], json!({"x": 1}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_annex_writes_for_leaders_only_and_never_the_protocols_own() {
+    let rig = Rig::new();
+    let member = rig.join("pod-a").await;
+    let guard = member.node.lead().await.expect("a guard");
+    let annex = member.node.annex();
+    for name in ["seat", "snapshot", "../x", "a/b", ""] {
+        assert!(annex.document(name).is_err(), "{name:?}");
+    }
+    let document = annex.document("plan").expect("a document");
+    assert_eq!(document.key(), "plg_coordinator_global/test/plan.json");
+    let written = document.write(&guard, b"1".to_vec(), Condition::Absent).await;
+    assert!(matches!(written, Ok(Write::Won(_))), "{written:?}");
+    member.cut(true);
+    sleep_s(10).await;
+    assert!(document.write(&guard, b"2".to_vec(), Condition::Any).await.is_err(), "its lease is over");
+    member.cut(false);
+    let Read::Found(object) = document.read(None).await else { panic!("it is there") };
+    assert_eq!(&object.body[..], b"1");
+}
