@@ -154,7 +154,7 @@ fn what_is_given_up_before_it_began_never_happens() {
         let version = won(&open(&path).await, "k", "x", Condition::Absent).await;
         let store = SqliteStore::open(&path, Duration::from_millis(50)).await.unwrap();
         let (release, taken) = std::sync::mpsc::channel::<()>();
-        let thread = tokio::task::spawn_blocking(move || drop(taken.recv()));
+        let thread = tokio::task::spawn_blocking(move || taken.recv().unwrap_or(()));
         let given_up = store.put("k", "late".into(), Condition::Matches(version.clone())).await;
         assert!(matches!(given_up, Write::Unavailable(_)), "{given_up:?}");
         drop(release);
