@@ -238,8 +238,14 @@ async fn lost_answers_neither_repeat_nor_hide_a_transition() {
         sleep_s(400).await;
         let said = members[0].said();
         assert_eq!(said.iter().filter(|text| text.ends_with("-pod-c")).count(), 1, "round {round}: {said:?}");
+        assert_eq!(
+            state(&rig.view().await, "pod-c"),
+            NodeState::Down,
+            "round {round}: what is told is published"
+        );
         members[2].cut(false);
         sleep_s(700).await;
+        assert_eq!(state(&rig.view().await, "pod-c"), NodeState::Up, "round {round}");
         let said = members[0].said();
         assert_eq!(said.iter().filter(|text| text.ends_with("+pod-c")).count(), 1, "round {round}: {said:?}");
         assert!(!said.iter().any(|text| text.contains("-pod")), "round {round}: {said:?}");
@@ -351,6 +357,26 @@ async fn a_broken_document_is_replaced_and_a_newer_one_left_alone() {
     assert!(a.node.leadership().borrow().is_leader(), "which costs no leadership");
     let read = a.health.read().await;
     assert!(read.is_err_and(|error| error.to_string().contains("version 2")));
+}
+
+/// A document of another epoch is nobody's word, however young it is and whoever leads.
+#[tokio::test(start_paused = true)]
+async fn a_document_of_another_epoch_is_never_healthy() {
+    let rig = Rig::new();
+    let mut member = rig.join("pod-a").await;
+    member.processes.take().expect("processes").stop().await;
+    let epoch = member.node.lead().await.expect("a guard").epoch();
+    for (of, status) in [
+        (epoch, HealthStatus::Healthy),
+        (epoch + 1, HealthStatus::Unknown),
+        (epoch - 1, HealthStatus::Unknown),
+    ] {
+        let document = json!({"v": 1, "epoch": of, "sequence": 1, "refresh": 1000, "status": "healthy",
+            "told": "healthy", "reasons": [], "nodes": []});
+        rig.put(&document.to_string()).await;
+        let view = rig.view().await;
+        assert_eq!((view.status, view.leader.as_deref()), (status, Some("pod-a")), "epoch {of}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
