@@ -113,6 +113,9 @@ async fn a_job_that_is_open_at_a_failover_is_adopted_and_keeps_others_away() {
         }
     };
     let (began, job) = (rig.now_ms(), pods[leader].view().jobs[0].id.clone());
+    // The next leader knows the schedules long before it knows the jobs.
+    let delay_max = Duration::from_millis(900);
+    pods[1 - leader].bulk.set(Faults { delay: 1.0, delay_max, ..Faults::default() });
     pods[leader].link.cut(true);
     let view = pods[1 - leader].until(|view| view.jobs.len() == 1).await;
     assert_eq!(view.jobs[0].id, job, "the same job");
