@@ -370,9 +370,7 @@ impl Term<'_> {
         let letters =
             (1..=12).contains(&run.name.len()) && run.name.bytes().all(|b| b.is_ascii_alphanumeric());
         let job_id = NodeId::new(&id).ok().filter(|_| letters);
-        let job_id = job_id.ok_or_else(|| {
-            PollError::Store(format!("name = {:?}: must be 1 to 12 letters and digits", run.name))
-        })?;
+        let job_id = job_id.ok_or_else(|| PollError::Name(run.name.clone()))?;
         let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
         if !exists && !self.planner.has_room(&run.schedule) {
             return Err(PollError::Full(run.schedule.to_string()));
