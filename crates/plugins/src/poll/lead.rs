@@ -2,21 +2,21 @@
 //!
 //! It decides nothing itself: what is due is the planner's, who does it is the choice's, what it means is the health's.
 
+mod intake;
+
 use super::choice::{AgentFacts, Fleet, POLL_KIND, PollAssign};
 use super::health::{Health, Transition};
 use super::orchestrator::{Inner, JobView, PollCounts, PollError, PollEvent, PollView, RunNow, ScheduleView};
 use super::planner::{Answer, Due, Planner};
-use super::report::JobReport;
 use super::schedule::Schedule;
 use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::tasks::{
-    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskSpec, TaskState, TaskUpdate,
+    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskSpec, TaskUpdate,
 };
 use tenure::{NodeId, ProcessContext};
-use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -370,9 +370,7 @@ impl Term<'_> {
         let letters =
             (1..=12).contains(&run.name.len()) && run.name.bytes().all(|b| b.is_ascii_alphanumeric());
         let job_id = NodeId::new(&id).ok().filter(|_| letters);
-        let job_id = job_id.ok_or_else(|| {
-            PollError::Store(format!("name = {:?}: must be 1 to 12 letters and digits", run.name))
-        })?;
+        let job_id = job_id.ok_or_else(|| PollError::Name(run.name.clone()))?;
         let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
         if !exists && !self.planner.has_room(&run.schedule) {
             return Err(PollError::Full(run.schedule.to_string()));
@@ -382,89 +380,6 @@ impl Term<'_> {
             self.planner.created_by_hand(&run.schedule, job_id);
         }
         Ok(answer)
-    }
-
-    fn on_update(
-        &mut self,
-        update: Result<TaskUpdate, RecvError>,
-        updates: &mut broadcast::Receiver<TaskUpdate>,
-    ) {
-        let mut next = match update {
-            Ok(update) => Ok(update),
-            Err(RecvError::Lagged(missed)) => Err(TryRecvError::Lagged(missed)),
-            // The dispatcher has ended, which is seen elsewhere.
-            Err(RecvError::Closed) => return,
-        };
-        loop {
-            match next {
-                Ok(update) if update.late.is_none() && update.state.is_final() => {
-                    self.take_in(&update.series, update.state, &update.result);
-                }
-                Ok(_) => {}
-                // What was missed stands in the ledger.
-                Err(TryRecvError::Lagged(_)) => self.harvest(),
-                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
-            }
-            next = updates.try_recv();
-        }
-    }
-
-    /// Takes in what the ledger says about jobs that are over: those of a former leader, or of a schedule that was not known.
-    fn harvest(&mut self) {
-        let tasks = self.dispatcher.tasks();
-        let over = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && task.state.is_final());
-        let mut reports: Vec<(&NodeId, JobReport)> =
-            over.filter_map(|task| Some((&task.series, JobReport::from_result(&task.result)?))).collect();
-        reports.sort_by_key(|(_, report)| report.due_ms);
-        for (series, report) in reports {
-            self.judge(series, &report);
-        }
-    }
-
-    fn take_in(&mut self, series: &NodeId, state: TaskState, result: &[u8]) {
-        if !self.planner.schedules().contains_key(series) {
-            return;
-        }
-        match JobReport::from_result(result) {
-            Some(report) => self.judge(series, &report),
-            None => {
-                self.counts.unreported += 1;
-                tracing::debug!(target: "tenure", schedule = series.as_str(), ?state, "a job ended without a report");
-            }
-        }
-    }
-
-    fn judge(&mut self, series: &NodeId, report: &JobReport) {
-        let Some(schedule) = self.planner.schedules().get(series) else { return };
-        self.untold.extend(self.health.apply(schedule, report));
-    }
-
-    /// Saves what changed, and tells it then: not the other way round, or a failover would tell it again.
-    async fn save(&mut self) -> Result<(), TermError> {
-        if self.untold.is_empty() {
-            return Ok(());
-        }
-        if self.file.foreign.is_none() {
-            match self.file.save(&self.inner.shelf, self.context.guard(), &self.health).await {
-                Saved::Done => {}
-                Saved::Superseded => return Err(TermError::Superseded),
-                Saved::Later(why) => {
-                    self.complain(why);
-                    return Ok(());
-                }
-            }
-        }
-        for transition in std::mem::take(&mut self.untold) {
-            tracing::info!(
-                target: "tenure", schedule = transition.schedule.as_str(), check = transition.check.as_str(),
-                failing = transition.failing, in_a_row = transition.in_a_row, "{}", transition.detail
-            );
-            self.tell(match transition.failing {
-                true => PollEvent::CheckFailing(transition),
-                false => PollEvent::CheckRecovered(transition),
-            });
-        }
-        Ok(())
     }
 
     fn tell(&self, event: PollEvent) {

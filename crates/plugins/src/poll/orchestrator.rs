@@ -171,6 +171,9 @@ pub enum PollError {
     /// As many of its jobs are open as may be.
     #[error("schedule_full: as many jobs of {0:?} are open as may be")]
     Full(String),
+    /// The name of the job is none.
+    #[error("name = {0:?}: must be 1 to 12 letters and digits")]
+    Name(String),
     /// The store did not do it.
     #[error("{0}")]
     Store(String),

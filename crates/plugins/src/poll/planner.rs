@@ -286,9 +286,8 @@ fn decide(schedule: &Schedule, floor_ms: u64, open: u64, now_ms: u64) -> Decisio
     let mut create = due.split_off(dropped);
     let room = usize::try_from(schedule.open_max().saturating_sub(open)).unwrap_or(usize::MAX);
     let waiting = create.split_off(room.min(create.len()));
-    // What has to wait is decided about when its turn comes, together with what is older.
-    let free = waiting.is_empty() || !create.is_empty();
-    let judged_ms = if free { newest_dropped_ms.unwrap_or(0) } else { 0 };
+    // What is dropped now would be dropped later, too: the newest are only ever newer.
+    let judged_ms = newest_dropped_ms.unwrap_or(0);
     Decision { judged_ms, waits_ms: waiting.last().copied(), create }
 }
 

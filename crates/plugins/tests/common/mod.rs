@@ -29,6 +29,8 @@ pub struct Rig {
 pub struct Pod {
     pub node: Node,
     pub link: Faulty,
+    /// The node's lane for tasks and workers; the orchestrator's own requests go round it.
+    pub bulk: Faulty,
     pub polls: PollOrchestrator,
     pub events: broadcast::Receiver<PollEvent>,
     pub processes: Processes,
@@ -70,7 +72,7 @@ impl Rig {
         START + u64::try_from(self.began.elapsed().as_millis()).expect("small")
     }
 
-    async fn node(&self, name: &str, eligible: bool) -> (Node, Faulty) {
+    async fn node(&self, name: &str, eligible: bool) -> (Node, Faulty, Faulty) {
         let settings = Settings::builder()
             .namespace("test")
             .node(name)
@@ -78,13 +80,14 @@ impl Rig {
             .startup_jitter_max(0)
             .eligible(eligible);
         let link = Faulty::new(self.store.clone(), 7);
-        let lanes = Lanes::same(Arc::new(link.clone()) as Arc<dyn Store>);
+        let bulk = Faulty::new(Arc::new(link.clone()), 9);
+        let lanes = Lanes { lease: Arc::new(link.clone()), bulk: Arc::new(bulk.clone()) };
         let builder = Node::builder(settings.build().expect("valid")).lanes(lanes).clock(self.clock.clone());
-        (builder.jitter_random(0).start().await.expect("a node"), link)
+        (builder.jitter_random(0).start().await.expect("a node"), link, bulk)
     }
 
     pub async fn pod(&self, name: &str) -> Pod {
-        let (node, link) = self.node(name, true).await;
+        let (node, link, bulk) = self.node(name, true).await;
         let (skew, began) = (Arc::new(AtomicI64::new(0)), self.began);
         let skewed = Arc::clone(&skew);
         let options = PollOptions {
@@ -101,11 +104,11 @@ impl Rig {
         let polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
         let events = polls.events();
         let processes = Supervisor::new([polls.process()]).run(&node).expect("valid");
-        Pod { node, link, polls, events, processes, skew, meter }
+        Pod { node, link, bulk, polls, events, processes, skew, meter }
     }
 
     pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
-        let (node, link) = self.node(&format!("pod-{name}"), false).await;
+        let (node, link, _) = self.node(&format!("pod-{name}"), false).await;
         let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20)).payload(facts.to_payload());
         let worker = node.register_worker(spec).expect("valid");
         worker.registered().await.expect("registered");

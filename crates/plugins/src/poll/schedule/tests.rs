@@ -125,6 +125,19 @@ fn all_faults_are_told_at_once_with_their_lines() {
 }
 
 #[test]
+fn a_check_must_have_spoken_before_its_job_is_over() {
+    let file = |timeout: &str| {
+        format!(
+            "- {{id: web, manual: true, timeout: 20s, checks: [{{name: a, kind: dns, host: x, timeout: {timeout}}}]}}"
+        )
+    };
+    assert!(read_file(&file("18s"), &rules()).is_ok());
+    assert_eq!(faults(&file("19s")), ["line 1: web.checks[0].timeout = \"19s\": must be 1ms to 18s"]);
+    let short = "- {id: web, manual: true, timeout: 1s, checks: [{name: a, kind: dns, host: x}]}";
+    assert_eq!(read_file(short, &rules()).expect("valid")[0].checks[0].timeout_ms, 900);
+}
+
+#[test]
 fn what_is_no_document_is_refused_with_its_line() {
     for (text, words) in [
         ("", "line 1: must be a list of schedules, not null"),
