@@ -336,12 +336,13 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     known(&leader, 2).await;
     put(&rig, "plg_coordinator_global/test/tasks/inbox/w2.json", "{\"v\": 2, \"entries\": 7}").await;
     put(&rig, "plg_coordinator_global/test/tasks/inbox/not an id.json", "x").await;
-    // One shard is garbage: the series `other` lives there, `mail` does not.
-    put(&rig, &ledger("other"), "garbage").await;
+    // One shard is garbage: the series `report` lives there, `mail` does not.
+    assert_ne!(ledger("report"), ledger("mail"));
+    put(&rig, &ledger("report"), "garbage").await;
     let dispatcher = dispatcher(&leader).await;
     let mut updates = dispatcher.updates();
     assert_eq!(
-        dispatcher.submit(TaskSpec::new("b", "echo").series("other")).await,
+        dispatcher.submit(TaskSpec::new("b", "echo").series("report")).await,
         Err(SubmitError::Blocked)
     );
     dispatcher.submit(TaskSpec::new("w2s", "echo").series("mail").worker("w2")).await.expect("taken");
@@ -351,7 +352,7 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     sleep_ms(30_000).await;
     let w2s = dispatcher.tasks().iter().find(|task| task.id.as_str() == "w2s").cloned().expect("there");
     assert!(w2s.reason.contains("cannot be read"), "{w2s:?}");
-    assert_eq!(raw(&rig, &ledger("other")).await, "garbage", "left alone");
+    assert_eq!(raw(&rig, &ledger("report")).await, "garbage", "left alone");
     assert!(raw(&rig, "plg_coordinator_global/test/tasks/inbox/w2.json").await.contains("\"v\": 2"));
     // Entries that are none, in an inbox that is one; and a field of a later version.
     let mut inbox = object(&rig, INBOX).await.expect("there");
@@ -365,9 +366,9 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     assert!(inbox["entries"].as_array().expect("a list").contains(&json!({"id": "../x", "attempt": -1})));
     assert!(leader.node.metrics().tasks.rejected >= 2, "{:?}", leader.node.metrics().tasks);
     // Mended, the shard is taken over.
-    rig.store.remove(&ledger("other")).await;
+    rig.store.remove(&ledger("report")).await;
     sleep_ms(30_000).await;
-    assert_eq!(dispatcher.submit(TaskSpec::new("b", "echo").series("other")).await, Ok(Submitted::Created));
+    assert_eq!(dispatcher.submit(TaskSpec::new("b", "echo").series("report")).await, Ok(Submitted::Created));
 }
 
 #[tokio::test(start_paused = true)]
