@@ -16,6 +16,8 @@ use crate::{broken, process};
 const PAGE: &str = "docs/internals/evidence.md";
 /// What stands between these is written by this command; the rest of the page is people's.
 const MARKS: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->");
+/// Behind the commit of a tree that is not quite that commit.
+const CHANGED: &str = "-changed";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// The explorer and the teeth take what they take.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -61,7 +63,8 @@ struct Figures {
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let commit = commit(workspace)?;
-    let parts = Parts::of(workspace, &commit, args.again)?;
+    // A tree with changes is another one each time.
+    let parts = Parts::of(workspace, &commit, args.again || commit.ends_with(CHANGED))?;
     let half = (args.minutes / 2).max(1);
     let (minutes, from, seeds) = (half.to_string(), args.from.to_string(), args.schedules.to_string());
     build(workspace, &[])?;
@@ -168,12 +171,16 @@ fn play(workspace: &Workspace, engine: Stage, minutes: u64) -> Result<Value> {
 impl Figures {
     fn is_clean(&self) -> bool {
         let none = |value: &Value| value.as_u64() == Some(0) || value.as_array().is_some_and(Vec::is_empty);
+        // What was not tried shows nothing.
+        let caught =
+            |variants: &[Value]| !variants.is_empty() && variants.iter().all(|one| one["caught"] == true);
+        let searched = |found: &Value| found["violation"].is_null() && found["complete"] == true;
         none(&self.schedules["violations"])
             && none(&self.driver["violations"])
-            && self.explored.iter().all(|found| found["violation"].is_null())
-            && self.teeth.iter().all(|variant| variant["caught"] == true)
-            && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]))
-            && self.broken.iter().all(|variant| variant["caught"] == true)
+            && !self.explored.is_empty()
+            && self.explored.iter().all(searched)
+            && caught(&self.teeth)
+            && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]) && caught(&self.broken))
     }
 
     fn text(&self, commit: &str) -> String {
@@ -207,8 +214,10 @@ impl Figures {
         let (core, driver) = (&self.schedules, &self.driver);
         let _ = writeln!(out, "| | |\n|---|---|");
         for (what, field) in [
+            ("first seed", "from"),
             ("schedules", "schedules"),
             ("simulated seconds", "simulatedSeconds"),
+            ("simulated seconds per second, all threads", "simulatedPerWallSecond"),
             ("steps", "steps"),
             ("claims", "claims"),
             ("faults", "faultsTotal"),
@@ -353,7 +362,13 @@ impl Figures {
 fn commit(workspace: &Workspace) -> Result<String> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).args(["rev-parse", "--short=12", "HEAD"]);
-    Ok(process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?.trim().to_owned())
+    let commit = process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?;
+    // The page is this command's own; any other change makes the figures those of no commit.
+    let mut git = Command::new("git");
+    git.current_dir(&workspace.root).args(["status", "--porcelain", "--", ".", &format!(":!{PAGE}")]);
+    let changed = process::capture(&mut git, Duration::from_secs(10))?.ok("git status")?;
+    let mark = if changed.trim().is_empty() { "" } else { CHANGED };
+    Ok(format!("{}{mark}", commit.trim()))
 }
 
 fn write(workspace: &Workspace, figures: &Figures, commit: &str) -> Result<()> {
@@ -402,7 +417,7 @@ mod tests {
         let clean = || Figures {
             schedules: json!({"violations": 0}),
             driver: json!({"violations": []}),
-            explored: vec![json!({"violation": null})],
+            explored: vec![json!({"violation": null, "complete": true})],
             teeth: vec![json!({"caught": true})],
             chaos: Some(json!({"violations": []})),
             broken: vec![json!({"caught": true})],
@@ -415,5 +430,11 @@ mod tests {
         assert!(!Figures { chaos: Some(json!({"violations": ["x"]})), ..clean() }.is_clean());
         assert!(!Figures { broken: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { schedules: json!({}), ..clean() }.is_clean(), "no figure is no proof");
+        assert!(!Figures { explored: vec![], ..clean() }.is_clean(), "nor is a search that was not made");
+        let cut = vec![json!({"violation": null, "complete": false})];
+        assert!(!Figures { explored: cut, ..clean() }.is_clean(), "nor one that was cut short");
+        assert!(!Figures { teeth: vec![], ..clean() }.is_clean(), "nor are teeth that were not tried");
+        assert!(!Figures { broken: vec![], ..clean() }.is_clean(), "nor are binaries that were not played");
+        assert!(Figures { chaos: None, broken: vec![], ..clean() }.is_clean(), "unless chaos is left out");
     }
 }
