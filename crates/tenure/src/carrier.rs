@@ -43,6 +43,17 @@ pub(crate) struct Carrier {
     flaws: Flaws,
 }
 
+/// What the store said to a write, in the core's words, and what it complained of.
+pub(crate) fn written(answer: Write) -> (WriteAnswer, Option<Trouble>) {
+    match answer {
+        Write::Won(version) => (WriteAnswer::Won(Version::new(version.as_str())), None),
+        Write::Lost => (WriteAnswer::Lost, None),
+        Write::Unknown(trouble) => (WriteAnswer::Unknown, Some(trouble)),
+        Write::Unavailable(trouble) => (WriteAnswer::Unavailable, Some(trouble)),
+        Write::Denied(trouble) => (WriteAnswer::Denied, Some(trouble)),
+    }
+}
+
 impl Carrier {
     pub(crate) fn new(
         lanes: Lanes,
@@ -215,20 +226,14 @@ impl Carrier {
     }
 
     fn write_answer(&self, answer: Write) -> WriteAnswer {
+        let (answer, trouble) = written(answer);
+        if let Some(trouble) = trouble {
+            self.note(&trouble);
+        }
         match answer {
-            Write::Won(version) => WriteAnswer::Won(Version::new(version.as_str())),
-            Write::Lost => WriteAnswer::Lost,
-            Write::Unknown(trouble) => {
-                self.note(&trouble);
-                self.unknown()
-            }
-            Write::Unavailable(trouble) => {
-                self.note(&trouble);
-                WriteAnswer::Unavailable
-            }
-            Write::Denied(trouble) => {
-                self.note(&trouble);
-                WriteAnswer::Denied
+            WriteAnswer::Unknown => self.unknown(),
+            WriteAnswer::Won(_) | WriteAnswer::Lost | WriteAnswer::Unavailable | WriteAnswer::Denied => {
+                answer
             }
         }
     }

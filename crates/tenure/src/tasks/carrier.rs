@@ -10,7 +10,7 @@ use tenure_core::{
     DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
     Nonce, RequestId, TaskRecord, WriteAnswer,
 };
-use tenure_store::{Condition, List, Read, Trouble, Version, Write};
+use tenure_store::{Condition, List, Read, Trouble, Version};
 
 /// Inboxes looked at in one list at most.
 const LIST_MAX: usize = 25_000;
@@ -93,16 +93,12 @@ impl Carrier {
 
     pub(super) async fn put(&self, key: &str, body: Vec<u8>, condition: Condition) -> WriteAnswer {
         let put = self.place.store.put(key, body.into(), condition);
-        match tokio::time::timeout(self.timeout, put).await {
-            Ok(Write::Won(version)) => WriteAnswer::Won(core_version(&version)),
-            Ok(Write::Lost) => WriteAnswer::Lost,
-            Ok(Write::Unknown(_)) | Err(_) => WriteAnswer::Unknown,
-            Ok(Write::Unavailable(_)) => WriteAnswer::Unavailable,
-            Ok(Write::Denied(trouble)) => {
-                self.trouble(key, &trouble);
-                WriteAnswer::Denied
-            }
+        let Ok(answer) = tokio::time::timeout(self.timeout, put).await else { return WriteAnswer::Unknown };
+        let (answer, trouble) = crate::carrier::written(answer);
+        if let Some(trouble) = trouble.filter(|_| answer == WriteAnswer::Denied) {
+            self.trouble(key, &trouble);
         }
+        answer
     }
 
     pub(super) async fn read_inbox(&self, worker: &NodeId, unless: Option<&tenure_core::Version>) -> Found {

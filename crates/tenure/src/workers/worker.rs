@@ -318,22 +318,11 @@ impl Carrier {
     }
 
     fn written(&self, answer: Write) -> WriteAnswer {
-        match answer {
-            Write::Won(version) => WriteAnswer::Won(tenure_core::Version::new(version.as_str())),
-            Write::Lost => WriteAnswer::Lost,
-            Write::Unknown(trouble) => {
-                self.note(&trouble);
-                WriteAnswer::Unknown
-            }
-            Write::Unavailable(trouble) => {
-                self.note(&trouble);
-                WriteAnswer::Unavailable
-            }
-            Write::Denied(trouble) => {
-                self.note(&trouble);
-                WriteAnswer::Denied
-            }
+        let (answer, trouble) = crate::carrier::written(answer);
+        if let Some(trouble) = trouble {
+            self.note(&trouble);
         }
+        answer
     }
 
     fn note(&self, trouble: &Trouble) {
