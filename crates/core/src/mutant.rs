@@ -145,6 +145,8 @@ pub enum Mutant {
     TaskRunUnclaimed,
     /// A worker runs what a former life of it has claimed.
     TaskClaimInherited,
+    /// Tasks are dispatched to a worker that has said that it takes nothing more.
+    TaskDrainIgnored,
 }
 
 impl Mutant {
@@ -160,6 +162,7 @@ impl Mutant {
         Mutant::TaskAttemptsUnbounded,
         Mutant::TaskRunUnclaimed,
         Mutant::TaskClaimInherited,
+        Mutant::TaskDrainIgnored,
     ];
 
     /// Every mistake in the election and the workers. Those of the arbiter, of the supervision and of the tasks

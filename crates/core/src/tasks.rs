@@ -399,6 +399,9 @@ pub struct InboxDoc {
     pub leader: Incarnation,
     /// New in every write, leader's or worker's.
     pub nonce: Nonce,
+    /// The life of the worker that takes nothing more: it drains, or has drained. The next life opens the inbox again. Only
+    /// workers change it, and whatever a leader had under way meanwhile is refused by the store.
+    pub closed: Option<Incarnation>,
     /// What is to be done and what was done, in the order of dispatch.
     pub entries: Vec<Entry>,
 }

@@ -97,3 +97,4 @@ errand!(task_doubt_forgotten, TaskDoubtForgotten);
 errand!(task_attempts_unbounded, TaskAttemptsUnbounded);
 errand!(task_run_unclaimed, TaskRunUnclaimed);
 errand!(task_claim_inherited, TaskClaimInherited);
+errand!(task_drain_ignored, TaskDrainIgnored);

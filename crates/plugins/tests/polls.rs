@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tenure::store::{Condition, Faults, Read, Store};
-use tenure::tasks::{Submitted, TaskState};
+use tenure::tasks::{RunnerEnd, Submitted, TaskState};
 use tenure_plugins::poll::{AgentFacts, PollError, PollEvent, PollOrchestrator, Schedule};
 
 fn names(events: &[PollEvent]) -> Vec<&'static str> {
@@ -156,6 +156,32 @@ async fn nobody_fits_and_the_job_says_why() {
     pod.until(|view| view.jobs.is_empty()).await;
     let done: Vec<String> = fake.done().into_iter().map(|(agent, _)| agent).collect();
     assert_eq!(done, ["w4"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_drains_ends_its_job_and_gets_no_other() {
+    let (rig, fake) = (Rig::new(), Fake::new());
+    let pod = rig.pod("pod-a").await;
+    let w1 = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    fake.set(Answering::Takes(Duration::from_secs(20)));
+    let mut asked = schedule("asked", "manual: true, overlap: allow, maxConcurrent: 4, timeout: 5m, ttl: 1h");
+    asked.checks[0].timeout_ms = 60_000;
+    put(&pod.polls, &asked).await;
+    pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
+    assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
+    pod.until(|view| view.jobs.iter().any(|job| job.state == TaskState::Running)).await;
+    let drained = tokio::spawn(w1.runner.drain());
+    // Long before it leaves, and long before its payload is read again.
+    pod.until(|view| view.agents.values().all(|facts| facts.draining)).await;
+    assert_eq!(pod.polls.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
+    let view = pod.until(|view| view.jobs.iter().any(|job| &*job.reason == "all_draining")).await;
+    assert!(view.jobs.iter().any(|job| job.state == TaskState::Running), "{:?}", view.jobs);
+    assert_eq!(drained.await.expect("no panic"), RunnerEnd::Drained);
+    assert_eq!(fake.done().len(), 1, "the first was ended, the second not begun");
+    let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
+    pod.until(|view| view.jobs.is_empty()).await;
+    let done: Vec<String> = fake.done().into_iter().map(|(agent, _)| agent).collect();
+    assert_eq!(done, ["w1", "w2"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -300,6 +300,36 @@ async fn a_drained_worker_ends_what_runs_and_gives_back_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_given_to_a_worker_that_drains_until_it_begins_anew() {
+    let (_rig, leader, x) = two().await;
+    let done = Log::default();
+    let first = runner(&x, "w1", &done, 5000).await;
+    known(&leader, 1).await;
+    let dispatcher = dispatcher(&leader).await;
+    let mut updates = dispatcher.updates();
+    let for_w1 = |id: &str| TaskSpec::new(id, "echo").worker("w1").attempts(1);
+    dispatcher.submit(for_w1("long")).await.expect("valid");
+    while done.all().is_empty() {
+        sleep_ms(100).await;
+    }
+    // It is busy for seconds to come, and says at once that it takes nothing more.
+    let draining = tokio::spawn(first.drain());
+    while dispatcher.draining().is_empty() {
+        sleep_ms(100).await;
+    }
+    dispatcher.submit(for_w1("waits")).await.expect("valid");
+    sleep_ms(500).await;
+    let waits = dispatcher.tasks().iter().find(|task| task.id.as_str() == "waits").cloned().expect("open");
+    assert_eq!((waits.state, &*waits.reason), (TaskState::Queued, "worker w1 drains"));
+    assert_eq!(draining.await.expect("no panic"), RunnerEnd::Drained);
+    let _second = runner(&x, "w1", &done, 0).await;
+    let states = until_final(&mut updates, 2).await;
+    assert!(states.values().all(|(state, _)| *state == TaskState::Succeeded), "{states:?}");
+    assert!(dispatcher.draining().is_empty(), "its next life takes work again");
+    assert_eq!(dispatcher.counts().lost, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn wrong_tasks_are_refused_with_field_value_and_rule() {
     let (rig, leader, _x) = two().await;
     let dispatcher = dispatcher(&leader).await;

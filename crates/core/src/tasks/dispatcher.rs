@@ -186,9 +186,21 @@ impl Dispatcher {
             .filter(move |task| task.record.state.is_out() && task.record.worker.as_ref() == Some(&at))
     }
 
-    /// Whether an inbox has room for one more with a payload of that size.
+    /// Workers that take nothing more, as far as their inboxes were seen.
+    pub fn draining(&self) -> impl Iterator<Item = &NodeId> {
+        self.inboxes.iter().filter(|(_, inbox)| inbox.is_closed()).map(|(worker, _)| worker)
+    }
+
+    fn is_closed(&self, worker: &NodeId) -> bool {
+        self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::TaskDrainIgnored)
+    }
+
+    /// Whether an inbox takes one more with a payload of that size.
     pub fn has_room(&self, worker: &NodeId, payload: usize) -> bool {
         let inbox = self.inboxes.get(worker);
+        if self.is_closed(worker) {
+            return false;
+        }
         let entries = inbox.map_or(&[][..], Inbox::entries);
         let coming = self.out_at(worker).filter(|task| {
             inbox.is_none_or(|inbox| inbox.entry(&task.record.id, task.record.attempt).is_none())

@@ -71,6 +71,11 @@ impl Inbox {
         self.doc.as_ref().map_or(&[], |doc| &doc.entries)
     }
 
+    /// Whether its worker takes nothing more, as far as is known.
+    pub(super) fn is_closed(&self) -> bool {
+        self.doc.as_ref().is_some_and(|doc| doc.closed.is_some())
+    }
+
     pub(super) fn entry(&self, id: &NodeId, attempt: u32) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
     }

@@ -374,7 +374,9 @@ impl Taker {
         if self.flight.is_some() {
             return;
         }
-        if self.draining && self.runs.is_empty() && !self.must_read {
+        let me = self.config.incarnation;
+        let closed = self.doc.as_ref().is_none_or(|(doc, _)| doc.closed == Some(me));
+        if self.draining && closed && self.runs.is_empty() && !self.must_read {
             self.drained = true;
             return out.push(TakerEffect::Drained);
         }
@@ -409,7 +411,9 @@ impl Taker {
         let (doc, version) = self.doc.clone()?;
         let me = self.config.incarnation;
         let (mut claims, mut running) = (self.runs.len(), self.running());
-        let mut claimed = false;
+        let closed = self.draining.then_some(me);
+        // A leader that learns of it at once dispatches nothing here in vain.
+        let mut claimed = doc.closed != closed;
         let mut entries = doc.entries;
         let mut duplicates = 0;
         let mut abandoned = 0;
@@ -421,8 +425,12 @@ impl Taker {
                         duplicates += 1;
                         finish(entry, outcome.clone());
                         claimed = true;
-                    } else if !self.draining && !self.fenced.contains(&key) && claims < self.config.claims_max
-                    {
+                    } else if self.fenced.contains(&key) {
+                        // Of an epoch that is over: its leader's successor says what becomes of it.
+                    } else if self.draining {
+                        finish(entry, Outcome::bare(OutcomeKind::Returned));
+                        claimed = true;
+                    } else if claims < self.config.claims_max {
                         let now_running = running < self.config.concurrency;
                         entry.state = match now_running {
                             true => EntryState::Running { by: me },
@@ -463,7 +471,7 @@ impl Taker {
         self.counts.duplicates += duplicates;
         self.counts.abandoned += abandoned;
         let nonce = Nonce { incarnation: me, sequence: self.writes + 1 };
-        Some((InboxDoc { nonce, entries, ..doc }, version))
+        Some((InboxDoc { nonce, entries, closed, ..doc }, version))
     }
 
     /// When it wants to be woken.

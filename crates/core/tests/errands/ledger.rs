@@ -148,6 +148,10 @@ impl Book {
         if after.entries.len() > ENTRIES_MAX {
             self.wrong(format!("{} entries in the inbox of {worker}", after.entries.len()));
         }
+        let closed = before.and_then(|before| before.closed);
+        if matches!(by, Who::Leader(_)) && after.closed != closed {
+            self.wrong(format!("a leader changed who has closed the inbox of {worker}"));
+        }
         let had = |id: &NodeId, attempt: u32| {
             before.is_some_and(|doc| doc.entries.iter().any(|e| e.id == *id && e.attempt == attempt))
         };
@@ -158,6 +162,9 @@ impl Book {
             match by {
                 Who::Worker(..) => self.wrong(format!("{worker} gave itself {}", entry.id)),
                 Who::Leader(_) => {
+                    if closed.is_some() {
+                        self.wrong(format!("{} was dispatched to {worker}, which drains", entry.id));
+                    }
                     // Whoever leads next must be able to find it.
                     let known = self.records.get(&entry.id).is_some_and(|record| {
                         record.attempt == entry.attempt

@@ -238,7 +238,13 @@ impl Term<'_> {
     }
 
     fn tell_fleet(&mut self) {
-        let agents = self.agents.iter().filter_map(|(id, (facts, _))| Some((id.clone(), facts.clone()?)));
+        // What a worker says about itself is read now and then; that it drains, its inbox tells sooner.
+        let closed = self.dispatcher.draining();
+        let agents = self.agents.iter().filter_map(|(id, (facts, _))| {
+            let facts = facts.clone()?;
+            let draining = facts.draining || closed.contains(id);
+            Some((id.clone(), AgentFacts { draining, ..facts }))
+        });
         self.reassign |= self.fleet.replace(agents.collect());
     }
 

@@ -6,7 +6,7 @@ use super::spec::{SubmitError, TaskSpec};
 use super::{SHARDS, TaskPlace};
 use crate::guard::LeaderGuard;
 use crate::workers::Workers;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
@@ -83,6 +83,7 @@ pub struct Dispatcher {
     updates: broadcast::Sender<TaskUpdate>,
     tasks: watch::Receiver<Arc<[TaskRecord]>>,
     counts: watch::Receiver<TaskCounts>,
+    draining: watch::Receiver<Arc<BTreeSet<NodeId>>>,
     ready: watch::Receiver<bool>,
     ended: watch::Receiver<Option<DispatcherEnd>>,
 }
@@ -114,6 +115,7 @@ impl Dispatcher {
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
         let (view, tasks) = watch::channel(Arc::from([]));
         let (count, counts) = watch::channel(TaskCounts::default());
+        let (drain, draining) = watch::channel(Arc::default());
         let (is_ready, ready) = watch::channel(false);
         let (end, ended) = watch::channel(None);
         let feeder = Feeder {
@@ -131,6 +133,7 @@ impl Dispatcher {
             updates: updates.clone(),
             view,
             count,
+            drain,
             is_ready,
         };
         tokio::spawn(async move {
@@ -139,7 +142,7 @@ impl Dispatcher {
             figures.tasks().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, tasks, counts, ready, ended }
+        Dispatcher { commands, updates, tasks, counts, draining, ready, ended }
     }
 
     /// Submits a task. Ends once it stands in the ledger.
@@ -203,6 +206,12 @@ impl Dispatcher {
         *self.counts.borrow()
     }
 
+    /// Workers that take nothing more, as far as it is known here: they said so in their inbox. They are no candidates for an
+    /// [`Assign`].
+    pub fn draining(&self) -> Arc<BTreeSet<NodeId>> {
+        Arc::clone(&self.draining.borrow())
+    }
+
     /// Waits until it has ended.
     pub async fn ended(&self) -> DispatcherEnd {
         let mut ended = self.ended.clone();
@@ -230,6 +239,7 @@ struct Feeder {
     updates: broadcast::Sender<TaskUpdate>,
     view: watch::Sender<Arc<[TaskRecord]>>,
     count: watch::Sender<TaskCounts>,
+    drain: watch::Sender<Arc<BTreeSet<NodeId>>>,
     is_ready: watch::Sender<bool>,
 }
 
@@ -394,6 +404,9 @@ impl Feeder {
             figures.claimed_after(ms);
         }
         self.view.send_replace(tasks);
+        if !self.machine.draining().eq(self.drain.borrow().iter()) {
+            self.drain.send_replace(Arc::new(self.machine.draining().cloned().collect()));
+        }
         // After the view, so that whoever waited for it sees all of it.
         let ready = self.machine.is_ready();
         if ready && !*self.is_ready.borrow() {

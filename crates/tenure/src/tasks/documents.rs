@@ -92,6 +92,8 @@ struct InboxDocument {
     epoch: u64,
     leader: String,
     nonce: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<String>,
     entries: Vec<Value>,
     #[serde(flatten)]
     extra: Map<String, Value>,
@@ -291,6 +293,7 @@ pub(crate) fn write_inbox(worker: &NodeId, doc: &InboxDoc, carried: &Carried) ->
         epoch: doc.epoch.0,
         leader: doc.leader.to_string(),
         nonce: nonce_text(doc.nonce),
+        closed: doc.closed.map(|life| life.to_string()),
         entries: rows.chain(carried.foreign.iter().cloned()).collect(),
         extra: carried.extra.clone(),
     };
@@ -330,7 +333,11 @@ fn parse_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), Stri
     }
     carried.foreign.retain(|row| row.to_string().len() <= FOREIGN_MAX_BYTES);
     carried.foreign.truncate(FOREIGN_MAX);
-    Ok((InboxDoc { epoch: Epoch(document.epoch), leader, nonce, entries }, carried))
+    let closed = match &document.closed {
+        None => None,
+        Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
+    };
+    Ok((InboxDoc { epoch: Epoch(document.epoch), leader, nonce, closed, entries }, carried))
 }
 
 fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {

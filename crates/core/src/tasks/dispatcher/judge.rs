@@ -100,6 +100,8 @@ impl Dispatcher {
             Some(format!("worker {worker} is not active"))
         } else if unreadable {
             Some(format!("the inbox of worker {worker} cannot be read"))
+        } else if self.is_closed(worker) {
+            Some(format!("worker {worker} drains"))
         } else if !self.has_room(worker, task.record.payload.len()) {
             Some(format!("the inbox of worker {worker} is full"))
         } else {
@@ -182,8 +184,9 @@ impl Dispatcher {
                 }
             }
             TaskState::Dispatched => {
-                let unreadable = worker.as_ref().and_then(|worker| self.inboxes.get(worker));
-                let unreadable = unreadable.is_some_and(|inbox| inbox.unreadable);
+                let inbox = worker.as_ref().and_then(|worker| self.inboxes.get(worker));
+                let unreadable = inbox.is_some_and(|inbox| inbox.unreadable);
+                let closed = worker.as_ref().is_some_and(|worker| self.is_closed(worker));
                 let overdue = waited_ms >= self.config.claim_timeout_ms;
                 if unreadable && overdue {
                     // Whether it was claimed cannot be known.
@@ -199,7 +202,7 @@ impl Dispatcher {
                 } else if late || waited_ms >= limits.ttl_ms {
                     Some(TakeBack::Expire)
                 } else {
-                    (gone.is_some() || overdue).then_some(TakeBack::Requeue)
+                    (gone.is_some() || closed || overdue).then_some(TakeBack::Requeue)
                 };
                 if let Some(task) = self.tasks.get_mut(id).filter(|task| task.take_back.is_none()) {
                     task.take_back = why;

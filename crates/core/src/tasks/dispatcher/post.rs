@@ -203,11 +203,12 @@ impl Dispatcher {
 
     // ---- looking ----
 
-    /// Inboxes in which something is expected to move.
+    /// Inboxes in which something is expected to move. A worker that drains leaves, or comes back and opens its inbox.
     fn watched(&self) -> Vec<NodeId> {
         let moves = |(worker, inbox): &(&NodeId, &Inbox)| {
+            let claimed = || inbox.entries().iter().any(Entry::is_claimed);
             self.out_at(worker).next().is_some()
-                || (self.is_active(worker) && inbox.entries().iter().any(Entry::is_claimed))
+                || (self.is_active(worker) && (inbox.is_closed() || claimed()))
         };
         self.inboxes.iter().filter(moves).map(|(worker, _)| worker.clone()).collect()
     }
@@ -276,9 +277,10 @@ impl Dispatcher {
             }
             self.writes += 1;
             let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
-            let doc = InboxDoc { epoch, leader, nonce, entries: plan.entries };
             let id = self.next_request();
             let Some(inbox) = self.inboxes.get_mut(&worker) else { continue };
+            let closed = inbox.doc.as_ref().and_then(|doc| doc.closed);
+            let doc = InboxDoc { epoch, leader, nonce, closed, entries: plan.entries };
             let expect = inbox.expect();
             inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
             out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker, doc, expect)));
@@ -298,7 +300,8 @@ impl Dispatcher {
             let there = inbox.entry(&record.id, record.attempt).is_some();
             let room = plan.entries.len() < self.config.entries_max
                 && weight + super::entry_weight(record.payload.len()) <= TASK_OBJECT_MAX_WEIGHT;
-            if !wanted || !recorded || there || !room || self.gone_since.contains_key(worker) {
+            let shut = self.is_closed(worker) || self.gone_since.contains_key(worker);
+            if !wanted || !recorded || there || !room || shut {
                 continue;
             }
             let entry = self.entry_of(task, wall_ms);

@@ -47,7 +47,7 @@ fn inbox() -> InboxDoc {
         EntryState::Finished { outcome },
     ];
     let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
-    InboxDoc { epoch: Epoch(3), leader: LIFE, nonce: NONCE, entries }
+    InboxDoc { epoch: Epoch(3), leader: LIFE, nonce: NONCE, closed: Some(LIFE), entries }
 }
 
 fn value(body: &[u8]) -> Value {
