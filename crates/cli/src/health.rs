@@ -71,10 +71,19 @@ fn print(view: &HealthView) {
     }
     let workers = &view.workers;
     if !workers.list.is_empty() {
-        let mut table = new_table(&["WORKER", "STATE", "TYPE", "POD"]);
+        let mut table = new_table(&["WORKER", "STATE", "TYPE", "POD", "INCARNATION", "VERSION", "LAST SEEN"]);
+        let newest = workers.list.iter().map(|worker| worker.last_seen).max().unwrap_or(0);
         for worker in &workers.list {
-            let state = worker.state.as_str();
-            table.add_row([&worker.worker_id, state, &worker.plugin_type, &worker.pod]);
+            let seen = (worker.last_seen > 0).then(|| newest - worker.last_seen);
+            table.add_row([
+                worker.worker_id.clone(),
+                worker.state.as_str().to_owned(),
+                worker.plugin_type.clone(),
+                worker.pod.clone(),
+                text(&worker.incarnation),
+                text(&worker.version),
+                seconds(seen),
+            ]);
         }
         say!("\n{table}");
     }

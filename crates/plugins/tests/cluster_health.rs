@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tenure::store::{Condition, Faults, Faulty, Lanes, MemoryStore, Meter, Metered, Read, Store, Write};
-use tenure::{Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, async_trait};
+use tenure::{
+    Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait,
+};
 use tenure_plugins::cluster_health::{
     ClusterHealth, HealthEvent, HealthStatus, HealthView, NodeState, Probe, ProbeResult, ReasonCode,
     Transition,
@@ -189,6 +191,65 @@ async fn a_node_that_leaves_in_order_has_left_and_nobody_is_alarmed() {
     sleep_s(60).await;
     let view = rig.view().await;
     assert_eq!((view.status, codes(&view)), (HealthStatus::Degraded, vec!["no_eligible_standby"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_worker_is_shown_with_its_life_through_silence_failover_and_leave() {
+    let rig = Rig::new();
+    let mut members = rig.trio().await;
+    let register = |member: &Member, id: &str| {
+        let spec = WorkerSpec::new(id, "queue").timeout(Duration::from_secs(120));
+        member.node.register_worker(spec).expect("valid")
+    };
+    let (stays, leaves) = (register(&members[1], "w1"), register(&members[1], "w2"));
+    let silent = register(&members[2], "w3");
+    sleep_s(90).await;
+    let row = |view: &HealthView, id: &str| {
+        let found = view.workers.list.iter().find(|worker| worker.worker_id == id);
+        found.unwrap_or_else(|| panic!("no {id}: {:?}", view.workers)).clone()
+    };
+    let view = rig.view().await;
+    let before = row(&view, "w1");
+    assert_eq!((before.state, before.version.as_deref()), (NodeState::Up, Some("tenure 0.1.0")));
+    assert_eq!(before.incarnation.as_ref().map(String::len), Some(16));
+    assert!(before.last_seen > 0);
+    assert_ne!(row(&view, "w2").incarnation, before.incarnation);
+
+    // Half its timeout, and all of it.
+    members[2].cut(true);
+    sleep_s(100).await;
+    assert_eq!(row(&rig.view().await, "w3").state, NodeState::Suspect);
+    sleep_s(80).await;
+    let view = rig.view().await;
+    assert_eq!(row(&view, "w3").state, NodeState::Down);
+    assert_eq!(view.workers.list[0].worker_id, "w3", "trouble first");
+    assert!(codes(&view).contains(&"worker_down"));
+
+    // Whoever leads next has not read the objects, and still knows who is who.
+    leaves.deregister().await;
+    members[0].processes.take();
+    members[0].cut(true);
+    sleep_s(200).await;
+    let view = rig.view().await;
+    assert_eq!((view.epoch, view.leader.as_deref()), (2, Some("pod-b")));
+    let after = row(&view, "w1");
+    assert_eq!((after.state, &after.incarnation), (NodeState::Up, &before.incarnation));
+    assert!(after.last_seen > before.last_seen);
+    assert_eq!(row(&view, "w2").state, NodeState::Left);
+    assert_eq!((view.workers.up, view.workers.down), (1, 1));
+
+    // Another life.
+    drop(stays);
+    sleep_s(60).await;
+    let _again = register(&members[1], "w1");
+    sleep_s(60).await;
+    let again = row(&rig.view().await, "w1");
+    assert_eq!(again.state, NodeState::Up);
+    assert_ne!(again.incarnation, before.incarnation);
+    drop(silent);
+    sleep_s(3700).await;
+    let view = rig.view().await;
+    assert!(view.workers.list.iter().all(|worker| worker.worker_id != "w2"), "an hour is over");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,8 +8,9 @@ use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::wire::{DOCUMENT_MAX_BYTES, PresenceDocument, VERSION};
-use crate::workers::Workers;
+use crate::workers::{Lives, WorkerLife, Workers};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub struct Annex {
     pub(crate) voice: Voice,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) workers: watch::Receiver<Workers>,
+    pub(crate) lives: Lives,
 }
 
 /// Why a text cannot name a document.
@@ -77,6 +79,11 @@ impl Annex {
     /// The workers as this node knows them.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         self.workers.clone()
+    }
+
+    /// What this node saw of the workers with its last sweep; empty while it does not lead.
+    pub fn worker_lives(&self) -> BTreeMap<NodeId, WorkerLife> {
+        self.lives.all()
     }
 
     /// This node's way to the store, for looking. Whoever writes by it writes without a guard.

@@ -86,6 +86,6 @@ pub use tenure_core::{
 };
 pub use tenure_store as store;
 pub use workers::{
-    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerList, WorkerPhase, WorkerRow, WorkerSpec,
-    WorkerStatus, Workers,
+    Observer, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase, WorkerRow,
+    WorkerSpec, WorkerStatus, Workers,
 };

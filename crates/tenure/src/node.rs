@@ -13,7 +13,7 @@ use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::tasks::TaskPlace;
-use crate::workers::{Board, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
+use crate::workers::{Board, Lives, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
@@ -75,6 +75,7 @@ pub struct Node {
     lanes: Lanes,
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
+    lives: Lives,
     host: WorkerHost,
     tasks: TaskPlace,
     sweeper: JoinHandle<()>,
@@ -195,6 +196,7 @@ impl NodeBuilder {
             pointers.clone(),
             board,
         );
+        let lives = sweeper.lives();
         let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
         let supervisor = Supervisor {
             keys,
@@ -219,6 +221,7 @@ impl NodeBuilder {
             lanes,
             supervisor,
             workers,
+            lives,
             host,
             tasks,
             sweeper,
@@ -299,6 +302,7 @@ impl Node {
             voice: self.voice.clone(),
             leadership: self.leadership(),
             workers: self.workers(),
+            lives: self.lives.clone(),
         }
     }
 

@@ -5,6 +5,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, SeatProblem, SeatState};
 
+/// What this software calls itself on the store.
+pub(crate) const SOFTWARE: &str = concat!("tenure ", env!("CARGO_PKG_VERSION"));
+
 /// The major version this software writes and reads.
 pub(crate) const VERSION: u64 = 1;
 
@@ -280,7 +283,7 @@ impl PresenceDocument {
             node: me.node.to_string(),
             incarnation: me.incarnation.to_string(),
             nonce: nonce_text(nonce),
-            software: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
+            software: SOFTWARE.to_owned(),
             started_at: started_at.to_owned(),
             metrics: Some(metrics),
         }

@@ -5,6 +5,7 @@
 
 mod board;
 mod documents;
+mod lives;
 mod observer;
 mod spec;
 mod sweeper;
@@ -12,6 +13,7 @@ mod view;
 mod worker;
 
 pub use board::{WorkerInfo, Workers};
+pub use lives::WorkerLife;
 pub use observer::Observer;
 pub use spec::{WorkerError, WorkerSpec};
 pub use view::{WorkerList, WorkerRow};
@@ -20,5 +22,6 @@ pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 pub(crate) use board::{Board, Pointers};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
+pub(crate) use lives::Lives;
 pub(crate) use sweeper::Sweeper;
 pub(crate) use worker::WorkerHost;

@@ -192,12 +192,21 @@ fn is_false(flag: &bool) -> bool {
 pub struct WorkerHealth {
     /// Its id.
     pub worker_id: String,
-    /// `up` or `down`: the registry knows no other states.
+    /// `down`: silent for its timeout. `suspect`: for half of it. `left`: it deregistered.
     pub state: NodeState,
     /// Which plugin it works for.
     pub plugin_type: String,
     /// Where it runs.
     pub pod: String,
+    /// Which life of it, as far as its object was read: once when it is new, and when its size has changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incarnation: Option<String>,
+    /// Its software.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// When it wrote last, on the store's clock; 0 if that is not known. May be a refresh behind for one that is up.
+    #[serde(default)]
+    pub last_seen: u64,
 }
 
 /// The workers.
@@ -208,7 +217,7 @@ pub struct WorkersHealth {
     pub up: u64,
     /// How many are down.
     pub down: u64,
-    /// The workers; those that are down first.
+    /// The workers; those that are down first, those that left last.
     pub list: Vec<WorkerHealth>,
 }
 
@@ -307,6 +316,9 @@ impl HealthDocument {
             plain.probes.iter_mut().for_each(|probe| probe.detail.clear());
             for node in plain.nodes.iter_mut().filter(|node| node.state != NodeState::Down) {
                 node.last_seen = 0;
+            }
+            for worker in plain.workers.list.iter_mut().filter(|worker| worker.state != NodeState::Down) {
+                worker.last_seen = 0;
             }
             plain
         };

@@ -22,6 +22,7 @@
 //! does not, and its successor does not tell it again.
 
 mod cost;
+mod crew;
 mod document;
 mod judge;
 mod probe;

@@ -1,8 +1,7 @@
 //! The process: looks, asks the judge, publishes, tells. It decides nothing.
 
-use super::document::{
-    HealthDocument, NodeState, Transition, WORKERS_MAX, WorkerHealth, WorkersHealth, transitions,
-};
+use super::crew::crew;
+use super::document::{HealthDocument, Transition, transitions};
 use super::judge::{Facts, Judge, JudgeConfig, Look, Own};
 use super::probe::{Probe, run_all};
 use super::{HealthEvent, HealthOptions, Outlets};
@@ -162,17 +161,9 @@ impl Keeper {
             contention: metrics.contention_events,
             fallback: metrics.plugins_in_fallback,
         };
-        let workers = self.annex.workers().borrow().clone();
-        let row = |worker: &tenure::WorkerInfo| WorkerHealth {
-            worker_id: worker.worker_id.to_string(),
-            state: if worker.active { NodeState::Up } else { NodeState::Down },
-            plugin_type: worker.plugin_type.to_string(),
-            pod: worker.pod.to_string(),
-        };
-        let (up, down): (Vec<_>, Vec<_>) = workers.list.iter().partition(|worker| worker.active);
-        let list = down.into_iter().chain(up).take(WORKERS_MAX).map(row).collect();
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
-        let workers = WorkersHealth { up: workers.active, down: workers.inactive, list };
+        let before = self.published.as_ref().map(|document| &document.workers);
+        let workers = crew(&self.annex.workers().borrow(), &self.annex.worker_lives(), before);
         Own { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
     }
 

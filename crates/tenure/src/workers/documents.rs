@@ -1,7 +1,7 @@
 //! `workers/<id>.json` and `snapshot.json`.
 
 use super::spec::CheckedSpec;
-use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, VERSION, field_error, incarnation, nonce, told};
+use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, VERSION, field_error, incarnation, nonce, told};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -34,6 +34,8 @@ pub(crate) struct WorkerDocument {
     pub(crate) beats: u64,
     #[serde(default)]
     started_at: String,
+    #[serde(default)]
+    software: String,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     payload: Map<String, Value>,
     /// Whatever a later minor version added.
@@ -81,6 +83,7 @@ const WORKER_FIELDS: &[FieldRule] = &[
     ("nonce", Value::is_string),
     ("beats", Value::is_u64),
     ("startedAt", Value::is_string),
+    ("software", Value::is_string),
     ("payload", Value::is_object),
 ];
 
@@ -126,6 +129,7 @@ impl WorkerDocument {
             nonce: format!("{incarnation}-{sequence}"),
             beats: sequence,
             started_at: started_at.to_owned(),
+            software: SOFTWARE.to_owned(),
             payload: spec.payload.clone(),
             extra,
         }
@@ -133,6 +137,11 @@ impl WorkerDocument {
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("maps with text keys always serialize")
+    }
+
+    /// What it says it is written by, for people.
+    pub(crate) fn software(&self) -> String {
+        told(&self.software)
     }
 
     /// Reads an object that may be anything at all, and must be this worker's.

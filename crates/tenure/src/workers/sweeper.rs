@@ -3,6 +3,7 @@
 
 use super::board::{Board, Pointers, Sight};
 use super::documents::{ParsedSnapshot, SnapshotDocument, WorkerDocument};
+use super::lives::Lives;
 use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::node::StopReason;
@@ -44,6 +45,7 @@ pub(crate) struct Sweeper {
     board: Board,
     /// An observer is told, but never publishes.
     follows_only: bool,
+    lives: Lives,
 }
 
 /// What a leader knows in one epoch.
@@ -84,7 +86,13 @@ impl Sweeper {
             pointers,
             board,
             follows_only: false,
+            lives: Lives::default(),
         }
+    }
+
+    /// What is seen of the workers while this node leads.
+    pub(crate) fn lives(&self) -> Lives {
+        self.lives.clone()
     }
 
     /// The same, that never publishes.
@@ -239,6 +247,7 @@ impl Sweeper {
             }
             due = due.max(self.now());
         }
+        self.lives.clear();
     }
 
     /// Says a trouble, once as long as it is the same.
@@ -319,6 +328,7 @@ impl Sweeper {
         };
         let (listed, junk) = self.sort(&entries);
         let out = tenure.roll.sweep(sent, self.now(), &listed, junk, more);
+        self.lives.swept(&listed);
         self.read_all(tenure, out.read).await;
         for worker in out.remove {
             self.remove(&worker).await;
@@ -376,7 +386,10 @@ impl Sweeper {
     async fn read_worker(&self, worker: &NodeId) -> ReadOutcome {
         match self.get(&self.keys.worker(worker), None).await {
             Read::Found(object) => match WorkerDocument::parse(worker, &object.body) {
-                Ok(parsed) => ReadOutcome::Found(parsed.details),
+                Ok(parsed) => {
+                    self.lives.read(worker, parsed.incarnation.to_string(), parsed.document.software());
+                    ReadOutcome::Found(parsed.details)
+                }
                 Err(detail) => {
                     tracing::warn!(target: "tenure", worker = worker.as_str(), detail, "not a worker's object; skipped");
                     ReadOutcome::Corrupt

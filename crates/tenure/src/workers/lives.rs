@@ -1,0 +1,57 @@
+//! What a leader sees of the workers while it sweeps, beyond what everybody is told.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tenure_core::{Listed, NodeId};
+
+/// What a leader saw of a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkerLife {
+    /// Which life of it, as 16 hex digits, as far as this leader has read its object.
+    pub incarnation: Option<String>,
+    /// Its software, likewise.
+    pub software: Option<String>,
+    /// When its object changed last, in ms on the store's clock.
+    pub last_seen_ms: u64,
+}
+
+/// Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lives(Arc<Mutex<BTreeMap<NodeId, WorkerLife>>>);
+
+impl Lives {
+    fn lives(&self) -> MutexGuard<'_, BTreeMap<NodeId, WorkerLife>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn all(&self) -> BTreeMap<NodeId, WorkerLife> {
+        self.lives().clone()
+    }
+
+    /// A whole sweep has found these.
+    pub(crate) fn swept(&self, listed: &[Listed]) {
+        let mut lives = self.lives();
+        let mut known = std::mem::take(&mut *lives);
+        *lives = listed
+            .iter()
+            .map(|line| {
+                let mut life = known.remove(&line.worker).unwrap_or_default();
+                life.last_seen_ms = line.modified_ms;
+                (line.worker.clone(), life)
+            })
+            .collect();
+    }
+
+    pub(crate) fn read(&self, worker: &NodeId, incarnation: String, software: String) {
+        let mut lives = self.lives();
+        let life = lives.entry(worker.clone()).or_default();
+        life.incarnation = Some(incarnation);
+        // A worker of another language need not say.
+        life.software = Some(software).filter(|software| !software.is_empty());
+    }
+
+    pub(crate) fn clear(&self) {
+        self.lives().clear();
+    }
+}
