@@ -22,7 +22,7 @@ mod timing;
 mod tree;
 
 pub use agent::Checks;
-pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
+pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobFacts, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use health::{CheckHealth, Health, Transition};
 pub use orchestrator::{

@@ -1,7 +1,7 @@
 //! The agent's side: does jobs. It is a handler for tasks of kind `poll`, to be given to a task runner whose worker says what
 //! it is in its payload.
 
-use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
+use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobFacts, TcpCheck};
 use super::choice::POLL_KIND;
 use super::problem::told;
 use super::read::{self, KINDS, Rules};
@@ -82,10 +82,11 @@ impl Checks {
         let Some(job) = Job::read(&task.payload, &self.rules) else {
             return TaskOutcome::failed("this job is not understood here: another version wrote it");
         };
+        let facts = JobFacts::of(task);
         let checks = tokio::select! {
             biased;
             () = task.cancelled.cancelled() => return TaskOutcome::failed("called off"),
-            results = self.all(job.checks) => results,
+            results = self.all(&facts, job.checks) => results,
         };
         let well = checks.iter().filter(|check| check.ok).count();
         let count = checks.len();
@@ -98,7 +99,7 @@ impl Checks {
     }
 
     /// All checks of a job, at once (a schedule has 32 at most); the results in their order.
-    async fn all(&self, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
+    async fn all(&self, job: &JobFacts, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
         let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: told(detail) };
         let mut results = vec![failed("it panicked"); checks.len()];
         let mut running = JoinSet::new();
@@ -115,7 +116,8 @@ impl Checks {
                 continue;
             };
             // A task of its own: one that panics costs itself only. All end with the set.
-            running.spawn(async move { (place, one(check.as_ref(), &spec).await) });
+            let job = job.clone();
+            running.spawn(async move { (place, one(check.as_ref(), &job, &spec).await) });
         }
         while let Some(done) = running.join_next().await {
             if let Ok((place, result)) = done {
@@ -126,9 +128,9 @@ impl Checks {
     }
 }
 
-async fn one(check: &dyn Check, spec: &CheckSpec) -> CheckResult {
+async fn one(check: &dyn Check, job: &JobFacts, spec: &CheckSpec) -> CheckResult {
     let (began, limit) = (Instant::now(), Duration::from_millis(spec.timeout_ms));
-    let done = tokio::time::timeout(limit, check.check(spec)).await;
+    let done = tokio::time::timeout(limit, check.check(job, spec)).await;
     let detail = match done {
         Ok(Ok(())) => None,
         Ok(Err(why)) => Some(told(&why)),
@@ -138,6 +140,12 @@ async fn one(check: &dyn Check, spec: &CheckSpec) -> CheckResult {
         ok: detail.is_none(),
         latency_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         detail: detail.unwrap_or_default(),
+    }
+}
+
+impl JobFacts {
+    fn of(task: &TaskContext) -> JobFacts {
+        JobFacts { job: task.id.clone(), attempt: task.attempt, epoch: task.epoch }
     }
 }
 

@@ -4,18 +4,31 @@
 use super::schedule::{Action, CheckSpec};
 use std::collections::BTreeSet;
 use std::process::Stdio;
-use tenure::async_trait;
+use tenure::{NodeId, async_trait};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, lookup_host};
 
 /// What is kept of a program's errors.
 const SAID_MAX_BYTES: usize = 200;
 
+/// The job a check is part of. Whatever is looked at may want to know: one that must do nothing twice for a job remembers its id,
+/// one that must not listen to a former leader remembers the highest epoch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct JobFacts {
+    /// Its id: the schedule and the due time.
+    pub job: NodeId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The epoch of the leader that gave it out.
+    pub epoch: u64,
+}
+
 /// One kind of check. It is dropped where it awaits when its time is over, and must not block.
 #[async_trait]
 pub trait Check: Send + Sync + 'static {
     /// Looks once. The error is for people; it is cut.
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String>;
+    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String>;
 }
 
 fn not_mine(spec: &CheckSpec) -> String {
@@ -28,7 +41,7 @@ pub struct TcpCheck;
 
 #[async_trait]
 impl Check for TcpCheck {
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
         let Action::Tcp { host, port } = &spec.action else { return Err(not_mine(spec)) };
         let port = u16::try_from(*port).map_err(|_| format!("{port} is no port"))?;
         TcpStream::connect((host.as_str(), port)).await.map(drop).map_err(|error| error.to_string())
@@ -41,14 +54,14 @@ pub struct DnsCheck;
 
 #[async_trait]
 impl Check for DnsCheck {
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
         let Action::Dns { host } = &spec.action else { return Err(not_mine(spec)) };
         let mut found = lookup_host((host.as_str(), 0)).await.map_err(|error| error.to_string())?;
         found.next().map(drop).ok_or_else(|| "it has no address".to_owned())
     }
 }
 
-/// Asks by HTTP, on a connection of its own, directly. Redirects are not followed, they are an answer; the body is not read.
+/// Asks by HTTP, on a connection of its own, directly, and says for what: `Tenure-Job`, `Tenure-Attempt`, `Tenure-Epoch`. Redirects are not followed, they are an answer; the body is not read.
 #[derive(Clone, Debug)]
 pub struct HttpCheck {
     client: reqwest::Client,
@@ -80,12 +93,16 @@ fn in_short(error: &dyn std::error::Error) -> String {
 
 #[async_trait]
 impl Check for HttpCheck {
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
         let Action::Http { url, method, status } = &spec.action else { return Err(not_mine(spec)) };
         let request = match method.as_str() {
             "HEAD" => self.client.head(url),
             _ => self.client.get(url),
         };
+        let request = request
+            .header("Tenure-Job", job.job.as_str())
+            .header("Tenure-Attempt", job.attempt)
+            .header("Tenure-Epoch", job.epoch);
         let answer = request.send().await.map_err(|error| in_short(&error.without_url()))?;
         let got = u64::from(answer.status().as_u16());
         match status {
@@ -97,8 +114,8 @@ impl Check for HttpCheck {
     }
 }
 
-/// Runs programs this agent's own settings allow, without a shell, with no environment but `PATH`, and nothing to read.
-/// All is well if it ends with 0. Not promised: that what a program started ends with it.
+/// Runs programs this agent's own settings allow, without a shell, with no environment but `PATH`, `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH`,
+/// and nothing to read. All is well if it ends with 0. Not promised: that what a program started ends with it.
 #[derive(Clone, Debug)]
 pub struct CommandCheck {
     allowed: BTreeSet<String>,
@@ -113,7 +130,7 @@ impl CommandCheck {
 
 #[async_trait]
 impl Check for CommandCheck {
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
         let Action::Command { program, args } = &spec.action else { return Err(not_mine(spec)) };
         if !self.allowed.contains(program) {
             return Err("this agent's settings do not allow this program".to_owned());
@@ -123,6 +140,8 @@ impl Check for CommandCheck {
         if let Some(path) = std::env::var_os("PATH") {
             command.env("PATH", path);
         }
+        command.env("TENURE_JOB", job.job.as_str()).env("TENURE_ATTEMPT", job.attempt.to_string());
+        command.env("TENURE_EPOCH", job.epoch.to_string());
         let mut child = command.kill_on_drop(true).spawn().map_err(|error| error.to_string())?;
         let said = match child.stderr.take() {
             Some(stderr) => beginning(stderr).await,

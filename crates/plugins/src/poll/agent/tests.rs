@@ -17,8 +17,12 @@ fn specs(checks: &str) -> Vec<Result<CheckSpec, String>> {
     schedule.checks.into_iter().map(Ok).collect()
 }
 
+fn facts() -> JobFacts {
+    JobFacts { job: NodeId::new("web-60000").expect("valid"), attempt: 2, epoch: 7 }
+}
+
 async fn run(checks: &Checks, texts: &str) -> Vec<String> {
-    let results = checks.all(specs(texts)).await;
+    let results = checks.all(&facts(), specs(texts)).await;
     results.into_iter().map(|result| if result.ok { "ok".to_owned() } else { result.detail }).collect()
 }
 
@@ -53,6 +57,25 @@ async fn http_judges_by_the_status() {
         let address = server(answer).await;
         let text = format!("{{name: a, kind: http, url: 'http://{address}/x'{more}}}");
         assert_eq!(run(&checks, &text).await, [expected], "{answer}{more}");
+    }
+}
+
+#[tokio::test]
+async fn http_says_for_which_job_attempt_and_epoch_it_asks() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let heard = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.expect("a connection");
+        let mut buffer = [0; 2048];
+        let read = stream.read(&mut buffer).await.expect("a request");
+        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.expect("an answer");
+        String::from_utf8_lossy(&buffer[..read]).to_lowercase()
+    });
+    let text = format!("{{name: a, kind: http, url: 'http://{address}/x'}}");
+    assert_eq!(run(&Checks::new().expect("a client"), &text).await, ["ok"]);
+    let heard = heard.await.expect("no panic");
+    for header in ["tenure-job: web-60000", "tenure-attempt: 2", "tenure-epoch: 7"] {
+        assert!(heard.contains(header), "{header} is not in {heard}");
     }
 }
 
@@ -99,6 +122,7 @@ async fn commands_run_only_if_the_agent_allows_them() {
         sh("e", "test -z \"$HOME\" && test -n \"$PATH\""),
         "{name: f, kind: command, program: /bin/sh, timeout: 100ms, args: [-c, 'sleep 60']}".to_owned(),
         sh("g", "read line"),
+        sh("h", "test \"$TENURE_JOB/$TENURE_ATTEMPT/$TENURE_EPOCH\" = web-60000/2/7"),
     ];
     let results = run(&checks, &texts.join(", ")).await;
     assert_eq!(results[0], "ok");
@@ -108,13 +132,14 @@ async fn commands_run_only_if_the_agent_allows_them() {
     assert_eq!(results[4], "ok", "no environment but PATH");
     assert_eq!(results[5], "no answer within 100 ms");
     assert!(results[6].starts_with("exit status: 1"), "nothing to read: {results:?}");
+    assert_eq!(results[7], "ok", "it is told for what it runs");
 }
 
 struct Odd;
 
 #[async_trait]
 impl Check for Odd {
-    async fn check(&self, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
         match spec.name.as_str() {
             "panics" => panic!("on purpose"),
             "talks" => Err("x".repeat(100_000)),
