@@ -12,7 +12,7 @@ use crate::engine::{self, Engine, Lifetime, REGION, Site};
 use crate::workspace::Workspace;
 use crate::{broken, process};
 
-const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// In a shorter run a restart of the store would take the place of everything else.
 const RESTART_FROM: Duration = Duration::from_secs(120);
 /// What a run may take beyond the time it was given: the last round, the last requests, the judge.
@@ -36,7 +36,7 @@ impl Stage {
         self.engine().map_or("sqlite", Engine::name)
     }
 
-    fn engine(self) -> Option<Engine> {
+    pub(crate) fn engine(self) -> Option<Engine> {
         match self {
             Self::Seaweedfs => Some(Engine::Seaweedfs),
             Self::Ceph => Some(Engine::Ceph),
@@ -151,6 +151,18 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
 
 /// Tells `tenure-chaos` where to play, and what can be done to that store in a run of this length.
 pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Duration) {
+    place(command, site);
+    if let Some(site) = site {
+        command.arg(match site.access().name.can_restart() {
+            true if length >= RESTART_FROM => "--can-restart",
+            true => "--notice=no restart of the store: the run is too short",
+            false => "--notice=no restart of the store: it would forget everything",
+        });
+    }
+}
+
+/// Tells `tenure-chaos` where to play.
+pub(crate) fn place(command: &mut Command, site: Option<&Site>) {
     match site {
         Some(site) => {
             let access = site.access();
@@ -161,11 +173,6 @@ pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Durat
             command.env("AWS_ACCESS_KEY_ID", &access.access_key);
             command.env("AWS_SECRET_ACCESS_KEY", &access.secret_key);
             command.env("AWS_REGION", REGION);
-            command.arg(match access.name.can_restart() {
-                true if length >= RESTART_FROM => "--can-restart",
-                true => "--notice=no restart of the store: the run is too short",
-                false => "--notice=no restart of the store: it would forget everything",
-            });
         }
         None => {
             command.args(["--engine=sqlite", "--store=sqlite:"]);

@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use crate::chaos::{self, Stage};
 use crate::engine::{self, Engine, Lifetime, Site};
+use crate::polls;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
 
@@ -113,12 +114,15 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
     if filtered {
-        report.skip("chaos (a filter was given)");
+        report.skip("polls and chaos (a filter was given)");
     } else {
-        let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
+        let mut site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
+        report.step(&format!("polls through a kill ({})", stage.name()), || {
+            polls::play(workspace, &polls::Args::short(stage), site.as_deref())
+        });
         report.step(&format!("chaos for a minute ({})", stage.name()), || {
-            chaos::play(workspace, &chaos::Args::short(stage), site)
+            chaos::play(workspace, &chaos::Args::short(stage), site.as_deref_mut())
         });
     }
     if !sites.is_empty() {

@@ -113,7 +113,7 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
 }
 
 /// How far the wall clock is ahead of the boot-time clock.
-fn wall_ahead_ms() -> u64 {
+pub(crate) fn wall_ahead_ms() -> u64 {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(wall.as_millis()).unwrap_or(0).saturating_sub(boot_ms())
 }
@@ -129,7 +129,7 @@ fn wait_for_the_last_request(proxies: &[Proxy]) {
 }
 
 /// What the binary says of its own settings.
-fn promise(launch: &Launch, dir: &std::path::Path) -> Result<Promise> {
+pub(crate) fn promise(launch: &Launch, dir: &std::path::Path) -> Result<Promise> {
     let ask = |arguments: &[&str]| -> Result<String> {
         let output = launch.command(dir).arg("config").args(arguments).args(launch.settings()).output()?;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();

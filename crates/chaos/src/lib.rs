@@ -23,6 +23,7 @@ pub mod clock;
 pub mod cluster;
 pub mod conductor;
 pub mod ledger;
+pub mod polls;
 pub mod proxy;
 pub mod record;
 pub mod register;

@@ -12,9 +12,9 @@ use std::time::Duration;
 use tenure_chaos::cluster::Launch;
 use tenure_chaos::conductor::{self, Control, Plan};
 use tenure_chaos::record::Record;
-use tenure_chaos::report;
 use tenure_chaos::schedule::Kind;
 use tenure_chaos::verdict::{Verdict, judge};
+use tenure_chaos::{polls, report};
 
 /// Chooses the mistake of a binary that was built to have one; any other has no such variable.
 const BROKEN: &str = "TENURE_BROKEN";
@@ -38,6 +38,8 @@ enum Task {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// Nodes and agents that poll, a leader that is killed over and over, and a judge over what was done
+    Polls(Box<PollsArgs>),
     /// Become a command that dies with its parent (internal)
     #[command(hide = true)]
     Bound {
@@ -99,12 +101,56 @@ struct RunArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct PollsArgs {
+    /// The binary `tenure`
+    #[arg(long)]
+    tenure: PathBuf,
+    /// The store's name, for the record
+    #[arg(long)]
+    engine: String,
+    /// The store's URL
+    #[arg(long)]
+    store: String,
+    /// An address of the store; several are shared out among the processes
+    #[arg(long)]
+    endpoint: Vec<String>,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+    /// How many nodes
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=26))]
+    nodes: u8,
+    /// How many agents
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
+    agents: u8,
+    /// How many schedules, each due every second
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(4..=1000))]
+    schedules: u16,
+    /// How many seconds lie between two kills
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..))]
+    kill_every: u64,
+    /// The nodes' settings
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// Where the record goes
+    #[arg(long)]
+    record: PathBuf,
+    /// Keep the record of a good run too
+    #[arg(long)]
+    keep: bool,
+    /// Where the verdict goes as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Run(args) => run(*args),
         Task::Check { record, json } => {
             check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
         }
+        Task::Polls(args) => run_polls(*args),
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
     match outcome {
@@ -127,28 +173,10 @@ fn kind(name: &str) -> Result<Kind, String> {
 fn run(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
     let name = args.broken.as_deref().unwrap_or(&args.engine);
-    let dir = args.record.join(format!("{name}-{seed}"));
-    if dir.exists() {
-        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
-    }
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    let dir = dir.canonicalize()?;
-    let (store, file) = match args.store.strip_prefix("sqlite:") {
-        // A database of the run's own, beside its record.
-        Some("") => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
-        Some(path) => (args.store.clone(), Some(PathBuf::from(path))),
-        None => (args.store.clone(), None),
-    };
-    // By name: a variable of the caller's own must not lead the nodes past their proxies.
-    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
-    let passed_on = names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
-    let launch = Launch {
-        binary: args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?,
-        store,
-        preset: args.preset,
-        faketime: args.faketime,
-        environment: passed_on.chain(args.broken.clone().map(|name| (BROKEN.to_owned(), name))).collect(),
-    };
+    let dir = record_dir(&args.record, &format!("{name}-{seed}"))?;
+    let (store, file) = store_of(&args.store, &dir);
+    let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
+    let launch = launch(&args.tenure, store, args.preset, args.faketime, broken)?;
     println!("seed {seed}, record in {}", dir.display());
     let plan = Plan {
         launch,
@@ -177,6 +205,75 @@ fn run(args: RunArgs) -> Result<bool> {
         println!("record kept in {}; the same schedule again: --seed {seed}", dir.display());
     }
     played.map(|()| good)
+}
+
+/// An empty directory of this name.
+fn record_dir(records: &Path, name: &str) -> Result<PathBuf> {
+    let dir = records.join(name);
+    if dir.exists() {
+        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+    Ok(dir.canonicalize()?)
+}
+
+/// The store's URL, and its file if it is one.
+fn store_of(store: &str, dir: &Path) -> (String, Option<PathBuf>) {
+    match store.strip_prefix("sqlite:") {
+        // A database of the run's own, beside its record.
+        Some("") => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
+        Some(path) => (store.to_owned(), Some(PathBuf::from(path))),
+        None => (store.to_owned(), None),
+    }
+}
+
+fn launch(
+    tenure: &Path,
+    store: String,
+    preset: String,
+    faketime: Option<PathBuf>,
+    more: Option<(String, String)>,
+) -> Result<Launch> {
+    // By name: a variable of the caller's own must not lead the nodes past their proxies.
+    let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
+    let passed_on = names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
+    Ok(Launch {
+        binary: tenure.canonicalize().with_context(|| format!("no binary {}", tenure.display()))?,
+        store,
+        preset,
+        faketime,
+        environment: passed_on.chain(more).collect(),
+    })
+}
+
+fn run_polls(args: PollsArgs) -> Result<bool> {
+    let dir = record_dir(&args.record, &format!("polls-{}", args.engine))?;
+    let (store, _) = store_of(&args.store, &dir);
+    let plan = polls::Plan {
+        launch: launch(&args.tenure, store, args.preset, None, None)?,
+        engine: args.engine,
+        endpoints: args.endpoint,
+        nodes: args.nodes.into(),
+        agents: args.agents.into(),
+        schedules: args.schedules.into(),
+        length: Duration::from_secs(args.seconds),
+        kill_every: Duration::from_secs(args.kill_every),
+        dir: dir.clone(),
+    };
+    println!("record in {}", dir.display());
+    let verdict = polls::run(plan, &mut |line| println!("{line}"))?;
+    println!("{}", verdict.text());
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let good = verdict.violations.is_empty();
+    if good && !args.keep {
+        std::fs::remove_dir_all(&dir)?;
+    } else {
+        println!("record kept in {}", dir.display());
+    }
+    Ok(good)
 }
 
 fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {

@@ -1,0 +1,190 @@
+//! Polls on real processes: nodes and agents on a real store, a few dozen schedules a second, and a leader that is killed over and
+//! over. What is judged is what came out at the other end: every due time at the thing that is looked at, once.
+
+mod crew;
+mod story;
+mod target;
+
+pub use crew::Tally;
+pub use story::{Kill, Policy, Story, Verdict};
+pub use target::{Hit, Target};
+
+use crate::canary::Canary;
+use crate::clock::boot_ms;
+use crate::cluster::{Cluster, Launch};
+use crate::conductor::promise;
+use anyhow::{Context, Result, bail, ensure};
+use crew::Crew;
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A killed node stays away for this long: long enough to be missed by those who watch nodes, with this interval of presences.
+const AWAY_MS: u64 = 12_000;
+const PRESENCE_INTERVAL_MS: u64 = 1000;
+
+/// Nothing takes longer to come about.
+const PATIENCE_MS: u64 = 60_000;
+
+/// After the last kill everything gets this long to calm down.
+const CALM_MS: u64 = 15_000;
+
+/// What is to be played.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How processes are started.
+    pub launch: Launch,
+    /// The store's name.
+    pub engine: String,
+    /// Addresses of the store, shared out among the processes; none if it is a file.
+    pub endpoints: Vec<String>,
+    /// How many nodes.
+    pub nodes: usize,
+    /// How many agents.
+    pub agents: usize,
+    /// How many schedules, each due every second.
+    pub schedules: usize,
+    /// How long.
+    pub length: Duration,
+    /// How long between two kills.
+    pub kill_every: Duration,
+    /// Where the record goes.
+    pub dir: PathBuf,
+}
+
+impl Plan {
+    fn door(&self, number: usize) -> Option<String> {
+        let count = self.endpoints.len().max(1);
+        self.endpoints.get(number % count).cloned()
+    }
+
+    /// The binary, asked for something once.
+    fn ask(&self, arguments: &[&str]) -> Result<String> {
+        let mut command: Command = self.launch.command(&self.dir);
+        command.args(arguments).args(self.launch.settings());
+        command.envs(self.door(0).map(|door| ("AWS_ENDPOINT_URL", door)));
+        let output = command.output().context("cannot start the binary")?;
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success(), "tenure {}: {words}", arguments.join(" "));
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The schedules as a file. Those of one policy are named after it.
+fn file(schedules: usize, url: &str) -> String {
+    let mut text = String::new();
+    for number in 0..schedules {
+        let policy = Policy::of(number);
+        text.push_str(&format!(
+            "- id: {}\n  every: 1s\n  misfire: {}\n  misfireThreshold: {}ms\n  overlap: allow\n  maxConcurrent: 50\n  \
+             timeout: 20s\n  ttl: 60s\n  checks:\n    - {{name: hit, kind: http, url: '{url}', timeout: 10s}}\n",
+            policy.schedule(number),
+            policy.words(),
+            policy.threshold_ms(),
+        ));
+    }
+    text
+}
+
+/// Plays it, and says what happened as it goes.
+pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
+    let presence = ("TENURE_PRESENCE_INTERVAL".to_owned(), PRESENCE_INTERVAL_MS.to_string());
+    plan.launch.environment.push(presence);
+    let promise = promise(&plan.launch, &plan.dir)?;
+    let nodes = (0..plan.nodes).map(|number| {
+        let door = plan.door(number).map(|door| ("AWS_ENDPOINT_URL".to_owned(), door));
+        (format!("pod-{}", char::from(b'a' + (number % 26) as u8)), door.into_iter().collect())
+    });
+    let mut cluster = Cluster::new(plan.launch.clone(), &plan.dir, nodes.collect())?;
+    let (target, canary) = (Target::start()?, Canary::start());
+    for slot in 0..plan.nodes {
+        cluster.start(slot, 0)?;
+    }
+    let together = cluster.wait(boot_ms() + PATIENCE_MS, |c| c.all_joined() && c.leader().is_some())?;
+    ensure!(together, "the nodes did not come together within {} s", PATIENCE_MS / 1000);
+    let path = plan.dir.join("polls.yaml");
+    std::fs::write(&path, file(plan.schedules, &target.url()))?;
+    plan.ask(&["apply", "-f", &path.display().to_string()])?;
+    let doors: Vec<Option<String>> = (0..plan.agents).map(|number| plan.door(number + 1)).collect();
+    let crew = Crew::start(&plan.launch, &plan.dir, &doors)?;
+    let running = cluster.wait(boot_ms() + PATIENCE_MS, |_| schedules_seen(&target) == plan.schedules)?;
+    ensure!(running, "{} of {} schedules ran", schedules_seen(&target), plan.schedules);
+    tell(&format!(
+        "{} nodes, {} agents, {} schedules: all have run",
+        plan.nodes, plan.agents, plan.schedules
+    ));
+    let began_ms = boot_ms();
+    let kills = kill_over_and_over(&plan, &mut cluster, began_ms, tell)?;
+    let calm_ms = boot_ms() + CALM_MS;
+    cluster.wait(calm_ms, |_| false)?;
+    let ended_ms = boot_ms();
+    let tally = crew.drain()?;
+    let jobs = plan.ask(&["jobs", "--json", "--limit", "1000"])?;
+    let history = cluster.history().to_vec();
+    let (_, complaints, _) = cluster.finish()?;
+    let story = Story {
+        engine: plan.engine.clone(),
+        schedules: plan.schedules,
+        began_ms,
+        ended_ms,
+        wall_ahead_ms: crate::conductor::wall_ahead_ms(),
+        bound_ms: promise.failover_ms(plan.nodes),
+        away_ms: AWAY_MS,
+        kills,
+        hits: target.hits(),
+        tally,
+        jobs: serde_json::from_str(&jobs).context("tenure jobs")?,
+        complaints,
+        stalls: canary.finish(),
+    };
+    std::fs::write(plan.dir.join("story.json"), serde_json::to_vec(&story)?)?;
+    Ok(story.judge(&history))
+}
+
+fn schedules_seen(target: &Target) -> usize {
+    let hits = target.hits();
+    hits.iter().filter_map(|hit| Some(hit.due()?.0)).collect::<BTreeSet<&str>>().len()
+}
+
+fn kill_over_and_over(
+    plan: &Plan,
+    cluster: &mut Cluster,
+    began_ms: u64,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Vec<Kill>> {
+    let (every_ms, length_ms) = (ms(plan.kill_every), ms(plan.length));
+    let mut kills = Vec::new();
+    for round in 1.. {
+        let at_ms = began_ms + round * every_ms;
+        if at_ms > began_ms + length_ms {
+            break;
+        }
+        cluster.wait(at_ms, |_| false)?;
+        // Nobody leads for a moment: then whoever does next.
+        if !cluster.wait(boot_ms() + PATIENCE_MS, |c| c.leader().is_some())? {
+            bail!("nobody led within {} s", PATIENCE_MS / 1000);
+        }
+        let Some((slot, _, epoch, _)) = cluster.leader() else { bail!("the leader is gone") };
+        let node = cluster.name(slot).to_owned();
+        let killed_ms = cluster.signal(slot, Signal::KILL);
+        let next = |c: &Cluster| c.leader().is_some_and(|(_, _, now, _)| now > epoch);
+        if !cluster.wait(killed_ms + PATIENCE_MS, next)? {
+            bail!("nobody led within {} s after {node} was killed", PATIENCE_MS / 1000);
+        }
+        tell(&format!(
+            "{:>4} s  {node} killed in epoch {epoch}, another leads",
+            (killed_ms - began_ms) / 1000
+        ));
+        cluster.wait(killed_ms + AWAY_MS, |_| false)?;
+        let back_ms = boot_ms();
+        cluster.start(slot, 0)?;
+        kills.push(Kill { node, epoch, killed_ms, back_ms });
+    }
+    Ok(kills)
+}

@@ -1,0 +1,443 @@
+//! What happened, and what is wrong with it. Knows no code of the accused: the policies are written down here once more.
+
+use super::crew::Tally;
+use super::target::Hit;
+use crate::canary::{Stall, stalled_ms};
+use crate::ledger::Said;
+use crate::verdict::Spread;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// All schedules are due at every full second.
+const SECOND_MS: u64 = 1000;
+
+/// At both ends of the record due times are not judged: some were there before, some were on their way.
+const HEAD_MS: u64 = 2000;
+const TAIL_MS: u64 = 8000;
+
+/// Between the successor's lead and its first job: what the former left has to be taken over, schedules and agents have to be
+/// read, and an agent has to look into its inbox.
+const TAKE_OVER_MS: u64 = 5000;
+
+/// Who watches nodes tells of a missing one after its timeout and a look; that it is back, sooner.
+const TOLD_WITHIN_MS: u64 = 10_000;
+
+/// What becomes of due times that were missed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Policy {
+    /// They are late, not missed: every one is made up for.
+    Patient,
+    /// None is made up for.
+    Skip,
+    /// The newest is.
+    RunOnce,
+    /// The newest two are.
+    CatchUp,
+}
+
+impl Policy {
+    const ALL: [Policy; 4] = [Policy::Patient, Policy::Skip, Policy::RunOnce, Policy::CatchUp];
+
+    /// The policies take turns.
+    pub fn of(number: usize) -> Policy {
+        Policy::ALL[number % Policy::ALL.len()]
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Policy::Patient => "patient",
+            Policy::Skip => "skip",
+            Policy::RunOnce => "once",
+            Policy::CatchUp => "catch",
+        }
+    }
+
+    /// A schedule of this policy.
+    pub fn schedule(self, number: usize) -> String {
+        format!("{}.{number}", self.name())
+    }
+
+    fn of_schedule(schedule: &str) -> Option<Policy> {
+        let name = schedule.split_once('.')?.0;
+        Policy::ALL.into_iter().find(|policy| policy.name() == name)
+    }
+
+    /// As a schedule says it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Policy::Patient | Policy::RunOnce => "run_once",
+            Policy::Skip => "skip",
+            Policy::CatchUp => "catch_up(2)",
+        }
+    }
+
+    /// How late a due time may be and still count as on time.
+    pub fn threshold_ms(self) -> u64 {
+        match self {
+            Policy::Patient => 30_000,
+            Policy::Skip | Policy::RunOnce | Policy::CatchUp => 2000,
+        }
+    }
+
+    /// How many of those that were missed together are made up for.
+    fn made_up(self) -> u64 {
+        match self {
+            Policy::Patient | Policy::Skip => 0,
+            Policy::RunOnce => 1,
+            Policy::CatchUp => 2,
+        }
+    }
+}
+
+/// One kill of whoever led.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Kill {
+    /// Whom.
+    pub node: String,
+    /// The epoch it led in.
+    pub epoch: u64,
+    /// When, on the boot-time clock.
+    pub killed_ms: u64,
+    /// When it was started again.
+    pub back_ms: u64,
+}
+
+/// All that is judged but what the nodes said.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Story {
+    /// The store.
+    pub engine: String,
+    /// How many schedules.
+    pub schedules: usize,
+    /// When all of them had run once, and when the agents were asked to drain; on the boot-time clock.
+    pub began_ms: u64,
+    /// See above.
+    pub ended_ms: u64,
+    /// How far the wall clock, by which schedules are due, was ahead of that.
+    pub wall_ahead_ms: u64,
+    /// Within what a crashed leader is replaced.
+    pub bound_ms: u64,
+    /// How long a killed node stayed away.
+    pub away_ms: u64,
+    /// The kills.
+    pub kills: Vec<Kill>,
+    /// The checks that were done.
+    pub hits: Vec<Hit>,
+    /// What the agents say of themselves.
+    #[serde(skip)]
+    pub tally: Tally,
+    /// What `tenure jobs` said at the end.
+    pub jobs: Value,
+    /// What went wrong with processes by itself.
+    pub complaints: Vec<String>,
+    /// When the machine stood still.
+    pub stalls: Vec<Stall>,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// The store.
+    pub engine: String,
+    /// How many schedules, kills, and checks that were done.
+    pub schedules: usize,
+    /// See above.
+    pub kills: usize,
+    /// See above.
+    pub checks: usize,
+    /// Due times that were judged.
+    pub due_times: u64,
+    /// Of these, those that had no job because their policy says so, by policy.
+    pub missed: BTreeMap<String, u64>,
+    /// From a kill to the next leader.
+    pub failover: Spread,
+    /// From a kill to the first check of the next leader.
+    pub work_gap: Spread,
+    /// The bound of the first.
+    pub bound_ms: u64,
+    /// From the due time to the check, of all that were judged.
+    pub lateness: Spread,
+    /// Entries of former epochs that agents refused.
+    pub stale_refused: u64,
+    /// Entries that were delivered twice and done once.
+    pub duplicates_suppressed: u64,
+    /// What was told of nodes and of health.
+    pub told: Vec<String>,
+    /// What is wrong; empty: nothing is.
+    pub violations: Vec<String>,
+}
+
+impl Story {
+    /// All checks and figures.
+    pub fn judge(&self, history: &[Said]) -> Verdict {
+        let mut verdict = Verdict {
+            engine: self.engine.clone(),
+            schedules: self.schedules,
+            kills: self.kills.len(),
+            checks: self.hits.len(),
+            bound_ms: self.bound_ms,
+            stale_refused: self.tally.stale,
+            duplicates_suppressed: self.tally.duplicates,
+            violations: self.complaints.clone(),
+            ..Verdict::default()
+        };
+        self.judge_hits(&mut verdict);
+        self.judge_missed(&mut verdict);
+        self.judge_gaps(history, &mut verdict);
+        self.judge_health(history, &mut verdict);
+        self.judge_jobs(&mut verdict);
+        verdict
+    }
+
+    /// No due time has two jobs, and no job two effects.
+    fn judge_hits(&self, verdict: &mut Verdict) {
+        let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
+        for hit in &self.hits {
+            if hit.due().is_none() {
+                verdict.violations.push(format!("a job with no due time: {}", hit.job));
+            }
+            // No agent died and no check failed: nothing had to be tried again.
+            if let Some(before) = seen.insert(&hit.job, hit.attempt) {
+                let attempt = hit.attempt;
+                verdict
+                    .violations
+                    .push(format!("{} was done twice, as attempts {before} and {attempt}", hit.job));
+            }
+        }
+        let lateness = self.hits.iter().filter_map(|hit| {
+            let due_ms = hit.due()?.1;
+            Some((hit.at_ms + self.wall_ahead_ms).saturating_sub(due_ms))
+        });
+        verdict.lateness = Spread::of(lateness.collect());
+    }
+
+    /// Due times without a job, by schedule, among those that are judged.
+    fn missing(&self) -> BTreeMap<String, BTreeSet<u64>> {
+        let first = (self.began_ms + self.wall_ahead_ms + HEAD_MS).div_ceil(SECOND_MS);
+        let last = (self.ended_ms + self.wall_ahead_ms).saturating_sub(TAIL_MS) / SECOND_MS;
+        let all: BTreeSet<u64> = (first..=last).collect();
+        let mut missing: BTreeMap<String, BTreeSet<u64>> =
+            (0..self.schedules).map(|n| (Policy::of(n).schedule(n), all.clone())).collect();
+        for (schedule, due_ms) in self.hits.iter().filter_map(Hit::due) {
+            if let Some(left) = missing.get_mut(schedule) {
+                left.remove(&(due_ms / SECOND_MS));
+            }
+        }
+        missing
+    }
+
+    /// Whatever was missed, each policy lost exactly what it says. What was missed together was missed by all schedules alike
+    /// at its newer end, for they were planned together; how far it reaches back depends on what the former leader had done.
+    fn judge_missed(&self, verdict: &mut Verdict) {
+        let missing = self.missing();
+        verdict.due_times = self.due_times() * self.schedules as u64;
+        let mut together: Vec<BTreeSet<u64>> = Vec::new();
+        let every: BTreeSet<u64> = missing
+            .iter()
+            .filter(|(schedule, _)| Policy::of_schedule(schedule) != Some(Policy::Patient))
+            .flat_map(|(_, dues)| dues.iter().copied())
+            .collect();
+        for due in every {
+            match together.last_mut() {
+                Some(last) if last.last().is_some_and(|before| due - before <= 2) => {
+                    last.insert(due);
+                }
+                Some(_) | None => together.push(BTreeSet::from([due])),
+            }
+        }
+        for (schedule, dues) in &missing {
+            let Some(policy) = Policy::of_schedule(schedule) else { continue };
+            *verdict.missed.entry(policy.name().to_owned()).or_default() += dues.len() as u64;
+            if policy == Policy::Patient && !dues.is_empty() {
+                verdict.violations.push(format!("{schedule} lost {dues:?} s though it is patient"));
+            }
+        }
+        for gap in together {
+            self.judge_gap(&gap, &missing, verdict);
+        }
+    }
+
+    fn due_times(&self) -> u64 {
+        let first = (self.began_ms + self.wall_ahead_ms + HEAD_MS).div_ceil(SECOND_MS);
+        let last = (self.ended_ms + self.wall_ahead_ms).saturating_sub(TAIL_MS) / SECOND_MS;
+        (last + 1).saturating_sub(first)
+    }
+
+    fn judge_gap(
+        &self,
+        gap: &BTreeSet<u64>,
+        missing: &BTreeMap<String, BTreeSet<u64>>,
+        verdict: &mut Verdict,
+    ) {
+        // The newest that was missed is lost by those who make up for nothing.
+        let Some(newest) = gap.last().copied() else { return };
+        for (schedule, dues) in missing {
+            let Some(policy) = Policy::of_schedule(schedule).filter(|policy| *policy != Policy::Patient)
+            else {
+                continue;
+            };
+            let lost: Vec<u64> = dues.intersection(gap).copied().collect();
+            let Some(last) = lost.last() else { continue };
+            let whole = lost.windows(2).all(|pair| pair[1] == pair[0] + 1);
+            if *last != newest - policy.made_up() || !whole {
+                verdict.violations.push(format!(
+                    "{schedule} lost {lost:?} s of a time in which everything up to {newest} s was missed"
+                ));
+            }
+        }
+    }
+
+    /// Somebody leads again within the bound, and works soon after.
+    fn judge_gaps(&self, history: &[Said], verdict: &mut Verdict) {
+        let (mut failovers, mut gaps) = (Vec::new(), Vec::new());
+        for kill in &self.kills {
+            let node = &kill.node;
+            let next = history.iter().filter(|said| said.name() == "became_leader");
+            let next = next.filter(|said| said.epoch() > kill.epoch).map(Said::boot_ms).min();
+            let Some(next_ms) = next else {
+                verdict.violations.push(format!("nobody led after {node} was killed"));
+                continue;
+            };
+            let (took_ms, stood_ms) =
+                (next_ms.saturating_sub(kill.killed_ms), self.stalled(kill.killed_ms, next_ms));
+            failovers.push(took_ms);
+            if took_ms > self.bound_ms + 2 * stood_ms {
+                verdict.violations.push(format!("{took_ms} ms without a leader after {node} was killed"));
+            }
+            let work = self.hits.iter().filter(|hit| hit.epoch > kill.epoch).map(|hit| hit.at_ms).min();
+            let Some(work_ms) = work else {
+                verdict.violations.push(format!("nothing was done after {node} was killed"));
+                continue;
+            };
+            let (gap_ms, stood_ms) =
+                (work_ms.saturating_sub(kill.killed_ms), self.stalled(kill.killed_ms, work_ms));
+            gaps.push(gap_ms);
+            if gap_ms > self.bound_ms + TAKE_OVER_MS + 2 * stood_ms {
+                verdict.violations.push(format!("{gap_ms} ms without work after {node} was killed"));
+            }
+        }
+        (verdict.failover, verdict.work_gap) = (Spread::of(failovers), Spread::of(gaps));
+    }
+
+    fn stalled(&self, from_ms: u64, until_ms: u64) -> u64 {
+        stalled_ms(&self.stalls, from_ms, until_ms)
+    }
+
+    /// Health tells the story in order: a killed node is down once, then up once; nobody else is ever down; a status follows from
+    /// the one before.
+    fn judge_health(&self, history: &[Said], verdict: &mut Verdict) {
+        let mut told: Vec<&Said> = history
+            .iter()
+            .filter(|said| ["node_up", "node_down", "health_changed"].contains(&said.name()))
+            .collect();
+        told.sort_by_key(|said| said.boot_ms());
+        let second = |said: &Said| said.boot_ms().saturating_sub(self.began_ms) / 1000;
+        let (mut last, mut status): (BTreeMap<&str, &str>, Option<&str>) = (BTreeMap::new(), None);
+        for said in &told {
+            let (name, subject) = (said.name(), said.text("subject"));
+            if name == "health_changed" {
+                let (from, to) = (said.text("from"), said.text("to"));
+                verdict.told.push(format!("{:>4} s  epoch {}: {from} -> {to}", second(said), said.epoch()));
+                if status.is_some_and(|status| status != from) {
+                    verdict.violations.push(format!("health was told from {from}, not from what it was"));
+                }
+                status = Some(to);
+                continue;
+            }
+            verdict.told.push(format!("{:>4} s  epoch {}: {name} {subject}", second(said), said.epoch()));
+            if last.insert(subject, name) == Some(name) {
+                verdict.violations.push(format!("{name} of {subject} was told twice"));
+            }
+        }
+        for kill in &self.kills {
+            let (node, killed_ms, back_ms) = (kill.node.as_str(), kill.killed_ms, kill.back_ms);
+            let of = |name: &str, from_ms: u64, until_ms: u64| {
+                told.iter()
+                    .filter(|said| said.name() == name && said.text("subject") == node)
+                    .filter(|said| (from_ms..until_ms).contains(&said.boot_ms()))
+                    .count()
+            };
+            let late_ms = TOLD_WITHIN_MS + 2 * self.stalled(killed_ms, back_ms + TOLD_WITHIN_MS);
+            let (down, up) = (of("node_down", killed_ms, back_ms), of("node_up", back_ms, back_ms + late_ms));
+            if (down, up) != (1, 1) {
+                verdict
+                    .violations
+                    .push(format!("{node} was killed and came back; told {down} and {up} times"));
+            }
+        }
+        let away = |said: &&&Said| {
+            self.kills.iter().any(|kill| {
+                kill.node == said.text("subject") && (kill.killed_ms..kill.back_ms).contains(&said.boot_ms())
+            })
+        };
+        for said in told.iter().filter(|said| said.name() == "node_down" && !away(said)) {
+            verdict.violations.push(format!("{} was told to be down and was not", said.text("subject")));
+        }
+    }
+
+    /// What the ledger still has is over, and well.
+    fn judge_jobs(&self, verdict: &mut Verdict) {
+        let done: BTreeSet<&str> = self.hits.iter().map(|hit| hit.job.as_str()).collect();
+        for job in self.jobs["jobs"].as_array().into_iter().flatten() {
+            let (id, state) =
+                (job["id"].as_str().unwrap_or_default(), job["state"].as_str().unwrap_or_default());
+            if done.contains(id) && state != "succeeded" {
+                verdict.violations.push(format!("{id} was done and stands as {state}"));
+            }
+            if !done.contains(id) && state == "succeeded" {
+                verdict.violations.push(format!("{id} stands as succeeded and was never done"));
+            }
+        }
+        if self.jobs["jobs"].as_array().is_none_or(Vec::is_empty) {
+            verdict.violations.push("the ledger shows no jobs".to_owned());
+        }
+    }
+}
+
+impl Verdict {
+    /// For people.
+    pub fn text(&self) -> String {
+        let spread =
+            |spread: &Spread| format!("p50 {} p99 {} max {} ms", spread.p50_ms, spread.p99_ms, spread.max_ms);
+        let missed: Vec<String> =
+            self.missed.iter().map(|(policy, count)| format!("{policy} {count}")).collect();
+        let mut text = format!(
+            "{}: {} schedules, {} kills, {} checks done, {} due times judged\n\
+             missed by policy    {}\n\
+             kill to leader      {} (bound {} ms)\n\
+             kill to first check {}\n\
+             due to check        {}\n\
+             refused as stale    {}\n\
+             delivered twice     {} (done once)\n",
+            self.engine,
+            self.schedules,
+            self.kills,
+            self.checks,
+            self.due_times,
+            missed.join(", "),
+            spread(&self.failover),
+            self.bound_ms,
+            spread(&self.work_gap),
+            spread(&self.lateness),
+            self.stale_refused,
+            self.duplicates_suppressed,
+        );
+        text.push_str("health told\n");
+        self.told.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        match self.violations.len() {
+            0 => text.push_str("no violations"),
+            count => text.push_str(&format!("{count} VIOLATIONS")),
+        }
+        for violation in self.violations.iter().take(50) {
+            text.push_str(&format!("\n  {violation}"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! `cargo xtask polls`: real nodes and agents that poll, a leader that is killed over and over, and a judge over what was done.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::chaos::{self, Stage};
+use crate::engine::{self, Site};
+use crate::process;
+use crate::workspace::Workspace;
+
+/// What a run may take beyond the time it was given: the start, the calm at the end, the judge.
+const EXTRA: Duration = Duration::from_secs(5 * 60);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How long, in seconds
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+    /// How many nodes
+    #[arg(long, default_value_t = 3)]
+    nodes: u8,
+    /// How many agents
+    #[arg(long, default_value_t = 5)]
+    agents: u8,
+    /// How many schedules, each due every second
+    #[arg(long, default_value_t = 50)]
+    schedules: u16,
+    /// How many seconds lie between two kills, at least 15
+    #[arg(long, default_value_t = 20)]
+    kill_every: u64,
+    /// The nodes' settings: default, thrifty, fast
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// The store
+    #[arg(long, value_enum, default_value = "seaweedfs")]
+    engine: Stage,
+    /// Where the figures go
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Keep the record of a good run too; that of a bad one is always kept
+    #[arg(long)]
+    keep: bool,
+}
+
+impl Args {
+    /// The short form that is part of every test run: one kill.
+    pub(crate) fn short(engine: Stage) -> Self {
+        let (seconds, nodes, agents, schedules, kill_every) = (20, 3, 2, 8, 18);
+        let preset = "fast".to_owned();
+        Self { seconds, nodes, agents, schedules, kill_every, preset, engine, json: None, keep: false }
+    }
+}
+
+pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
+    for leftover in engine::clean_leftovers(workspace) {
+        println!("xtask: ended and removed {leftover}, left behind by a killed run");
+    }
+    if !process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), chaos::BUILD_LIMIT)? {
+        bail!("the build failed");
+    }
+    let site = args.engine.engine().map(|engine| chaos::start(workspace, engine)).transpose()?;
+    play(workspace, args, site.as_ref())
+}
+
+/// Plays on a store that runs already.
+pub(crate) fn play(workspace: &Workspace, args: &Args, site: Option<&Site>) -> Result<bool> {
+    let mut command = Command::new(workspace.program("tenure-chaos"));
+    command.arg("polls").arg("--tenure").arg(workspace.program("tenure"));
+    command.arg("--record").arg(workspace.chaos()).arg(format!("--preset={}", args.preset));
+    command.arg(format!("--seconds={}", args.seconds)).arg(format!("--kill-every={}", args.kill_every));
+    command.arg(format!("--nodes={}", args.nodes)).arg(format!("--agents={}", args.agents));
+    command.arg(format!("--schedules={}", args.schedules)).args(args.keep.then_some("--keep"));
+    if let Some(path) = &args.json {
+        command.arg("--json").arg(std::path::absolute(path)?);
+    }
+    chaos::place(&mut command, site);
+    process::run(&mut process::bound(&command), Duration::from_secs(args.seconds) + EXTRA)
+}
