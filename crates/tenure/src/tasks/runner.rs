@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     EntryState, Expect, Incarnation, NodeId, Outcome, OutcomeKind, RequestId, TASK_RESULT_MAX_BYTES, Taker,
-    TakerConfig, TakerEffect, TakerInput, TakerRead, Time, WriteAnswer,
+    TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead, Time, WriteAnswer,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinSet};
@@ -143,6 +143,7 @@ pub struct TaskRunner {
     ended: watch::Receiver<Option<RunnerEnd>>,
     worker: Arc<Worker>,
     in_hand: watch::Receiver<usize>,
+    counts: watch::Receiver<TakerCounts>,
 }
 
 impl TaskRunner {
@@ -173,6 +174,7 @@ impl TaskRunner {
         let (commands, inbox) = mpsc::channel(4);
         let (end, ended) = watch::channel(None);
         let (hand, in_hand) = watch::channel(0);
+        let (told, counts) = watch::channel(TakerCounts::default());
         let feeder = Feeder {
             machine: Taker::new(config),
             carrier: Carrier::new(place),
@@ -184,7 +186,7 @@ impl TaskRunner {
             running: HashMap::new(),
             refused: BTreeSet::new(),
             hand,
-            told: tenure_core::TakerCounts::default(),
+            told,
         };
         let watched = Arc::clone(&worker);
         tokio::spawn(async move {
@@ -192,7 +194,7 @@ impl TaskRunner {
             drop(watched);
             end.send_replace(Some(reason));
         });
-        TaskRunner { commands, ended, worker, in_hand }
+        TaskRunner { commands, ended, worker, in_hand, counts }
     }
 
     /// The worker.
@@ -203,6 +205,11 @@ impl TaskRunner {
     /// How many tasks are claimed and not written off.
     pub fn in_hand(&self) -> usize {
         *self.in_hand.borrow()
+    }
+
+    /// What it counts: attempts claimed, entries the fence refused, entries delivered twice, and the like. Outlives it.
+    pub fn counts(&self) -> watch::Receiver<TakerCounts> {
+        self.counts.clone()
     }
 
     /// Looks at the inbox now instead of with the next poll.
@@ -246,7 +253,7 @@ struct Feeder {
     /// What the fence has turned away, so that it is counted once.
     refused: BTreeSet<(NodeId, u32, u64)>,
     hand: watch::Sender<usize>,
-    told: tenure_core::TakerCounts,
+    told: watch::Sender<TakerCounts>,
 }
 
 impl Feeder {
@@ -365,8 +372,8 @@ impl Feeder {
             }
         }
         let counts = self.machine.counts();
-        self.carrier.place.voice.figures.tasks().add_taken(&self.told, &counts);
-        self.told = counts;
+        let before = self.told.send_replace(counts);
+        self.carrier.place.voice.figures.tasks().add_taken(&before, &counts);
         self.hand.send_replace(self.machine.in_hand());
         drained
     }
