@@ -76,6 +76,12 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, site: Option<&Site>) -> R
     if let Some(path) = &args.json {
         command.arg("--json").arg(std::path::absolute(path)?);
     }
+    match engine::faketime() {
+        Ok(library) => {
+            command.arg(format!("--faketime={}", library.display()));
+        }
+        Err(error) => println!("xtask: no agent with a wrong clock: {error:#}"),
+    }
     chaos::place(&mut command, site);
     process::run(&mut process::bound(&command), Duration::from_secs(args.seconds) + EXTRA)
 }

@@ -127,6 +127,9 @@ struct PollsArgs {
     /// How many schedules, each due every second
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(4..=1000))]
     schedules: u16,
+    /// libfaketime: the last agent's wall clock is an hour ahead
+    #[arg(long)]
+    faketime: Option<PathBuf>,
     /// How many seconds lie between two kills
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..))]
     kill_every: u64,
@@ -250,7 +253,7 @@ fn run_polls(args: PollsArgs) -> Result<bool> {
     let dir = record_dir(&args.record, &format!("polls-{}", args.engine))?;
     let (store, _) = store_of(&args.store, &dir);
     let plan = polls::Plan {
-        launch: launch(&args.tenure, store, args.preset, None, None)?,
+        launch: launch(&args.tenure, store, args.preset, args.faketime, None)?,
         engine: args.engine,
         endpoints: args.endpoint,
         nodes: args.nodes.into(),

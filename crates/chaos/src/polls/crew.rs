@@ -43,7 +43,8 @@ impl Drop for Agent {
 pub(super) struct Crew(Vec<Agent>);
 
 impl Crew {
-    /// Starts them, each past its own door to the store.
+    /// Starts them, each past its own door to the store. The last has a wall clock that is an hour ahead, if that can be had: nothing
+    /// may depend on it.
     pub(super) fn start(launch: &Launch, dir: &Path, doors: &[Option<String>]) -> Result<Crew> {
         std::fs::create_dir_all(dir.join("logs"))?;
         let mut agents = Vec::new();
@@ -53,6 +54,10 @@ impl Crew {
             let mut command = launch.command(dir);
             command.args(["agent", "--id", &name, "--slots", "64"]).args(launch.settings());
             command.envs(door.iter().map(|door| ("AWS_ENDPOINT_URL", door)));
+            if let Some(library) = launch.faketime.as_ref().filter(|_| number + 1 == doors.len()) {
+                command.env("LD_PRELOAD", library).env("FAKETIME", "+3600s");
+                command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
+            }
             let child = command.stdout(Stdio::null()).stderr(File::create(&log)?).spawn();
             agents.push(Agent { name, log, child: child.context("cannot start an agent")? });
         }
