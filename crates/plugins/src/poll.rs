@@ -17,6 +17,7 @@ mod problem;
 mod read;
 mod report;
 mod schedule;
+mod schedules;
 mod shelf;
 mod timing;
 mod tree;
@@ -26,12 +27,13 @@ pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use health::{CheckHealth, Health, Transition};
 pub use orchestrator::{
-    JobView, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
+    JobView, POLL_EVENT_NAMES, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
     ScheduleView,
 };
 pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use report::{CheckResult, JobReport};
-pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, Schedule, read_file};
+pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};
+pub use schedules::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};

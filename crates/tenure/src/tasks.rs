@@ -10,11 +10,13 @@ mod dispatcher;
 mod documents;
 mod runner;
 mod spec;
+mod view;
 
 pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, Submitted, TaskCounts};
 pub use runner::{Handlers, RunnerEnd, RunnerOptions, TaskContext, TaskOutcome, TaskRunner};
 pub use spec::{SubmitError, TaskError, TaskSpec};
+pub use view::TaskList;
 pub use tenure_core::{LateResult, OutcomeKind, TaskLimits, TaskRecord, TaskState, TaskUpdate};
 
 use crate::driver::Voice;
