@@ -10,6 +10,7 @@ mod check;
 mod choice;
 mod fields;
 mod health;
+mod job;
 mod lead;
 mod orchestrator;
 mod planner;
@@ -26,6 +27,7 @@ pub use agent::Checks;
 pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use health::{CheckHealth, Health, Transition};
+pub use job::JobFacts;
 pub use orchestrator::{
     JobView, POLL_EVENT_NAMES, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
     ScheduleView,
