@@ -10,9 +10,9 @@ mod schedule;
 
 pub(crate) use agent::agent;
 pub(crate) use apply::apply;
-pub(crate) use jobs::{jobs, show as job};
 #[cfg(test)]
 pub(crate) use inline::schedule as schedule_of;
+pub(crate) use jobs::{jobs, show as job};
 pub(crate) use schedule::schedule;
 
 use crate::args::SettingsArgs;

@@ -29,8 +29,8 @@ pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use health::{CheckHealth, Health, Transition};
 pub use job::JobFacts;
 pub use orchestrator::{
-    JobView, POLL_EVENT_NAMES, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
-    ScheduleView,
+    JobView, POLL_EVENT_NAMES, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator,
+    PollView, ScheduleView,
 };
 pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
 pub use problem::{Problem, Problems};

@@ -16,8 +16,8 @@ pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, Submitted, TaskCounts};
 pub use runner::{Handlers, RunnerEnd, RunnerOptions, TaskContext, TaskOutcome, TaskRunner};
 pub use spec::{SubmitError, TaskError, TaskSpec};
-pub use view::TaskList;
 pub use tenure_core::{LateResult, OutcomeKind, TaskLimits, TaskRecord, TaskState, TaskUpdate};
+pub use view::TaskList;
 
 use crate::driver::Voice;
 use crate::fence::Fence;

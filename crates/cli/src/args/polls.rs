@@ -94,13 +94,11 @@ pub(crate) enum ScheduleAction {
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "Times have their unit: 500ms, 30s, 5m, 2h, 1h30m, 1d.\n\
+#[command(after_help = "Times have their unit: 500ms, 30s, 5m, 2h, 1h30m, 1d.\n\
 A check: 'kind=http,url=https://example.org/[,method=HEAD][,status=204]', 'kind=tcp,host=example.org,port=443', \
 'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v][,args=/]'; each with [,name=NAME] (else its \
 kind) and [,timeout=5s]. Or a JSON object.\n\
-Exit code 0 done, 1 a schedule of this id exists, 2 something is wrong; nothing was written then."
-)]
+Exit code 0 done, 1 a schedule of this id exists, 2 something is wrong; nothing was written then.")]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
     pub(crate) id: String,

@@ -120,7 +120,9 @@ fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
     let capabilities = capabilities.collect::<Result<BTreeSet<NodeId>, Failure>>()?;
     if capabilities.len() > CAPABILITIES_MAX {
         let count = capabilities.len();
-        return Err(Failure::usage(format!("--capability: {count} are given; at most {CAPABILITIES_MAX} may be")));
+        return Err(Failure::usage(format!(
+            "--capability: {count} are given; at most {CAPABILITIES_MAX} may be"
+        )));
     }
     Ok(AgentFacts {
         partition: given("--partition", &args.partition)?,

@@ -25,7 +25,8 @@ const WRONG: u8 = 2;
 type Outcome = (String, Result<Change, PollError>);
 
 pub(crate) async fn apply(args: ApplyArgs) -> Result<ExitCode, Failure> {
-    let name = if args.file.as_os_str() == "-" { "stdin".to_owned() } else { args.file.display().to_string() };
+    let name =
+        if args.file.as_os_str() == "-" { "stdin".to_owned() } else { args.file.display().to_string() };
     let namespace = args.settings.load()?.settings.namespace;
     let namespace = Namespace::new(&namespace).map_err(Failure::usage)?;
     let text = text(&args, &name)?;
@@ -62,9 +63,7 @@ fn wrong(namespace: &Namespace, name: &str, problems: &Problems, json: bool) -> 
         complain!("tenure: {name}: {problem}");
     }
     if json {
-        let row = |problem: &tenure_plugins::poll::Problem| {
-            json!({"line": problem.line, "field": problem.field, "value": problem.value, "rule": problem.rule})
-        };
+        let row = |problem: &tenure_plugins::poll::Problem| json!({"line": problem.line, "field": problem.field, "value": problem.value, "rule": problem.rule});
         let errors: Vec<Value> = problems.all().iter().map(row).collect();
         say!("{}", pretty(&json!({"namespace": namespace.as_str(), "file": name, "errors": errors}))?);
     } else {

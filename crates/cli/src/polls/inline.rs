@@ -135,9 +135,13 @@ mod tests {
             Ok(json!({"kind": "command", "program": "/x", "args": ["-v", "a,b"]}))
         );
         assert_eq!(read(r#"{"kind": "dns", "host": "h"}"#), Ok(json!({"kind": "dns", "host": "h"})));
-        for (bad, says) in
-            [("", "field=value"), ("tcp", "field=value"), ("kind=a,kind=b", "twice"), ("{", "JSON"), ("\u{1b}", "field")]
-        {
+        for (bad, says) in [
+            ("", "field=value"),
+            ("tcp", "field=value"),
+            ("kind=a,kind=b", "twice"),
+            ("{", "JSON"),
+            ("\u{1b}", "field"),
+        ] {
             let error = check(bad).expect_err(bad);
             assert!(error.contains(says) && !error.contains('\u{1b}'), "{error}");
         }
@@ -147,7 +151,8 @@ mod tests {
     fn checks_without_a_name_are_named_by_their_kind() {
         let given = ["kind=dns,host=a", "kind=dns,host=b", "kind=dns,host=c,name=dns-2"].map(str::to_owned);
         let named = checks(&given).expect("read");
-        let names: Vec<&str> = named.as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect();
+        let names: Vec<&str> =
+            named.as_array().into_iter().flatten().filter_map(|c| c["name"].as_str()).collect();
         // The third collides with what was made up for the second: the reader says so.
         assert_eq!(names, ["dns", "dns-2", "dns-2"]);
     }

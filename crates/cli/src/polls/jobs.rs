@@ -13,7 +13,11 @@ use tenure_plugins::poll::POLL_KIND;
 /// Inboxes that are looked into at most.
 const INBOXES_MAX: usize = 64;
 
-pub(super) const JOB_HEADER: [&str; 7] = ["JOB", "STATE", "ATTEMPT", "AGENT", "DUE", "AGE", "RESULT OR REASON"];
+/// An object on the store cannot be read.
+const UNREADABLE: u8 = 6;
+
+pub(super) const JOB_HEADER: [&str; 7] =
+    ["JOB", "STATE", "ATTEMPT", "AGENT", "DUE", "AGE", "RESULT OR REASON"];
 
 pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
     let schedule = args.schedule.as_ref().map(|text| id("--schedule", text)).transpose()?;
@@ -42,13 +46,16 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
             let jobs: Vec<Value> = rows.iter().map(Row::json).collect();
             let report = json!({"namespace": namespace.as_str(), "jobs": jobs, "total": total, "unreadable": unreadable});
             say!("{}", pretty(&report)?);
-            return Ok(ExitCode::SUCCESS);
+            return Ok(code(&list));
         }
         if total > rows.len() {
             complain!("tenure: {} of {total} are shown; --limit shows more", rows.len());
         }
     } else if args.json {
-        say!("{}", pretty(&json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []}))?);
+        say!(
+            "{}",
+            pretty(&json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []}))?
+        );
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
@@ -61,7 +68,12 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
     for (key, why) in &list.unreadable {
         complain!("tenure: {key} cannot be read, its jobs are missing here: {why}");
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code(&list))
+}
+
+/// What is shown is not all there is if a part cannot be read.
+fn code(list: &TaskList) -> ExitCode {
+    if list.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNREADABLE) }
 }
 
 fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {

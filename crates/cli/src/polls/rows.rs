@@ -12,6 +12,11 @@ use tenure_plugins::poll::{CheckResult, JobFacts, PollError, Schedule};
 /// Schedules that are looked up for the names of their checks.
 const SCHEDULES_MAX: usize = 100;
 
+/// What a worker says goes to a terminal: no control characters.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
 /// A job, and what its task says about it.
 pub(super) struct Row {
     pub(super) task: TaskRecord,
@@ -55,18 +60,14 @@ impl Row {
     /// A result that is no report, as text.
     fn words(&self) -> Option<String> {
         let result = &self.task.result;
-        let words = || String::from_utf8_lossy(result).chars().filter(|c| !c.is_control()).collect();
+        let words = || clean(&String::from_utf8_lossy(result));
         (self.facts.report.is_none() && !result.is_empty()).then(words)
     }
 
     pub(super) fn json(&self) -> Value {
         let task = &self.task;
-        let check = |(name, check): (&String, &CheckResult)| {
-            json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail})
-        };
-        let late = |late: &LateResult| {
-            json!({"attempt": late.attempt, "worker": late.worker.as_str(), "outcome": late.kind.as_str()})
-        };
+        let check = |(name, check): (&String, &CheckResult)| json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail});
+        let late = |late: &LateResult| json!({"attempt": late.attempt, "worker": late.worker.as_str(), "outcome": late.kind.as_str()});
         json!({
             "id": task.id.as_str(), "schedule": task.series.as_str(), "state": task.state.as_str(),
             "open": !task.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(),
@@ -111,7 +112,12 @@ impl Row {
             say!("due        {}, {} ago", moment(due_ms), span(age_ms));
         }
         let worker = task.worker.as_ref().map_or("nobody", NodeId::as_str);
-        say!("attempt    {} of {}, given to {worker}, in epoch {}", task.attempt, task.limits.attempts_max, task.epoch.0);
+        say!(
+            "attempt    {} of {}, given to {worker}, in epoch {}",
+            task.attempt,
+            task.limits.attempts_max,
+            task.epoch.0
+        );
         if !task.reason.is_empty() {
             say!("reason     {}", task.reason);
         }
@@ -123,7 +129,8 @@ impl Row {
         }
         for (name, check) in self.checks() {
             let how = if check.ok { "well" } else { "FAILED" };
-            let detail = if check.detail.is_empty() { String::new() } else { format!(": {}", check.detail) };
+            let detail =
+                if check.detail.is_empty() { String::new() } else { format!(": {}", clean(&check.detail)) };
             say!("check      {name}: {how} after {} ms{detail}", check.latency_ms);
         }
         for late in &task.late {

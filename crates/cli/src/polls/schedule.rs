@@ -2,7 +2,7 @@
 
 use super::jobs::JOB_HEADER;
 use super::rows::Row;
-use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now, span, table};
+use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now, table};
 use crate::args::{LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
 use crate::exit::Failure;
 use crate::out::{complain, say};
@@ -46,10 +46,23 @@ async fn add(args: &ScheduleAddArgs) -> Result<ExitCode, Failure> {
 /// Its timing, for people.
 fn when(schedule: &Schedule) -> String {
     match &schedule.timing {
-        Timing::Interval(interval) => format!("every {}", span(interval.every_ms)),
+        Timing::Interval(interval) => format!("every {}", exactly(interval.every_ms)),
         Timing::Cron(times) => format!("{} {}", times.expression(), times.zone()),
         Timing::Manual => "by hand".to_owned(),
     }
+}
+
+/// A time as a file would have it.
+fn exactly(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+    let (mut rest, mut text) = (ms, String::new());
+    for (unit, name) in units {
+        if rest >= unit {
+            text.push_str(&format!("{}{name}", rest / unit));
+            rest %= unit;
+        }
+    }
+    text
 }
 
 /// When its next job is to begin, as far as that follows from the clock alone.
@@ -164,9 +177,9 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     say!("next       {}", next_ms(&schedule).map_or_else(|| "-".to_owned(), moment));
     say!("needs      {}", needs(&schedule));
     say!(
-        "jobs       at most {} open, {} s each, {} attempts, missed ones: {}",
+        "jobs       at most {} open, {} each, {} attempts, missed ones: {}",
         schedule.open_max(),
-        schedule.timeout_ms as f64 / 1000.0,
+        exactly(schedule.timeout_ms),
         schedule.attempts,
         schedule.misfire
     );
@@ -222,11 +235,10 @@ async fn remove(args: &OneArgs) -> Result<ExitCode, Failure> {
         return Err(no_schedule(&id, &namespace));
     }
     if args.json {
-        let report =
-            json!({"namespace": namespace.as_str(), "id": id.as_str(), "outcome": "removed", "openJobs": open});
+        let report = json!({"namespace": namespace.as_str(), "id": id.as_str(), "outcome": "removed", "openJobs": open});
         say!("{}", pretty(&report)?);
     } else if open > 0 {
-        say!("removed {id}; {open} of its jobs are open and go on to their end");
+        say!("removed {id}; its open jobs go on to their end: {open}");
     } else {
         say!("removed {id}");
     }

@@ -4,6 +4,7 @@ use super::choice::{NoWorker, needs_of};
 use super::report::JobReport;
 use super::schedule::{Needs, Schedule};
 use serde_json::Value;
+use tenure::NodeId;
 use tenure::tasks::{TaskRecord, TaskState};
 
 /// What the task of a job says about it. Pure.
@@ -28,7 +29,8 @@ impl JobFacts {
         let report = JobReport::from_result(&task.result);
         let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
         let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let name = |check: &Value| check.get("name")?.as_str().map(str::to_owned);
+        let name =
+            |check: &Value| NodeId::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
             due_ms: due.or((task.mark > 0).then_some(task.mark)),
             needs: needs_of(&task.payload),
@@ -70,7 +72,8 @@ impl JobFacts {
         match NoWorker::named(name) {
             Some(why) => Some(why.sentence(self.needs.as_ref())),
             None if task.reason.is_empty() && task.state == TaskState::Queued => {
-                Some("the leader has not looked for an agent yet".to_owned())
+                let why = "no reason was written down yet: the leader does so when a job has waited for some seconds";
+                Some(why.to_owned())
             }
             None => None,
         }
@@ -103,7 +106,7 @@ mod tests {
         assert!(says(TaskState::Queued, "wrong_partition").contains("partition eu"));
         assert!(says(TaskState::Queued, "no_capability").contains("icmp"));
         assert!(says(TaskState::Queued, "no_worker").contains("tenure agent"));
-        assert!(says(TaskState::Queued, "").contains("not looked"));
+        assert!(says(TaskState::Queued, "").contains("no reason"));
         assert!(
             says(TaskState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
         );

@@ -8,9 +8,9 @@ mod serve;
 use super::choice::{AgentFacts, Fleet, POLL_KIND, PollAssign};
 use super::health::{Health, Transition};
 use super::orchestrator::{Inner, JobView, PollCounts, PollError, PollEvent, PollView, RunNow, ScheduleView};
-use super::schedules::Change;
 use super::planner::{Answer, Due, Planner};
 use super::schedule::Schedule;
+use super::schedules::Change;
 use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -171,7 +171,6 @@ impl Term<'_> {
         loop {
             self.look();
             self.create().await?;
-            self.serve().await?;
             self.save().await?;
             self.show();
             let pause = self.pause();
@@ -307,17 +306,21 @@ impl Term<'_> {
         self.note_asked();
     }
 
-    /// Plans, and submits what is due.
+    /// Plans, and submits what is asked for and what is due.
     async fn create(&mut self) -> Result<(), TermError> {
         if std::mem::take(&mut self.reassign) {
             // Submitting nothing writes nothing, and makes the dispatcher ask again who does what waits.
             self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
         }
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let tasks = self.dispatcher.tasks();
             let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
             self.planner
                 .observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
+            if round == 0 {
+                // Before what is due: a schedule that is always busy would never get to it.
+                self.serve().await?;
+            }
             let dues = self.planner.plan(self.now_ms());
             if dues.is_empty() {
                 return Ok(());

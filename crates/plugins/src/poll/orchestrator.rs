@@ -204,7 +204,9 @@ pub enum PollError {
     #[error("schedule {0:?}: others changed it each time it was tried")]
     Raced(String),
     /// As many jobs were asked for, and do not exist yet, as may be.
-    #[error("schedule {0:?}: 8 jobs were asked for and do not exist yet; nobody leads, or none may be open beside those that are")]
+    #[error(
+        "schedule {0:?}: 8 jobs were asked for and do not exist yet; nobody leads, or none may be open beside those that are"
+    )]
     Asked(String),
     /// The store did not do it.
     #[error("{0}")]
@@ -274,8 +276,7 @@ impl PollOrchestrator {
     pub fn for_node(node: &Node, options: PollOptions) -> Result<PollOrchestrator, IdError> {
         let annex = node.annex();
         let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
-        let mut polls =
-            PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
+        let mut polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
         if let Some(inner) = Arc::get_mut(&mut polls.0) {
             inner.annex = Some(annex);
         }

@@ -288,8 +288,7 @@ impl Schedules {
                     unsure = Some((body, done));
                 }
                 Err(_) => {
-                    failed =
-                        PollError::Store(format!("{key}: no answer in time; it may have been written"));
+                    failed = PollError::Store(format!("{key}: no answer in time; it may have been written"));
                     unsure = Some((body, done));
                 }
             }

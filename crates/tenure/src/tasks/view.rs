@@ -107,7 +107,12 @@ impl TaskList {
         let mut list = TaskList::read(lanes, namespace).await?;
         list.tasks.retain(|task| task.id == *id);
         if list.tasks.is_empty() {
-            return put_away(lanes, &Keys::global(namespace), id).await;
+            let found = put_away(lanes, &Keys::global(namespace), id).await?;
+            return match list.unreadable.pop() {
+                // It may stand there.
+                Some((key, detail)) if found.is_none() => Err(StatusError::Unreadable { key, detail }),
+                Some(_) | None => Ok(found),
+            };
         }
         list.ask_workers(lanes, namespace, 1).await?;
         Ok(list.tasks.pop())

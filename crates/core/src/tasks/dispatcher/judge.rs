@@ -125,7 +125,8 @@ impl Dispatcher {
     /// Notes why a task waits. It goes to the store with the next write of its shard, or with one of its own for all of
     /// them once it has lasted: whoever looks at the ledger from outside shall see it.
     pub(super) fn hold(&mut self, now: Time, id: &NodeId, reason: Arc<str>) {
-        let queued = |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
+        let queued =
+            |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
         let Some(task) = self.tasks.get_mut(id).filter(queued) else { return };
         task.record.reason = Arc::clone(&reason);
         let shard = task_shard(&task.record.series, self.config.shards);
