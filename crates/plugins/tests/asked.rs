@@ -53,7 +53,8 @@ async fn a_job_asked_for_on_the_store_is_created_once_through_failovers() {
         tokio::time::sleep(Duration::from_millis(round * 470)).await;
         pods[leader].link.cut(true);
         pods[1 - leader].leads().await;
-        (pods[leader].link.cut(false), pods[leader].link.set(Faults::default()));
+        pods[leader].link.cut(false);
+        pods[leader].link.set(Faults::default());
         until_ran(&schedules, &name).await;
         assert_eq!(schedules.ask(&id("asked"), &name, START).await, Ok(Change::Unchanged), "it ran");
     }

@@ -1,7 +1,8 @@
 //! The schedules on the store, for whoever may change them: any process, with or without a node.
 //!
 //! Every write is conditional on what was read right before it: two who change the same schedule at once do not undo each
-//! other's work. Not promised: that removing is; no store offers that.
+//! other's work. Not promised: that removing is; no store offers that. Nor that a write of unknown outcome stays away for good once
+//! the schedule was removed by somebody else.
 
 use super::health::Health;
 use super::orchestrator::PollError;

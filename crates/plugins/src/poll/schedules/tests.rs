@@ -124,9 +124,6 @@ async fn what_cannot_be_understood_is_left_alone() {
     assert!(matches!(refused, Err(PollError::Refused { .. })), "{refused:?}");
     let all = schedules.list().await.expect("listed");
     assert!(all[&id("web")].is_err());
-    let body = match store.get(key, None).await {
-        Read::Found(object) => object.body,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(&body[..], br#"{"v": 2, "id": "web"}"#);
+    let Read::Found(object) = store.get(key, None).await else { panic!("it is gone") };
+    assert_eq!(&object.body[..], br#"{"v": 2, "id": "web"}"#);
 }
