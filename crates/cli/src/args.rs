@@ -2,6 +2,12 @@
 
 #[cfg(test)]
 mod anything;
+mod polls;
+
+pub(crate) use polls::{
+    AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
+    ScheduleAddArgs, ScheduleArgs,
+};
 
 use crate::exit::Failure;
 use crate::log::LogForm;
@@ -16,7 +22,8 @@ use tenure::store::StoreUrl;
 #[command(name = "tenure", version, propagate_version = true, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
-refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown."
+refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown, 10 no such \
+schedule or job."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -39,6 +46,16 @@ pub(crate) enum Verb {
     Worker(WorkerArgs),
     /// Show the workers of a namespace
     Workers(WorkersArgs),
+    /// Run an agent in the foreground: a worker that does the checks of schedules
+    Agent(AgentArgs),
+    /// Write a file of schedules: what is polled, when, and by whom
+    Apply(ApplyArgs),
+    /// Add, show, pause, run and remove schedules
+    Schedule(ScheduleArgs),
+    /// Show jobs: what schedules led to, where it stands, and why it waits
+    Jobs(JobsArgs),
+    /// Show one job
+    Job(JobArgs),
     /// Show every node's figures: latencies, contention, elections, requests
     Metrics(MetricsArgs),
     /// Show what a namespace costs a month: as measured, and as projected for any number of nodes
@@ -77,6 +94,9 @@ pub(crate) struct RunArgs {
     /// Do not judge the cluster's health while this node leads: `tenure health` is then unknown
     #[arg(long)]
     pub(crate) no_health: bool,
+    /// Do not run schedules while this node leads: nothing is polled then. All nodes of a namespace should agree on it
+    #[arg(long)]
+    pub(crate) no_polls: bool,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,

@@ -20,6 +20,7 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (7, "`health`: the cluster is degraded"),
     (8, "`health`: the cluster is in a critical state"),
     (9, "`health`: nobody can tell now"),
+    (10, "there is no such schedule or job"),
     (130, "ended at once by a second SIGINT"),
     (143, "ended at once by a second SIGTERM"),
 ];
@@ -54,6 +55,15 @@ impl Failure {
 
     pub(crate) fn unreadable(message: impl fmt::Display) -> Failure {
         Failure::new(6, message)
+    }
+
+    pub(crate) fn missing(message: impl fmt::Display) -> Failure {
+        Failure::new(10, message)
+    }
+
+    /// The code to end with.
+    pub(crate) fn code(&self) -> u8 {
+        self.code
     }
 
     /// Says what is wrong and gives the code to end with.

@@ -9,12 +9,13 @@ mod health;
 mod log;
 mod metrics;
 mod out;
+mod polls;
 mod run;
 mod status;
 mod step_down;
 mod worker;
 
-use args::{Cli, Verb, WorkerAction};
+use args::{Cli, JobAction, Verb, WorkerAction};
 use clap::{CommandFactory, Parser};
 use exit::Failure;
 use out::say;
@@ -43,6 +44,13 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
             WorkerAction::Run(args) => runtime()?.block_on(worker::run(args)),
         },
         Verb::Workers(args) => runtime()?.block_on(worker::list(args)),
+        Verb::Agent(args) => runtime()?.block_on(polls::agent(args)),
+        Verb::Apply(args) => runtime()?.block_on(polls::apply(args)),
+        Verb::Schedule(args) => runtime()?.block_on(polls::schedule(args.action)),
+        Verb::Jobs(args) => runtime()?.block_on(polls::jobs(args)),
+        Verb::Job(args) => match args.action {
+            JobAction::Show(args) => runtime()?.block_on(polls::job(args)),
+        },
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
         Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),
@@ -69,7 +77,8 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
         "metrics" => tenure::metrics::METRIC_NAMES.iter().for_each(|name| say!("{name}")),
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
-            tenure::EVENT_NAMES.iter().chain(plugins).for_each(|name| say!("{name}"));
+            let polls = tenure_plugins::poll::POLL_EVENT_NAMES;
+            tenure::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
         }
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
         other => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tenure::store::StoreUrl;
 use tenure::{Event, EventKind, Node, Processes, StopReason, Supervisor};
 use tenure_plugins::cluster_health::ClusterHealth;
+use tenure_plugins::poll::{PollOptions, PollOrchestrator};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -48,7 +49,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
-    let health = if args.no_health { None } else { Some(watch_health(&node)?) };
+    let processes = leader_only(&node, !args.no_health, !args.no_polls)?;
     let refused = tokio::select! {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
@@ -65,9 +66,9 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     };
     crate::worker::deregister_all(workers).await;
     node.shutdown().await;
-    // It has ended with the node; what is left of it holds the channel of events open.
-    if let Some(health) = health {
-        health.stop().await;
+    // They have ended with the node; what is left of them holds the channel of events open.
+    if let Some(processes) = processes {
+        processes.stop().await;
     }
     if let Some(printer) = printer {
         // The channel is closed by now, so the thread ends once it has printed what is left.
@@ -79,9 +80,20 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// ClusterHealth runs while the node leads.
-fn watch_health(node: &Node) -> Result<Processes, Failure> {
-    Supervisor::new([ClusterHealth::new(node).process()]).run(node).map_err(Failure::other)
+/// What runs while the node leads: ClusterHealth and the PollOrchestrator, unless they are not wanted.
+fn leader_only(node: &Node, health: bool, polls: bool) -> Result<Option<Processes>, Failure> {
+    let mut specs = Vec::new();
+    if health {
+        specs.push(ClusterHealth::new(node).process());
+    }
+    if polls {
+        let polls = PollOrchestrator::for_node(node, PollOptions::default()).map_err(Failure::usage)?;
+        specs.push(polls.process());
+    }
+    if specs.is_empty() {
+        return Ok(None);
+    }
+    Supervisor::new(specs).run(node).map(Some).map_err(Failure::other)
 }
 
 /// Chooses what is wrong with this node, in a build that exists to be caught.

@@ -71,7 +71,7 @@ pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
     outcome(&args.id, ended.unwrap_or(left))
 }
 
-fn outcome(id: &str, end: WorkerEnd) -> Result<ExitCode, Failure> {
+pub(crate) fn outcome(id: &str, end: WorkerEnd) -> Result<ExitCode, Failure> {
     match end {
         WorkerEnd::Deregistered => {
             tracing::info!("worker {id} deregistered");

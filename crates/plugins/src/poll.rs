@@ -10,6 +10,7 @@ mod check;
 mod choice;
 mod fields;
 mod health;
+mod job;
 mod lead;
 mod orchestrator;
 mod planner;
@@ -17,21 +18,24 @@ mod problem;
 mod read;
 mod report;
 mod schedule;
+mod schedules;
 mod shelf;
 mod timing;
 mod tree;
 
 pub use agent::Checks;
-pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobFacts, TcpCheck};
+pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use health::{CheckHealth, Health, Transition};
+pub use job::JobFacts;
 pub use orchestrator::{
-    JobView, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,
-    ScheduleView,
+    JobView, POLL_EVENT_NAMES, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator,
+    PollView, ScheduleView,
 };
 pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use report::{CheckResult, JobReport};
-pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, Schedule, read_file};
+pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};
+pub use schedules::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};

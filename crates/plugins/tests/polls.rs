@@ -15,7 +15,7 @@ fn names(events: &[PollEvent]) -> Vec<&'static str> {
 }
 
 async fn put(polls: &PollOrchestrator, schedule: &Schedule) {
-    polls.put(schedule).await.expect("written");
+    polls.schedules().put(schedule, START).await.expect("written");
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,8 +281,8 @@ async fn schedules_are_changed_refused_and_removed_while_it_runs() {
     assert_eq!(created(&rig, "web").await.len(), created_web);
     assert!(created(&rig, "other").await.len() >= 4);
     assert_eq!(names(&pod.told()), [""; 0], "told once");
-    pod.polls.remove(&id("web")).await.expect("removed");
-    pod.polls.remove(&id("other")).await.expect("removed");
+    pod.polls.schedules().remove(&id("web")).await.expect("removed");
+    pod.polls.schedules().remove(&id("other")).await.expect("removed");
     let view = pod.until(|view| view.schedules.is_empty() && view.refused.is_empty()).await;
     assert_eq!(view.trouble, None);
 }

@@ -10,12 +10,14 @@ mod dispatcher;
 mod documents;
 mod runner;
 mod spec;
+mod view;
 
 pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, Submitted, TaskCounts};
 pub use runner::{Handlers, RunnerEnd, RunnerOptions, TaskContext, TaskOutcome, TaskRunner};
 pub use spec::{SubmitError, TaskError, TaskSpec};
 pub use tenure_core::{LateResult, OutcomeKind, TakerCounts, TaskLimits, TaskRecord, TaskState, TaskUpdate};
+pub use view::TaskList;
 
 use crate::driver::Voice;
 use crate::fence::Fence;

@@ -39,6 +39,16 @@ fn typed() -> impl Strategy<Value = Vec<String>> {
         vec!["step-down"],
         vec!["worker", "run"],
         vec!["workers"],
+        vec!["agent", "--id", "a"],
+        vec!["apply", "-f", "-"],
+        vec!["schedule", "add", "web"],
+        vec!["schedule", "list"],
+        vec!["schedule", "show", "web"],
+        vec!["schedule", "pause", "web"],
+        vec!["schedule", "run-now", "web"],
+        vec!["schedule", "rm", "web"],
+        vec!["jobs"],
+        vec!["job", "show", "web-1"],
         vec!["metrics"],
         vec!["cost"],
         vec!["doctor"],
@@ -64,6 +74,19 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
         Verb::StepDown(args) => Some(&args.settings),
         Verb::Worker(WorkerArgs { action: WorkerAction::Run(args) }) => Some(&args.settings),
         Verb::Workers(args) => Some(&args.settings),
+        Verb::Agent(args) => Some(&args.settings),
+        Verb::Apply(args) => Some(&args.settings),
+        Verb::Schedule(ScheduleArgs { action }) => Some(match action {
+            ScheduleAction::Add(args) => &args.settings,
+            ScheduleAction::List(args) => &args.settings,
+            ScheduleAction::RunNow(args) => &args.settings,
+            ScheduleAction::Show(args)
+            | ScheduleAction::Pause(args)
+            | ScheduleAction::Resume(args)
+            | ScheduleAction::Rm(args) => &args.settings,
+        }),
+        Verb::Jobs(args) => Some(&args.settings),
+        Verb::Job(JobArgs { action: JobAction::Show(args) }) => Some(&args.settings),
         Verb::Metrics(args) => Some(&args.settings),
         Verb::Cost(args) => Some(&args.settings),
         Verb::Doctor(args) => Some(&args.settings),
@@ -99,6 +122,12 @@ proptest! {
             Ok(cli) => {
                 if let Verb::Run(args) = &cli.command {
                     args.workers.iter().for_each(|text| drop(crate::worker::parse(text)));
+                }
+                if let Verb::Schedule(ScheduleArgs { action: ScheduleAction::Add(args) }) = &cli.command {
+                    // Whatever the flags say, it is a schedule or an explanation.
+                    if let Err(explained) = crate::polls::schedule_of(args) {
+                        prop_assert!(!explained.is_empty() && !explained.contains('\u{1b}'), "{explained:?}");
+                    }
                 }
                 // Only flags: a file or a variable of whoever runs the tests must not decide.
                 if let Some(settings) = settings(&cli.command) {

@@ -233,6 +233,11 @@ impl<'a> Cluster<'a> {
         self.launch("worker", &[&["worker", "run", "--events"], arguments].concat(), &[])
     }
 
+    /// Starts an agent.
+    pub fn start_agent(&mut self, arguments: &[&str]) -> usize {
+        self.launch("agent", &[&["agent", "--events"], arguments].concat(), &[])
+    }
+
     fn launch(&mut self, node: &str, arguments: &[&str], environment: &[(&str, &str)]) -> usize {
         let mut command = self.sandbox.command();
         command.args(arguments).args(&self.arguments);

@@ -235,11 +235,7 @@ impl Dispatcher {
             DispatchInput::Assign { id, worker } => {
                 self.assign(now, &id, &worker);
             }
-            DispatchInput::Hold { id, reason } => {
-                if let Some(task) = self.tasks.get_mut(&id).filter(|t| t.record.state == TaskState::Queued) {
-                    task.record.reason = reason;
-                }
-            }
+            DispatchInput::Hold { id, reason } => self.hold(now, &id, reason),
             DispatchInput::Workers { list, whole } => self.on_workers(now, list, whole),
             DispatchInput::Ledger(id, shard, read) => self.on_ledger(now, id, shard, read),
             DispatchInput::LedgerWritten(id, shard, answer) => {
@@ -362,6 +358,7 @@ impl Dispatcher {
             self.judge(now);
             self.assign_targets(now);
         }
+        self.keep_reasons(now);
         self.write_ledger(now, out);
         if self.has_shards() && !self.listed && self.list.is_none() && now >= self.list_due {
             self.send_list(out);
@@ -425,7 +422,11 @@ impl Dispatcher {
         if self.ended {
             return None;
         }
-        let shards = self.shards.iter().filter(|shard| shard.flight.is_none()).map(|shard| shard.due);
+        let shards = self.shards.iter().filter(|shard| shard.flight.is_none());
+        let shards = shards.flat_map(|shard| {
+            let stale = shard.stale_since.map(|since| since + self.config.slow_ms);
+            [Some(shard.due), stale].into_iter().flatten()
+        });
         let inboxes = self.inboxes.values().filter(|inbox| inbox.flight.is_none());
         let inboxes = inboxes.flat_map(|inbox| {
             let litter = inbox.litter_since.map(|since| since + self.litter_ms());

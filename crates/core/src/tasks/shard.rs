@@ -47,6 +47,8 @@ pub(super) struct Shard {
     failures: u32,
     /// Finished tasks are being archived.
     pub(super) archiving: Option<(RequestId, Vec<NodeId>)>,
+    /// Since when a task waits for another reason than the store says. No change that is worth a write of its own at once.
+    pub(super) stale_since: Option<Time>,
 }
 
 /// What a shard wants.
@@ -83,6 +85,7 @@ impl Shard {
             due: Time(0),
             failures: 0,
             archiving: None,
+            stale_since: None,
         }
     }
 
@@ -107,6 +110,10 @@ impl Shard {
     }
 
     pub(super) fn sent(&mut self, id: RequestId, write: Option<Nonce>) {
+        if write.is_some() {
+            // It has the reasons as they are; if it comes to nothing, another one will.
+            self.stale_since = None;
+        }
         self.flight = Some((id, write.map(|nonce| (nonce, self.revision))));
     }
 

@@ -1,7 +1,7 @@
 //! The agent's side: does jobs. It is a handler for tasks of kind `poll`, to be given to a task runner whose worker says what
 //! it is in its payload.
 
-use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobFacts, TcpCheck};
+use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 use super::choice::POLL_KIND;
 use super::problem::told;
 use super::read::{self, KINDS, Rules};
@@ -82,7 +82,7 @@ impl Checks {
         let Some(job) = Job::read(&task.payload, &self.rules) else {
             return TaskOutcome::failed("this job is not understood here: another version wrote it");
         };
-        let facts = JobFacts::of(task);
+        let facts = JobRun::of(task);
         let checks = tokio::select! {
             biased;
             () = task.cancelled.cancelled() => return TaskOutcome::failed("called off"),
@@ -99,7 +99,7 @@ impl Checks {
     }
 
     /// All checks of a job, at once (a schedule has 32 at most); the results in their order.
-    async fn all(&self, job: &JobFacts, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
+    async fn all(&self, job: &JobRun, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
         let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: told(detail) };
         let mut results = vec![failed("it panicked"); checks.len()];
         let mut running = JoinSet::new();
@@ -128,7 +128,7 @@ impl Checks {
     }
 }
 
-async fn one(check: &dyn Check, job: &JobFacts, spec: &CheckSpec) -> CheckResult {
+async fn one(check: &dyn Check, job: &JobRun, spec: &CheckSpec) -> CheckResult {
     let (began, limit) = (Instant::now(), Duration::from_millis(spec.timeout_ms));
     let done = tokio::time::timeout(limit, check.check(job, spec)).await;
     let detail = match done {
@@ -143,9 +143,9 @@ async fn one(check: &dyn Check, job: &JobFacts, spec: &CheckSpec) -> CheckResult
     }
 }
 
-impl JobFacts {
-    fn of(task: &TaskContext) -> JobFacts {
-        JobFacts { job: task.id.clone(), attempt: task.attempt, epoch: task.epoch }
+impl JobRun {
+    fn of(task: &TaskContext) -> JobRun {
+        JobRun { job: task.id.clone(), attempt: task.attempt, epoch: task.epoch }
     }
 }
 

@@ -15,7 +15,7 @@ const SAID_MAX_BYTES: usize = 200;
 /// one that must not listen to a former leader remembers the highest epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct JobFacts {
+pub struct JobRun {
     /// Its id: the schedule and the due time.
     pub job: NodeId,
     /// Which attempt.
@@ -28,7 +28,7 @@ pub struct JobFacts {
 #[async_trait]
 pub trait Check: Send + Sync + 'static {
     /// Looks once. The error is for people; it is cut.
-    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String>;
+    async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String>;
 }
 
 fn not_mine(spec: &CheckSpec) -> String {
@@ -41,7 +41,7 @@ pub struct TcpCheck;
 
 #[async_trait]
 impl Check for TcpCheck {
-    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Tcp { host, port } = &spec.action else { return Err(not_mine(spec)) };
         let port = u16::try_from(*port).map_err(|_| format!("{port} is no port"))?;
         TcpStream::connect((host.as_str(), port)).await.map(drop).map_err(|error| error.to_string())
@@ -54,7 +54,7 @@ pub struct DnsCheck;
 
 #[async_trait]
 impl Check for DnsCheck {
-    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Dns { host } = &spec.action else { return Err(not_mine(spec)) };
         let mut found = lookup_host((host.as_str(), 0)).await.map_err(|error| error.to_string())?;
         found.next().map(drop).ok_or_else(|| "it has no address".to_owned())
@@ -93,7 +93,7 @@ fn in_short(error: &dyn std::error::Error) -> String {
 
 #[async_trait]
 impl Check for HttpCheck {
-    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Http { url, method, status } = &spec.action else { return Err(not_mine(spec)) };
         let request = match method.as_str() {
             "HEAD" => self.client.head(url),
@@ -130,7 +130,7 @@ impl CommandCheck {
 
 #[async_trait]
 impl Check for CommandCheck {
-    async fn check(&self, job: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Command { program, args } = &spec.action else { return Err(not_mine(spec)) };
         if !self.allowed.contains(program) {
             return Err("this agent's settings do not allow this program".to_owned());

@@ -107,6 +107,47 @@ impl NoWorker {
             NoWorker::Unreadable => "unreadable",
         }
     }
+
+    /// The one of that name.
+    pub fn named(name: &str) -> Option<NoWorker> {
+        let all = [
+            NoWorker::NoWorker,
+            NoWorker::AllDraining,
+            NoWorker::WrongPartition,
+            NoWorker::WrongDomain,
+            NoWorker::NoCapability,
+            NoWorker::AllFull,
+            NoWorker::Unreadable,
+        ];
+        all.into_iter().find(|why| why.as_str() == name)
+    }
+
+    /// A sentence for people, with what the job needs if that is known.
+    pub fn sentence(self, needs: Option<&Needs>) -> String {
+        let id = |id: Option<&NodeId>| id.map_or_else(|| "it needs".to_owned(), NodeId::to_string);
+        match self {
+            NoWorker::NoWorker => {
+                "no active worker says that it runs polls; `tenure agent` starts one".to_owned()
+            }
+            NoWorker::AllDraining => "every agent is about to leave and takes nothing new".to_owned(),
+            NoWorker::WrongPartition => {
+                let partition = id(needs.and_then(|needs| needs.partition.as_ref()));
+                format!("no agent is in the partition {partition}")
+            }
+            NoWorker::WrongDomain => {
+                let domain = id(needs.and_then(|needs| needs.domain.as_ref()));
+                format!("no agent in its partition is in the domain {domain}")
+            }
+            NoWorker::NoCapability => {
+                let all = needs.iter().flat_map(|needs| &needs.capabilities).map(NodeId::as_str);
+                let all: Vec<&str> = all.collect();
+                let which = if all.is_empty() { String::new() } else { format!(": {}", all.join(", ")) };
+                format!("no agent in its partition and domain has all the capabilities it needs{which}")
+            }
+            NoWorker::AllFull => "every agent that could do it has as many jobs as it takes".to_owned(),
+            NoWorker::Unreadable => "what the job needs cannot be read: another version wrote it".to_owned(),
+        }
+    }
 }
 
 impl fmt::Display for NoWorker {
@@ -202,7 +243,7 @@ struct WireNeeds {
 }
 
 /// What a job says it needs.
-fn needs_of(payload: &[u8]) -> Option<Needs> {
+pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
     let WireNeeds { partition, domain, capabilities } =
         serde_json::from_slice::<JobNeeds>(payload).ok()?.needs;
     let id =

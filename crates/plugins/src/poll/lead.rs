@@ -3,14 +3,16 @@
 //! It decides nothing itself: what is due is the planner's, who does it is the choice's, what it means is the health's.
 
 mod intake;
+mod serve;
 
 use super::choice::{AgentFacts, Fleet, POLL_KIND, PollAssign};
 use super::health::{Health, Transition};
 use super::orchestrator::{Inner, JobView, PollCounts, PollError, PollEvent, PollView, RunNow, ScheduleView};
 use super::planner::{Answer, Due, Planner};
 use super::schedule::Schedule;
+use super::schedules::Change;
 use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::tasks::{
@@ -44,6 +46,8 @@ pub(super) enum TermError {
 enum Looked {
     Schedules(Result<Found, String>),
     Agent(NodeId, Result<Option<AgentFacts>, String>),
+    /// Jobs that were asked for are noted as created.
+    Served(NodeId, Vec<String>, Result<Change, PollError>),
 }
 
 struct Term<'a> {
@@ -62,6 +66,10 @@ struct Term<'a> {
     agents: BTreeMap<NodeId, (Option<AgentFacts>, Instant)>,
     known: BTreeMap<NodeId, Stamp>,
     refused: BTreeMap<NodeId, String>,
+    /// Jobs that were asked for on the store and stand in the ledger.
+    served: BTreeMap<(NodeId, String), serve::Stage>,
+    /// Schedules of which jobs were asked for.
+    asked_of: BTreeSet<NodeId>,
     looks: JoinSet<Looked>,
     next_look: Instant,
     counts: PollCounts,
@@ -124,6 +132,8 @@ async fn term(
         agents: BTreeMap::new(),
         known: BTreeMap::new(),
         refused: BTreeMap::new(),
+        served: BTreeMap::new(),
+        asked_of: BTreeSet::new(),
         looks: JoinSet::new(),
         next_look: Instant::now(),
         counts: PollCounts::default(),
@@ -259,6 +269,7 @@ impl Term<'_> {
                 self.trouble = self.file.foreign.clone();
                 self.on_schedules(found);
             }
+            Looked::Served(id, names, done) => self.on_served(&id, &names, done),
         }
     }
 
@@ -289,7 +300,6 @@ impl Term<'_> {
                     self.planner.put(schedule);
                 }
                 Err(problems) => {
-                    tracing::warn!(target: "tenure", schedule = id.as_str(), "a schedule is refused: {problems}");
                     self.planner.remove(&id);
                     self.refused.insert(id.clone(), problems.to_string());
                     self.tell(PollEvent::ScheduleRefused { schedule: id, problems });
@@ -299,19 +309,24 @@ impl Term<'_> {
         if news {
             self.harvest();
         }
+        self.note_asked();
     }
 
-    /// Plans, and submits what is due.
+    /// Plans, and submits what is asked for and what is due.
     async fn create(&mut self) -> Result<(), TermError> {
         if std::mem::take(&mut self.reassign) {
             // Submitting nothing writes nothing, and makes the dispatcher ask again who does what waits.
             self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
         }
-        for _ in 0..ROUNDS_MAX {
+        for round in 0..ROUNDS_MAX {
             let tasks = self.dispatcher.tasks();
             let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
             self.planner
                 .observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
+            if round == 0 {
+                // Before what is due: a schedule that is always busy would never get to it.
+                self.serve().await?;
+            }
             let dues = self.planner.plan(self.now_ms());
             if dues.is_empty() {
                 return Ok(());
@@ -362,33 +377,12 @@ impl Term<'_> {
         Ok(existed)
     }
 
-    async fn on_asked(&mut self, run: RunNow) {
-        let answer = self.run_now(&run).await;
-        // Whoever asked may have given up.
-        let _ = run.reply.send(answer);
-    }
-
-    async fn run_now(&mut self, run: &RunNow) -> Result<Submitted, PollError> {
-        let unknown = || PollError::Unknown(run.schedule.to_string());
-        let schedule = self.planner.schedules().get(&run.schedule).ok_or_else(unknown)?;
-        // No name can make it the job of a due time: those end in `-` and digits.
-        let id = format!("{}.run.{}", run.schedule, run.name);
-        let letters =
-            (1..=12).contains(&run.name.len()) && run.name.bytes().all(|b| b.is_ascii_alphanumeric());
-        let job_id = NodeId::new(&id).ok().filter(|_| letters);
-        let job_id = job_id.ok_or_else(|| PollError::Name(run.name.clone()))?;
-        let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
-        if !exists && !self.planner.has_room(&run.schedule) {
-            return Err(PollError::Full(run.schedule.to_string()));
-        }
-        let answer = self.dispatcher.submit(job(schedule, id, self.now_ms())).await?;
-        if answer == Submitted::Created {
-            self.planner.created_by_hand(&run.schedule, job_id);
-        }
-        Ok(answer)
-    }
-
     fn tell(&self, event: PollEvent) {
+        match &self.inner.annex {
+            // The node's own way of telling has its log, too.
+            Some(annex) => annex.tell(self.context.epoch(), event.name(), event.fields()),
+            None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.fields()),
+        }
         // Nobody has to listen.
         let _ = self.inner.events.send(event);
     }

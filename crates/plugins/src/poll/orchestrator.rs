@@ -6,15 +6,15 @@ use super::lead;
 use super::planner::{PlanCounts, SeriesView};
 use super::problem::Problems;
 use super::read::Rules;
-use super::schedule::Schedule;
-use super::shelf::{Shelf, schedule_key};
+use super::schedules::Schedules;
+use super::shelf::Shelf;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::store::{Condition, Remove, Store, Write};
+use tenure::store::Store;
 use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
-use tenure::{Keys, Namespace, NodeId, ProcessContext, ProcessSpec, Workers};
+use tenure::{Annex, IdError, Keys, Namespace, Node, NodeId, ProcessContext, ProcessSpec, Workers};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 /// Events kept for a reader that is behind; one further behind is told how many it missed.
@@ -22,6 +22,14 @@ const EVENTS_KEPT: usize = 1024;
 
 /// The name of the process.
 pub const POLL_PROCESS: &str = "poll-orchestrator";
+
+/// The events it tells with the node's if it was made [for a node](PollOrchestrator::for_node), with `{prefix}` for the
+/// telemetry prefix.
+pub const POLL_EVENT_NAMES: &[&str] = &[
+    "{prefix}.coordinator.check_failing",
+    "{prefix}.coordinator.check_recovered",
+    "{prefix}.coordinator.schedule_refused",
+];
 
 /// How an orchestrator is to work.
 #[derive(Clone)]
@@ -84,13 +92,20 @@ impl PollEvent {
 
     /// The event as JSON.
     pub fn to_json(&self) -> Value {
+        let mut value = self.fields();
+        value["event"] = json!(self.name());
+        value
+    }
+
+    /// What it says beside its name.
+    pub(super) fn fields(&self) -> Value {
         match self {
             PollEvent::CheckFailing(told) | PollEvent::CheckRecovered(told) => json!({
-                "event": self.name(), "schedule": told.schedule.as_str(), "check": told.check.as_str(),
+                "schedule": told.schedule.as_str(), "check": told.check.as_str(),
                 "due": told.due_ms, "inARow": told.in_a_row, "detail": told.detail,
             }),
             PollEvent::ScheduleRefused { schedule, problems } => json!({
-                "event": self.name(), "schedule": schedule.as_str(),
+                "schedule": schedule.as_str(),
                 "problems": problems.all().iter().map(ToString::to_string).collect::<Vec<String>>(),
             }),
         }
@@ -174,6 +189,25 @@ pub enum PollError {
     /// The name of the job is none.
     #[error("name = {0:?}: must be 1 to 12 letters and digits")]
     Name(String),
+    /// There is one of this id already.
+    #[error("there is a schedule {0:?} already")]
+    Exists(String),
+    /// What stands there cannot be understood, and is left alone.
+    #[error("the schedule {schedule:?} on the store cannot be understood and is left alone: {problems}")]
+    Refused {
+        /// Which.
+        schedule: String,
+        /// All that is wrong with it.
+        problems: Problems,
+    },
+    /// Others changed it each time it was tried. Nothing was changed.
+    #[error("schedule {0:?}: others changed it each time it was tried")]
+    Raced(String),
+    /// As many jobs were asked for, and do not exist yet, as may be.
+    #[error(
+        "schedule {0:?}: 8 jobs were asked for and do not exist yet; nobody leads, or none may be open beside those that are"
+    )]
+    Asked(String),
     /// The store did not do it.
     #[error("{0}")]
     Store(String),
@@ -198,6 +232,8 @@ pub(super) struct Inner {
     pub(super) events: broadcast::Sender<PollEvent>,
     pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
     ask: mpsc::Sender<RunNow>,
+    /// Where events are told beside its own channel.
+    pub(super) annex: Option<Annex>,
 }
 
 /// Runs schedules while this node leads. Clones are the same.
@@ -231,7 +267,20 @@ impl PollOrchestrator {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let (ask, asked) = mpsc::channel(16);
         let asked = Mutex::new(asked);
-        PollOrchestrator(Arc::new(Inner { place, workers, shelf, options, view, events, asked, ask }))
+        let inner = Inner { place, workers, shelf, options, view, events, asked, ask, annex: None };
+        PollOrchestrator(Arc::new(inner))
+    }
+
+    /// For this node, on its own way to the store, so that its requests count as the node's. Its events are told with the
+    /// node's.
+    pub fn for_node(node: &Node, options: PollOptions) -> Result<PollOrchestrator, IdError> {
+        let annex = node.annex();
+        let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
+        let mut polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
+        if let Some(inner) = Arc::get_mut(&mut polls.0) {
+            inner.annex = Some(annex);
+        }
+        Ok(polls)
     }
 
     /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its
@@ -267,29 +316,8 @@ impl PollOrchestrator {
         answer.await.unwrap_or(Err(PollError::NotLeading))
     }
 
-    /// Writes a schedule, over whatever stands there. Any process may; the leader sees it with its next look.
-    pub async fn put(&self, schedule: &Schedule) -> Result<(), PollError> {
-        let key = schedule_key(&self.0.shelf.keys, &schedule.id);
-        let put = self.0.shelf.store.put(&key, schedule.to_wire().into(), Condition::Any);
-        match tokio::time::timeout(self.0.shelf.timeout, put).await {
-            Ok(Write::Won(_)) => Ok(()),
-            Ok(Write::Lost) => Err(PollError::Store(format!("{key}: another write was faster"))),
-            Ok(Write::Unknown(trouble) | Write::Unavailable(trouble) | Write::Denied(trouble)) => {
-                Err(PollError::Store(format!("{key}: {trouble}")))
-            }
-            Err(_) => Err(PollError::Store(format!("{key}: no answer in time; it may have been written"))),
-        }
-    }
-
-    /// Removes a schedule. Its jobs go on, and its due times are never created again under this name.
-    pub async fn remove(&self, schedule: &NodeId) -> Result<(), PollError> {
-        let key = schedule_key(&self.0.shelf.keys, schedule);
-        match tokio::time::timeout(self.0.shelf.timeout, self.0.shelf.store.remove(&key)).await {
-            Ok(Remove::Done) => Ok(()),
-            Ok(Remove::Unknown(trouble) | Remove::Unavailable(trouble) | Remove::Denied(trouble)) => {
-                Err(PollError::Store(format!("{key}: {trouble}")))
-            }
-            Err(_) => Err(PollError::Store(format!("{key}: no answer in time; it may be gone"))),
-        }
+    /// The schedules on the store. Any process may change them; the leader sees it with its next look.
+    pub fn schedules(&self) -> Schedules {
+        Schedules::on(self.0.shelf.clone())
     }
 }

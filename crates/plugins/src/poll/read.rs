@@ -2,7 +2,7 @@
 
 use super::fields::{Fields, Reader};
 use super::problem::{Problem, Problems};
-use super::schedule::{Action, CheckSpec, Misfire, Needs, Overlap, Schedule, VERSION};
+use super::schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, VERSION};
 use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
 use serde_json::Map;
@@ -15,6 +15,9 @@ const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 /// Schedules of a file, checks of a schedule.
 const SCHEDULES_MAX: usize = 1000;
 const CHECKS_MAX: usize = 32;
+
+/// Jobs asked for that are read of a schedule.
+const RUNS_MAX: usize = 64;
 
 /// Names longer than this make job ids that are none.
 const ID_MAX_BYTES: usize = 100;
@@ -101,6 +104,8 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         fail_after: reader.number(&mut fields, "failAfter", 1..=1000, 3),
         recover_after: reader.number(&mut fields, "recoverAfter", 1..=1000, 1),
         since_ms: if reader.wire { reader.number(&mut fields, "since", 0..=u64::MAX, 0) } else { 0 },
+        run_now: if reader.wire { run_now(reader, &mut fields) } else { Vec::new() },
+        ran: if reader.wire { reader.texts(&mut fields, "ran") } else { Vec::new() },
         checks: checks(reader, &mut fields, timeout_ms, rules),
         extra: reader.rest(&fields, "schedule"),
         // Whoever has none is refused; the rest is read for its own faults.
@@ -112,6 +117,16 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         reader.fault(&fields, "checks", "", rule);
     }
     Some(schedule)
+}
+
+/// Jobs that were asked for. A request that is none asks for nothing; the schedule goes on.
+fn run_now(reader: &mut Reader, fields: &mut Fields<'_>) -> Vec<RunRequest> {
+    let list = reader.list(fields, "runNow").iter().map(Tree::to_json);
+    let request = |value: serde_json::Value| {
+        let name = value.get("name")?.as_str().filter(|name| RunRequest::is_name(name))?.to_owned();
+        Some(RunRequest { name, at_ms: value.get("at").and_then(serde_json::Value::as_u64).unwrap_or(0) })
+    };
+    list.filter_map(request).take(RUNS_MAX).collect()
 }
 
 fn timing(reader: &mut Reader, fields: &mut Fields<'_>) -> Option<Timing> {

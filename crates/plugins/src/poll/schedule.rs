@@ -1,5 +1,6 @@
 //! What a schedule is, and how it stands on the store: `schedules/<id>.json`.
 
+use super::orchestrator::PollError;
 use super::problem::{Problem, Problems};
 use super::read::{self, Rules};
 use super::timing::Timing;
@@ -46,10 +47,36 @@ pub struct Schedule {
     pub recover_after: u64,
     /// Due times at or before this moment (wall clock, ms) are nobody's: when it was created, or enabled again.
     pub since_ms: u64,
+    /// Jobs that were asked for and may not exist yet; only on the store. The leader makes jobs of them.
+    pub run_now: Vec<RunRequest>,
+    /// The names of the last ones that exist, or did; only on the store.
+    pub ran: Vec<String>,
     /// What is looked at.
     pub checks: Vec<CheckSpec>,
     /// Fields of the wire that are not known here. They are kept.
     pub extra: Map<String, Value>,
+}
+
+/// Somebody asks for a job now, whatever the timing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RunRequest {
+    /// The asker's name for it: 1 to 12 letters and digits. Asking for the same again asks for the same job.
+    pub name: String,
+    /// When, by the asker's clock; for people.
+    pub at_ms: u64,
+}
+
+impl RunRequest {
+    /// Whether this is a name.
+    pub(super) fn is_name(name: &str) -> bool {
+        (1..=12).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    /// The id of the job: `<schedule>.run.<name>`. It can be no job of a due time: those end in `-` and digits.
+    pub fn job_id(schedule: &NodeId, name: &str) -> Result<NodeId, PollError> {
+        let id = NodeId::new(&format!("{schedule}.run.{name}")).ok();
+        id.filter(|_| RunRequest::is_name(name)).ok_or_else(|| PollError::Name(name.to_owned()))
+    }
 }
 
 /// Whether a job may be created while one is open.
@@ -255,6 +282,13 @@ impl Schedule {
         put("failAfter", json!(self.fail_after));
         put("recoverAfter", json!(self.recover_after));
         put("since", json!(self.since_ms));
+        if !self.run_now.is_empty() {
+            let runs = self.run_now.iter().map(|run| json!({"name": run.name, "at": run.at_ms}));
+            put("runNow", runs.collect());
+        }
+        if !self.ran.is_empty() {
+            put("ran", json!(self.ran));
+        }
         put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
         for (key, value) in &self.extra {
             map.entry(key.clone()).or_insert_with(|| value.clone());

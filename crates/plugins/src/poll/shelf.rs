@@ -11,12 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::{Condition, Entry, List, Read, Store, Trouble, Version, Write};
 use tenure::{Keys, LeaderGuard, NodeId};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
 /// No schedule's object is larger.
 const SCHEDULE_MAX_BYTES: u64 = 64 * 1024;
 
 /// Schedules at most: the ledger keeps the marks of about two thousand series.
 const SCHEDULES_MAX: usize = 2000;
+
+/// Schedules read at once.
+const READS_AT_ONCE: usize = 16;
 
 /// Where the orchestrator's objects are. Clones share the store.
 #[derive(Clone)]
@@ -58,7 +63,7 @@ pub(super) fn schedule_key(keys: &Keys, id: &NodeId) -> String {
 }
 
 impl Shelf {
-    async fn get(&self, key: &str) -> Result<Read, String> {
+    pub(super) async fn get(&self, key: &str) -> Result<Read, String> {
         match tokio::time::timeout(self.timeout, self.store.get(key, None)).await {
             Ok(Read::Unavailable(trouble) | Read::Denied(trouble)) => Err(told(key, &trouble)),
             Ok(read) => Ok(read),
@@ -79,19 +84,29 @@ impl Shelf {
             Err(_) => return Err(format!("{folder}: no answer in time")),
         };
         let mut found = Found::default();
-        for entry in &entries {
+        // All end with the set, should nobody wait for this any more.
+        let (mut reads, gate) = (JoinSet::new(), Arc::new(Semaphore::new(READS_AT_ONCE)));
+        for entry in entries {
             let name = entry.key.strip_prefix(&folder).and_then(|name| name.strip_suffix(".json"));
             let Some(id) = name.and_then(|name| NodeId::new(name).ok()) else { continue };
-            let stamp = Stamp::of(entry);
+            let stamp = Stamp::of(&entry);
             if known.get(&id) != Some(&stamp) {
-                match self.read_schedule(entry, &id).await {
-                    Some(read) => {
-                        found.changed.insert(id.clone(), read);
-                    }
-                    None => found.unread.push(id.clone()),
-                }
+                let (shelf, gate, id) = (self.clone(), Arc::clone(&gate), id.clone());
+                reads.spawn(async move {
+                    // It is never closed.
+                    let _permit = gate.acquire().await;
+                    let read = shelf.read_schedule(&entry, &id).await;
+                    (id, read)
+                });
             }
             found.present.insert(id, stamp);
+        }
+        while let Some(read) = reads.join_next().await {
+            match read {
+                Ok((id, Some(read))) => drop(found.changed.insert(id, read)),
+                Ok((id, None)) => found.unread.push(id),
+                Err(error) => return Err(format!("{folder}: a read died: {error}")),
+            }
         }
         Ok(found)
     }

@@ -10,8 +10,8 @@ use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::tasks::{Handlers, TaskRunner};
 use tenure::{Namespace, Node, NodeId, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
 use tenure_plugins::poll::{
-    AgentFacts, Check, CheckSpec, Checks, JobFacts, PollEvent, PollOptions, PollOrchestrator, PollView,
-    Rules, Schedule, read_file,
+    AgentFacts, Check, CheckSpec, Checks, JobRun, PollEvent, PollOptions, PollOrchestrator, PollView, Rules,
+    Schedule, read_file,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -178,7 +178,7 @@ impl Fake {
 
 #[async_trait]
 impl Check for Fake {
-    async fn check(&self, _: &JobFacts, _: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobRun, _: &CheckSpec) -> Result<(), String> {
         let at = self.began.map_or(0, |began| u64::try_from(began.elapsed().as_millis()).expect("small"));
         self.done.lock().expect("no panic").push((self.agent.clone(), START + at));
         let answering = self.answer.lock().expect("no panic").clone();

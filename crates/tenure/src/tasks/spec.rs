@@ -102,6 +102,11 @@ impl TaskSpec {
         self
     }
 
+    /// The task as it would stand in the ledger, before anything happens to it.
+    pub fn record(&self) -> Result<TaskRecord, TaskError> {
+        self.check()
+    }
+
     pub(crate) fn check(&self) -> Result<TaskRecord, TaskError> {
         let id = |field: &'static str, text: &str| {
             NodeId::new(text).map_err(|error| TaskError::new(field, &error.value, error.rule))

@@ -1,6 +1,7 @@
 //! What becomes of a task: dispatched, taken back, given up, tried again, over.
 
-use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState};
+use super::super::shard::Hold;
+use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState, task_shard};
 use super::{Dispatcher, TakeBack, Task, TaskUpdate};
 use crate::id::NodeId;
 use crate::mutant::Mutant;
@@ -111,10 +112,7 @@ impl Dispatcher {
             if let Some(inbox) = self.inboxes.get_mut(worker).filter(|inbox| inbox.unreadable) {
                 inbox.must_read = true;
             }
-            if let Some(task) = self.tasks.get_mut(id).filter(|task| *task.record.reason != reason) {
-                task.record.reason = Arc::from(reason);
-            }
-            return;
+            return self.hold(now, id, Arc::from(reason));
         }
         if let Some(task) = self.tasks.get_mut(id) {
             task.record.attempt += 1;
@@ -124,6 +122,28 @@ impl Dispatcher {
         self.become_state(now, id, TaskState::Dispatched, "");
         // Nobody else makes inboxes: one that the list did not show is not there.
         self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
+    }
+
+    /// Notes why a task waits. It goes to the store with the next write of its shard, or with one of its own for all of
+    /// them once it has lasted: whoever looks at the ledger from outside shall see it.
+    pub(super) fn hold(&mut self, now: Time, id: &NodeId, reason: Arc<str>) {
+        let queued =
+            |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
+        let Some(task) = self.tasks.get_mut(id).filter(queued) else { return };
+        task.record.reason = Arc::clone(&reason);
+        let shard = task_shard(&task.record.series, self.config.shards);
+        self.shards[shard].stale_since.get_or_insert(now);
+    }
+
+    /// Reasons that have lasted are worth a write.
+    pub(super) fn keep_reasons(&mut self, now: Time) {
+        let slow_ms = self.config.slow_ms;
+        for shard in self.shards.iter_mut().filter(|shard| shard.hold == Hold::Owned) {
+            if shard.stale_since.is_some_and(|since| now >= since + slow_ms) {
+                shard.stale_since = None;
+                shard.touch();
+            }
+        }
     }
 
     /// What falls due by itself next.

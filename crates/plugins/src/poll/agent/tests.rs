@@ -17,8 +17,8 @@ fn specs(checks: &str) -> Vec<Result<CheckSpec, String>> {
     schedule.checks.into_iter().map(Ok).collect()
 }
 
-fn facts() -> JobFacts {
-    JobFacts { job: NodeId::new("web-60000").expect("valid"), attempt: 2, epoch: 7 }
+fn facts() -> JobRun {
+    JobRun { job: NodeId::new("web-60000").expect("valid"), attempt: 2, epoch: 7 }
 }
 
 async fn run(checks: &Checks, texts: &str) -> Vec<String> {
@@ -139,7 +139,7 @@ struct Odd;
 
 #[async_trait]
 impl Check for Odd {
-    async fn check(&self, _: &JobFacts, spec: &CheckSpec) -> Result<(), String> {
+    async fn check(&self, _: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         match spec.name.as_str() {
             "panics" => panic!("on purpose"),
             "talks" => Err("x".repeat(100_000)),

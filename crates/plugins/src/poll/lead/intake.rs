@@ -82,10 +82,6 @@ impl Term<'_> {
             }
         }
         for transition in std::mem::take(&mut self.untold) {
-            tracing::info!(
-                target: "tenure", schedule = transition.schedule.as_str(), check = transition.check.as_str(),
-                failing = transition.failing, in_a_row = transition.in_a_row, "{}", transition.detail
-            );
             self.tell(match transition.failing {
                 true => PollEvent::CheckFailing(transition),
                 false => PollEvent::CheckRecovered(transition),

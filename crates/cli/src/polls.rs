@@ -1,0 +1,118 @@
+//! Polls from the command line: `tenure agent`, `apply`, `schedule`, `jobs` and `job`. Nothing here decides anything.
+
+mod agent;
+mod apply;
+mod inline;
+mod jobs;
+mod rows;
+mod run_now;
+mod schedule;
+
+pub(crate) use agent::agent;
+pub(crate) use apply::apply;
+#[cfg(test)]
+pub(crate) use inline::schedule as schedule_of;
+pub(crate) use jobs::{jobs, show as job};
+pub(crate) use schedule::schedule;
+
+use crate::args::SettingsArgs;
+use crate::exit::Failure;
+use crate::status::existing;
+use comfy_table::{Table, presets};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::{Lanes, OpenOptions};
+use tenure::{Namespace, NodeId};
+use tenure_plugins::poll::{PollError, Schedules};
+
+/// A command is not lease traffic: a request may take longer than a renewal may.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a command looks and writes.
+struct Place {
+    lanes: Lanes,
+    namespace: Namespace,
+}
+
+impl Place {
+    /// For looking; `None` in place of the store if there is none yet.
+    async fn existing(args: &SettingsArgs) -> Result<(Namespace, Option<Place>), Failure> {
+        let settings = args.load()?.settings;
+        let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+        let place = existing(&settings).await?.map(|lanes| Place { lanes, namespace: namespace.clone() });
+        Ok((namespace, place))
+    }
+
+    /// For writing: an embedded store is made if there is none yet.
+    async fn open(args: &SettingsArgs) -> Result<Place, Failure> {
+        let resolved = args.load()?;
+        let namespace = Namespace::new(&resolved.settings.namespace).map_err(Failure::usage)?;
+        SettingsArgs::prepare_store(&resolved)?;
+        let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
+        let lanes = tenure::store::open(&resolved.settings.store, &options).await?;
+        Ok(Place { lanes, namespace })
+    }
+
+    fn schedules(&self) -> Schedules {
+        Schedules::new(Arc::clone(&self.lanes.bulk), &self.namespace)
+    }
+}
+
+fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}
+
+/// An id of the command line; `what` names it in the error.
+fn id(what: &str, text: &str) -> Result<NodeId, Failure> {
+    NodeId::new(text).map_err(|error| Failure::usage(format!("{what} = {:?}: {}", error.value, error.rule)))
+}
+
+/// A moment for people: in UTC, to the second.
+fn moment(ms: u64) -> String {
+    let stamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
+}
+
+/// How long, for people.
+fn span(ms: u64) -> String {
+    match ms {
+        0..10_000 => format!("{:.1} s", ms as f64 / 1000.0),
+        10_000..120_000 => format!("{} s", ms / 1000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
+        _ => format!("{} d", ms / 86_400_000),
+    }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header.to_vec());
+    table
+}
+
+fn pretty(value: &Value) -> Result<String, Failure> {
+    serde_json::to_string_pretty(value).map_err(Failure::other)
+}
+
+fn no_schedule(id: &NodeId, namespace: &Namespace) -> Failure {
+    Failure::missing(format!("there is no schedule {:?} in {namespace}", id.as_str()))
+}
+
+impl From<PollError> for Failure {
+    fn from(error: PollError) -> Failure {
+        match error {
+            PollError::Unknown(_) => Failure::missing(error),
+            PollError::Name(_) => Failure::usage(error),
+            PollError::Refused { .. } => Failure::unreadable(error),
+            PollError::Store(_) => Failure::store(error),
+            PollError::NotLeading
+            | PollError::Full(_)
+            | PollError::Exists(_)
+            | PollError::Raced(_)
+            | PollError::Asked(_)
+            | PollError::Submit(_) => Failure::other(error),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `tenure agent`: a worker that does jobs of polls, without a node.
+
+use super::id;
+use crate::args::{AgentArgs, SettingsArgs};
+use crate::exit::Failure;
+use crate::log;
+use crate::run::{Signals, print_events};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::store::OpenOptions;
+use tenure::tasks::{Handlers, RunnerEnd, RunnerOptions, TakerCounts, TaskRunner};
+use tenure::{BootClock, NodeId, Observer, WorkerSpec};
+use tenure_plugins::poll::{AgentFacts, Checks};
+
+/// As many as a schedule may ask for.
+const CAPABILITIES_MAX: usize = 32;
+
+pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
+    log::start(args.log);
+    let resolved = args.settings.load()?;
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+    let facts = facts(&args)?;
+    let checks = checks(&args)?;
+    let mut settings = resolved.settings.clone();
+    if let Some(pod) = &args.pod {
+        settings.node = id("--pod", pod)?;
+    }
+    let spec = WorkerSpec::new(&args.id, &args.plugin_type).payload(facts.to_payload());
+    spec.validate(&settings)?;
+    SettingsArgs::prepare_store(&resolved)?;
+    let mut signals = Signals::new()?;
+    let options = OpenOptions::with_request_timeout(Duration::from_millis(settings.request_timeout_ms));
+    let lanes = tenure::store::open(&settings.store, &options).await?;
+    tracing::info!(
+        "agent {} registers for pod {} in namespace {} on {}",
+        args.id,
+        settings.node,
+        settings.namespace,
+        settings.store
+    );
+    let observer = Observer::start(settings, lanes, Arc::new(BootClock))?;
+    let printer = args.events.then(|| print_events(observer.events()));
+    let worker = observer.register_worker(spec)?;
+    let slots = usize::try_from(facts.slots).unwrap_or(usize::MAX);
+    let options = RunnerOptions { concurrency: slots, claims: slots };
+    let runner = TaskRunner::start_with(&observer.tasks(), worker, checks.handle(Handlers::new()), options);
+    let counts = runner.counts();
+    let end = work(&args.id, &facts, runner, &mut signals).await;
+    let end = match end {
+        Ok(end) => end,
+        Err(runner) => {
+            tracing::info!(
+                "agent {} drains: {} jobs in hand; a second signal ends at once",
+                args.id,
+                runner.in_hand()
+            );
+            signals.second_ends();
+            runner.drain().await
+        }
+    };
+    drop(observer);
+    if let Some(printer) = printer {
+        // The channel closes with the observer's last task, so the thread ends once it has printed what is left.
+        let _ = printer.join();
+    }
+    match end {
+        RunnerEnd::Drained => {
+            let TakerCounts { claimed, fenced: stale, duplicates, .. } = *counts.borrow();
+            tracing::info!(claimed, stale, duplicates, "agent {} has drained", args.id);
+            Ok(ExitCode::SUCCESS)
+        }
+        RunnerEnd::WorkerEnded(end) => crate::worker::outcome(&args.id, end),
+        RunnerEnd::Dropped => Err(Failure::other(format!("agent {:?} ended by itself", args.id))),
+    }
+}
+
+/// Works until it has ended, or gives the runner back to be drained because a signal came.
+async fn work(
+    id: &str,
+    facts: &AgentFacts,
+    runner: TaskRunner,
+    signals: &mut Signals,
+) -> Result<RunnerEnd, TaskRunner> {
+    tokio::select! {
+        _ = signals.next() => return Err(runner),
+        end = runner.ended() => return Ok(end),
+        registered = runner.worker().registered() => {
+            // One that cannot register has ended, which is seen below.
+            if registered.is_ok() {
+                tracing::info!("agent {id} runs polls: {}", told(facts));
+            }
+        }
+    }
+    tokio::select! {
+        _ = signals.next() => Err(runner),
+        end = runner.ended() => Ok(end),
+    }
+}
+
+fn told(facts: &AgentFacts) -> String {
+    let mut text = format!("{} at once", facts.slots);
+    for (what, id) in [("partition", &facts.partition), ("domain", &facts.domain)] {
+        if let Some(id) = id {
+            text.push_str(&format!(", {what} {id}"));
+        }
+    }
+    if !facts.capabilities.is_empty() {
+        let all: Vec<&str> = facts.capabilities.iter().map(NodeId::as_str).collect();
+        text.push_str(&format!(", can {}", all.join(" ")));
+    }
+    text
+}
+
+fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
+    let given = |what: &str, text: &Option<String>| text.as_ref().map(|text| id(what, text)).transpose();
+    let capabilities = args.capabilities.iter().map(|text| id("--capability", text));
+    let capabilities = capabilities.collect::<Result<BTreeSet<NodeId>, Failure>>()?;
+    if capabilities.len() > CAPABILITIES_MAX {
+        let count = capabilities.len();
+        return Err(Failure::usage(format!(
+            "--capability: {count} are given; at most {CAPABILITIES_MAX} may be"
+        )));
+    }
+    Ok(AgentFacts {
+        partition: given("--partition", &args.partition)?,
+        domain: given("--domain", &args.domain)?,
+        capabilities,
+        slots: args.slots,
+        draining: false,
+    })
+}
+
+fn checks(args: &AgentArgs) -> Result<Checks, Failure> {
+    let checks = Checks::new().map_err(Failure::other)?;
+    for program in &args.allow_commands {
+        if !Path::new(program).is_absolute() {
+            return Err(Failure::usage(format!(
+                "--allow-command = {program:?}: must be the whole path, beginning with /"
+            )));
+        }
+        if !Path::new(program).is_file() {
+            tracing::warn!("--allow-command: there is no program {program} here");
+        }
+    }
+    Ok(if args.allow_commands.is_empty() { checks } else { checks.commands(&args.allow_commands) })
+}

@@ -1,0 +1,108 @@
+//! `tenure jobs` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
+
+use super::rows::Row;
+use super::{Place, id, pretty, table};
+use crate::args::{JobsArgs, OneArgs};
+use crate::exit::Failure;
+use crate::out::{complain, say};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use tenure::tasks::{TaskList, TaskRecord, TaskState};
+use tenure_plugins::poll::POLL_KIND;
+
+/// Inboxes that are looked into at most.
+const INBOXES_MAX: usize = 64;
+
+/// An object on the store cannot be read.
+const UNREADABLE: u8 = 6;
+
+pub(super) const JOB_HEADER: [&str; 7] =
+    ["JOB", "STATE", "ATTEMPT", "AGENT", "DUE", "AGE", "RESULT OR REASON"];
+
+pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
+    let schedule = args.schedule.as_ref().map(|text| id("--schedule", text)).transpose()?;
+    let state = args.state.as_ref().map(|name| state(name)).transpose()?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let mut list = match &place {
+        Some(place) => TaskList::read(&place.lanes, &namespace).await?,
+        None => TaskList::default(),
+    };
+    list.tasks.retain(|task| {
+        task.kind.as_str() == POLL_KIND
+            && schedule.as_ref().is_none_or(|schedule| task.series == *schedule)
+            && !(args.open && task.state.is_final())
+    });
+    let mut rows = Vec::new();
+    if let Some(place) = &place {
+        list.ask_workers(&place.lanes, &namespace, INBOXES_MAX).await?;
+        list.tasks.retain(|task| state.is_none_or(|state| task.state == state));
+        // Only those that are shown are worth a look at their schedules.
+        let (total, limit) = (list.tasks.len(), usize::try_from(args.limit).unwrap_or(usize::MAX));
+        let newest = newest(std::mem::take(&mut list.tasks), limit);
+        rows = Row::all(place, newest).await?;
+        if args.json {
+            let unreadable: Vec<String> =
+                list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect();
+            let jobs: Vec<Value> = rows.iter().map(Row::json).collect();
+            let report = json!({"namespace": namespace.as_str(), "jobs": jobs, "total": total, "unreadable": unreadable});
+            say!("{}", pretty(&report)?);
+            return Ok(code(&list));
+        }
+        if total > rows.len() {
+            complain!("tenure: {} of {total} are shown; --limit shows more", rows.len());
+        }
+    } else if args.json {
+        say!(
+            "{}",
+            pretty(&json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []}))?
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        say!("no such job in {namespace}");
+    } else {
+        let mut table = table(&JOB_HEADER);
+        table.add_rows(rows.iter().map(Row::cells));
+        say!("{table}");
+    }
+    for (key, why) in &list.unreadable {
+        complain!("tenure: {key} cannot be read, its jobs are missing here: {why}");
+    }
+    Ok(code(&list))
+}
+
+/// What is shown is not all there is if a part cannot be read.
+fn code(list: &TaskList) -> ExitCode {
+    if list.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNREADABLE) }
+}
+
+fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {
+    let due = |task: &TaskRecord| tenure_plugins::poll::JobFacts::of(task).due_ms;
+    tasks.sort_by_cached_key(|task| std::cmp::Reverse((due(task), task.id.clone())));
+    tasks.truncate(limit);
+    tasks
+}
+
+fn state(name: &str) -> Result<TaskState, Failure> {
+    TaskState::named(name).ok_or_else(|| {
+        let all: Vec<&str> = TaskState::ALL.iter().map(|state| state.as_str()).collect();
+        Failure::usage(format!("--state = {name:?}: must be one of {}", all.join(", ")))
+    })
+}
+
+pub(crate) async fn show(args: OneArgs) -> Result<ExitCode, Failure> {
+    let job = id("ID", &args.id)?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", job.as_str()));
+    let place = place.ok_or_else(missing)?;
+    let task = TaskList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
+    let row = Row::all(&place, vec![task]).await?.pop().ok_or_else(missing)?;
+    if args.json {
+        let mut value = row.json();
+        value["namespace"] = json!(namespace.as_str());
+        say!("{}", pretty(&value)?);
+    } else {
+        row.print();
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,246 @@
+//! `tenure schedule`: what is polled, and when.
+
+use super::jobs::JOB_HEADER;
+use super::rows::Row;
+use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now, table};
+use crate::args::{LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
+use crate::exit::Failure;
+use crate::out::{complain, say};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use tenure::NodeId;
+use tenure::tasks::{TaskList, TaskRecord};
+use tenure_plugins::poll::{Change, CheckSpec, POLL_KIND, Schedule, Timing};
+
+/// Jobs that `show` tells people of.
+const JOBS_SHOWN: usize = 10;
+
+pub(crate) async fn schedule(action: ScheduleAction) -> Result<ExitCode, Failure> {
+    match action {
+        ScheduleAction::Add(args) => add(&args).await,
+        ScheduleAction::List(args) => list(&args).await,
+        ScheduleAction::Show(args) => show(&args).await,
+        ScheduleAction::Pause(args) => enable(&args, false).await,
+        ScheduleAction::Resume(args) => enable(&args, true).await,
+        ScheduleAction::RunNow(args) => run_now::run_now(args).await,
+        ScheduleAction::Rm(args) => remove(&args).await,
+    }
+}
+
+async fn add(args: &ScheduleAddArgs) -> Result<ExitCode, Failure> {
+    let schedule = inline::schedule(args).map_err(Failure::usage)?;
+    let place = Place::open(&args.settings).await?;
+    let change = match args.replace {
+        true => place.schedules().put(&schedule, now_ms()).await?,
+        false => place.schedules().add(&schedule, now_ms()).await.map(|()| Change::Created)?,
+    };
+    if args.json {
+        let (namespace, id) = (place.namespace.as_str(), schedule.id.as_str());
+        say!("{}", pretty(&json!({"namespace": namespace, "id": id, "outcome": change.as_str()}))?);
+    } else {
+        say!("{} {}: {}", change.as_str(), schedule.id, when(&schedule));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Its timing, for people.
+fn when(schedule: &Schedule) -> String {
+    match &schedule.timing {
+        Timing::Interval(interval) => format!("every {}", exactly(interval.every_ms)),
+        Timing::Cron(times) => format!("{} {}", times.expression(), times.zone()),
+        Timing::Manual => "by hand".to_owned(),
+    }
+}
+
+/// A time as a file would have it.
+fn exactly(ms: u64) -> String {
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms")];
+    let (mut rest, mut text) = (ms, String::new());
+    for (unit, name) in units {
+        if rest >= unit {
+            text.push_str(&format!("{}{name}", rest / unit));
+            rest %= unit;
+        }
+    }
+    text
+}
+
+/// When its next job is to begin, as far as that follows from the clock alone.
+fn next_ms(schedule: &Schedule) -> Option<u64> {
+    let due_ms = schedule.enabled.then(|| schedule.timing.next(now_ms().max(schedule.since_ms)))??;
+    Some(schedule.timing.begins_ms(schedule.id.as_str(), due_ms))
+}
+
+/// The object as it stands on the store.
+fn object(schedule: &Schedule) -> Value {
+    serde_json::from_slice(&schedule.to_wire()).unwrap_or(Value::Null)
+}
+
+async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let all = match &place {
+        Some(place) => place.schedules().list().await?,
+        None => Default::default(),
+    };
+    let good: Vec<&Schedule> = all.values().filter_map(|read| read.as_ref().ok()).collect();
+    let bad = all.iter().filter_map(|(id, read)| Some((id, read.as_ref().err()?)));
+    if args.json {
+        let row = |schedule: &&Schedule| {
+            let mut row = object(schedule);
+            row["next"] = json!(next_ms(schedule));
+            row
+        };
+        let refused = bad.map(|(id, problems)| {
+            let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
+            json!({"id": id.as_str(), "problems": problems})
+        });
+        let report = json!({
+            "namespace": namespace.as_str(), "schedules": good.iter().map(row).collect::<Vec<Value>>(),
+            "refused": refused.collect::<Vec<Value>>(),
+        });
+        say!("{}", pretty(&report)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if all.is_empty() {
+        say!("no schedule in {namespace}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut table = table(&["SCHEDULE", "WHEN", "STATE", "NEXT", "CHECKS", "NEEDS"]);
+    for schedule in good {
+        table.add_row([
+            schedule.id.to_string(),
+            when(schedule),
+            if schedule.enabled { "enabled".to_owned() } else { "paused".to_owned() },
+            next_ms(schedule).map_or_else(|| "-".to_owned(), moment),
+            schedule.checks.iter().map(|check| check.name.as_str()).collect::<Vec<&str>>().join(", "),
+            needs(schedule),
+        ]);
+    }
+    if !table.is_empty() {
+        say!("{table}");
+    }
+    for (id, problems) in bad {
+        complain!("tenure: {id} is refused and not acted on: {problems}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn needs(schedule: &Schedule) -> String {
+    let needs = &schedule.needs;
+    let places = [("partition", &needs.partition), ("domain", &needs.domain)];
+    let places = places.into_iter().filter_map(|(what, id)| id.as_ref().map(|id| format!("{what} {id}")));
+    let all: Vec<String> = places.chain(needs.capabilities.iter().map(NodeId::to_string)).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
+}
+
+/// The jobs of a schedule.
+async fn jobs_of(place: &Place, id: &NodeId) -> Result<Vec<TaskRecord>, Failure> {
+    let mut list = TaskList::read_near(&place.lanes, &place.namespace, id).await?;
+    list.tasks.retain(|task| task.kind.as_str() == POLL_KIND && task.series == *id);
+    list.ask_workers(&place.lanes, &place.namespace, 16).await?;
+    Ok(list.tasks)
+}
+
+fn open(jobs: &[TaskRecord]) -> usize {
+    jobs.iter().filter(|task| !task.state.is_final()).count()
+}
+
+async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
+    let id = id("ID", &args.id)?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let place = place.ok_or_else(|| no_schedule(&id, &namespace))?;
+    let schedules = place.schedules();
+    let schedule = schedules.get(&id).await?.ok_or_else(|| no_schedule(&id, &namespace))?;
+    let health = schedules.health().await?.of(&id);
+    let jobs = jobs_of(&place, &id).await?;
+    let open = open(&jobs);
+    let rows = Row::all(&place, jobs).await?;
+    if args.json {
+        let check = |check: &CheckSpec| {
+            let known = health.get(&check.name);
+            json!({
+                "name": check.name.as_str(), "kind": check.action.kind(), "failing": known.map(|known| known.failing),
+                "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
+            })
+        };
+        let report = json!({
+            "namespace": namespace.as_str(), "schedule": object(&schedule), "next": next_ms(&schedule), "openJobs": open,
+            "checks": schedule.checks.iter().map(check).collect::<Vec<Value>>(),
+            "jobs": rows.iter().map(Row::json).collect::<Vec<Value>>(),
+        });
+        say!("{}", pretty(&report)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("schedule   {}", schedule.id);
+    say!("when       {}", when(&schedule));
+    say!("state      {}", if schedule.enabled { "enabled" } else { "paused" });
+    say!("next       {}", next_ms(&schedule).map_or_else(|| "-".to_owned(), moment));
+    say!("needs      {}", needs(&schedule));
+    say!(
+        "jobs       at most {} open, {} each, {} attempts, missed ones: {}",
+        schedule.open_max(),
+        exactly(schedule.timeout_ms),
+        schedule.attempts,
+        schedule.misfire
+    );
+    for run in &schedule.run_now {
+        say!("asked      for a job {:?}, which does not exist yet", run.name);
+    }
+    for check in &schedule.checks {
+        let known = health.get(&check.name);
+        let how = match known.map(|known| known.failing) {
+            Some(true) => "FAILING",
+            Some(false) => "well",
+            None => "no change was seen yet",
+        };
+        say!("check      {} ({}): {how}", check.name, check.action.kind());
+    }
+    if rows.is_empty() {
+        say!("\nno job of it is known");
+    } else {
+        let mut table = table(&JOB_HEADER);
+        table.add_rows(rows.iter().take(JOBS_SHOWN).map(Row::cells));
+        say!("\n{table}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn enable(args: &OneArgs, enabled: bool) -> Result<ExitCode, Failure> {
+    let id = id("ID", &args.id)?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let place = place.ok_or_else(|| no_schedule(&id, &namespace))?;
+    let change = place.schedules().set_enabled(&id, enabled, now_ms()).await?;
+    if args.json {
+        let report = json!({
+            "namespace": namespace.as_str(), "id": id.as_str(), "enabled": enabled, "outcome": change.as_str(),
+        });
+        say!("{}", pretty(&report)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    match (enabled, change) {
+        (true, Change::Unchanged) => say!("{id} was not paused"),
+        (true, Change::Created | Change::Changed) => say!("resumed {id}"),
+        (false, Change::Unchanged) => say!("{id} was paused already"),
+        (false, Change::Created | Change::Changed) => say!("paused {id}"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn remove(args: &OneArgs) -> Result<ExitCode, Failure> {
+    let id = id("ID", &args.id)?;
+    let (namespace, place) = Place::existing(&args.settings).await?;
+    let place = place.ok_or_else(|| no_schedule(&id, &namespace))?;
+    let open = open(&jobs_of(&place, &id).await?);
+    if !place.schedules().remove(&id).await? {
+        return Err(no_schedule(&id, &namespace));
+    }
+    if args.json {
+        let report = json!({"namespace": namespace.as_str(), "id": id.as_str(), "outcome": "removed", "openJobs": open});
+        say!("{}", pretty(&report)?);
+    } else if open > 0 {
+        say!("removed {id}; its open jobs go on to their end: {open}");
+    } else {
+        say!("removed {id}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,349 @@
+//! Polls as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, FAST, PATIENCE, Ran, Sandbox};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// Agents look often: a test waits for what they do.
+const EAGER: &[&str] = &["--task-poll-interval", "100", "--task-idle-interval", "500"];
+
+struct Bench {
+    sandbox: Sandbox,
+    store: String,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let sandbox = Sandbox::new();
+        let store = sandbox.sqlite("t.db");
+        Bench { sandbox, store }
+    }
+
+    fn cluster(&self) -> Cluster<'_> {
+        Cluster::new(&self.sandbox, &self.store, &[FAST, EAGER].concat())
+    }
+
+    fn tenure(&self, arguments: &[&str]) -> Ran {
+        self.sandbox.tenure([arguments, &["--store", &self.store]].concat())
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        self.tenure(&[arguments, &["--json"]].concat()).assert_code(0).json()
+    }
+
+    /// The jobs of a schedule, once they are as wanted.
+    fn until_jobs(&self, schedule: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let jobs = self.json(&["jobs", "--schedule", schedule])["jobs"].as_array().unwrap().clone();
+            if wanted(&jobs) {
+                return jobs;
+            }
+            assert!(Instant::now() < deadline, "{jobs:#?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn until_state(&self, schedule: &str, state: &str) -> Value {
+        let jobs = self.until_jobs(schedule, |jobs| jobs.iter().any(|job| job["state"] == state));
+        jobs.into_iter().find(|job| job["state"] == state).unwrap()
+    }
+
+    /// A program that runs until the file `go` is there; it says that it runs by the file `runs`.
+    fn gate(&self) -> String {
+        let path = self.sandbox.write(
+            "gate",
+            "#!/bin/sh\n: > \"$1/runs\"\ni=0\nwhile [ ! -e \"$1/go\" ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done\n",
+        );
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    /// A schedule by hand whose job runs until [`go`](Bench::go).
+    fn add_gate(&self, id: &str) {
+        let check = json!({"name": "gate", "kind": "command", "program": self.gate(), "timeout": "50s",
+            "args": [self.sandbox.home().display().to_string()]});
+        let arguments =
+            ["schedule", "add", id, "--manual", "--timeout", "60s", "--check", &check.to_string()];
+        self.tenure(&arguments).assert_code(0);
+    }
+
+    fn go(&self) {
+        self.sandbox.write("go", "");
+    }
+
+    fn until_file(&self, name: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.sandbox.path(name).exists() {
+            assert!(Instant::now() < deadline, "no file {name}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn an_agent_does_what_a_file_schedules_and_jobs_tell_what_came_of_it() {
+    let bench = Bench::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let file = bench.sandbox.write(
+        "polls.yaml",
+        &format!(
+            "- id: web\n  every: 1s\n  partition: eu\n  checks:\n    - {{name: port, kind: tcp, host: 127.0.0.1, port: {port}}}\n\
+             - id: down\n  every: 1s\n  attempts: 1\n  failAfter: 2\n  checks:\n    - {{name: port, kind: tcp, host: 127.0.0.1, port: {closed}}}\n\
+             - id: far\n  every: 1s\n  partition: mars\n  ttl: 1h\n  checks:\n    - {{name: name, kind: dns, host: localhost}}\n"
+        ),
+    );
+    let dry = bench.json(&["apply", "-f", &file, "--dry-run"]);
+    assert_eq!((&dry["created"], &dry["dryRun"]), (&json!(3), &json!(true)));
+    assert!(!bench.sandbox.path("t.db").exists(), "looking must not make a store");
+    let applied = bench.json(&["apply", "-f", &file]);
+    assert_eq!((&applied["created"], &applied["schedules"][0]["outcome"]), (&json!(3), &json!("created")));
+    let again = bench.tenure(&["apply", "-f", &file]).assert_code(0);
+    assert!(
+        again.stdout.contains("unchanged web") && again.stdout.contains("3 unchanged"),
+        "{}",
+        again.stdout
+    );
+
+    let mut cluster = bench.cluster();
+    let node = cluster.start("pod-a");
+    let agent = cluster.start_agent(&["--id", "agent-1", "--partition", "eu"]);
+    cluster.wait_log(agent, "agent agent-1 runs polls");
+
+    let done = bench.until_state("web", "succeeded");
+    assert_eq!((&done["worker"], &done["checks"][0]["ok"]), (&json!("agent-1"), &json!(true)));
+    let job = done["id"].as_str().unwrap();
+    let shown = bench.json(&["job", "show", job]);
+    assert_eq!((&shown["checks"][0]["name"], &shown["schedule"]), (&json!("port"), &json!("web")));
+    assert_eq!(shown["due"], json!(job.rsplit('-').next().unwrap().parse::<u64>().unwrap()));
+    let text = bench.tenure(&["job", "show", job]).assert_code(0).stdout;
+    assert!(text.contains("check      port: well after"), "{text}");
+
+    // The other one fails, which is told once with the node's events.
+    let failing = cluster.event(0, node, "check_failing");
+    assert_eq!(
+        (failing.text("schedule"), failing.text("check"), failing.number("inARow")),
+        ("down", "port", 2)
+    );
+    let failed = bench.until_state("down", "failed");
+    assert!(failed["checks"][0]["detail"].as_str().unwrap().contains("refused"), "{failed}");
+
+    // Nobody is on Mars, and the job says so.
+    let waits = bench.until_jobs("far", |jobs| jobs.iter().any(|job| job["reason"] == "wrong_partition"));
+    assert!(waits[0]["why"].as_str().unwrap().contains("partition mars"), "{waits:#?}");
+    let text = bench.tenure(&["job", "show", waits[0]["id"].as_str().unwrap()]).assert_code(0).stdout;
+    assert!(text.contains("reason     wrong_partition") && text.contains("mars"), "{text}");
+    let _other = cluster.start_agent(&["--id", "agent-2", "--partition", "mars"]);
+    assert_eq!(bench.until_state("far", "succeeded")["worker"], json!("agent-2"));
+
+    let table = bench.tenure(&["jobs", "--limit", "1000"]).assert_code(0).stdout;
+    assert!(table.contains("RESULT OR REASON") && table.contains(job), "{table}");
+    let shown = bench.json(&["schedule", "show", "down"]);
+    assert_eq!(shown["checks"][0]["failing"], json!(true), "{shown}");
+    bench.tenure(&["schedule", "show", "web"]).assert_code(0);
+    bench.tenure(&["schedule", "list"]).assert_code(0);
+    cluster.finish();
+}
+
+#[test]
+fn an_agent_that_is_told_to_stop_finishes_what_runs() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    cluster.start("pod-a");
+    let gate = bench.gate();
+    let agent = cluster.start_agent(&["--id", "agent-1", "--allow-command", &gate]);
+    bench.add_gate("slow");
+    let asked = bench.json(&["schedule", "run-now", "slow", "--name", "one"]);
+    assert_eq!((&asked["outcome"], &asked["job"]), (&json!("created"), &json!("slow.run.one")));
+    bench.until_file("runs");
+    bench.until_jobs("slow", |jobs| jobs[0]["state"] == "running");
+
+    cluster.signal(agent, Signal::TERM);
+    cluster.wait_log(agent, "agent agent-1 drains: 1 jobs in hand");
+    assert!(cluster.is_running(agent), "it waits for its job");
+    // Its schedule can go meanwhile; the job goes on.
+    let removed = bench.json(&["schedule", "rm", "slow"]);
+    assert_eq!((&removed["outcome"], &removed["openJobs"]), (&json!("removed"), &json!(1)));
+    bench.go();
+    assert!(cluster.exit(agent).success());
+    assert!(cluster.log(agent).contains("agent agent-1 has drained"), "{}", cluster.log(agent));
+    let done = bench.until_state("slow", "succeeded");
+    assert_eq!((&done["attempt"], &done["worker"]), (&json!(1), &json!("agent-1")));
+    let workers = bench.json(&["workers"]);
+    assert_eq!(workers["workers"], json!([]), "it has deregistered");
+    bench.tenure(&["schedule", "show", "slow"]).assert_code(10).assert_says(&["slow"]);
+    cluster.finish();
+}
+
+#[test]
+fn a_second_signal_ends_an_agent_at_once_and_programs_run_only_where_allowed() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    cluster.start("pod-a");
+    let agent = cluster.start_agent(&["--id", "agent-1"]);
+    cluster.wait_log(agent, "runs polls");
+    bench.add_gate("slow");
+    let arguments = ["schedule", "add", "slow", "--replace", "--manual", "--attempts", "1", "--check"];
+    let check = json!({"kind": "command", "program": bench.gate(), "args": ["."]}).to_string();
+    let changed = bench.json(&[&arguments[..], &[&check]].concat());
+    assert_eq!(changed["outcome"], json!("changed"));
+    bench.tenure(&["schedule", "run-now", "slow"]).assert_code(0);
+    let failed = bench.until_state("slow", "failed");
+    assert!(
+        failed["checks"][0]["detail"].as_str().unwrap().contains("no checks of kind command"),
+        "{failed}"
+    );
+    assert!(!bench.sandbox.path("runs").exists(), "it did not run");
+
+    let second = bench.tenure(&["agent", "--id", "agent-1"]).assert_code(1);
+    assert!(second.stderr.contains("held by another live process"), "{}", second.stderr);
+    cluster.signal(agent, Signal::TERM);
+    assert!(cluster.exit(agent).success());
+
+    bench.add_gate("gate");
+    let agent = cluster.start_agent(&["--id", "agent-2", "--allow-command", &bench.gate()]);
+    bench.tenure(&["schedule", "run-now", "gate"]).assert_code(0);
+    bench.until_file("runs");
+    cluster.signal(agent, Signal::TERM);
+    cluster.wait_log(agent, "drains");
+    // Sooner than this it would be the echo of the first.
+    std::thread::sleep(Duration::from_millis(300));
+    cluster.signal(agent, Signal::TERM);
+    assert_eq!(cluster.exit(agent).code(), Some(143));
+    bench.go();
+    cluster.finish();
+}
+
+#[test]
+fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
+    let bench = Bench::new();
+    let text = "- id: good\n  every: 30s\n  checks: [{name: a, kind: dns, host: h}]\n\
+        - id: web\n  every: 0s\n  checks:\n    - {name: a, kind: icmp}\n\
+        - id: night\n  cron: '0 25 * * *'\n  checks: [{name: a, kind: dns, host: h}]\n";
+    let file = bench.sandbox.write("polls.yaml", text);
+    let faults =
+        ["line 5: web.every = \"0s\"", "line 7: web.checks[0].kind = \"icmp\"", "line 9: night.cron"];
+    bench
+        .tenure(&["apply", "-f", &file])
+        .assert_code(2)
+        .assert_says(&faults)
+        .assert_says(&["nothing was written"]);
+    let told = bench.tenure(&["apply", "-f", &file, "--json"]).assert_code(2).assert_says(&faults).json();
+    let lines: Vec<&Value> = told["errors"].as_array().unwrap().iter().map(|error| &error["line"]).collect();
+    assert_eq!(lines, [&json!(5), &json!(7), &json!(9)]);
+
+    let mut command = bench.sandbox.command();
+    command.args(["apply", "-f", "-", "--store", &bench.store]).stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let ended = child.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("stdin: line 5"), "{ended:?}");
+
+    for (arguments, says) in [
+        (&["apply", "-f", "nowhere.yaml"][..], &["nowhere.yaml", "cannot be read"][..]),
+        (
+            &["schedule", "add", "web", "--every", "0s", "--check", "kind=tcp,host=h"],
+            &["web.every = \"0s\"", "port"],
+        ),
+        (
+            &["schedule", "add", "web", "--check", "kind=dns,host=h"],
+            &["exactly one of every, cron and manual"],
+        ),
+        (&["schedule", "add", "web", "--manual", "--check", "dns"], &["--check = \"dns\"", "field=value"]),
+        (&["schedule", "add", "a/b", "--manual", "--check", "kind=dns,host=h"], &["id", "a/b"]),
+        (&["schedule", "add", "web", "--manual", "--zone", "UTC", "--check", "kind=dns,host=h"], &["--cron"]),
+        (&["agent", "--id", "a", "--slots", "0"], &["--slots", "1..=256"]),
+        (&["agent", "--id", "a", "--partition", "a b"], &["--partition", "a b"]),
+        (&["agent", "--id", "a", "--allow-command", "true"], &["--allow-command", "whole path"]),
+        (&["agent", "--id", "../a"], &["workerId", "../a"]),
+        (&["jobs", "--state", "lazy"], &["--state", "lazy", "queued"]),
+        (&["schedule", "run-now", "web", "--name", "a-b"], &["a-b", "letters and digits"]),
+    ] {
+        bench.tenure(arguments).assert_code(2).assert_says(says);
+    }
+    for arguments in
+        [&["schedule", "show", "web"][..], &["schedule", "pause", "web"], &["job", "show", "web-1"]]
+    {
+        bench.tenure(arguments).assert_code(10).assert_says(&["there is no", "web"]);
+    }
+    assert_eq!(bench.json(&["jobs"])["jobs"], json!([]));
+    assert_eq!(bench.json(&["schedule", "list"])["schedules"], json!([]));
+    assert_eq!(bench.sandbox.contents().len(), 1, "{:?}", bench.sandbox.contents().keys());
+}
+
+#[test]
+fn a_name_asks_for_one_job_and_paused_schedules_create_none_by_themselves() {
+    let bench = Bench::new();
+    let add = ["schedule", "add", "web", "--every", "1s", "--paused", "--check", "kind=dns,host=localhost"];
+    assert_eq!(bench.json(&add)["outcome"], json!("created"));
+    bench.tenure(&add).assert_code(1).assert_says(&["web", "already"]);
+    let list = bench.json(&["schedule", "list"]);
+    assert_eq!(
+        (&list["schedules"][0]["enabled"], &list["schedules"][0]["next"]),
+        (&json!(false), &Value::Null)
+    );
+
+    // Nobody leads: it is asked for, and stays so.
+    let waits = bench.tenure(&["schedule", "run-now", "web", "--name", "one", "--wait", "100", "--json"]);
+    assert_eq!(waits.assert_code(1).json()["outcome"], json!("waiting"));
+    let mut cluster = bench.cluster();
+    cluster.start("pod-a");
+    cluster.start_agent(&["--id", "agent-1"]);
+    let asked = bench.json(&["schedule", "run-now", "web", "--name", "one"]);
+    assert_eq!((&asked["outcome"], &asked["job"]), (&json!("existed"), &json!("web.run.one")));
+    let done = bench.until_state("web", "succeeded");
+    assert_eq!(done["id"], json!("web.run.one"));
+    let again = bench.json(&["schedule", "run-now", "web", "--name", "one"]);
+    assert_eq!((&again["outcome"], &again["state"]), (&json!("existed"), &json!("succeeded")));
+    bench.tenure(&["schedule", "run-now", "web"]).assert_code(0);
+    let jobs = bench.until_jobs("web", |jobs| jobs.iter().all(|job| job["open"] == false));
+    assert_eq!(jobs.len(), 2, "nothing but what was asked for: {jobs:#?}");
+
+    assert_eq!(bench.json(&["schedule", "resume", "web"])["outcome"], json!("changed"));
+    assert_eq!(bench.json(&["schedule", "resume", "web"])["outcome"], json!("unchanged"));
+    bench.until_jobs("web", |jobs| jobs.len() >= 4);
+    assert_eq!(bench.json(&["schedule", "pause", "web"])["enabled"], json!(false));
+    bench.tenure(&["schedule", "rm", "web"]).assert_code(0);
+    bench.tenure(&["schedule", "rm", "web"]).assert_code(10);
+    cluster.finish();
+}
+
+#[test]
+fn cp1_leading_starts_cluster_health_and_the_poll_orchestrator() {
+    let bench = Bench::new();
+    bench
+        .tenure(&["schedule", "add", "web", "--manual", "--check", "kind=dns,host=localhost"])
+        .assert_code(0);
+    let mut cluster = bench.cluster();
+    let node = cluster.start_args("pod-a", &["--no-polls"]);
+    let first = cluster.event(0, node, "process_started");
+    assert_eq!(first.text("process"), "ClusterHealth");
+    let waits = bench.tenure(&["schedule", "run-now", "web", "--wait", "1", "--json"]).assert_code(1).json();
+    assert_eq!(waits["outcome"], json!("waiting"));
+    let started = cluster.history().iter().filter(|said| said.name() == "process_started").count();
+    assert_eq!(started, 1, "nothing but what is wanted");
+    cluster.signal(node, Signal::TERM);
+    assert!(cluster.exit(node).success());
+
+    // The next leader runs schedules, and does what was asked for before it led.
+    let mark = cluster.mark();
+    let node = cluster.start("pod-a");
+    for process in ["ClusterHealth", "poll-orchestrator"] {
+        cluster.wait(mark, process, |said| {
+            said.life == node && said.name() == "process_started" && said.text("process") == process
+        });
+    }
+    bench.until_jobs("web", |jobs| jobs.len() == 1);
+    cluster.finish();
+}

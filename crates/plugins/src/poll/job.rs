@@ -1,0 +1,128 @@
+//! A job as people want to see it: what its task in the ledger says about it.
+
+use super::choice::{NoWorker, needs_of};
+use super::report::JobReport;
+use super::schedule::{Needs, Schedule};
+use serde_json::Value;
+use tenure::NodeId;
+use tenure::tasks::{TaskRecord, TaskState};
+
+/// What the task of a job says about it. Pure.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct JobFacts {
+    /// When it was due: wall clock, in ms. A job that was asked for is due when it was created. `None`: it is over and has no
+    /// report, and nobody can tell any more.
+    pub due_ms: Option<u64>,
+    /// What a worker must have; of an open job only.
+    pub needs: Option<Needs>,
+    /// What came of it, if its agent said so.
+    pub report: Option<JobReport>,
+    /// The names of its checks as far as the job itself says them: of an open job only.
+    names: Vec<String>,
+}
+
+impl JobFacts {
+    /// Reads a task of kind `poll`; of others little can be said.
+    pub fn of(task: &TaskRecord) -> JobFacts {
+        let payload: Value = serde_json::from_slice(&task.payload).unwrap_or(Value::Null);
+        let report = JobReport::from_result(&task.result);
+        let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
+        let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let name =
+            |check: &Value| NodeId::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
+        JobFacts {
+            due_ms: due.or((task.mark > 0).then_some(task.mark)),
+            needs: needs_of(&task.payload),
+            names: checks.iter().filter_map(name).collect(),
+            report,
+        }
+    }
+
+    /// The name of each check of the report, in its order: from the schedule, if it still has these checks.
+    pub fn check_names(&self, schedule: Option<&Schedule>) -> Vec<String> {
+        let Some(report) = &self.report else { return Vec::new() };
+        let count = report.checks.len();
+        if self.names.len() == count {
+            return self.names.clone();
+        }
+        let same = schedule.filter(|known| known.names_digest() == report.names);
+        match same.filter(|known| known.checks.len() == count) {
+            Some(known) => known.checks.iter().map(|check| check.name.to_string()).collect(),
+            None => (1..=count).map(|place| format!("check {place}")).collect(),
+        }
+    }
+
+    /// Why it is not done, in a sentence; `None`: there is nothing to explain.
+    pub fn why(&self, task: &TaskRecord) -> Option<String> {
+        match task.state {
+            TaskState::Queued | TaskState::Expired => {}
+            TaskState::Dispatched
+            | TaskState::Acked
+            | TaskState::Running
+            | TaskState::Succeeded
+            | TaskState::Partial
+            | TaskState::Failed
+            | TaskState::TimedOut
+            | TaskState::Cancelled
+            | TaskState::Lost => return None,
+        }
+        // An expired one has the name at the end of its reason.
+        let name = task.reason.rsplit(": ").next().unwrap_or_default();
+        match NoWorker::named(name) {
+            Some(why) => Some(why.sentence(self.needs.as_ref())),
+            None if task.reason.is_empty() && task.state == TaskState::Queued => {
+                let why = "no reason was written down yet: the leader does so when a job has waited for some seconds";
+                Some(why.to_owned())
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poll::{CheckResult, Rules, read_file};
+    use std::sync::Arc;
+    use tenure::tasks::TaskSpec;
+
+    fn schedule() -> Schedule {
+        let text = "[{id: web, every: 10s, partition: eu, capabilities: [icmp], checks: [{name: home, kind: dns, host: h}]}]";
+        read_file(text, &Rules::default()).expect("valid").pop().expect("one")
+    }
+
+    fn task(state: TaskState, reason: &str) -> TaskRecord {
+        let spec = TaskSpec::new("web-7", "poll").series("web").mark(7).payload(schedule().job_payload(7));
+        TaskRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
+    }
+
+    #[test]
+    fn a_waiting_job_says_what_is_missing() {
+        let says = |state, reason: &str| {
+            let task = task(state, reason);
+            JobFacts::of(&task).why(&task).unwrap_or_default()
+        };
+        assert!(says(TaskState::Queued, "wrong_partition").contains("partition eu"));
+        assert!(says(TaskState::Queued, "no_capability").contains("icmp"));
+        assert!(says(TaskState::Queued, "no_worker").contains("tenure agent"));
+        assert!(says(TaskState::Queued, "").contains("no reason"));
+        assert!(
+            says(TaskState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
+        );
+        assert_eq!(says(TaskState::Queued, "attempt 1 ended as failed (refused)"), "");
+        assert_eq!(says(TaskState::Running, "no_worker"), "");
+    }
+
+    #[test]
+    fn checks_of_a_report_have_their_names_while_the_schedule_has_them() {
+        let (schedule, mut task) = (schedule(), task(TaskState::Failed, ""));
+        let checks = vec![CheckResult { ok: false, latency_ms: 3, detail: "refused".to_owned() }];
+        let report = JobReport { due_ms: 7, names: schedule.names_digest(), checks };
+        (task.result, task.payload) = (Arc::from(report.to_result()), Arc::from([]));
+        let facts = JobFacts::of(&task);
+        assert_eq!((facts.due_ms, facts.report.as_ref()), (Some(7), Some(&report)));
+        assert_eq!(facts.check_names(Some(&schedule)), ["home"]);
+        assert_eq!(facts.check_names(None), ["check 1"]);
+    }
+}

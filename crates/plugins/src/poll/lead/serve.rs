@@ -1,0 +1,113 @@
+//! Jobs that somebody asks for: the program this leader runs in, or anybody, by a request in the schedule's object.
+//!
+//! A request on the store is served in this order: the job is created, under a name that follows from the request; then the
+//! request is replaced by its name among those that were served. A leader that ends in between leaves the request, and the next
+//! one finds that its job exists.
+
+use super::{Term, TermError, job};
+use crate::poll::orchestrator::{PollError, RunNow};
+use crate::poll::schedule::{RunRequest, Schedule};
+use crate::poll::schedules::{Change, Schedules};
+use std::collections::BTreeMap;
+use tenure::NodeId;
+use tenure::tasks::{SubmitError, Submitted};
+
+/// How far a request is whose job stands in the ledger.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// To be noted on the store.
+    Created,
+    /// That is under way.
+    Noting,
+    /// Done. It may still be seen as a request, by a look that began before.
+    Noted,
+}
+
+impl Term<'_> {
+    pub(super) async fn on_asked(&mut self, run: RunNow) {
+        let answer = self.run_now(&run.schedule, &run.name).await;
+        // Whoever asked may have given up.
+        let _ = run.reply.send(answer);
+    }
+
+    async fn run_now(&mut self, schedule: &NodeId, name: &str) -> Result<Submitted, PollError> {
+        let unknown = || PollError::Unknown(schedule.to_string());
+        let known = self.planner.schedules().get(schedule).ok_or_else(unknown)?;
+        let job_id = RunRequest::job_id(schedule, name)?;
+        if known.ran.iter().any(|ran| ran == name) {
+            return Ok(Submitted::Exists);
+        }
+        let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
+        if !exists && !self.planner.has_room(schedule) {
+            return Err(PollError::Full(schedule.to_string()));
+        }
+        let answer = self.dispatcher.submit(job(known, job_id.to_string(), self.now_ms())).await?;
+        if answer == Submitted::Created {
+            self.planner.created_by_hand(schedule, job_id);
+        }
+        Ok(answer)
+    }
+
+    /// The schedules are others: of which are jobs asked for, and what is noted on the store by now.
+    pub(super) fn note_asked(&mut self) {
+        let schedules = self.planner.schedules();
+        let asks = |schedule: &&Schedule| !schedule.run_now.is_empty();
+        self.asked_of = schedules.values().filter(asks).map(|schedule| schedule.id.clone()).collect();
+        self.served.retain(|(id, name), stage| {
+            let shown = |schedule: &Schedule| schedule.run_now.iter().any(|run| run.name == *name);
+            *stage != Stage::Noted || schedules.get(id).is_some_and(shown)
+        });
+    }
+
+    /// Makes jobs of what is asked for on the store, as far as there is room; the rest waits.
+    pub(super) async fn serve(&mut self) -> Result<(), TermError> {
+        for id in self.asked_of.clone() {
+            let Some(schedule) = self.planner.schedules().get(&id) else { continue };
+            let names: Vec<String> = schedule.run_now.iter().map(|run| run.name.clone()).collect();
+            for name in names {
+                let key = (id.clone(), name.clone());
+                if self.served.contains_key(&key) {
+                    continue;
+                }
+                match self.run_now(&id, &name).await {
+                    Ok(_) => drop(self.served.insert(key, Stage::Created)),
+                    Err(PollError::Full(_)) => break,
+                    Err(PollError::Submit(SubmitError::Ended)) => return Err(TermError::Dispatcher),
+                    Err(other) => self.complain(format!("{id}: {other}")),
+                }
+            }
+        }
+        self.note_served();
+        Ok(())
+    }
+
+    /// Notes on the store what was served, a read and a write for each schedule, beside the work.
+    fn note_served(&mut self) {
+        let mut by_schedule: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        for ((id, name), stage) in self.served.iter_mut().filter(|(_, stage)| **stage == Stage::Created) {
+            *stage = Stage::Noting;
+            by_schedule.entry(id.clone()).or_default().push(name.clone());
+        }
+        for (id, names) in by_schedule {
+            let schedules = Schedules::on(self.inner.shelf.clone());
+            self.looks.spawn(async move {
+                let done = schedules.served(&id, &names).await;
+                super::Looked::Served(id, names, done)
+            });
+        }
+    }
+
+    pub(super) fn on_served(&mut self, id: &NodeId, names: &[String], done: Result<Change, PollError>) {
+        let stage = match done {
+            Ok(_) => Stage::Noted,
+            Err(why) => {
+                self.complain(format!("{id}: {why}"));
+                // Tried again with the next round.
+                Stage::Created
+            }
+        };
+        for name in names {
+            self.served.insert((id.clone(), name.clone()), stage);
+        }
+    }
+}
