@@ -16,6 +16,7 @@ use crate::conductor::promise;
 use anyhow::{Context, Result, bail, ensure};
 use crew::Crew;
 use rustix::process::Signal;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,6 +28,9 @@ const PRESENCE_INTERVAL_MS: u64 = 1000;
 
 /// Nothing takes longer to come about.
 const PATIENCE_MS: u64 = 60_000;
+
+/// What agents wrote is recorded by then.
+const RECORDED_WITHIN_MS: u64 = 20_000;
 
 /// After the last kill everything gets this long to calm down.
 const CALM_MS: u64 = 15_000;
@@ -125,7 +129,7 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     cluster.wait(calm_ms, |_| false)?;
     let ended_ms = boot_ms();
     let tally = crew.drain()?;
-    let jobs = plan.ask(&["jobs", "--json", "--limit", "1000"])?;
+    let jobs = last_jobs(&plan, &mut cluster, &target)?;
     let history = cluster.history().to_vec();
     let (_, complaints, _) = cluster.finish()?;
     let story = Story {
@@ -139,12 +143,29 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
         kills,
         hits: target.hits(),
         tally,
-        jobs: serde_json::from_str(&jobs).context("tenure jobs")?,
+        jobs,
         complaints,
         stalls: canary.finish(),
     };
     std::fs::write(plan.dir.join("story.json"), serde_json::to_vec(&story)?)?;
     Ok(story.judge(&history))
+}
+
+/// The jobs the ledger has, once the leader has recorded what the agents wrote when they left.
+fn last_jobs(plan: &Plan, cluster: &mut Cluster, target: &Target) -> Result<Value> {
+    let limit_ms = boot_ms() + RECORDED_WITHIN_MS;
+    let done: BTreeSet<String> = target.hits().into_iter().map(|hit| hit.job).collect();
+    loop {
+        let said = plan.ask(&["jobs", "--json", "--limit", "1000"])?;
+        let jobs: Value = serde_json::from_str(&said).context("tenure jobs")?;
+        let open =
+            |job: &&Value| job["open"] == true && job["id"].as_str().is_some_and(|id| done.contains(id));
+        let open = jobs["jobs"].as_array().into_iter().flatten().filter(open).count();
+        if open == 0 || boot_ms() >= limit_ms {
+            return Ok(jobs);
+        }
+        cluster.wait(boot_ms() + 500, |_| false)?;
+    }
 }
 
 fn schedules_seen(target: &Target) -> usize {

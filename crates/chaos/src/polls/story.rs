@@ -76,7 +76,7 @@ impl Policy {
     pub fn threshold_ms(self) -> u64 {
         match self {
             Policy::Patient => 30_000,
-            Policy::Skip | Policy::RunOnce | Policy::CatchUp => 2000,
+            Policy::Skip | Policy::RunOnce | Policy::CatchUp => 1000,
         }
     }
 
