@@ -152,7 +152,7 @@ pub struct PollView {
     /// Open jobs.
     pub jobs: Vec<JobView>,
     /// The active agents.
-    pub agents: BTreeMap<NodeId, AgentFacts>,
+    pub agents: Arc<BTreeMap<NodeId, AgentFacts>>,
     /// What was counted.
     pub counts: PollCounts,
     /// What is in the way, for people; it is tried again.
