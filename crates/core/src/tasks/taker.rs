@@ -67,6 +67,9 @@ pub struct Taker {
     must_read: bool,
     poll_at: Time,
     poll_ms: u64,
+    /// When the last of what was in hand was written off, and whether new work came soon after the time before.
+    idle_since: Time,
+    steady: bool,
     failures: u32,
     requests: u64,
     writes: u64,
@@ -89,6 +92,8 @@ impl Taker {
             flight: None,
             must_read: true,
             poll_at: Time(0),
+            idle_since: Time(0),
+            steady: false,
             failures: 0,
             requests: 0,
             writes: 0,
@@ -161,6 +166,9 @@ impl Taker {
                 self.counts.fenced += fenced.difference(&self.fenced).count() as u64;
                 self.fenced = fenced;
                 self.quicken(now);
+                if self.runs.is_empty() && doc.entries.iter().any(|e| e.state == EntryState::Dispatched) {
+                    self.steady = now.since(self.idle_since) <= self.config.fast_ms * 4;
+                }
                 self.take(now, doc, version, out);
             }
             TakerRead::Unchanged => {
@@ -207,9 +215,12 @@ impl Taker {
                 self.quicken(now);
                 self.take(now, doc, version, out);
                 if self.runs.is_empty() {
-                    // Nothing in hand: whatever comes next, the leader has to look first.
-                    self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
-                    self.slacken(now);
+                    // Nothing in hand: whatever comes next, the leader has to look first; unless work keeps coming.
+                    self.idle_since = now;
+                    if !self.steady {
+                        self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
+                        self.slacken(now);
+                    }
                 }
             }
             // What stands there tells, also whether one's own write did land.

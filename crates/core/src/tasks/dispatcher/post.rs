@@ -39,10 +39,12 @@ impl Dispatcher {
             || (self.has(Mutant::TaskInboxNotFenced) && inbox.known && inbox.flight.is_none())
     }
 
-    fn quicken(&mut self, now: Time) {
-        let first = if self.is_claimed_anywhere() { 1 } else { 2 };
+    fn quicken(&mut self, now: Time, moves: bool) {
+        let first = if moves || self.is_claimed_anywhere() { 1 } else { 2 };
         self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
-        self.poll_at = Some(now + self.poll_ms);
+        // Never later than it would have been: where something is dispatched all the time nobody would ever look.
+        let next = now + self.poll_ms;
+        self.poll_at = Some(self.poll_at.filter(|at| *at > now).map_or(next, |at| at.min(next)));
     }
 
     /// As long as nobody has claimed anything, when the workers look is what counts: no use in looking often.
@@ -62,7 +64,7 @@ impl Dispatcher {
             InboxRead::Found(doc, _) if doc.epoch > epoch => self.ended = true,
             InboxRead::Found(doc, version) => {
                 inbox.take(sent, Some(doc), Some(version));
-                self.quicken(now);
+                self.quicken(now, true);
                 self.reconcile(now, worker);
             }
             InboxRead::Absent => inbox.take(sent, None, None),
@@ -99,7 +101,7 @@ impl Dispatcher {
             let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
             self.counts.dispatched += new as u64;
             inbox.litter_since = None;
-            self.quicken(now);
+            self.quicken(now, false);
             self.reconcile(now, worker);
         }
         self.inbox_changed(worker);
@@ -241,7 +243,7 @@ impl Dispatcher {
             return;
         }
         if self.poll_at.is_none() {
-            return self.quicken(now);
+            return self.quicken(now, false);
         }
         let growth = if self.is_claimed_anywhere() { 2 } else { 4 };
         self.poll_ms = (self.poll_ms * growth).min(self.config.slow_ms);
