@@ -170,8 +170,8 @@ async fn cluster(load: &Load) -> Figures {
         leader: leaders.snapshot() - before.1,
         agents: agents.snapshot() - before.2,
         cpu_us: cpu_us() - before.4,
-        duplicates: counts.plan.duplicates,
-        missed: counts.plan.missed,
+        duplicates: counts.plan.duplicates - before.0.plan.duplicates,
+        missed: counts.plan.missed - before.0.plan.missed,
         lag_max_ms: counts.due_lag_max_ms,
         open_max,
     }

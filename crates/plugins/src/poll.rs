@@ -9,6 +9,7 @@ mod agent;
 mod check;
 mod choice;
 mod fields;
+mod figures;
 mod health;
 mod lead;
 mod orchestrator;
@@ -24,6 +25,7 @@ mod tree;
 pub use agent::Checks;
 pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
+pub use figures::POLL_METRIC_NAMES;
 pub use health::{CheckHealth, Health, Transition};
 pub use orchestrator::{
     JobView, POLL_PROCESS, PollCounts, PollError, PollEvent, PollOptions, PollOrchestrator, PollView,

@@ -46,6 +46,13 @@ pub struct TaskPlace {
     pub(crate) workers: watch::Receiver<Workers>,
 }
 
+impl TaskPlace {
+    /// Where a plugin that works with tasks adds its own figures to the node's.
+    pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
+        crate::metrics::PluginFigures(Arc::clone(&self.voice.figures))
+    }
+}
+
 impl std::fmt::Debug for TaskPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TaskPlace({})", self.keys.inboxes())

@@ -235,7 +235,7 @@ impl World {
         let mut out = Vec::new();
         lead.dispatcher.advance(now, self.now as i64, &mut out);
         // Now and then: it looks at everything.
-        let fault = (self.versions % 8 == 0).then(|| lead.dispatcher.index_fault(now)).flatten();
+        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.index_fault(now)).flatten();
         if let Some(fault) = fault {
             self.book.violations.push(fault);
         }

@@ -81,6 +81,8 @@ struct Term<'a> {
     next_save: Instant,
     next_forget: Instant,
     counts: PollCounts,
+    /// The same, as far as the node's figures have it.
+    told: PollCounts,
     trouble: Option<String>,
 }
 
@@ -89,6 +91,7 @@ struct Shown<'a>(&'a Inner);
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
+        self.0.figures.rest();
         self.0.view.send_replace(PollView::default());
     }
 }
@@ -147,6 +150,7 @@ async fn term(
         next_save: Instant::now(),
         next_forget: Instant::now(),
         counts: PollCounts::default(),
+        told: PollCounts::default(),
     };
     context.ready();
     term.work(&mut updates, &mut asked).await
@@ -454,6 +458,8 @@ impl Term<'_> {
         self.counts.plan = self.planner.counts();
         self.counts.tasks = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
+        self.inner.figures.take(&self.told, &self.counts, self.planner.schedules().len());
+        self.told = self.counts;
         let size = u32::try_from(jobs.len() + self.planner.schedules().len()).unwrap_or(u32::MAX);
         self.unshown = false;
         self.next_show = now + SHOW_EVERY + SHOW_EVERY_EACH.saturating_mul(size);

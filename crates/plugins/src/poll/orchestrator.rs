@@ -1,6 +1,7 @@
 //! The orchestrator's handle: the process it is, what it shows, and what it can be asked.
 
 use super::choice::AgentFacts;
+use super::figures::PollFigures;
 use super::health::{CheckHealth, Transition};
 use super::lead;
 use super::planner::{PlanCounts, SeriesView};
@@ -198,6 +199,7 @@ pub(super) struct Inner {
     pub(super) events: broadcast::Sender<PollEvent>,
     pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
     ask: mpsc::Sender<RunNow>,
+    pub(super) figures: Arc<PollFigures>,
 }
 
 /// Runs schedules while this node leads. Clones are the same.
@@ -231,7 +233,20 @@ impl PollOrchestrator {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let (ask, asked) = mpsc::channel(16);
         let asked = Mutex::new(asked);
-        PollOrchestrator(Arc::new(Inner { place, workers, shelf, options, view, events, asked, ask }))
+        let figures = Arc::new(PollFigures::default());
+        let read = Arc::clone(&figures);
+        place.plugin_figures().publish(POLL_PROCESS, move || read.read());
+        PollOrchestrator(Arc::new(Inner {
+            place,
+            workers,
+            shelf,
+            options,
+            view,
+            events,
+            asked,
+            ask,
+            figures,
+        }))
     }
 
     /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its
