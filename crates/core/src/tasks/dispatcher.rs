@@ -93,6 +93,9 @@ pub struct Dispatcher {
     list_misnames: bool,
     poll_at: Option<Time>,
     poll_ms: u64,
+    /// When a look last brought something, and looks in vain that do not make the next one rarer.
+    moved_at: Option<Time>,
+    quick_looks: u8,
     archive_due: Time,
     requests: u64,
     writes: u64,
@@ -122,6 +125,8 @@ impl Dispatcher {
             listed: false,
             list_misnames: false,
             poll_at: None,
+            moved_at: None,
+            quick_looks: 0,
             archive_due: Time(0),
             requests: 0,
             writes: 0,

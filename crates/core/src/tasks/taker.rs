@@ -5,7 +5,7 @@ mod io;
 pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use super::shard::retry_ms;
-use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
 use crate::id::{Incarnation, NodeId, Nonce};
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
@@ -70,6 +70,8 @@ pub struct Taker {
     /// When the last of what was in hand was written off, and whether new work came soon after the time before.
     idle_since: Time,
     steady: bool,
+    /// Looks in vain that do not make the next one rarer.
+    quick_looks: u8,
     failures: u32,
     requests: u64,
     writes: u64,
@@ -94,6 +96,7 @@ impl Taker {
             poll_at: Time(0),
             idle_since: Time(0),
             steady: false,
+            quick_looks: 0,
             failures: 0,
             requests: 0,
             writes: 0,
@@ -167,7 +170,7 @@ impl Taker {
                 self.fenced = fenced;
                 self.quicken(now);
                 if self.runs.is_empty() && doc.entries.iter().any(|e| e.state == EntryState::Dispatched) {
-                    self.steady = now.since(self.idle_since) <= self.config.fast_ms * 4;
+                    self.steady = now.since(self.idle_since) <= self.config.slow_ms.saturating_mul(2);
                 }
                 self.take(now, doc, version, out);
             }
@@ -197,6 +200,10 @@ impl Taker {
     }
 
     fn slacken(&mut self, now: Time) {
+        if self.quick_looks > 0 {
+            self.quick_looks -= 1;
+            return self.quicken(now);
+        }
         self.poll_at = now + self.poll_ms;
         self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
     }
@@ -217,6 +224,7 @@ impl Taker {
                 if self.runs.is_empty() {
                     // Nothing in hand: whatever comes next, the leader has to look first; unless work keeps coming.
                     self.idle_since = now;
+                    self.quick_looks = if self.steady { QUICK_LOOKS } else { 0 };
                     if !self.steady {
                         self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
                         self.slacken(now);

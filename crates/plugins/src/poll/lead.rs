@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::tasks::{
-    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskSpec, TaskUpdate,
+    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskRecord, TaskSpec, TaskUpdate,
 };
 use tenure::{NodeId, ProcessContext};
 use tokio::sync::{broadcast, mpsc};
@@ -444,7 +444,12 @@ impl Term<'_> {
         }
         let now_ms = self.now_ms();
         let tasks = self.dispatcher.tasks();
-        let open = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && !task.state.is_final());
+        // One that is over counts as open until that stands in the ledger and was taken in.
+        let open = |task: &&TaskRecord| {
+            task.kind.as_str() == POLL_KIND
+                && (!task.state.is_final() || self.planner.is_open(&task.series, &task.id))
+        };
+        let open = tasks.iter().filter(open);
         let jobs: Vec<JobView> = open
             .map(|task| JobView {
                 id: task.id.clone(),

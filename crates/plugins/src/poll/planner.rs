@@ -298,6 +298,12 @@ impl Planner {
         })
     }
 
+    /// Whether this job of a schedule is open.
+    pub fn is_open(&self, schedule: &NodeId, job: &NodeId) -> bool {
+        let series = self.series.get(schedule);
+        series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
+    }
+
     /// Jobs that are open, of all schedules.
     pub fn open(&self) -> u64 {
         self.series.values().map(Series::open).sum()

@@ -2,7 +2,9 @@
 
 use super::super::inbox::{Flight, Inbox};
 use super::super::shard::RETRY_MAX_MS;
-use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, TASK_OBJECT_MAX_WEIGHT, TaskState};
+use super::super::{
+    Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS, TASK_OBJECT_MAX_WEIGHT, TaskState,
+};
 use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Task, due_by};
 use crate::id::NodeId;
 use crate::io::{RequestId, WriteAnswer};
@@ -40,7 +42,11 @@ impl Dispatcher {
     }
 
     fn quicken(&mut self, now: Time, moves: bool) {
-        let first = if moves || self.is_claimed_anywhere() { 1 } else { 2 };
+        let soon = |at: Time| now.since(at) <= self.config.slow_ms.saturating_mul(2);
+        if moves && self.moved_at.replace(now).is_some_and(soon) {
+            self.quick_looks = QUICK_LOOKS;
+        }
+        let first = if self.quick_looks > 0 || self.is_claimed_anywhere() { 1 } else { 2 };
         self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
         // Never later than it would have been: where something is dispatched all the time nobody would ever look.
         let next = now + self.poll_ms;
@@ -246,7 +252,11 @@ impl Dispatcher {
             return self.quicken(now, false);
         }
         let growth = if self.is_claimed_anywhere() { 2 } else { 4 };
-        self.poll_ms = (self.poll_ms * growth).min(self.config.slow_ms);
+        self.poll_ms = match self.quick_looks {
+            0 => (self.poll_ms * growth).min(self.config.slow_ms),
+            _ => self.config.fast_ms,
+        };
+        self.quick_looks = self.quick_looks.saturating_sub(1);
         self.poll_at = Some(now + self.poll_ms);
         if watched.len() > READ_EACH_MAX {
             if self.list.is_none() && now >= self.list_due {
