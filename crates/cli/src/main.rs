@@ -74,7 +74,10 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 fn reference(what: &str) -> Result<ExitCode, Failure> {
     match what {
         "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
-        "metrics" => tenure::metrics::METRIC_NAMES.iter().for_each(|name| say!("{name}")),
+        "metrics" => {
+            let plugins = tenure_plugins::poll::POLL_METRIC_NAMES;
+            tenure::metrics::METRIC_NAMES.iter().chain(plugins).for_each(|name| say!("{name}"));
+        }
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
             let polls = tenure_plugins::poll::POLL_EVENT_NAMES;

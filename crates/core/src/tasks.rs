@@ -43,6 +43,9 @@ pub const TASK_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
 /// Series a shard remembers at most.
 pub const TASK_SERIES_MAX: usize = 500;
 
+/// Where work keeps coming, so many looks in vain are quick ones before they become rarer.
+pub(crate) const QUICK_LOOKS: u8 = 4;
+
 /// Late results a task remembers at most; more are only counted.
 pub const TASK_LATE_MAX: usize = 8;
 

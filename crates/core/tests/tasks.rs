@@ -13,7 +13,7 @@ const SEEDS: u64 = 300;
 #[test]
 fn no_task_is_lost_or_counted_twice_under_any_schedule() {
     let mut states: BTreeMap<TaskState, usize> = BTreeMap::new();
-    let (mut runs, mut late, mut fenced, mut leaders, mut archived) = (0, 0, 0, 0, 0);
+    let (mut runs, mut late, mut fenced, mut leaders, mut archived, mut removed) = (0, 0, 0, 0, 0, 0);
     let wanted = std::env::var("TENURE_TASK_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = wanted.unwrap_or(SEEDS);
     for seed in 0..seeds {
@@ -24,9 +24,10 @@ fn no_task_is_lost_or_counted_twice_under_any_schedule() {
         }
         (runs, late, fenced) = (runs + story.runs, late + story.late, fenced + story.fenced);
         (leaders, archived) = (leaders + story.leaders, archived + story.archived);
+        removed += story.removed;
     }
     println!(
-        "{seeds} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived"
+        "{seeds} schedules, {leaders} leaders, {runs} runs, {late} late results, {fenced} fenced, {archived} archived, {removed} inboxes removed"
     );
     println!("{states:?}");
     // A run that never gets anywhere proves nothing.
@@ -36,5 +37,8 @@ fn no_task_is_lost_or_counted_twice_under_any_schedule() {
             "{state:?} is hardly ever reached: {states:?}"
         );
     }
-    assert!(late > 50 && fenced > 50 && archived > 100, "{late} {fenced} {archived}");
+    assert!(
+        late > 50 && fenced > 50 && archived > 100 && removed > 20,
+        "{late} {fenced} {archived} {removed}"
+    );
 }

@@ -9,6 +9,7 @@ mod agent;
 mod check;
 mod choice;
 mod fields;
+mod figures;
 mod health;
 mod job;
 mod lead;
@@ -26,6 +27,7 @@ mod tree;
 pub use agent::Checks;
 pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
+pub use figures::POLL_METRIC_NAMES;
 pub use health::{CheckHealth, Health, Transition};
 pub use job::JobFacts;
 pub use orchestrator::{

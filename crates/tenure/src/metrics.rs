@@ -3,17 +3,20 @@
 mod cluster;
 mod cost;
 mod figures;
+mod plugin;
 mod registry;
 mod tasks;
 
 pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
 pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine};
+pub use plugin::{FigureKind, PluginFigure, PluginFigures};
 pub use registry::{METRIC_NAMES, register};
 pub use tasks::TaskMetrics;
 
 pub(crate) use figures::{Figures, ProcessShare, role_name};
 
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use tenure_core::{ELECTION_BUCKETS_MS, ElectionDurations};
 use tenure_store::MeterSnapshot;
 
@@ -77,6 +80,9 @@ pub struct Metrics {
     pub process_restarts: u64,
     /// Tasks, as leader and as worker.
     pub tasks: TaskMetrics,
+    /// What plugins add, by the names of the registry; see [`PluginFigures`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub plugin_figures: BTreeMap<String, f64>,
     /// What the store was asked, by lane and kind.
     pub requests: LaneRequests,
     /// How long the rates below were measured: the last five to ten minutes, or since the node joined.

@@ -324,6 +324,11 @@ impl Node {
         registry
     }
 
+    /// Where plugins add figures of their own to these.
+    pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
+        crate::metrics::PluginFigures(self.figures())
+    }
+
     pub(crate) fn figures(&self) -> Arc<Figures> {
         Arc::clone(&self.voice.figures)
     }

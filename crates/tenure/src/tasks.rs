@@ -8,6 +8,7 @@ mod blob;
 mod carrier;
 mod dispatcher;
 mod documents;
+mod pool;
 mod runner;
 mod spec;
 mod view;
@@ -28,8 +29,13 @@ use std::sync::Arc;
 use tenure_store::Store;
 use tokio::sync::watch;
 
-/// Shards of the ledger. Never to be changed: a series must stay where it is.
-pub(crate) const SHARDS: usize = 4;
+/// Shards of the ledger. Never to be changed: a series must stay where it is. Many, so that the open tasks and the marks of
+/// 5,000 schedules fit, and that a write carries little of what did not change.
+pub(crate) const SHARDS: usize = 64;
+
+/// The inbox of a worker that is not in the registry any more is removed after this. Longer than any request is under way:
+/// stores refuse what was signed 15 minutes ago.
+pub(crate) const RETIRE_MS: u64 = 20 * 60 * 1000;
 
 /// The place where a namespace's tasks are. Clones share it.
 #[derive(Clone)]
@@ -40,6 +46,13 @@ pub struct TaskPlace {
     pub(crate) voice: Voice,
     pub(crate) fence: Fence,
     pub(crate) workers: watch::Receiver<Workers>,
+}
+
+impl TaskPlace {
+    /// Where a plugin that works with tasks adds its own figures to the node's.
+    pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
+        crate::metrics::PluginFigures(Arc::clone(&self.voice.figures))
+    }
 }
 
 impl std::fmt::Debug for TaskPlace {

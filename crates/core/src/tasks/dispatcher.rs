@@ -5,6 +5,7 @@
 //! caller asks the guard right before each write, and a newer leader's ledger ends it.
 
 mod book;
+mod index;
 mod io;
 mod judge;
 mod post;
@@ -22,7 +23,8 @@ use crate::io::RequestId;
 use crate::mutant::Mutant;
 use crate::seat::Epoch;
 use crate::time::Time;
-use std::collections::BTreeMap;
+use index::{Index, due_by, first_after};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// By what a dispatcher works.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -43,6 +45,9 @@ pub struct DispatcherConfig {
     pub claim_timeout_ms: u64,
     /// How much longer than its timeout a running attempt is waited for: the worker speaks first.
     pub margin_ms: u64,
+    /// How long a worker is not in the registry any more when its inbox is removed: longer than any request is under way, for
+    /// a write of a former leader that still landed then would be refused by nobody but the worker's fence.
+    pub retire_ms: u64,
     /// Finished tasks a shard keeps before they are archived.
     pub keep_finished: usize,
 }
@@ -66,6 +71,8 @@ struct Task {
     take_back: Option<TakeBack>,
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(TaskState, u32)>,
+    /// When it is to be judged next, by the time alone.
+    timer: Option<Time>,
 }
 
 /// The leader's side of tasks.
@@ -86,6 +93,9 @@ pub struct Dispatcher {
     list_misnames: bool,
     poll_at: Option<Time>,
     poll_ms: u64,
+    /// When a look last brought something, and looks in vain that do not make the next one rarer.
+    moved_at: Option<Time>,
+    quick_looks: u8,
     archive_due: Time,
     requests: u64,
     writes: u64,
@@ -95,6 +105,7 @@ pub struct Dispatcher {
     claim_times: Vec<u64>,
     ended: bool,
     mutant: Option<Mutant>,
+    index: Index,
 }
 
 impl Dispatcher {
@@ -114,6 +125,8 @@ impl Dispatcher {
             listed: false,
             list_misnames: false,
             poll_at: None,
+            moved_at: None,
+            quick_looks: 0,
             archive_due: Time(0),
             requests: 0,
             writes: 0,
@@ -122,6 +135,7 @@ impl Dispatcher {
             claim_times: Vec::new(),
             ended: false,
             mutant: None,
+            index: Index::default(),
         }
     }
 
@@ -167,28 +181,61 @@ impl Dispatcher {
 
     /// The tasks that wait for somebody to choose a worker for them.
     pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &TaskRecord> {
+        self.waiting(now, self.index.queued.iter())
+    }
+
+    /// Those of them that nobody was looked for yet.
+    pub fn unassigned_new(&self, now: Time) -> impl Iterator<Item = &TaskRecord> {
+        self.waiting(now, self.index.fresh.iter().chain(due_by(&self.index.task_timers, now)))
+    }
+
+    fn waiting<'a>(
+        &'a self,
+        now: Time,
+        ids: impl Iterator<Item = &'a NodeId>,
+    ) -> impl Iterator<Item = &'a TaskRecord> {
         let ready = self.is_ready();
         let waits = move |task: &&Task| {
             ready && task.record.state == TaskState::Queued && now >= task.not_before && !task.record.cancel
         };
-        self.tasks.values().filter(waits).map(|task| &task.record).filter(|record| record.target.is_none())
+        let tasks = ids.filter_map(|id| self.tasks.get(id));
+        tasks.filter(waits).map(|task| &task.record).filter(|record| record.target.is_none())
+    }
+
+    /// Something has happened since, so that those that wait may have a chance now; not true more often than is of use.
+    pub fn may_retry(&self, now: Time) -> bool {
+        self.index.retry && now >= self.index.retry_at
+    }
+
+    /// Workers whose load may be another than when this was asked last.
+    pub fn take_touched(&mut self) -> BTreeSet<NodeId> {
+        std::mem::take(&mut self.index.touched)
+    }
+
+    /// How many tasks wait, and how many are out.
+    pub fn open(&self) -> (usize, usize) {
+        (self.index.queued.len(), self.index.in_flight)
+    }
+
+    /// The highest mark of each series, of shards that are its own.
+    pub fn series(&self) -> impl Iterator<Item = (&NodeId, u64)> {
+        let owned = self.shards.iter().filter(|shard| shard.hold == Hold::Owned);
+        owned.flat_map(|shard| shard.series.iter().map(|(name, mark)| (name, *mark)))
     }
 
     /// Attempts that are out at a worker.
     pub fn in_flight(&self, worker: &NodeId) -> usize {
-        self.out_at(worker).count()
+        self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
 
     fn out_at(&self, worker: &NodeId) -> impl Iterator<Item = &Task> {
-        let at = worker.clone();
-        self.tasks
-            .values()
-            .filter(move |task| task.record.state.is_out() && task.record.worker.as_ref() == Some(&at))
+        let ids = self.index.out.get(worker).into_iter().flatten();
+        ids.filter_map(|id| self.tasks.get(id))
     }
 
     /// Workers that take nothing more, as far as their inboxes were seen.
     pub fn draining(&self) -> impl Iterator<Item = &NodeId> {
-        self.inboxes.iter().filter(|(_, inbox)| inbox.is_closed()).map(|(worker, _)| worker)
+        self.index.closed_in.iter()
     }
 
     fn is_closed(&self, worker: &NodeId) -> bool {
@@ -230,7 +277,11 @@ impl Dispatcher {
         }
         match input {
             DispatchInput::Wake => {}
-            DispatchInput::Submit(records) => self.waiting.extend(records),
+            DispatchInput::Submit(records) => {
+                self.index.retry = true;
+                self.waiting.extend(records);
+            }
+            DispatchInput::Forget(series) => self.forget(series),
             DispatchInput::Cancel(id) => self.cancel(now, &id),
             DispatchInput::Assign { id, worker } => {
                 self.assign(now, &id, &worker);
@@ -249,12 +300,13 @@ impl Dispatcher {
             DispatchInput::InboxWritten(id, worker, answer) => {
                 self.on_inbox_written(now, id, &worker, answer);
             }
+            DispatchInput::InboxRemoved(id, worker, done) => self.on_inbox_removed(now, id, &worker, done),
             DispatchInput::Archived(id, shard, done) => self.on_archived(now, id, shard, done),
         }
     }
 
     fn on_ledger(&mut self, now: Time, id: RequestId, shard: usize, read: LedgerRead) {
-        let (epoch, mine) = (self.config.epoch, self.nonce());
+        let (epoch, mine, blocked) = (self.config.epoch, self.nonce(), self.blocked_shards());
         let state = &mut self.shards[shard];
         if state.flight.as_ref().is_none_or(|(flight, _)| *flight != id) {
             return;
@@ -277,11 +329,15 @@ impl Dispatcher {
             }
         };
         self.settle(now, shard, settled);
+        if self.blocked_shards() != blocked {
+            self.look_at_all_inboxes();
+        }
     }
 
     fn settle(&mut self, now: Time, shard: usize, settled: Settled) {
         match settled {
-            Settled::Nothing | Settled::Confirmed => {}
+            Settled::Nothing => {}
+            Settled::Confirmed => self.confirmed(shard),
             Settled::Superseded => self.ended = !self.has(Mutant::TaskLedgerReclaimed),
             Settled::Loaded(doc) => self.load(now, shard, doc),
         }
@@ -297,11 +353,11 @@ impl Dispatcher {
             return;
         };
         let first = !std::mem::replace(&mut self.listed, true);
-        let mut unseen: Vec<NodeId> = self.inboxes.keys().cloned().collect();
+        let mut unseen: BTreeSet<NodeId> = self.inboxes.keys().cloned().collect();
         for line in list {
-            unseen.retain(|worker| *worker != line.worker);
+            unseen.remove(&line.worker);
             let misnames = self.list_misnames;
-            let inbox = self.inboxes.entry(line.worker).or_insert_with(Inbox::new);
+            let inbox = self.inboxes.entry(line.worker.clone()).or_insert_with(Inbox::new);
             let same = match &line.version {
                 Some(version) if !misnames => inbox.version.as_ref() == Some(version),
                 Some(_) | None => inbox.stamp == Some(line.stamp),
@@ -311,19 +367,22 @@ impl Dispatcher {
             let changed = !same && inbox.flight.is_none();
             inbox.said_changed |= changed && inbox.version.is_some() && line.version.is_some();
             inbox.must_read |= changed;
+            if inbox.must_read {
+                self.index.inboxes.insert(line.worker);
+            }
         }
         for worker in unseen {
             // Not there although it was: somebody's hand, or a list that is older than the write.
             let inbox = self.inboxes.get_mut(&worker).filter(|i| i.doc.is_some() && i.flight.is_none());
             if let Some(inbox) = inbox {
                 inbox.must_read = true;
+                self.index.inboxes.insert(worker);
             }
         }
         if first {
-            let referenced = self.tasks.values().filter(|task| task.record.state.is_out());
-            let workers: Vec<NodeId> = referenced.filter_map(|task| task.record.worker.clone()).collect();
-            for worker in workers {
-                self.inboxes.entry(worker).or_insert_with(Inbox::absent);
+            for worker in self.index.out.keys() {
+                self.inboxes.entry(worker.clone()).or_insert_with(Inbox::absent);
+                self.index.inboxes.insert(worker.clone());
             }
         }
     }
@@ -355,8 +414,11 @@ impl Dispatcher {
         }
         self.admit(out);
         if self.is_ready() {
+            self.sweep(now);
             self.judge(now);
             self.assign_targets(now);
+            let again: Vec<NodeId> = self.index.tasks.iter().cloned().collect();
+            again.iter().for_each(|id| self.retime(now, id));
         }
         self.keep_reasons(now);
         self.write_ledger(now, out);
@@ -387,11 +449,12 @@ impl Dispatcher {
 
     /// Tells what stands in the ledger, and what was seen in inboxes.
     fn tell(&mut self, out: &mut Vec<DispatchEffect>) {
-        let shards: Vec<u64> = self.shards.iter().map(|shard| shard.confirmed).collect();
-        let count = self.config.shards;
-        for task in self.tasks.values_mut() {
+        for id in std::mem::take(&mut self.index.untold) {
+            let Some(task) = self.tasks.get(&id) else { continue };
+            // What is not confirmed comes back once it is.
+            let confirmed = self.is_confirmed(task);
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
             let record = &task.record;
-            let confirmed = task.revision <= shards[task_shard(&record.series, count)];
             if confirmed {
                 for (token, answer) in task.tokens.drain(..) {
                     out.push(DispatchEffect::Answered(token, answer));
@@ -427,15 +490,14 @@ impl Dispatcher {
             let stale = shard.stale_since.map(|since| since + self.config.slow_ms);
             [Some(shard.due), stale].into_iter().flatten()
         });
-        let inboxes = self.inboxes.values().filter(|inbox| inbox.flight.is_none());
-        let inboxes = inboxes.flat_map(|inbox| {
-            let litter = inbox.litter_since.map(|since| since + self.litter_ms());
-            [Some(inbox.due), litter].into_iter().flatten()
-        });
-        let tasks = self.tasks.values().filter_map(|task| self.due(now, task));
+        let archives = self.shards.iter().filter(|shard| self.may_archive(shard)).map(|s| s.archive_at);
+        let timers =
+            [&self.index.inbox_timers, &self.index.task_timers].map(|timers| first_after(timers, now));
         let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
-        let times = shards.chain(inboxes).chain(tasks).chain(list).chain(self.poll_at);
+        let held = self.index.queued.len() > self.index.fresh.len();
+        let retry = (self.index.retry && held).then_some(self.index.retry_at);
+        let times = timers.into_iter().chain([list, retry, self.poll_at]).flatten();
         // What was due before is done, or waits for something else than time.
-        times.chain([self.archive_due]).filter(|at| *at > now).min()
+        times.chain(shards).chain(archives).chain([self.archive_due]).filter(|at| *at > now).min()
     }
 }

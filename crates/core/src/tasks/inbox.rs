@@ -12,6 +12,7 @@ use crate::time::Time;
 pub(super) enum Flight {
     Read { id: RequestId, sent: Time },
     Write { id: RequestId, doc: InboxDoc, expect: Expect },
+    Remove { id: RequestId },
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -40,6 +41,10 @@ pub(super) struct Inbox {
     pub(super) late: Vec<(NodeId, u32)>,
     /// Since when results that were recorded wait to be removed.
     pub(super) litter_since: Option<Time>,
+    /// When it is to be looked at again, by the time alone.
+    pub(super) timer: Option<Time>,
+    /// Since when its worker is not in the registry any more.
+    pub(super) unheard_since: Option<Time>,
 }
 
 impl Inbox {
@@ -59,6 +64,8 @@ impl Inbox {
             said_changed: false,
             late: Vec::new(),
             litter_since: None,
+            timer: None,
+            unheard_since: None,
         }
     }
 
@@ -103,7 +110,7 @@ impl Inbox {
     pub(super) fn read_answered(&mut self) -> Option<Time> {
         match self.flight.take() {
             Some(Flight::Read { sent, .. }) => Some(sent),
-            Some(Flight::Write { .. }) | None => None,
+            Some(Flight::Write { .. } | Flight::Remove { .. }) | None => None,
         }
     }
 

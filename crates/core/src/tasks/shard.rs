@@ -5,7 +5,7 @@ use crate::id::Nonce;
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Writes of unknown outcome that are remembered.
 const UNSETTLED_MAX: usize = 8;
@@ -45,6 +45,14 @@ pub(super) struct Shard {
     unsettled: Vec<(Nonce, u64)>,
     pub(super) due: Time,
     failures: u32,
+    /// Its tasks, what they weigh, and how many of them are over.
+    pub(super) tasks: BTreeSet<NodeId>,
+    pub(super) weight: usize,
+    pub(super) finished: usize,
+    /// Tasks that changed after what is confirmed.
+    pub(super) unconfirmed: BTreeSet<NodeId>,
+    /// Not looked at before, for something to put away.
+    pub(super) archive_at: Time,
     /// Finished tasks are being archived.
     pub(super) archiving: Option<(RequestId, Vec<NodeId>)>,
     /// Since when a task waits for another reason than the store says. No change that is worth a write of its own at once.
@@ -84,6 +92,11 @@ impl Shard {
             unsettled: Vec::new(),
             due: Time(0),
             failures: 0,
+            tasks: BTreeSet::new(),
+            weight: 0,
+            finished: 0,
+            unconfirmed: BTreeSet::new(),
+            archive_at: Time(0),
             archiving: None,
             stale_since: None,
         }

@@ -5,7 +5,7 @@ mod io;
 pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use super::shard::retry_ms;
-use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
 use crate::id::{Incarnation, NodeId, Nonce};
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
@@ -67,6 +67,11 @@ pub struct Taker {
     must_read: bool,
     poll_at: Time,
     poll_ms: u64,
+    /// When the last of what was in hand was written off, and whether new work came soon after the time before.
+    idle_since: Time,
+    steady: bool,
+    /// Looks in vain that do not make the next one rarer.
+    quick_looks: u8,
     failures: u32,
     requests: u64,
     writes: u64,
@@ -89,6 +94,9 @@ impl Taker {
             flight: None,
             must_read: true,
             poll_at: Time(0),
+            idle_since: Time(0),
+            steady: false,
+            quick_looks: 0,
             failures: 0,
             requests: 0,
             writes: 0,
@@ -161,6 +169,9 @@ impl Taker {
                 self.counts.fenced += fenced.difference(&self.fenced).count() as u64;
                 self.fenced = fenced;
                 self.quicken(now);
+                if self.runs.is_empty() && doc.entries.iter().any(|e| e.state == EntryState::Dispatched) {
+                    self.steady = now.since(self.idle_since) <= self.config.slow_ms.saturating_mul(2);
+                }
                 self.take(now, doc, version, out);
             }
             TakerRead::Unchanged => {
@@ -189,6 +200,10 @@ impl Taker {
     }
 
     fn slacken(&mut self, now: Time) {
+        if self.quick_looks > 0 {
+            self.quick_looks -= 1;
+            return self.quicken(now);
+        }
         self.poll_at = now + self.poll_ms;
         self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
     }
@@ -207,9 +222,13 @@ impl Taker {
                 self.quicken(now);
                 self.take(now, doc, version, out);
                 if self.runs.is_empty() {
-                    // Nothing in hand: whatever comes next, the leader has to look first.
-                    self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
-                    self.slacken(now);
+                    // Nothing in hand: whatever comes next, the leader has to look first; unless work keeps coming.
+                    self.idle_since = now;
+                    self.quick_looks = if self.steady { QUICK_LOOKS } else { 0 };
+                    if !self.steady {
+                        self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
+                        self.slacken(now);
+                    }
                 }
             }
             // What stands there tells, also whether one's own write did land.

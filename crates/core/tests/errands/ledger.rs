@@ -9,6 +9,7 @@ pub(crate) struct Book {
     pub(crate) violations: Vec<String>,
     pub(crate) runs: BTreeMap<(NodeId, u32), usize>,
     pub(crate) archived: BTreeSet<NodeId>,
+    pub(crate) removed: usize,
     /// The ledger on the store.
     records: BTreeMap<NodeId, TaskRecord>,
     /// Attempts that the ledger says were never begun.
@@ -55,6 +56,13 @@ impl Book {
                 self.wrong(format!("{} was archived as {:?}", record.id, record.state));
             }
             self.archived.insert(record.id.clone());
+        }
+    }
+
+    pub(crate) fn removed(&mut self, worker: &NodeId, doc: &InboxDoc) {
+        self.removed += 1;
+        if !doc.entries.is_empty() {
+            self.wrong(format!("the inbox of {worker} was removed with {:?}", doc.entries));
         }
     }
 

@@ -35,6 +35,7 @@ pub(crate) struct Story {
     pub(crate) fenced: u64,
     pub(crate) states: BTreeMap<TaskState, usize>,
     pub(crate) archived: usize,
+    pub(crate) removed: usize,
 }
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -156,6 +157,7 @@ impl World {
             leaders: self.leaders.len(),
             runs: self.book.runs.len(),
             archived: self.book.archived.len(),
+            removed: self.book.removed,
             violations: self.book.violations,
             late,
             duplicates,
@@ -195,6 +197,7 @@ impl World {
             slow_ms: 800,
             claim_timeout_ms: 2000,
             margin_ms: 500,
+            retire_ms: 1500,
             keep_finished: 3,
         };
         let dispatcher = (self.makers.dispatcher)(config);
@@ -207,7 +210,10 @@ impl World {
 
     fn registry(&mut self, leader: usize) {
         let quiet = self.quiet;
-        let list = (0..WORKERS).map(|w| (name(&format!("w{w}")), quiet || self.rng.random_bool(0.85)));
+        // Now and then one is not known at all.
+        let known = (0..WORKERS).filter(|_| quiet || self.rng.random_bool(0.9)).collect::<Vec<_>>();
+        let rng = &mut self.rng;
+        let list = known.iter().map(|w| (name(&format!("w{w}")), quiet || rng.random_bool(0.85)));
         let list = list.collect();
         self.lead(leader, DispatchInput::Workers { list, whole: true });
     }
@@ -228,6 +234,11 @@ impl World {
         }
         let mut out = Vec::new();
         lead.dispatcher.advance(now, self.now as i64, &mut out);
+        // Now and then: it looks at everything.
+        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.index_fault(now)).flatten();
+        if let Some(fault) = fault {
+            self.book.violations.push(fault);
+        }
         for effect in out {
             match effect {
                 DispatchEffect::Request(id, request) => self.asked.push(Asked::Leader(leader, id, request)),
@@ -463,9 +474,42 @@ impl World {
                 });
                 DispatchInput::Listed(id, Some(lines.collect()))
             }
+            DispatchRequest::RemoveInbox(worker) => {
+                // The guard is asked right before: only the present leader gets this far.
+                let present = leader + 1 == self.leaders.len();
+                if present {
+                    self.remove(&worker);
+                }
+                DispatchInput::InboxRemoved(id, worker, present && (self.quiet || self.rng.random_bool(0.8)))
+            }
             DispatchRequest::Archive(shard, records) => {
                 self.book.archived(&records);
                 DispatchInput::Archived(id, shard, true)
+            }
+        }
+    }
+
+    /// What was sent to this inbox before is not under way any more: nothing is, for as long as a removal waits. Whoever sent it
+    /// has given it up.
+    fn remove(&mut self, worker: &NodeId) {
+        let key = Key::Inbox(worker.clone());
+        if let Some((Doc::Inbox(doc), _)) = self.objects.remove(&key) {
+            self.book.removed(worker, &doc);
+        }
+        self.air.retain(|write| write.key != key);
+        let under_way = |asked: &mut Asked| match asked {
+            Asked::Leader(_, _, DispatchRequest::WriteInbox(to, ..)) => to == worker,
+            Asked::Leader(..) => false,
+            Asked::Taker(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
+        };
+        let given_up: Vec<Asked> = self.asked.extract_if(.., under_way).collect();
+        for asked in given_up {
+            match asked {
+                Asked::Leader(leader, id, request) => self.lead(leader, request.unanswered(id)),
+                Asked::Taker(at, life, id, ..) if self.hands[at].life == life => {
+                    self.work(at, TakerInput::Written(id, WriteAnswer::Unknown));
+                }
+                Asked::Taker(..) => {}
             }
         }
     }

@@ -184,21 +184,23 @@ pub fn choose<'a>(
 
 /// What is known of the agents. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Fleet(Arc<RwLock<BTreeMap<NodeId, AgentFacts>>>);
+pub struct Fleet(Arc<RwLock<Arc<BTreeMap<NodeId, AgentFacts>>>>);
 
 impl Fleet {
     /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
     /// waits for a worker is to be asked again then.
     pub fn replace(&self, agents: BTreeMap<NodeId, AgentFacts>) -> bool {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let news = *known != agents;
-        *known = agents;
+        let news = **known != agents;
+        if news {
+            *known = Arc::new(agents);
+        }
         news
     }
 
     /// The active agents.
-    pub fn agents(&self) -> BTreeMap<NodeId, AgentFacts> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn agents(&self) -> Arc<BTreeMap<NodeId, AgentFacts>> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -262,11 +264,14 @@ impl Assign for PollAssign {
             return self.others.assign(task, candidates);
         }
         let needs = needs_of(&task.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
-        let fleet = self.fleet.0.read().unwrap_or_else(PoisonError::into_inner);
-        // The dispatcher leaves out whoever has no room in its inbox.
-        let jobs: BTreeMap<&NodeId, usize> =
-            candidates.iter().map(|candidate| (&candidate.worker.worker_id, candidate.in_flight)).collect();
-        let agents = fleet.iter().map(|(id, facts)| (id, facts, jobs.get(id).copied()));
+        let fleet = self.fleet.agents();
+        // The dispatcher leaves out whoever has no room in its inbox. Both are in order of ids.
+        let mut rest = candidates.iter().peekable();
+        let agents = fleet.iter().map(|(id, facts)| {
+            while rest.next_if(|candidate| candidate.worker.worker_id < *id).is_some() {}
+            let found = rest.peek().filter(|candidate| candidate.worker.worker_id == *id);
+            (id, facts, found.map(|candidate| candidate.in_flight))
+        });
         choose(&needs, task.worker.as_ref(), agents).map_err(|why| why.to_string())
     }
 }

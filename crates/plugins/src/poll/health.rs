@@ -103,13 +103,14 @@ impl Health {
         self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
     }
 
-    /// What the next leader must know: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes]}}}`.
+    /// What the next leader must know, checks that are well left out: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes]}}}`.
     pub fn to_json(&self) -> Value {
         let check = |(name, health): (&NodeId, &CheckHealth)| {
             (name.to_string(), json!([health.failing, health.failures, health.successes]))
         };
         let story = |(id, story): (&NodeId, &Story)| {
-            let checks: Map<String, Value> = story.checks.iter().map(check).collect();
+            let unwell = story.checks.iter().filter(|(_, health)| health.failing || health.failures > 0);
+            let checks: Map<String, Value> = unwell.map(check).collect();
             (id.to_string(), json!({"upto": story.upto_ms, "checks": checks}))
         };
         Value::Object(self.stories.iter().map(story).collect())

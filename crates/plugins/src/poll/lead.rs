@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::tasks::{
-    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskSpec, TaskUpdate,
+    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskRecord, TaskSpec, TaskUpdate,
 };
 use tenure::{NodeId, ProcessContext};
 use tokio::sync::{broadcast, mpsc};
@@ -25,6 +25,17 @@ use tokio::time::Instant;
 
 /// Nothing is left alone for longer: a wall clock that jumped is noticed by then.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The view is shown this often at most, and so much more seldom for each schedule and open job in it.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+const SHOW_EVERY_EACH: Duration = Duration::from_micros(100);
+
+/// How checks are doing is saved this often at most.
+const SAVE_EVERY: Duration = Duration::from_millis(200);
+
+/// Marks of schedules that are not there any more are looked for this often, and forgotten once they are this old.
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
 
 /// So often it is planned again at once because jobs turned out to exist.
 const ROUNDS_MAX: usize = 8;
@@ -72,7 +83,14 @@ struct Term<'a> {
     asked_of: BTreeSet<NodeId>,
     looks: JoinSet<Looked>,
     next_look: Instant,
+    /// Something has happened since the view was shown.
+    unshown: bool,
+    next_show: Instant,
+    next_save: Instant,
+    next_forget: Instant,
     counts: PollCounts,
+    /// The same, as far as the node's figures have it.
+    told: PollCounts,
     trouble: Option<String>,
 }
 
@@ -81,6 +99,7 @@ struct Shown<'a>(&'a Inner);
 
 impl Drop for Shown<'_> {
     fn drop(&mut self) {
+        self.0.figures.rest();
         self.0.view.send_replace(PollView::default());
     }
 }
@@ -136,7 +155,12 @@ async fn term(
         asked_of: BTreeSet::new(),
         looks: JoinSet::new(),
         next_look: Instant::now(),
+        unshown: true,
+        next_show: Instant::now(),
+        next_save: Instant::now(),
+        next_forget: Instant::now(),
         counts: PollCounts::default(),
+        told: PollCounts::default(),
     };
     context.ready();
     term.work(&mut updates, &mut asked).await
@@ -171,9 +195,14 @@ impl Term<'_> {
         loop {
             self.look();
             self.create().await?;
+            // What the ledger shows is taken in before it is shown.
+            if let Ok(update) = updates.try_recv() {
+                self.on_update(Ok(update), updates);
+            }
             self.save().await?;
             self.show();
             let pause = self.pause();
+            let unshown = std::mem::replace(&mut self.unshown, true);
             tokio::select! {
                 biased;
                 update = updates.recv() => self.on_update(update, updates),
@@ -181,18 +210,22 @@ impl Term<'_> {
                     let mut next = Some(done);
                     while let Some(done) = next {
                         match done {
-                            Ok(looked) => self.on_looked(looked),
+                            Ok(looked) => self.on_looked(looked).await,
                             Err(error) => tracing::error!(target: "tenure", %error, "a look at the store died"),
                         }
                         next = self.looks.try_join_next();
                     }
+                    self.tell_fleet();
                 }
-                Some(run) = asked.recv() => self.on_asked(run).await,
+                Some(run) = asked.recv() => {
+                    self.on_asked(run).await;
+                    self.next_show = Instant::now();
+                }
                 changed = workers.changed(), if watched => {
                     watched = changed.is_ok();
                     self.muster();
                 }
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(pause) => self.unshown = unshown,
             }
         }
     }
@@ -205,8 +238,12 @@ impl Term<'_> {
         let now_ms = self.now_ms();
         let due =
             self.planner.next_ms(now_ms).map(|at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms)));
-        // At least a moment, whatever the clocks say.
-        due.unwrap_or(PAUSE_MAX).min(PAUSE_MAX).max(Duration::from_millis(5))
+        let now = Instant::now();
+        let save = (!self.untold.is_empty()).then(|| self.next_save.saturating_duration_since(now));
+        let pause = due.into_iter().chain(save).fold(PAUSE_MAX, Duration::min);
+        // At least a moment, whatever the clocks say; and what was not shown is.
+        let unshown = self.unshown.then(|| self.next_show.saturating_duration_since(now));
+        unshown.map_or(pause, |unshown| pause.min(unshown)).max(Duration::from_millis(5))
     }
 
     /// Looks at the schedules if it is time, and at the agents nothing, or nothing new, is known of.
@@ -258,16 +295,15 @@ impl Term<'_> {
         self.reassign |= self.fleet.replace(agents.collect());
     }
 
-    fn on_looked(&mut self, looked: Looked) {
+    async fn on_looked(&mut self, looked: Looked) {
         match looked {
             Looked::Agent(id, Ok(facts)) => {
                 self.agents.insert(id, (facts, Instant::now()));
-                self.tell_fleet();
             }
             Looked::Agent(_, Err(why)) | Looked::Schedules(Err(why)) => self.complain(why),
             Looked::Schedules(Ok(found)) => {
                 self.trouble = self.file.foreign.clone();
-                self.on_schedules(found);
+                self.on_schedules(found).await;
             }
             Looked::Served(id, names, done) => self.on_served(&id, &names, done),
         }
@@ -280,7 +316,7 @@ impl Term<'_> {
         }
     }
 
-    fn on_schedules(&mut self, found: Found) {
+    async fn on_schedules(&mut self, found: Found) {
         for id in self.planner.ids() {
             if !found.present.contains_key(&id) {
                 self.planner.remove(&id);
@@ -310,6 +346,22 @@ impl Term<'_> {
             self.harvest();
         }
         self.note_asked();
+        self.forget_marks().await;
+    }
+
+    /// Marks of schedules that were removed long ago are of no use: a schedule of that name begins afresh.
+    async fn forget_marks(&mut self) {
+        let now = Instant::now();
+        if now < self.next_forget {
+            return;
+        }
+        self.next_forget = now + FORGET_EVERY;
+        let old_ms = self.now_ms().saturating_sub(MARKS_KEPT_MS);
+        let mut old = self.dispatcher.series();
+        old.retain(|id, mark_ms| *mark_ms < old_ms && !self.known.contains_key(id));
+        if !old.is_empty() {
+            self.dispatcher.forget(old).await;
+        }
     }
 
     /// Plans, and submits what is asked for and what is due.
@@ -319,10 +371,6 @@ impl Term<'_> {
             self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
         }
         for round in 0..ROUNDS_MAX {
-            let tasks = self.dispatcher.tasks();
-            let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
-            self.planner
-                .observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
             if round == 0 {
                 // Before what is due: a schedule that is always busy would never get to it.
                 self.serve().await?;
@@ -351,10 +399,12 @@ impl Term<'_> {
             Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
             Err(error @ (SubmitError::Task(_) | SubmitError::Full | SubmitError::Blocked)) => {
                 self.complain(error.to_string());
+                dues.iter().for_each(|due| self.planner.answered(due, Answer::Refused));
                 return Ok(false);
             }
         };
         let mut existed = false;
+        self.unshown = true;
         for (due, answer) in dues.iter().zip(answers) {
             let answer = match answer {
                 Ok(Submitted::Created) => {
@@ -388,9 +438,18 @@ impl Term<'_> {
     }
 
     fn show(&mut self) {
+        let now = Instant::now();
+        if now < self.next_show {
+            return;
+        }
         let now_ms = self.now_ms();
         let tasks = self.dispatcher.tasks();
-        let open = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && !task.state.is_final());
+        // One that is over counts as open until that stands in the ledger and was taken in.
+        let open = |task: &&TaskRecord| {
+            task.kind.as_str() == POLL_KIND
+                && (!task.state.is_final() || self.planner.is_open(&task.series, &task.id))
+        };
+        let open = tasks.iter().filter(open);
         let jobs: Vec<JobView> = open
             .map(|task| JobView {
                 id: task.id.clone(),
@@ -404,6 +463,11 @@ impl Term<'_> {
         self.counts.plan = self.planner.counts();
         self.counts.tasks = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
+        self.inner.figures.take(&self.told, &self.counts, self.planner.schedules().len());
+        self.told = self.counts;
+        let size = u32::try_from(jobs.len() + self.planner.schedules().len()).unwrap_or(u32::MAX);
+        self.unshown = false;
+        self.next_show = now + SHOW_EVERY + SHOW_EVERY_EACH.saturating_mul(size);
         let schedules = self.planner.schedules().keys().filter_map(|id| {
             let series = self.planner.view(id, now_ms)?;
             Some((id.clone(), ScheduleView { series, checks: self.health.of(id) }))

@@ -1,6 +1,7 @@
 //! The orchestrator's handle: the process it is, what it shows, and what it can be asked.
 
 use super::choice::AgentFacts;
+use super::figures::PollFigures;
 use super::health::{CheckHealth, Transition};
 use super::lead;
 use super::planner::{PlanCounts, SeriesView};
@@ -167,7 +168,7 @@ pub struct PollView {
     /// Open jobs.
     pub jobs: Vec<JobView>,
     /// The active agents.
-    pub agents: BTreeMap<NodeId, AgentFacts>,
+    pub agents: Arc<BTreeMap<NodeId, AgentFacts>>,
     /// What was counted.
     pub counts: PollCounts,
     /// What is in the way, for people; it is tried again.
@@ -234,6 +235,7 @@ pub(super) struct Inner {
     ask: mpsc::Sender<RunNow>,
     /// Where events are told beside its own channel.
     pub(super) annex: Option<Annex>,
+    pub(super) figures: Arc<PollFigures>,
 }
 
 /// Runs schedules while this node leads. Clones are the same.
@@ -267,7 +269,10 @@ impl PollOrchestrator {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let (ask, asked) = mpsc::channel(16);
         let asked = Mutex::new(asked);
-        let inner = Inner { place, workers, shelf, options, view, events, asked, ask, annex: None };
+        let figures = Arc::new(PollFigures::default());
+        let read = Arc::clone(&figures);
+        place.plugin_figures().publish(POLL_PROCESS, move || read.read());
+        let inner = Inner { place, workers, shelf, options, view, events, asked, ask, annex: None, figures };
         PollOrchestrator(Arc::new(inner))
     }
 

@@ -77,14 +77,16 @@ struct Series {
     /// Due times up to here were counted as blocked.
     blocked_ms: u64,
     blocked: bool,
-    open: u64,
+    open: BTreeSet<NodeId>,
+    /// When it is to be planned next, by the time alone.
+    next_ms: Option<u64>,
     /// Created jobs that were not seen among the ledger's tasks yet, and how often not.
     unseen: BTreeMap<NodeId, u8>,
 }
 
 impl Series {
     fn open(&self) -> u64 {
-        self.open + self.unseen.len() as u64
+        self.open.len() as u64 + self.unseen.len() as u64
     }
 }
 
@@ -104,18 +106,25 @@ pub struct Planner {
     schedules: BTreeMap<NodeId, Schedule>,
     series: BTreeMap<NodeId, Series>,
     counts: PlanCounts,
+    /// When there is something to plan, for each schedule that has a next time.
+    queue: BTreeSet<(u64, NodeId)>,
+    /// Schedules of which something has changed: they are planned with the next plan, whatever the time.
+    touched: BTreeSet<NodeId>,
+    planned_ms: u64,
 }
 
 impl Planner {
     /// Takes a schedule, or another version of it.
     pub fn put(&mut self, schedule: Schedule) {
         self.series.entry(schedule.id.clone()).or_default();
+        self.touched.insert(schedule.id.clone());
         self.schedules.insert(schedule.id.clone(), schedule);
     }
 
     /// Forgets a schedule. Its jobs go on; its marks stay in the ledger.
     pub fn remove(&mut self, id: &NodeId) {
         self.schedules.remove(id);
+        self.requeue(id, None);
         self.series.remove(id);
     }
 
@@ -129,20 +138,37 @@ impl Planner {
         self.counts
     }
 
-    /// Takes what the ledger's tasks say: schedule, job, its mark, and whether it is open. All of them, each time.
+    /// Takes what all of the ledger's tasks say: schedule, job, its mark, and whether it is open. Needed once, and whenever
+    /// [notes](Planner::note) were missed.
     pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t NodeId, &'t NodeId, u64, bool)>) {
         for series in self.series.values_mut() {
-            series.open = 0;
+            series.open.clear();
             series.unseen.values_mut().for_each(|looks| *looks += 1);
         }
         for (schedule, job, mark_ms, open) in tasks {
             let Some(series) = self.series.get_mut(schedule) else { continue };
             series.unseen.remove(job);
             series.mark_ms = series.mark_ms.max(mark_ms);
-            series.open += u64::from(open);
+            if open {
+                series.open.insert(job.clone());
+            }
         }
         for series in self.series.values_mut() {
             series.unseen.retain(|_, looks| *looks < UNSEEN_MAX);
+        }
+        self.touched.extend(self.schedules.keys().cloned());
+    }
+
+    /// Takes what one job has become: whether it is open.
+    pub fn note(&mut self, schedule: &NodeId, job: &NodeId, open: bool) {
+        let Some(series) = self.series.get_mut(schedule) else { return };
+        let unseen = series.unseen.remove(job).is_some();
+        let changed = match open {
+            true => series.open.insert(job.clone()) != unseen,
+            false => series.open.remove(job) || unseen,
+        };
+        if changed {
+            self.touched.insert(schedule.clone());
         }
     }
 
@@ -150,6 +176,7 @@ impl Planner {
     pub fn answered(&mut self, due: &Due, answer: Answer) {
         let job = self.schedules.get(&due.schedule).map(|schedule| schedule.job_id(due.due_ms));
         let Some(series) = self.series.get_mut(&due.schedule) else { return };
+        self.touched.insert(due.schedule.clone());
         match answer {
             Answer::Created => {
                 self.counts.created += 1;
@@ -185,7 +212,18 @@ impl Planner {
     /// which they have to be submitted in: the ledger takes nothing older after something newer.
     pub fn plan(&mut self, now_ms: u64) -> Vec<Due> {
         let mut dues = Vec::new();
-        for (id, schedule) in self.schedules.iter().filter(|(_, schedule)| schedule.enabled) {
+        if now_ms < self.planned_ms {
+            // The clock was put back: what was computed by it counts for nothing.
+            self.touched.extend(self.schedules.keys().cloned());
+        }
+        self.planned_ms = now_ms;
+        let mut ids = std::mem::take(&mut self.touched);
+        ids.extend(self.queue.iter().take_while(|(at_ms, _)| *at_ms <= now_ms).map(|(_, id)| id.clone()));
+        for id in &ids {
+            let next_ms = self.schedules.get(id).filter(|schedule| schedule.enabled);
+            let next_ms = next_ms.and_then(|schedule| self.next_of(schedule, now_ms));
+            self.requeue(id, next_ms);
+            let Some(schedule) = self.schedules.get(id).filter(|schedule| schedule.enabled) else { continue };
             let Some(series) = self.series.get_mut(id) else { continue };
             let floor_ms = floor_ms(schedule, series);
             let decision = decide(schedule, floor_ms, series.open(), now_ms);
@@ -216,8 +254,25 @@ impl Planner {
 
     /// When there is something to plan next, if nothing else happens.
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
-        let enabled = self.schedules.values().filter(|schedule| schedule.enabled);
-        enabled.filter_map(|schedule| self.next_of(schedule, now_ms)).min()
+        let touched = self.touched.iter().filter_map(|id| self.schedules.get(id));
+        let touched = touched.filter(|schedule| schedule.enabled);
+        let touched = touched.filter_map(|schedule| self.next_of(schedule, now_ms));
+        let queued = self.queue.iter().map(|(at_ms, _)| *at_ms).find(|at_ms| *at_ms > now_ms);
+        touched.chain(queued).min()
+    }
+
+    fn requeue(&mut self, id: &NodeId, next_ms: Option<u64>) {
+        let Some(series) = self.series.get_mut(id) else { return };
+        let before_ms = std::mem::replace(&mut series.next_ms, next_ms);
+        if before_ms == next_ms {
+            return;
+        }
+        if let Some(at_ms) = before_ms {
+            self.queue.remove(&(at_ms, id.clone()));
+        }
+        if let Some(at_ms) = next_ms {
+            self.queue.insert((at_ms, id.clone()));
+        }
     }
 
     fn next_of(&self, schedule: &Schedule, now_ms: u64) -> Option<u64> {
@@ -241,6 +296,12 @@ impl Planner {
             next_ms,
             blocked: series.blocked.then_some("schedule_full"),
         })
+    }
+
+    /// Whether this job of a schedule is open.
+    pub fn is_open(&self, schedule: &NodeId, job: &NodeId) -> bool {
+        let series = self.series.get(schedule);
+        series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
     }
 
     /// Jobs that are open, of all schedules.

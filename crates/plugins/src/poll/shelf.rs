@@ -11,14 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::{Condition, Entry, List, Read, Store, Trouble, Version, Write};
 use tenure::{Keys, LeaderGuard, NodeId};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 /// No schedule's object is larger.
 const SCHEDULE_MAX_BYTES: u64 = 64 * 1024;
 
-/// Schedules at most: the ledger keeps the marks of about two thousand series.
-const SCHEDULES_MAX: usize = 2000;
+/// Schedules at most. The ledger keeps the marks of three times as many.
+const SCHEDULES_MAX: usize = 10_000;
 
 /// Schedules read at once.
 const READS_AT_ONCE: usize = 16;
@@ -57,6 +56,22 @@ pub(super) struct Found {
     pub(super) unread: Vec<NodeId>,
 }
 
+/// What came of reading a schedule.
+type ScheduleRead = (Option<Result<Schedule, Problems>>, NodeId);
+
+impl Found {
+    fn take(&mut self, read: Option<Result<ScheduleRead, JoinError>>) {
+        match read {
+            Some(Ok((Some(read), id))) => {
+                self.changed.insert(id, read);
+            }
+            Some(Ok((None, id))) => self.unread.push(id),
+            Some(Err(error)) => tracing::error!(target: "tenure", %error, "a look at a schedule died"),
+            None => {}
+        }
+    }
+}
+
 /// Where a schedule stands.
 pub(super) fn schedule_key(keys: &Keys, id: &NodeId) -> String {
     format!("{}/schedules/{id}.json", keys.root())
@@ -83,31 +98,28 @@ impl Shelf {
             Ok(List::Unavailable(trouble) | List::Denied(trouble)) => return Err(told(&folder, &trouble)),
             Err(_) => return Err(format!("{folder}: no answer in time")),
         };
-        let mut found = Found::default();
-        // All end with the set, should nobody wait for this any more.
-        let (mut reads, gate) = (JoinSet::new(), Arc::new(Semaphore::new(READS_AT_ONCE)));
-        for entry in entries {
+        let (mut found, mut reads) = (Found::default(), JoinSet::new());
+        for entry in &entries {
             let name = entry.key.strip_prefix(&folder).and_then(|name| name.strip_suffix(".json"));
             let Some(id) = name.and_then(|name| NodeId::new(name).ok()) else { continue };
-            let stamp = Stamp::of(&entry);
+            let stamp = Stamp::of(entry);
             if known.get(&id) != Some(&stamp) {
-                let (shelf, gate, id) = (self.clone(), Arc::clone(&gate), id.clone());
-                reads.spawn(async move {
-                    // It is never closed.
-                    let _permit = gate.acquire().await;
-                    let read = shelf.read_schedule(&entry, &id).await;
-                    (id, read)
-                });
+                if reads.len() >= READS_AT_ONCE {
+                    found.take(reads.join_next().await);
+                }
+                let (shelf, entry, id) = (self.clone(), entry.clone(), id.clone());
+                reads.spawn(async move { (shelf.read_schedule(&entry, &id).await, id) });
             }
             found.present.insert(id, stamp);
         }
         while let Some(read) = reads.join_next().await {
-            match read {
-                Ok((id, Some(read))) => drop(found.changed.insert(id, read)),
-                Ok((id, None)) => found.unread.push(id),
-                Err(error) => return Err(format!("{folder}: a read died: {error}")),
-            }
+            found.take(Some(read));
         }
+        // One whose read died is read again, too.
+        let read = |id: &NodeId| found.changed.contains_key(id) || found.unread.contains(id);
+        let lost = found.present.iter().filter(|(id, stamp)| known.get(*id) != Some(*stamp) && !read(id));
+        let lost: Vec<NodeId> = lost.map(|(id, _)| id.clone()).collect();
+        found.unread.extend(lost);
         Ok(found)
     }
 

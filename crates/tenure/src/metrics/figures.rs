@@ -30,6 +30,7 @@ pub(crate) struct Figures {
     lease: Meter,
     bulk: Meter,
     tasks: TaskFigures,
+    pub(super) sources: super::plugin::Sources,
     /// Counted by whoever fences tasks.
     drift: Arc<AtomicU64>,
     /// The plugins served.
@@ -141,6 +142,7 @@ impl Figures {
             lease: Meter::default(),
             bulk: Meter::default(),
             tasks: TaskFigures::default(),
+            sources: super::plugin::Sources::default(),
             drift: Arc::default(),
             plugins: Mutex::default(),
             denied: watch::Sender::new(None),
@@ -156,6 +158,15 @@ impl Figures {
             lease: Arc::new(Metered::new(lanes.lease, self.lease.clone())),
             bulk: Arc::new(Metered::new(lanes.bulk, self.bulk.clone())),
         }
+    }
+
+    pub(super) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// What plugins add.
+    pub(super) fn plugin_figures(&self) -> Vec<super::PluginFigure> {
+        self.sources.read()
     }
 
     pub(crate) fn tasks(&self) -> &TaskFigures {
@@ -275,6 +286,7 @@ impl Figures {
             (leadership.role.map(role_name), leadership.epoch)
         };
         let now = self.sample();
+        let plugin_figures = self.plugin_figures().iter().map(|f| (f.shown_name(), f.value)).collect();
         let tally = self.tally();
         let percentile = |percent| tally.latencies.percentile(percent);
         let note = percentile(99).is_none().then(|| {
@@ -320,6 +332,7 @@ impl Figures {
             processes_stuck: self.processes.stuck.load(Ordering::Relaxed),
             process_restarts: self.processes.restarts.load(Ordering::Relaxed),
             tasks: self.tasks.metrics(),
+            plugin_figures,
             requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
             measured_ms,
             requests_per_second: rate(now.requests, since.requests),

@@ -1,11 +1,12 @@
 //! The figures in a prometheus registry: read when they are asked for, so that nothing is counted twice.
 
-use super::{Figures, Metrics};
+use super::{FigureKind, Figures, Metrics, PluginFigure};
 use crate::node::Node;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -149,8 +150,35 @@ impl Collector for Scrape {
         claims(&mut encoder, &metrics)?;
         elections(&mut encoder, &metrics)?;
         requests(&mut encoder, &metrics)?;
-        bytes(&mut encoder, &metrics)
+        bytes(&mut encoder, &metrics)?;
+        plugins(&mut encoder, &self.nodes)
     }
+}
+
+/// What plugins add: each name once, with a sample for each node that has it.
+fn plugins(encoder: &mut DescriptorEncoder<'_>, nodes: &[Arc<Figures>]) -> Result<(), fmt::Error> {
+    let mut families: BTreeMap<&str, Vec<(&str, PluginFigure)>> = BTreeMap::new();
+    for node in nodes {
+        for figure in node.plugin_figures() {
+            families.entry(figure.name).or_default().push((node.namespace(), figure));
+        }
+    }
+    for (name, samples) in families {
+        let Some((_, first)) = samples.first().copied() else { continue };
+        let kind = match first.kind {
+            FigureKind::Counter => MetricType::Counter,
+            FigureKind::Gauge => MetricType::Gauge,
+        };
+        let mut family = encoder.encode_descriptor(name, first.help, None, kind)?;
+        for (namespace, figure) in samples {
+            let labels = vec![("namespace", namespace)];
+            match first.kind {
+                FigureKind::Counter => counter(&mut family, &labels, figure.value as u64)?,
+                FigureKind::Gauge => gauge(&mut family, &labels, figure.value)?,
+            }
+        }
+    }
+    Ok(())
 }
 
 fn counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: u64) -> Result<(), fmt::Error> {

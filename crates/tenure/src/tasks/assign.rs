@@ -15,8 +15,8 @@ pub struct Candidate {
 
 /// Chooses workers. Called on the leader, in its dispatcher's task: it must not block.
 pub trait Assign: Send + Sync + 'static {
-    /// The worker for this task, among active ones with room in their inbox; or why there is none, which the task then shows
-    /// as its reason. Asked again whenever something has happened.
+    /// The worker for this task, among active ones with room in their inbox, in order of their ids; or why there is none, which the task then shows
+    /// as its reason. Asked again when something has happened; not after every little thing if many wait.
     fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String>;
 }
 

@@ -4,19 +4,24 @@ use super::TaskPlace;
 use super::documents::{Carried, read_inbox, read_ledger, write_done, write_inbox, write_ledger};
 use crate::guard::LeaderGuard;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::{
     DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
     Nonce, RequestId, TaskRecord, WriteAnswer,
 };
-use tenure_store::{Condition, List, Read, Trouble, Version};
+use tenure_store::{Condition, List, Read, Remove, Trouble, Version};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Inboxes looked at in one list at most.
 const LIST_MAX: usize = 25_000;
 
-/// Batches of finished tasks removed at once at most.
-const REMOVALS_MAX: usize = 16;
+/// Batches of finished tasks that are old are looked for this often at most, so many at once, and removed so many at a time.
+const REMOVALS_EVERY: Duration = Duration::from_secs(60);
+const REMOVALS_MAX: usize = 1000;
+const REMOVALS_AT_ONCE: usize = 16;
 
 /// An inbox as it was read.
 pub(super) enum Found {
@@ -34,6 +39,9 @@ pub(super) struct Carrier {
     timeout: Duration,
     inboxes: Arc<Mutex<HashMap<NodeId, Carried>>>,
     ledgers: Arc<Mutex<HashMap<usize, Carried>>>,
+    /// Batches put away, and when old ones were looked for.
+    batches: Arc<AtomicU64>,
+    looked: Arc<Mutex<Option<Instant>>>,
     /// What was complained about last.
     said: Arc<Mutex<String>>,
 }
@@ -61,6 +69,8 @@ impl Carrier {
             timeout,
             inboxes: Arc::default(),
             ledgers: Arc::default(),
+            batches: Arc::default(),
+            looked: Arc::default(),
             said: Arc::default(),
         }
     }
@@ -172,6 +182,10 @@ impl Carrier {
                     Err(_) => silence,
                 }
             }
+            DispatchRequest::RemoveInbox(worker) => {
+                let done = guard.run(self.remove_inbox(&worker)).await;
+                DispatchInput::InboxRemoved(id, worker, done == Ok(true))
+            }
             DispatchRequest::Archive(shard, records) => {
                 let done = guard.run(self.archive(epoch, &records)).await;
                 DispatchInput::Archived(id, shard, done == Ok(true))
@@ -217,24 +231,75 @@ impl Carrier {
         Some(lines.collect())
     }
 
-    /// Puts finished tasks away, and removes what was put away long ago, by the store's own times.
+    /// Removes an inbox that this leader has emptied. One with entries that nobody understands stays.
+    async fn remove_inbox(&self, worker: &NodeId) -> bool {
+        if locked(&self.inboxes).get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
+            return false;
+        }
+        let key = self.place.keys.inbox(worker);
+        match tokio::time::timeout(self.timeout, self.place.store.remove(&key)).await {
+            Ok(Remove::Done) => {
+                locked(&self.inboxes).remove(worker);
+                true
+            }
+            Ok(Remove::Unknown(_) | Remove::Unavailable(_)) | Err(_) => false,
+            Ok(Remove::Denied(trouble)) => {
+                self.trouble(&key, &trouble);
+                false
+            }
+        }
+    }
+
+    /// Puts finished tasks away, and now and then removes what was put away long ago.
     async fn archive(&self, epoch: Epoch, records: &[TaskRecord]) -> bool {
         let life = tenure_core::Incarnation(rand::random());
         let (folder, body) =
             (self.place.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
-        let key = format!("{folder}{:010}-{life}.json", epoch.0);
+        let batch = self.batches.fetch_add(1, Ordering::Relaxed);
+        // In order of time, so that the oldest are the first of a list.
+        let key = format!("{folder}{:010}-{batch:010}-{life}.json", epoch.0);
         if !matches!(self.put(&key, body, Condition::Absent).await, WriteAnswer::Won(_)) {
             return false;
         }
-        let list = tokio::time::timeout(self.timeout * 5, self.place.store.list(&folder, 10_000)).await;
-        let Ok(List::Entries { entries, .. }) = list else { return true };
-        let newest = entries.iter().map(|entry| entry.modified.0).max().unwrap_or(0);
-        let retention_ms = self.place.settings.task_retention_ms;
-        let old = entries.iter().filter(|entry| newest.saturating_sub(entry.modified.0) > retention_ms);
-        for entry in old.take(REMOVALS_MAX) {
-            // Whether it worked is for the next time to see.
-            let _ = tokio::time::timeout(self.timeout, self.place.store.remove(&entry.key)).await;
+        let every = Duration::from_millis(self.place.settings.task_retention_ms / 10).min(REMOVALS_EVERY);
+        let due = {
+            let (mut looked, now) = (locked(&self.looked), Instant::now());
+            let due = looked.is_none_or(|at| now - at >= every);
+            *looked = if due { Some(now) } else { *looked };
+            due
+        };
+        if due {
+            self.remove_old(&folder, &key).await;
         }
         true
+    }
+
+    /// Removes batches that are older than the newest by the retention, by the store's own times. Whether it worked is for the
+    /// next time to see.
+    async fn remove_old(&self, folder: &str, newest: &str) {
+        let list = |prefix: String, most| async move {
+            let list = tokio::time::timeout(self.timeout * 5, self.place.store.list(&prefix, most)).await;
+            match list {
+                Ok(List::Entries { entries, .. }) => entries,
+                Ok(List::Unavailable(_) | List::Denied(_)) | Err(_) => Vec::new(),
+            }
+        };
+        let Some(now) = list(newest.to_owned(), 1).await.first().map(|entry| entry.modified.0) else {
+            return;
+        };
+        let retention_ms = self.place.settings.task_retention_ms;
+        let old = list(folder.to_owned(), REMOVALS_MAX).await;
+        let old = old.into_iter().filter(|entry| now.saturating_sub(entry.modified.0) > retention_ms);
+        let mut removals = JoinSet::new();
+        for entry in old {
+            if removals.len() >= REMOVALS_AT_ONCE {
+                removals.join_next().await;
+            }
+            let (store, timeout) = (Arc::clone(&self.place.store), self.timeout);
+            removals.spawn(async move {
+                let _ = tokio::time::timeout(timeout, store.remove(&entry.key)).await;
+            });
+        }
+        while removals.join_next().await.is_some() {}
     }
 }

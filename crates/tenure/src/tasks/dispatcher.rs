@@ -1,17 +1,18 @@
 //! The leader's handle, and the task that feeds the dispatcher. It decides nothing.
 
-use super::assign::{Assign, Candidate, LeastLoaded};
+use super::assign::{Assign, LeastLoaded};
 use super::carrier::Carrier;
+use super::pool::Pool;
 use super::spec::{SubmitError, TaskSpec};
-use super::{SHARDS, TaskPlace};
+use super::{RETIRE_MS, SHARDS, TaskPlace};
 use crate::guard::LeaderGuard;
 use crate::workers::Workers;
-use std::collections::{BTreeSet, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, NodeId, RequestId,
-    SubmitAnswer, TaskRecord, TaskState, TaskUpdate, Time,
+    SubmitAnswer, TaskRecord, TaskUpdate, Time,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
@@ -19,17 +20,21 @@ use tokio::task::{Id, JoinSet};
 pub use tenure_core::DispatchCounts as TaskCounts;
 
 /// Updates kept for a reader that is behind; one further behind is told how many it missed.
-const UPDATES_KEPT: usize = 1024;
+const UPDATES_KEPT: usize = 8192;
 
 /// The machine is not asked again before this has passed, whatever it says.
 const WAKE_LEAST: Duration = Duration::from_millis(5);
+
+/// So many tasks at most are looked at in vain once more; the next look begins where this one ended.
+const RETRIES_MAX: usize = 256;
 
 /// How a dispatcher is to work.
 #[derive(Clone)]
 pub struct DispatcherOptions {
     /// Entries of an inbox at most, 1 to 256. Default: 64.
     pub inbox_entries: usize,
-    /// Finished tasks kept in each of the four parts of the ledger, so that they can be looked at and recognised. Default: 64.
+    /// Finished tasks kept in each of the 64 parts of the ledger, so that they can be looked at and recognised. Default: 32.
+    /// More: each write of a part carries more.
     pub keep_finished: usize,
     /// Chooses the worker for a task that names none. Default: [`LeastLoaded`].
     pub assign: Arc<dyn Assign>,
@@ -37,7 +42,7 @@ pub struct DispatcherOptions {
 
 impl Default for DispatcherOptions {
     fn default() -> DispatcherOptions {
-        DispatcherOptions { inbox_entries: 64, keep_finished: 64, assign: Arc::new(LeastLoaded) }
+        DispatcherOptions { inbox_entries: 64, keep_finished: 32, assign: Arc::new(LeastLoaded) }
     }
 }
 
@@ -71,6 +76,7 @@ pub enum DispatcherEnd {
 
 enum Command {
     Submit(Vec<TaskRecord>, oneshot::Sender<Vec<SubmitAnswer>>),
+    Forget(Vec<(NodeId, u64)>),
     Cancel(NodeId),
 }
 
@@ -81,7 +87,7 @@ enum Command {
 pub struct Dispatcher {
     commands: mpsc::Sender<Command>,
     updates: broadcast::Sender<TaskUpdate>,
-    tasks: watch::Receiver<Arc<[TaskRecord]>>,
+    machine: Arc<Mutex<tenure_core::Dispatcher>>,
     counts: watch::Receiver<TaskCounts>,
     draining: watch::Receiver<Arc<BTreeSet<NodeId>>>,
     ready: watch::Receiver<bool>,
@@ -109,29 +115,31 @@ impl Dispatcher {
             claim_timeout_ms: settings.task_claim_timeout_ms,
             // The worker gives up first, writes after a linger, and is seen with the next look.
             margin_ms: settings.task_idle_interval_ms * 2 + settings.request_timeout_ms * 4,
+            retire_ms: RETIRE_MS,
             keep_finished: options.keep_finished,
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
-        let (view, tasks) = watch::channel(Arc::from([]));
+        let machine = Arc::new(Mutex::new(tenure_core::Dispatcher::new(config)));
         let (count, counts) = watch::channel(TaskCounts::default());
         let (drain, draining) = watch::channel(Arc::default());
         let (is_ready, ready) = watch::channel(false);
         let (end, ended) = watch::channel(None);
         let feeder = Feeder {
-            machine: tenure_core::Dispatcher::new(config),
+            machine: Arc::clone(&machine),
             carrier: Carrier::new(place),
             guard,
             epoch,
             workers: place.workers.clone(),
             assign: options.assign,
+            pool: Pool::default(),
+            tried: None,
             requests: JoinSet::new(),
             running: HashMap::new(),
             answers: HashMap::new(),
             tokens: 0,
             submitted: HashMap::new(),
             updates: updates.clone(),
-            view,
             count,
             drain,
             is_ready,
@@ -142,7 +150,7 @@ impl Dispatcher {
             figures.tasks().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, tasks, counts, draining, ready, ended }
+        Dispatcher { commands, updates, machine, counts, draining, ready, ended }
     }
 
     /// Submits a task. Ends once it stands in the ledger.
@@ -191,8 +199,22 @@ impl Dispatcher {
     }
 
     /// The tasks as this leader knows them: open ones with the reason why they wait, and those finished lately.
+    ///
+    /// A copy, made when it is asked for: with thousands of them, follow [`updates`](Dispatcher::updates) instead.
     pub fn tasks(&self) -> Arc<[TaskRecord]> {
-        Arc::clone(&self.tasks.borrow())
+        locked(&self.machine).tasks().cloned().collect()
+    }
+
+    /// The highest mark of each series, as far as the parts of the ledger are this leader's.
+    pub fn series(&self) -> BTreeMap<NodeId, u64> {
+        locked(&self.machine).series().map(|(name, mark)| (name.clone(), mark)).collect()
+    }
+
+    /// These series are used no more: each is forgotten if its mark is at most this one and no task of it is left in the ledger.
+    /// What was created in it before can then be created again. Without this a mark is kept for ever.
+    pub async fn forget(&self, series: impl IntoIterator<Item = (NodeId, u64)>) {
+        // A dispatcher that has ended forgets nothing.
+        let _ = self.commands.send(Command::Forget(series.into_iter().collect())).await;
     }
 
     /// Waits until it has taken over what a former leader left behind: from then on [`tasks`](Dispatcher::tasks) has every
@@ -220,24 +242,36 @@ impl Dispatcher {
     }
 }
 
-type Reply = (oneshot::Sender<Vec<SubmitAnswer>>, Vec<Option<SubmitAnswer>>);
+fn locked(machine: &Mutex<tenure_core::Dispatcher>) -> MutexGuard<'_, tenure_core::Dispatcher> {
+    machine.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A batch that waits for its answers, and for how many.
+struct Batch {
+    reply: oneshot::Sender<Vec<SubmitAnswer>>,
+    answers: Vec<Option<SubmitAnswer>>,
+    missing: usize,
+}
 
 struct Feeder {
-    machine: tenure_core::Dispatcher,
+    /// Locked for moments only, and never across an await.
+    machine: Arc<Mutex<tenure_core::Dispatcher>>,
     carrier: Carrier,
     guard: LeaderGuard,
     epoch: Epoch,
     workers: watch::Receiver<Workers>,
     assign: Arc<dyn Assign>,
+    pool: Pool,
+    /// The last task for which nobody was found, where not all were looked at.
+    tried: Option<NodeId>,
     requests: JoinSet<DispatchInput>,
     /// What is under way, in case its task dies and cannot say so itself.
-    running: HashMap<Id, (RequestId, DispatchRequest)>,
+    running: HashMap<Id, DispatchInput>,
     /// Submissions that wait: which batch a token belongs to, and the batches.
     answers: HashMap<u64, (u64, usize)>,
-    submitted: HashMap<u64, Reply>,
+    submitted: HashMap<u64, Batch>,
     tokens: u64,
     updates: broadcast::Sender<TaskUpdate>,
-    view: watch::Sender<Arc<[TaskRecord]>>,
     count: watch::Sender<TaskCounts>,
     drain: watch::Sender<Arc<BTreeSet<NodeId>>>,
     is_ready: watch::Sender<bool>,
@@ -256,8 +290,9 @@ impl Feeder {
         let (guard, mut known) = (self.guard.clone(), true);
         loop {
             let now = self.now();
-            let wake =
-                self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
+            let wake = locked(&self.machine)
+                .wake_at(now)
+                .map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
             let inputs = tokio::select! {
                 biased;
                 () = guard.ended() => return DispatcherEnd::LeadershipEnded,
@@ -273,7 +308,12 @@ impl Feeder {
                     None => return DispatcherEnd::Asked,
                 },
                 Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => {
-                    self.on_done(done).into_iter().collect()
+                    // Whatever else has been answered counts for the same writes.
+                    let mut inputs: Vec<DispatchInput> = self.on_done(done).into_iter().collect();
+                    while let Some(done) = self.requests.try_join_next_with_id() {
+                        inputs.extend(self.on_done(done));
+                    }
+                    inputs
                 }
                 changed = self.workers.changed(), if known => {
                     known = changed.is_ok();
@@ -290,6 +330,7 @@ impl Feeder {
     fn input(&mut self, command: Command) -> DispatchInput {
         match command {
             Command::Cancel(id) => DispatchInput::Cancel(id),
+            Command::Forget(series) => DispatchInput::Forget(series),
             Command::Submit(records, reply) => {
                 let batch = self.tokens;
                 let count = records.len();
@@ -304,7 +345,8 @@ impl Feeder {
                     // Nobody waits any more if the caller gave up.
                     let _ = reply.send(Vec::new());
                 } else {
-                    self.submitted.insert(batch, (reply, vec![None; count]));
+                    let answers = vec![None; count];
+                    self.submitted.insert(batch, Batch { reply, answers, missing: count });
                 }
                 DispatchInput::Submit(records)
             }
@@ -333,7 +375,7 @@ impl Feeder {
             }
             Err(error) => {
                 tracing::error!(target: "tenure", %error, "a store request died");
-                self.running.remove(&error.id()).map(|(id, request)| request.unanswered(id))
+                self.running.remove(&error.id())
             }
         }
     }
@@ -341,11 +383,11 @@ impl Feeder {
     fn feed(&mut self, inputs: Vec<DispatchInput>) -> Option<DispatcherEnd> {
         let now = self.now();
         for input in inputs {
-            self.machine.handle(now, input);
+            locked(&self.machine).handle(now, input);
         }
         self.assign(now);
         let mut effects = Vec::new();
-        self.machine.advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
+        locked(&self.machine).advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
         let mut end = None;
         for effect in effects {
             match effect {
@@ -360,18 +402,18 @@ impl Feeder {
     }
 
     fn send(&mut self, id: RequestId, request: DispatchRequest) {
-        let (carrier, guard, epoch, sent) =
-            (self.carrier.clone(), self.guard.clone(), self.epoch, request.clone());
-        let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, sent).await });
-        self.running.insert(task.id(), (id, request));
+        let (carrier, guard, epoch, silence) =
+            (self.carrier.clone(), self.guard.clone(), self.epoch, request.unanswered(id));
+        let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, request).await });
+        self.running.insert(task.id(), silence);
     }
 
     fn answer(&mut self, token: u64, answer: SubmitAnswer) {
         let Some((batch, place)) = self.answers.remove(&token) else { return };
-        let Some((_, answers)) = self.submitted.get_mut(&batch) else { return };
-        answers[place] = Some(answer);
-        if answers.iter().all(Option::is_some)
-            && let Some((reply, answers)) = self.submitted.remove(&batch)
+        let Some(waits) = self.submitted.get_mut(&batch) else { return };
+        waits.missing -= usize::from(waits.answers[place].replace(answer).is_none());
+        if waits.missing == 0
+            && let Some(Batch { reply, answers, .. }) = self.submitted.remove(&batch)
         {
             // Nobody waits any more if the caller gave up.
             let _ = reply.send(answers.into_iter().flatten().collect());
@@ -392,52 +434,67 @@ impl Feeder {
     }
 
     fn show(&mut self) {
-        let counts = self.machine.counts();
+        let (counts, (queued, out), claims, ready, draining) = {
+            let mut machine = locked(&self.machine);
+            let news = !machine.draining().eq(self.drain.borrow().iter());
+            let draining: Option<BTreeSet<NodeId>> = news.then(|| machine.draining().cloned().collect());
+            (machine.counts(), machine.open(), machine.take_claim_times(), machine.is_ready(), draining)
+        };
         let before = self.count.send_replace(counts);
-        let tasks: Arc<[TaskRecord]> = self.machine.tasks().cloned().collect();
-        let queued = tasks.iter().filter(|task| task.state == TaskState::Queued).count();
-        let out = tasks.iter().filter(|task| task.state.is_out()).count();
         let figures = self.carrier.place.voice.figures.tasks();
         figures.set_open(queued as u64, out as u64);
         figures.add(&before, &counts);
-        for ms in self.machine.take_claim_times() {
+        for ms in claims {
             figures.claimed_after(ms);
         }
-        self.view.send_replace(tasks);
-        if !self.machine.draining().eq(self.drain.borrow().iter()) {
-            self.drain.send_replace(Arc::new(self.machine.draining().cloned().collect()));
+        if let Some(draining) = draining {
+            self.drain.send_replace(Arc::new(draining));
         }
-        // After the view, so that whoever waited for it sees all of it.
-        let ready = self.machine.is_ready();
         if ready && !*self.is_ready.borrow() {
             self.is_ready.send_replace(true);
         }
     }
 
-    /// Tasks that name no worker get one, or a reason why not.
+    /// Tasks that name no worker get one, or a reason why not. Those that got a reason before are looked at again only when
+    /// something has happened, not too often, and not all at once.
     fn assign(&mut self, now: Time) {
-        let waiting: Vec<TaskRecord> = self.machine.unassigned(now).cloned().collect();
-        if waiting.is_empty() {
-            return;
-        }
-        let list = Arc::clone(&self.workers.borrow().list);
-        for task in waiting {
-            let payload = task.payload.len();
-            let fits =
-                list.iter().filter(|info| info.active && self.machine.has_room(&info.worker_id, payload));
-            let candidates: Vec<Candidate> = fits
-                .map(|info| Candidate {
-                    in_flight: self.machine.in_flight(&info.worker_id),
-                    worker: info.clone(),
-                })
-                .collect();
-            let input = match self.assign.assign(&task, &candidates) {
-                Ok(worker) => DispatchInput::Assign { id: task.id, worker },
-                Err(reason) => {
-                    DispatchInput::Hold { id: task.id, reason: Arc::from(crate::wire::told(&reason)) }
-                }
+        let machine = Arc::clone(&self.machine);
+        let (waiting, again) = {
+            let mut machine = locked(&machine);
+            let again = machine.may_retry(now);
+            let waiting: Vec<TaskRecord> = match again {
+                true => machine.unassigned(now).cloned().collect(),
+                false => machine.unassigned_new(now).cloned().collect(),
             };
-            self.machine.handle(now, input);
+            if !waiting.is_empty() {
+                self.pool.refresh(&self.workers.borrow().list, &mut machine);
+            }
+            (waiting, again)
+        };
+        let first = self.tried.take().filter(|_| again);
+        let first = first.map_or(0, |tried| waiting.partition_point(|task| task.id <= tried));
+        let mut vain = 0;
+        for task in waiting[first..].iter().chain(&waiting[..first]) {
+            if again && vain >= RETRIES_MAX {
+                // The others have their turn with the next look.
+                self.tried = Some(task.id.clone());
+                locked(&machine).handle(now, DispatchInput::Submit(Vec::new()));
+                return;
+            }
+            let id = task.id.clone();
+            let chosen = self.assign.assign(task, self.pool.candidates());
+            let mut machine = locked(&machine);
+            match chosen {
+                Ok(worker) => {
+                    machine.handle(now, DispatchInput::Assign { id, worker });
+                    self.pool.refresh(&self.workers.borrow().list, &mut machine);
+                }
+                Err(reason) => {
+                    vain += 1;
+                    let reason = Arc::from(crate::wire::told(&reason));
+                    machine.handle(now, DispatchInput::Hold { id, reason });
+                }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The dispatcher's bookkeeping: what comes into the ledger, what is written of it, what leaves it.
 
-use super::super::shard::{Hold, RETRY_MAX_MS, Want};
+use super::super::shard::{Hold, RETRY_MAX_MS, Shard, Want};
 use super::super::{LedgerDoc, TASK_OBJECT_MAX_WEIGHT, TASK_SERIES_MAX, TaskRecord, TaskState, task_shard};
 use super::{DispatchEffect, DispatchRequest, Dispatcher, SubmitAnswer, Task};
 use crate::id::NodeId;
@@ -12,7 +12,9 @@ impl Dispatcher {
     /// What a former leader left behind.
     pub(super) fn load(&mut self, now: Time, shard: usize, doc: LedgerDoc) {
         let shards = self.config.shards;
-        self.tasks.retain(|_, task| task_shard(&task.record.series, shards) != shard);
+        for id in self.shards[shard].tasks.clone() {
+            self.remove_task(&id);
+        }
         self.shards[shard].series = doc.series.into_iter().collect();
         for record in doc.tasks {
             if task_shard(&record.series, shards) != shard {
@@ -29,9 +31,11 @@ impl Dispatcher {
                 take_back: None,
                 tokens: Vec::new(),
                 told,
+                timer: None,
             };
-            self.tasks.insert(task.record.id.clone(), task);
+            self.insert_task(task);
         }
+        self.look_at_all_inboxes();
     }
 
     pub(super) fn on_archived(&mut self, now: Time, id: RequestId, shard: usize, done: bool) {
@@ -42,7 +46,7 @@ impl Dispatcher {
             return;
         }
         for id in ids {
-            self.tasks.remove(&id);
+            self.remove_task(&id);
         }
         self.shards[shard].touch();
     }
@@ -68,6 +72,7 @@ impl Dispatcher {
             self.counts.duplicates += 1;
             // Its own shard decides; with another series it may be another one.
             task.tokens.push((token, SubmitAnswer::Exists));
+            self.index.untold.insert(record.id);
             return None;
         }
         let known = self.shards[shard].series.get(&record.series).copied();
@@ -75,8 +80,7 @@ impl Dispatcher {
             self.counts.duplicates += 1;
             return Some(SubmitAnswer::BelowMark);
         }
-        let here = self.tasks.values().filter(|task| self.shard_of(&task.record) == shard);
-        let weight: usize = here.map(|task| task.record.weight()).sum();
+        let weight = self.shards[shard].weight;
         let crowded =
             record.mark > 0 && known.is_none() && self.shards[shard].series.len() >= TASK_SERIES_MAX;
         if crowded || weight + record.weight() > TASK_OBJECT_MAX_WEIGHT {
@@ -85,7 +89,6 @@ impl Dispatcher {
         if record.mark > 0 {
             self.shards[shard].series.insert(record.series.clone(), record.mark);
         }
-        let revision = self.shards[shard].touch();
         let record = TaskRecord {
             state: TaskState::Queued,
             attempt: 0,
@@ -100,16 +103,19 @@ impl Dispatcher {
         };
         self.counts.created += 1;
         let task = Task {
-            revision,
+            revision: 0,
             known_since: Time(u64::MAX),
             state_since: Time(u64::MAX),
             not_before: Time(0),
             take_back: None,
             tokens: vec![(token, SubmitAnswer::Created)],
             told: None,
+            timer: None,
             record,
         };
-        self.tasks.insert(task.record.id.clone(), task);
+        let id = task.record.id.clone();
+        self.insert_task(task);
+        self.touch(&id);
         None
     }
 
@@ -122,9 +128,9 @@ impl Dispatcher {
                     self.writes += 1;
                     let (nonce, epoch) = (self.nonce(), self.config.epoch);
                     let series = self.shards[shard].series.iter().map(|(name, mark)| (name.clone(), *mark));
-                    let here = self.tasks().filter(|record| self.shard_of(record) == shard);
-                    let doc =
-                        LedgerDoc { epoch, nonce, series: series.collect(), tasks: here.cloned().collect() };
+                    let here = self.shards[shard].tasks.iter().filter_map(|id| self.tasks.get(id));
+                    let tasks = here.map(|task| task.record.clone()).collect();
+                    let doc = LedgerDoc { epoch, nonce, series: series.collect(), tasks };
                     (DispatchRequest::WriteLedger(shard, doc, expect), Some(nonce))
                 }
             };
@@ -140,14 +146,17 @@ impl Dispatcher {
             return;
         }
         for shard in 0..self.shards.len() {
-            if self.shards[shard].hold != Hold::Owned || self.shards[shard].archiving.is_some() {
+            let state = &self.shards[shard];
+            if !self.may_archive(state) || now < state.archive_at {
                 continue;
             }
-            let here = |task: &&Task| self.shard_of(&task.record) == shard;
-            let weight: usize = self.tasks.values().filter(here).map(|t| t.record.weight()).sum();
-            let mut done: Vec<&Task> = self.tasks.values().filter(here).filter(|t| self.is_over(t)).collect();
-            let crowded = weight * 2 > TASK_OBJECT_MAX_WEIGHT && done.len() >= 8;
-            if done.len() <= self.config.keep_finished && !crowded {
+            let crowded = state.weight * 2 > TASK_OBJECT_MAX_WEIGHT;
+            let here = state.tasks.iter().filter_map(|id| self.tasks.get(id));
+            let mut done: Vec<&Task> = here.filter(|task| self.is_over(task)).collect();
+            if done.len() <= self.config.keep_finished && !(crowded && done.len() >= 8) {
+                // They still stand in inboxes.
+                let pause_ms = if crowded { self.config.fast_ms } else { self.config.slow_ms };
+                self.shards[shard].archive_at = now + pause_ms;
                 continue;
             }
             done.sort_by_key(|task| (task.state_since, task.record.mark));
@@ -157,6 +166,27 @@ impl Dispatcher {
             let id = self.next_request();
             self.shards[shard].archiving = Some((id, ids));
             out.push(DispatchEffect::Request(id, DispatchRequest::Archive(shard, records)));
+        }
+    }
+
+    /// It has more finished tasks than it keeps, or hardly any room.
+    pub(super) fn may_archive(&self, shard: &Shard) -> bool {
+        let crowded = shard.weight * 2 > TASK_OBJECT_MAX_WEIGHT && shard.finished >= 8;
+        let enough = crowded || shard.finished > self.config.keep_finished;
+        enough && shard.hold == Hold::Owned && shard.archiving.is_none()
+    }
+
+    /// Forgets series of which nothing is left but a mark, at most this one.
+    pub(super) fn forget(&mut self, series: Vec<(NodeId, u64)>) {
+        for (name, upto) in series {
+            let shard = task_shard(&name, self.config.shards);
+            let state = &self.shards[shard];
+            let known = state.series.get(&name).is_some_and(|mark| *mark <= upto);
+            let used = |id: &NodeId| self.tasks.get(id).is_some_and(|task| task.record.series == name);
+            if state.hold == Hold::Owned && known && !state.tasks.iter().any(used) {
+                self.shards[shard].series.remove(&name);
+                self.shards[shard].touch();
+            }
         }
     }
 

@@ -13,6 +13,9 @@ pub enum DispatchInput {
     Wake,
     /// New tasks, each with a number to answer it by. State, attempt and the like are set by the dispatcher.
     Submit(Vec<(u64, TaskRecord)>),
+    /// These series are used no more: their marks may be forgotten, up to these, once no task of theirs is left. What was created
+    /// in them before can then be created again.
+    Forget(Vec<(NodeId, u64)>),
     /// Call a task off.
     Cancel(NodeId),
     /// This worker shall do a task that waits.
@@ -46,6 +49,8 @@ pub enum DispatchInput {
     Inbox(RequestId, NodeId, InboxRead),
     /// An inbox was written.
     InboxWritten(RequestId, NodeId, WriteAnswer),
+    /// An inbox was removed, or that is not known.
+    InboxRemoved(RequestId, NodeId, bool),
     /// Finished tasks were archived, or not.
     Archived(RequestId, usize, bool),
 }
@@ -115,6 +120,8 @@ pub enum DispatchRequest {
     ReadInbox(NodeId, Option<Version>),
     /// Write an inbox.
     WriteInbox(NodeId, InboxDoc, Expect),
+    /// Remove an inbox that this leader has emptied by a conditional write, and whose worker is gone for good.
+    RemoveInbox(NodeId),
     /// Put finished tasks of a shard away for good.
     Archive(usize, Vec<TaskRecord>),
 }
@@ -134,6 +141,7 @@ impl DispatchRequest {
             DispatchRequest::WriteInbox(worker, ..) => {
                 DispatchInput::InboxWritten(id, worker.clone(), WriteAnswer::Unknown)
             }
+            DispatchRequest::RemoveInbox(worker) => DispatchInput::InboxRemoved(id, worker.clone(), false),
             DispatchRequest::Archive(shard, _) => DispatchInput::Archived(id, *shard, false),
         }
     }

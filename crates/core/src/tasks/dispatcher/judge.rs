@@ -2,7 +2,7 @@
 
 use super::super::shard::Hold;
 use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState, task_shard};
-use super::{Dispatcher, TakeBack, Task, TaskUpdate};
+use super::{Dispatcher, TakeBack, Task, TaskUpdate, due_by};
 use crate::id::NodeId;
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -15,25 +15,26 @@ const BACKOFF_MAX_MS: u64 = 600_000;
 impl Dispatcher {
     /// Only this changes a task's state; asserts the edge.
     fn become_state(&mut self, now: Time, id: &NodeId, next: TaskState, reason: &str) {
-        let Some(task) = self.tasks.get(id) else { return };
-        let from = task.record.state;
-        debug_assert!(from.may_become(next), "{id}: {from:?} to {next:?}");
-        let shard = self.shard_of(&task.record);
-        // What a worker says about itself stands in its inbox; the ledger need not repeat it.
-        let recorded = !matches!(next, TaskState::Acked | TaskState::Running);
-        let revision = recorded.then(|| self.shards[shard].touch());
+        self.unlink(id);
         let epoch = self.config.epoch;
         let Some(task) = self.tasks.get_mut(id) else { return };
+        let from = task.record.state;
+        debug_assert!(from.may_become(next), "{id}: {from:?} to {next:?}");
+        // What a worker says about itself stands in its inbox; the ledger need not repeat it.
+        let recorded = !matches!(next, TaskState::Acked | TaskState::Running);
         task.record.state = next;
         task.state_since = now;
-        if let Some(revision) = revision {
-            task.revision = revision;
+        if recorded {
             task.record.epoch = epoch;
             task.record.reason = Arc::from(reason);
             task.take_back = None;
         }
         if next.is_final() {
             task.record.payload = Arc::from([]);
+        }
+        self.link(id);
+        if recorded {
+            self.touch(id);
         }
     }
 
@@ -51,9 +52,8 @@ impl Dispatcher {
                 if task.record.state == TaskState::Dispatched {
                     task.take_back = Some(TakeBack::Cancel);
                 }
-                let shard = super::task_shard(&task.record.series, self.config.shards);
                 // The wish stands in the ledger, so that the next leader has it too.
-                task.revision = self.shards[shard].touch();
+                self.touch(id);
             }
             TaskState::Succeeded
             | TaskState::Partial
@@ -68,23 +68,43 @@ impl Dispatcher {
     pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, whole: bool) {
         for worker in self.inboxes.keys().chain(list.keys()) {
             let gone = list.get(worker).map_or(whole, |active| !active);
-            if !gone {
-                self.gone_since.remove(worker);
-            } else if !self.gone_since.contains_key(worker) {
-                self.gone_since.insert(worker.clone(), now);
+            let news = match gone {
+                false => self.gone_since.remove(worker).is_some(),
+                true if self.gone_since.contains_key(worker) => false,
+                true => self.gone_since.insert(worker.clone(), now).is_none(),
+            };
+            if news {
+                self.index.inboxes.insert(worker.clone());
+                self.index.tasks.extend(self.index.out.get(worker).into_iter().flatten().cloned());
             }
         }
+        for (worker, inbox) in &mut self.inboxes {
+            let unheard = whole && !list.contains_key(worker);
+            let since = unheard.then(|| inbox.unheard_since.unwrap_or(now));
+            if std::mem::replace(&mut inbox.unheard_since, since) != since {
+                self.index.inboxes.insert(worker.clone());
+            }
+        }
+        self.index.retry = true;
         self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
         self.workers = Some((list, whole));
     }
 
     pub(super) fn assign_targets(&mut self, now: Time) {
+        let all = self.may_retry(now);
+        let ids = if all { &self.index.queued } else { &self.index.fresh };
         let waits = |task: &&Task| task.record.state == TaskState::Queued && now >= task.not_before;
-        let waiting = self.tasks.values().filter(waits);
+        let waiting = ids.iter().filter_map(|id| self.tasks.get(id)).filter(waits);
         let targets: Vec<(NodeId, NodeId)> =
             waiting.filter_map(|task| Some((task.record.id.clone(), task.record.target.clone()?))).collect();
         for (id, worker) in targets {
             self.assign(now, &id, &worker);
+        }
+        // Those in a pause are fresh again once it is over.
+        let pauses = |id: &NodeId| self.tasks.get(id).is_some_and(|task| now < task.not_before);
+        self.index.fresh.retain(|id| !pauses(id));
+        if all {
+            (self.index.retry, self.index.retry_at) = (false, now + self.config.fast_ms / 2);
         }
     }
 
@@ -111,6 +131,7 @@ impl Dispatcher {
         if let Some(reason) = refused {
             if let Some(inbox) = self.inboxes.get_mut(worker).filter(|inbox| inbox.unreadable) {
                 inbox.must_read = true;
+                self.index.inboxes.insert(worker.clone());
             }
             return self.hold(now, id, Arc::from(reason));
         }
@@ -122,6 +143,7 @@ impl Dispatcher {
         self.become_state(now, id, TaskState::Dispatched, "");
         // Nobody else makes inboxes: one that the list did not show is not there.
         self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
+        self.index.inboxes.insert(worker.clone());
     }
 
     /// Notes why a task waits. It goes to the store with the next write of its shard, or with one of its own for all of
@@ -129,6 +151,7 @@ impl Dispatcher {
     pub(super) fn hold(&mut self, now: Time, id: &NodeId, reason: Arc<str>) {
         let queued =
             |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
+        self.index.fresh.remove(id);
         let Some(task) = self.tasks.get_mut(id).filter(queued) else { return };
         task.record.reason = Arc::clone(&reason);
         let shard = task_shard(&task.record.series, self.config.shards);
@@ -177,11 +200,17 @@ impl Dispatcher {
 
     /// Looks at everything that may have fallen due.
     pub(super) fn judge(&mut self, now: Time) {
-        let open = self.tasks.iter().filter(|(_, task)| !task.record.state.is_final());
-        let open: Vec<NodeId> = open.map(|(id, _)| id.clone()).collect();
-        for id in open {
-            self.judge_one(now, &id);
-            self.conclude_take_back(now, &id);
+        let due: Vec<NodeId> = due_by(&self.index.task_timers, now).cloned().collect();
+        let mut ids = std::mem::take(&mut self.index.tasks);
+        ids.extend(due);
+        for id in &ids {
+            if self.tasks.get(id).is_some_and(|task| !task.record.state.is_final()) {
+                self.judge_one(now, id);
+                self.conclude_take_back(now, id);
+            }
+        }
+        for id in &ids {
+            self.retime(now, id);
         }
     }
 
@@ -198,6 +227,9 @@ impl Dispatcher {
         let gone = worker.as_ref().and_then(|worker| self.gone_since.get(worker)).copied();
         match record.state {
             TaskState::Queued => {
+                if task.timer.is_some_and(|at| at <= now) && now >= task.not_before {
+                    self.index.fresh.insert(id.clone());
+                }
                 if late || waited_ms >= limits.ttl_ms {
                     let reason = format!("nobody claimed it in time: {}", record.reason);
                     self.become_state(now, id, TaskState::Expired, &reason);
@@ -227,6 +259,7 @@ impl Dispatcher {
                 if let Some(task) = self.tasks.get_mut(id).filter(|task| task.take_back.is_none()) {
                     task.take_back = why;
                 }
+                self.index.inboxes.extend(worker);
             }
             TaskState::Acked | TaskState::Running => {
                 let running = record.state == TaskState::Running;
@@ -243,6 +276,7 @@ impl Dispatcher {
                     self.give_up(now, id, OutcomeKind::Abandoned, "its worker fell silent");
                 } else {
                     inbox.must_read = true;
+                    self.index.inboxes.extend(worker);
                 }
             }
             TaskState::Succeeded
@@ -337,12 +371,11 @@ impl Dispatcher {
     pub(super) fn record_late(&mut self, worker: &NodeId, id: &NodeId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
         let Some(task) = self.tasks.get_mut(id) else { return };
-        let shard = super::task_shard(&task.record.series, self.config.shards);
         if task.record.late.len() < TASK_LATE_MAX {
             task.record.late.push(LateResult { attempt, worker: worker.clone(), kind });
         }
-        task.revision = self.shards[shard].touch();
-        let record = &task.record;
+        self.touch(id);
+        let Some(Task { record, .. }) = self.tasks.get(id) else { return };
         self.updates.push(TaskUpdate {
             id: id.clone(),
             series: record.series.clone(),

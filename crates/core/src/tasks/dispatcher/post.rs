@@ -2,12 +2,15 @@
 
 use super::super::inbox::{Flight, Inbox};
 use super::super::shard::RETRY_MAX_MS;
-use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, TASK_OBJECT_MAX_WEIGHT, TaskState};
-use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Task};
+use super::super::{
+    Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS, TASK_OBJECT_MAX_WEIGHT, TaskState,
+};
+use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Task, due_by};
 use crate::id::NodeId;
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
 use crate::time::Time;
+use std::collections::BTreeSet;
 
 /// Up to so many inboxes are read each; more are listed. A read costs a twelfth of a list, and brings what changed.
 const READ_EACH_MAX: usize = 2;
@@ -38,15 +41,21 @@ impl Dispatcher {
             || (self.has(Mutant::TaskInboxNotFenced) && inbox.known && inbox.flight.is_none())
     }
 
-    fn quicken(&mut self, now: Time) {
-        let first = if self.is_claimed_anywhere() { 1 } else { 2 };
+    fn quicken(&mut self, now: Time, moves: bool) {
+        let soon = |at: Time| now.since(at) <= self.config.slow_ms.saturating_mul(2);
+        if moves && self.moved_at.replace(now).is_some_and(soon) {
+            self.quick_looks = QUICK_LOOKS;
+        }
+        let first = if self.quick_looks > 0 || self.is_claimed_anywhere() { 1 } else { 2 };
         self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
-        self.poll_at = Some(now + self.poll_ms);
+        // Never later than it would have been: where something is dispatched all the time nobody would ever look.
+        let next = now + self.poll_ms;
+        self.poll_at = Some(self.poll_at.filter(|at| *at > now).map_or(next, |at| at.min(next)));
     }
 
     /// As long as nobody has claimed anything, when the workers look is what counts: no use in looking often.
     fn is_claimed_anywhere(&self) -> bool {
-        self.tasks.values().any(|task| matches!(task.record.state, TaskState::Acked | TaskState::Running))
+        self.index.claimed > 0
     }
 
     pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &NodeId, read: InboxRead) {
@@ -56,11 +65,12 @@ impl Dispatcher {
             return;
         }
         let Some(sent) = inbox.read_answered() else { return };
+        self.index.inboxes.insert(worker.clone());
         match read {
             InboxRead::Found(doc, _) if doc.epoch > epoch => self.ended = true,
             InboxRead::Found(doc, version) => {
                 inbox.take(sent, Some(doc), Some(version));
-                self.quicken(now);
+                self.quicken(now, true);
                 self.reconcile(now, worker);
             }
             InboxRead::Absent => inbox.take(sent, None, None),
@@ -77,6 +87,7 @@ impl Dispatcher {
             }
             InboxRead::Unavailable => inbox.trouble(now),
         }
+        self.inbox_changed(worker);
     }
 
     pub(super) fn on_inbox_written(
@@ -96,9 +107,26 @@ impl Dispatcher {
             let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
             self.counts.dispatched += new as u64;
             inbox.litter_since = None;
-            self.quicken(now);
+            self.quicken(now, false);
             self.reconcile(now, worker);
         }
+        self.inbox_changed(worker);
+    }
+
+    /// It is gone, or it is read again.
+    pub(super) fn on_inbox_removed(&mut self, now: Time, id: RequestId, worker: &NodeId, done: bool) {
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        if !matches!(&inbox.flight, Some(Flight::Remove { id: flight }) if *flight == id) {
+            return;
+        }
+        inbox.flight = None;
+        if done {
+            (inbox.doc, inbox.version, inbox.stamp) = (None, None, None);
+        } else {
+            inbox.must_read = true;
+            inbox.trouble(now);
+        }
+        self.inbox_changed(worker);
     }
 
     /// Draws the conclusions from what an inbox shows.
@@ -205,27 +233,31 @@ impl Dispatcher {
 
     /// Inboxes in which something is expected to move. A worker that drains leaves, or comes back and opens its inbox.
     fn watched(&self) -> Vec<NodeId> {
-        let moves = |(worker, inbox): &(&NodeId, &Inbox)| {
-            let claimed = || inbox.entries().iter().any(Entry::is_claimed);
-            self.out_at(worker).next().is_some()
-                || (self.is_active(worker) && (inbox.is_closed() || claimed()))
-        };
-        self.inboxes.iter().filter(moves).map(|(worker, _)| worker.clone()).collect()
+        let waits = self.index.claimed_in.iter().chain(&self.index.closed_in);
+        let waits = waits.filter(|worker| self.is_active(worker));
+        let all: BTreeSet<&NodeId> = self.index.out.keys().chain(waits).collect();
+        all.into_iter().filter(|worker| self.inboxes.contains_key(*worker)).cloned().collect()
     }
 
     pub(super) fn poll(&mut self, now: Time, out: &mut Vec<DispatchEffect>) {
+        if self.poll_at.is_some_and(|due| now < due) {
+            return;
+        }
         let watched = self.watched();
         if watched.is_empty() {
             self.poll_at = None;
             self.poll_ms = self.config.fast_ms;
             return;
         }
-        let Some(due) = self.poll_at else { return self.quicken(now) };
-        if now < due {
-            return;
+        if self.poll_at.is_none() {
+            return self.quicken(now, false);
         }
         let growth = if self.is_claimed_anywhere() { 2 } else { 4 };
-        self.poll_ms = (self.poll_ms * growth).min(self.config.slow_ms);
+        self.poll_ms = match self.quick_looks {
+            0 => (self.poll_ms * growth).min(self.config.slow_ms),
+            _ => self.config.fast_ms,
+        };
+        self.quick_looks = self.quick_looks.saturating_sub(1);
         self.poll_at = Some(now + self.poll_ms);
         if watched.len() > READ_EACH_MAX {
             if self.list.is_none() && now >= self.list_due {
@@ -253,38 +285,70 @@ impl Dispatcher {
     // ---- writing ----
 
     pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
-        let idle = self.inboxes.iter().filter(|(_, inbox)| inbox.flight.is_none() && now >= inbox.due);
-        let idle: Vec<NodeId> = idle.map(|(worker, _)| worker.clone()).collect();
-        for worker in idle {
-            let inbox = &self.inboxes[&worker];
-            if inbox.must_read {
-                self.read(now, &worker, out);
-                continue;
+        let due: Vec<NodeId> = due_by(&self.index.inbox_timers, now).cloned().collect();
+        let mut workers = std::mem::take(&mut self.index.inboxes);
+        workers.extend(due);
+        for worker in workers {
+            let Some(inbox) = self.inboxes.get(&worker) else { continue };
+            let (busy, due) = (inbox.flight.is_some(), inbox.due);
+            if !busy && now >= due {
+                self.tend(now, wall_ms, &worker, out);
             }
-            let plan = self.plan(&worker, inbox, wall_ms);
-            let referenced = self.out_at(&worker).next().is_some();
-            let open = !self.is_fenced(inbox) && (referenced || !inbox.entries().is_empty());
-            let crowded = inbox.entries().len() * 2 >= self.config.entries_max;
-            let overdue = inbox.litter_since.is_some_and(|since| now.since(since) >= self.litter_ms());
-            let doubted = inbox.doubt.is_some();
-            let needed = plan.urgent || open || doubted || (plan.litter && (crowded || overdue));
-            let readable = !inbox.unreadable;
-            let Some(inbox) = self.inboxes.get_mut(&worker) else { continue };
-            if !needed || !readable {
-                let since = inbox.litter_since.unwrap_or(now);
-                inbox.litter_since = (plan.litter && readable).then_some(since);
-                continue;
-            }
-            self.writes += 1;
-            let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
-            let id = self.next_request();
-            let Some(inbox) = self.inboxes.get_mut(&worker) else { continue };
-            let closed = inbox.doc.as_ref().and_then(|doc| doc.closed);
-            let doc = InboxDoc { epoch, leader, nonce, closed, entries: plan.entries };
-            let expect = inbox.expect();
-            inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
-            out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker, doc, expect)));
+            let Some(inbox) = self.inboxes.get(&worker) else { continue };
+            let litter = inbox.litter_since.map(|since| since + self.litter_ms());
+            let retire = inbox.unheard_since.map(|since| since + self.config.retire_ms);
+            let times = [Some(inbox.due), litter, retire].into_iter().flatten().filter(|at| *at > now);
+            // What is under way answers, and it is looked at then.
+            let timer = if inbox.flight.is_some() { None } else { times.min() };
+            self.retime_inbox(&worker, timer);
         }
+    }
+
+    /// Reads it, writes it or removes it, if there is reason to.
+    fn tend(&mut self, now: Time, wall_ms: i64, worker: &NodeId, out: &mut Vec<DispatchEffect>) {
+        let inbox = &self.inboxes[worker];
+        if inbox.must_read {
+            return self.read(now, worker, out);
+        }
+        let referenced = self.index.out.contains_key(worker);
+        let retired = inbox.unheard_since.is_some_and(|since| now.since(since) >= self.config.retire_ms);
+        if inbox.doc.is_none() && retired && !referenced && inbox.doubt.is_none() && !inbox.unreadable {
+            self.retime_inbox(worker, None);
+            self.inboxes.remove(worker);
+            self.index.claimed_in.remove(worker);
+            self.index.closed_in.remove(worker);
+            return;
+        }
+        let plan = self.plan(worker, inbox, wall_ms);
+        let retires = retired && !referenced && plan.entries.is_empty() && inbox.doc.is_some();
+        if retires && inbox.entries().is_empty() && self.is_firm(inbox) {
+            let id = self.next_request();
+            if let Some(inbox) = self.inboxes.get_mut(worker) {
+                inbox.flight = Some(Flight::Remove { id });
+            }
+            return out.push(DispatchEffect::Request(id, DispatchRequest::RemoveInbox(worker.clone())));
+        }
+        let open = !self.is_fenced(inbox) && (referenced || !inbox.entries().is_empty() || retires);
+        let crowded = inbox.entries().len() * 2 >= self.config.entries_max;
+        let overdue = inbox.litter_since.is_some_and(|since| now.since(since) >= self.litter_ms());
+        let doubted = inbox.doubt.is_some();
+        let tidy = plan.litter && (crowded || overdue || retires);
+        let (needed, readable) = (plan.urgent || open || doubted || tidy, !inbox.unreadable);
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        if !needed || !readable {
+            let since = inbox.litter_since.unwrap_or(now);
+            inbox.litter_since = (plan.litter && readable).then_some(since);
+            return;
+        }
+        self.writes += 1;
+        let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
+        let id = self.next_request();
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        let closed = inbox.doc.as_ref().and_then(|doc| doc.closed);
+        let doc = InboxDoc { epoch, leader, nonce, closed, entries: plan.entries };
+        let expect = inbox.expect();
+        inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
+        out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker.clone(), doc, expect)));
     }
 
     fn plan(&self, worker: &NodeId, inbox: &Inbox, wall_ms: i64) -> Plan {
@@ -366,11 +430,14 @@ impl Dispatcher {
     }
 
     fn see(&mut self, now: Time, id: &NodeId, state: TaskState) {
-        let Some(task) = self.tasks.get_mut(id) else { return };
-        debug_assert!(task.record.state.may_become(state));
-        if task.record.state == TaskState::Dispatched && task.record.attempt == 1 {
-            self.claim_times.push(now.since(task.known_since));
+        self.unlink(id);
+        if let Some(task) = self.tasks.get_mut(id) {
+            debug_assert!(task.record.state.may_become(state));
+            if task.record.state == TaskState::Dispatched && task.record.attempt == 1 {
+                self.claim_times.push(now.since(task.known_since));
+            }
+            (task.record.state, task.state_since) = (state, now);
         }
-        (task.record.state, task.state_since) = (state, now);
+        self.link(id);
     }
 }

@@ -38,6 +38,10 @@ impl Ledger {
         let jobs: Vec<(NodeId, u64, bool)> = open.chain(finished).collect();
         planner.observe(jobs.iter().map(|(job, due, open)| (&id, job, *due, *open)));
         self.finished.clear();
+        self.submit(planner, now_ms)
+    }
+
+    fn submit(&mut self, planner: &mut Planner, now_ms: u64) -> Vec<u64> {
         let mut created = Vec::new();
         loop {
             let (planned, before) = (planner.plan(now_ms), planner.counts().duplicates);
@@ -218,6 +222,48 @@ fn a_job_that_is_never_seen_does_not_block_for_ever() {
         planner.observe([]);
     }
     assert!(planner.has_room(&id));
+}
+
+/// Told only what changed, it plans what it would if it were told everything: at every tick, through jumps of the clock.
+#[test]
+fn notes_are_as_good_as_a_whole_look() {
+    for text in [
+        "every: 7s, misfire: skip, misfireThreshold: 2s",
+        "every: 7s, jitter: 5s, misfire: catch_up(3), overlap: allow, maxConcurrent: 2",
+        "cron: '*/10 * * * * *', misfire: run_once",
+    ] {
+        let (mut whole, mut noted) = (planner(text), planner(text));
+        let (mut ledger, mut other) = (Ledger::default(), Ledger::default());
+        let id = NodeId::new("web").expect("valid");
+        let (mut now, mut draw) = (START, 7_u64);
+        for step in 0..3000 {
+            draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            now = match (draw >> 33) % 60 {
+                0 => now + 45_000,
+                1 => now - 30_000,
+                _ => now + 1 + (draw >> 40) % 1500,
+            };
+            if (draw >> 20).is_multiple_of(3) {
+                for due in &other.open {
+                    noted.note(&id, &NodeId::new(&format!("web-{due}")).expect("valid"), false);
+                }
+                ledger.done();
+                other.done();
+            }
+            let expected = ledger.tick(&mut whole, now);
+            let created = other.submit(&mut noted, now);
+            assert_eq!(created, expected, "step {step} of {text}");
+            for due in &created {
+                noted.note(&id, &NodeId::new(&format!("web-{due}")).expect("valid"), true);
+            }
+            // What waits is judged when the way is free at the latest.
+            if noted.view(&id, now).is_some_and(|view| view.blocked.is_none()) {
+                assert_eq!(noted.counts().missed, whole.counts().missed, "step {step} of {text}");
+            }
+            assert_eq!(noted.next_ms(now), whole.next_ms(now), "step {step} of {text}");
+        }
+        assert!(ledger.created.len() > 100, "{}", ledger.created.len());
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,0 +1,260 @@
+//! What would otherwise have to be searched for among all tasks and all inboxes, at every step: who has what, what waits, what
+//! changed and must be looked at again. All of it follows from the tasks and inboxes; nothing is decided by it alone.
+//!
+//! A step costs what changed, not what there is. Should a change ever not be marked, everything is looked at now and then.
+
+use super::super::{TaskState, task_shard};
+use super::{Dispatcher, Task};
+use crate::id::NodeId;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Index {
+    /// Tasks that are out, by worker.
+    pub(super) out: BTreeMap<NodeId, BTreeSet<NodeId>>,
+    pub(super) in_flight: usize,
+    /// Of these, claimed ones.
+    pub(super) claimed: usize,
+    pub(super) queued: BTreeSet<NodeId>,
+    /// Queued ones for which nobody was looked for yet.
+    pub(super) fresh: BTreeSet<NodeId>,
+    /// Tasks to be judged again.
+    pub(super) tasks: BTreeSet<NodeId>,
+    /// When something of a task falls due.
+    pub(super) task_timers: BTreeSet<(Time, NodeId)>,
+    /// Tasks about which there may be something to tell.
+    pub(super) untold: BTreeSet<NodeId>,
+    /// Inboxes to be looked at again.
+    pub(super) inboxes: BTreeSet<NodeId>,
+    pub(super) inbox_timers: BTreeSet<(Time, NodeId)>,
+    /// Inboxes in which something is claimed.
+    pub(super) claimed_in: BTreeSet<NodeId>,
+    /// Inboxes whose workers take nothing more.
+    pub(super) closed_in: BTreeSet<NodeId>,
+    /// Workers that have more or less to do than before.
+    pub(super) touched: BTreeSet<NodeId>,
+    /// Something happened that may give those a worker that have none.
+    pub(super) retry: bool,
+    pub(super) retry_at: Time,
+    pub(super) sweep_at: Time,
+}
+
+impl Dispatcher {
+    /// Takes a task out of the index: before its state, worker or payload changes.
+    pub(super) fn unlink(&mut self, id: &NodeId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let record = &task.record;
+        let shard = &mut self.shards[task_shard(&record.series, self.config.shards)];
+        shard.tasks.remove(id);
+        shard.weight -= record.weight();
+        shard.finished -= usize::from(record.state.is_final());
+        let index = &mut self.index;
+        if record.state == TaskState::Queued {
+            index.queued.remove(id);
+            index.fresh.remove(id);
+        }
+        if let Some(worker) = record.worker.as_ref().filter(|_| record.state.is_out()) {
+            if let Some(out) = index.out.get_mut(worker) {
+                out.remove(id);
+                if out.is_empty() {
+                    index.out.remove(worker);
+                }
+            }
+            index.in_flight -= 1;
+            index.claimed -= usize::from(record.state != TaskState::Dispatched);
+            index.touched.insert(worker.clone());
+            index.inboxes.insert(worker.clone());
+            index.retry = true;
+        }
+    }
+
+    /// Puts it back, as it is now.
+    pub(super) fn link(&mut self, id: &NodeId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let record = &task.record;
+        let shard = &mut self.shards[task_shard(&record.series, self.config.shards)];
+        shard.tasks.insert(id.clone());
+        shard.weight += record.weight();
+        shard.finished += usize::from(record.state.is_final());
+        let index = &mut self.index;
+        if record.state == TaskState::Queued {
+            index.queued.insert(id.clone());
+            index.fresh.insert(id.clone());
+        }
+        if let Some(worker) = record.worker.as_ref().filter(|_| record.state.is_out()) {
+            index.out.entry(worker.clone()).or_default().insert(id.clone());
+            index.in_flight += 1;
+            index.claimed += usize::from(record.state != TaskState::Dispatched);
+            index.touched.insert(worker.clone());
+            index.inboxes.insert(worker.clone());
+        }
+        index.tasks.insert(id.clone());
+        index.untold.insert(id.clone());
+    }
+
+    pub(super) fn insert_task(&mut self, task: Task) {
+        let id = task.record.id.clone();
+        self.remove_task(&id);
+        self.tasks.insert(id.clone(), task);
+        self.link(&id);
+    }
+
+    pub(super) fn remove_task(&mut self, id: &NodeId) {
+        self.unlink(id);
+        if let Some(task) = self.tasks.remove(id) {
+            if let Some(at) = task.timer {
+                self.index.task_timers.remove(&(at, id.clone()));
+            }
+            let shard = task_shard(&task.record.series, self.config.shards);
+            self.shards[shard].unconfirmed.remove(id);
+        }
+    }
+
+    /// Something in a task changed that the ledger has to say.
+    pub(super) fn touch(&mut self, id: &NodeId) {
+        let Some(task) = self.tasks.get_mut(id) else { return };
+        let shard = &mut self.shards[task_shard(&task.record.series, self.config.shards)];
+        task.revision = shard.touch();
+        shard.unconfirmed.insert(id.clone());
+        self.index.tasks.insert(id.clone());
+        if let Some(worker) = &task.record.worker {
+            self.index.inboxes.insert(worker.clone());
+        }
+    }
+
+    /// More of a shard stands on the store than before.
+    pub(super) fn confirmed(&mut self, shard: usize) {
+        let upto = self.shards[shard].confirmed;
+        for id in std::mem::take(&mut self.shards[shard].unconfirmed) {
+            let Some(task) = self.tasks.get(&id) else { continue };
+            if task.revision > upto {
+                self.shards[shard].unconfirmed.insert(id);
+                continue;
+            }
+            if let Some(worker) = &task.record.worker {
+                self.index.inboxes.insert(worker.clone());
+            }
+            self.index.untold.insert(id);
+        }
+    }
+
+    /// What stands in an inbox is other than it was.
+    pub(super) fn inbox_changed(&mut self, worker: &NodeId) {
+        let Some(inbox) = self.inboxes.get(worker) else { return };
+        let index = &mut self.index;
+        match inbox.entries().iter().any(super::super::Entry::is_claimed) {
+            true => index.claimed_in.insert(worker.clone()),
+            false => index.claimed_in.remove(worker),
+        };
+        match inbox.is_closed() {
+            true => index.closed_in.insert(worker.clone()),
+            false => index.closed_in.remove(worker),
+        };
+        index.inboxes.insert(worker.clone());
+        index.touched.insert(worker.clone());
+        index.retry = true;
+        if let Some(out) = index.out.get(worker) {
+            index.tasks.extend(out.iter().cloned());
+        }
+    }
+
+    pub(super) fn look_at_all_inboxes(&mut self) {
+        self.index.inboxes.extend(self.inboxes.keys().cloned());
+    }
+
+    /// Everything, now and then.
+    pub(super) fn sweep(&mut self, now: Time) {
+        if now < self.index.sweep_at {
+            return;
+        }
+        self.index.sweep_at = now + self.litter_ms();
+        let out = self.index.out.values().flatten().cloned();
+        let tasks: Vec<NodeId> = out.chain(self.index.queued.iter().cloned()).collect();
+        self.index.tasks.extend(tasks);
+        self.look_at_all_inboxes();
+    }
+
+    /// What is wrong with the index, if anything: it must say what a search among everything says, and looking at everything
+    /// right after an advance must find nothing to do. For tests.
+    #[doc(hidden)]
+    pub fn index_fault(&self, now: Time) -> Option<String> {
+        let (mut fresh, mut again) = (Dispatcher::new(self.config.clone()), self.clone());
+        for task in self.tasks.values() {
+            fresh.insert_task(Task { timer: None, ..task.clone() });
+        }
+        let (mine, whole) = (&self.index, &fresh.index);
+        if (&mine.out, mine.in_flight, mine.claimed) != (&whole.out, whole.in_flight, whole.claimed) {
+            return Some(format!("out: {:?}, by a search {:?}", mine.out, whole.out));
+        }
+        if mine.queued != whole.queued || !mine.fresh.is_subset(&mine.queued) {
+            return Some(format!("queued: {:?}, by a search {:?}", mine.queued, whole.queued));
+        }
+        let shard = |shard: &super::Shard| (shard.tasks.clone(), shard.weight, shard.finished);
+        if !self.shards.iter().map(shard).eq(fresh.shards.iter().map(shard)) {
+            return Some("the shards' tasks, weights or finished ones".to_owned());
+        }
+        let unmarked = self.tasks.values().find(|task| {
+            !self.is_confirmed(task)
+                && !self.shards[self.shard_of(&task.record)].unconfirmed.contains(&task.record.id)
+        });
+        if let Some(task) = unmarked {
+            return Some(format!("{} changed, and its confirmation is not waited for", task.record.id));
+        }
+        if self.is_ready() {
+            again.index.tasks.extend(self.tasks.keys().cloned());
+            again.judge(now);
+            // What is marked is judged with the next advance.
+            let other = |(a, b): &(&Task, &Task)| {
+                let marked = self.index.tasks.contains(&a.record.id);
+                !marked && (&a.record, a.take_back) != (&b.record, b.take_back)
+            };
+            if let Some((before, after)) = self.tasks.values().zip(again.tasks.values()).find(other) {
+                return Some(format!("not judged: {before:?} would be {after:?}"));
+            }
+        }
+        None
+    }
+
+    /// When a task is to be judged next, by the time alone.
+    pub(super) fn retime(&mut self, now: Time, id: &NodeId) {
+        let Some(task) = self.tasks.get(id) else { return };
+        let (before, after) = (task.timer, self.due(now, task));
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.index.task_timers.remove(&(before, id.clone()));
+        }
+        if let Some(after) = after {
+            self.index.task_timers.insert((after, id.clone()));
+        }
+        if let Some(task) = self.tasks.get_mut(id) {
+            task.timer = after;
+        }
+    }
+
+    pub(super) fn retime_inbox(&mut self, worker: &NodeId, after: Option<Time>) {
+        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
+        let before = std::mem::replace(&mut inbox.timer, after);
+        if before == after {
+            return;
+        }
+        if let Some(before) = before {
+            self.index.inbox_timers.remove(&(before, worker.clone()));
+        }
+        if let Some(after) = after {
+            self.index.inbox_timers.insert((after, worker.clone()));
+        }
+    }
+}
+
+/// The ids whose time has come.
+pub(super) fn due_by(timers: &BTreeSet<(Time, NodeId)>, now: Time) -> impl Iterator<Item = &NodeId> {
+    timers.iter().take_while(move |(at, _)| *at <= now).map(|(_, id)| id)
+}
+
+/// The first time after now.
+pub(super) fn first_after(timers: &BTreeSet<(Time, NodeId)>, now: Time) -> Option<Time> {
+    timers.iter().map(|(at, _)| *at).find(|at| *at > now)
+}

@@ -1,0 +1,90 @@
+//! What the orchestrator adds to its node's figures. Counters go on through terms; gauges are 0 where it does not lead.
+
+use super::orchestrator::PollCounts;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tenure::metrics::{FigureKind, PluginFigure};
+
+/// The names of the figures as a scrape shows them.
+pub const POLL_METRIC_NAMES: &[&str] = &[
+    "tenure_poll_blocked_total",
+    "tenure_poll_due_lag_max_seconds",
+    "tenure_poll_due_lag_seconds",
+    "tenure_poll_duplicates_total",
+    "tenure_poll_jobs_created_total",
+    "tenure_poll_jobs_open",
+    "tenure_poll_missed_total",
+    "tenure_poll_schedules",
+    "tenure_poll_unreported_total",
+];
+
+#[derive(Debug, Default)]
+pub(super) struct PollFigures {
+    created: AtomicU64,
+    duplicates: AtomicU64,
+    missed: AtomicU64,
+    blocked: AtomicU64,
+    unreported: AtomicU64,
+    open: AtomicU64,
+    schedules: AtomicU64,
+    due_lag_ms: AtomicU64,
+    due_lag_max_ms: AtomicU64,
+}
+
+impl PollFigures {
+    /// What was counted in a term since the last time, and how things stand.
+    pub(super) fn take(&self, before: &PollCounts, now: &PollCounts, schedules: usize) {
+        let add = |figure: &AtomicU64, before: u64, now: u64| {
+            figure.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+        };
+        add(&self.created, before.plan.created, now.plan.created);
+        add(&self.duplicates, before.plan.duplicates, now.plan.duplicates);
+        add(&self.missed, before.plan.missed, now.plan.missed);
+        add(&self.blocked, before.plan.blocked, now.plan.blocked);
+        add(&self.unreported, before.unreported, now.unreported);
+        self.open.store(now.open, Ordering::Relaxed);
+        self.schedules.store(schedules as u64, Ordering::Relaxed);
+        self.due_lag_ms.store(now.due_lag_ms, Ordering::Relaxed);
+        self.due_lag_max_ms.store(now.due_lag_max_ms, Ordering::Relaxed);
+    }
+
+    /// The term is over.
+    pub(super) fn rest(&self) {
+        for gauge in [&self.open, &self.schedules, &self.due_lag_ms, &self.due_lag_max_ms] {
+            gauge.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn read(&self) -> Vec<PluginFigure> {
+        let get = |figure: &AtomicU64| figure.load(Ordering::Relaxed) as f64;
+        let figure = |name, help, kind, value| PluginFigure { name, help, kind, value };
+        let counter = |name, help, value| figure(name, help, FigureKind::Counter, get(value));
+        let gauge = |name, help, value| figure(name, help, FigureKind::Gauge, value);
+        vec![
+            counter(
+                "tenure_poll_blocked",
+                "Due times that passed while as many jobs were open as may be",
+                &self.blocked,
+            ),
+            gauge(
+                "tenure_poll_due_lag_max_seconds",
+                "The latest job of this term",
+                get(&self.due_lag_max_ms) / 1e3,
+            ),
+            gauge(
+                "tenure_poll_due_lag_seconds",
+                "How late the newest job was created",
+                get(&self.due_lag_ms) / 1e3,
+            ),
+            counter(
+                "tenure_poll_duplicates",
+                "Jobs that existed already, and were not created again",
+                &self.duplicates,
+            ),
+            counter("tenure_poll_jobs_created", "Jobs created", &self.created),
+            gauge("tenure_poll_jobs_open", "Jobs that are open", get(&self.open)),
+            counter("tenure_poll_missed", "Due times that never became a job", &self.missed),
+            gauge("tenure_poll_schedules", "Schedules that are acted on", get(&self.schedules)),
+            counter("tenure_poll_unreported", "Jobs that ended without a report", &self.unreported),
+        ]
+    }
+}

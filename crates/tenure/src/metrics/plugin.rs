@@ -1,0 +1,72 @@
+//! Figures that plugins add to those of their node.
+
+use super::Figures;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What kind of figure it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FigureKind {
+    /// It only ever grows. A scrape shows its name with `_total` behind it.
+    Counter,
+    /// It goes up and down.
+    Gauge,
+}
+
+/// A figure of a plugin, at one moment.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PluginFigure {
+    /// Its name as in a scrape, without `_total`. Names of different plugins must differ.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub help: &'static str,
+    /// Counter or gauge.
+    pub kind: FigureKind,
+    /// Its value; of a counter a whole number.
+    pub value: f64,
+}
+
+impl PluginFigure {
+    /// Its name as a scrape shows it.
+    pub fn shown_name(&self) -> String {
+        match self.kind {
+            FigureKind::Counter => format!("{}_total", self.name),
+            FigureKind::Gauge => self.name.to_owned(),
+        }
+    }
+}
+
+type Source = Arc<dyn Fn() -> Vec<PluginFigure> + Send + Sync>;
+
+/// Who adds figures, by name.
+#[derive(Default)]
+pub(super) struct Sources(Mutex<BTreeMap<String, Source>>);
+
+impl std::fmt::Debug for Sources {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(sources.keys()).finish()
+    }
+}
+
+impl Sources {
+    pub(super) fn read(&self) -> Vec<PluginFigure> {
+        let sources: Vec<Source> =
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        sources.iter().flat_map(|source| source()).collect()
+    }
+}
+
+/// Where a plugin adds its figures to those of its node: they are in the node's registry and in its
+/// [`Metrics`](super::Metrics), under `pluginFigures`. Clones are the same.
+#[derive(Clone, Debug)]
+pub struct PluginFigures(pub(crate) Arc<Figures>);
+
+impl PluginFigures {
+    /// Figures of this plugin, asked for at every scrape and snapshot; in place of those it gave before under the same name.
+    /// The function must not block, and must always give the same names.
+    pub fn publish(&self, plugin: &str, read: impl Fn() -> Vec<PluginFigure> + Send + Sync + 'static) {
+        let mut sources = self.0.sources.0.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.insert(plugin.to_owned(), Arc::new(read));
+    }
+}
