@@ -1,13 +1,18 @@
 //! The world: nodes of the production core, one store, true time on one heap, one source of chance.
 
+use crate::book::Book;
 use crate::check::Judge;
 use crate::clock::Clock;
 use crate::desk::{Desk, DeskInput};
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::hand::Hand;
+use crate::labour::{Labour, WorkDone};
 use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
+use crate::office::{Office, OfficeInput};
 use crate::queue::Entry;
 use crate::registry::Registry;
+use crate::shelf::Shelf;
 use crate::silence::Watch;
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
@@ -19,7 +24,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
-    Request, RequestId, SeatAnswer, SeatState, WakeToken,
+    OutcomeKind, ProcessOutcome, Request, RequestId, SeatAnswer, SeatState, WakeToken,
 };
 
 pub(crate) enum Happening {
@@ -35,6 +40,12 @@ pub(crate) enum Happening {
     Desk { ticket: u64 },
     Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
     Told { who: Party, id: u64, told: Told },
+    Office(OfficeInput),
+    Aside { hold_ms: u64 },
+    Fails { process: usize, instance: u64, outcome: ProcessOutcome },
+    Bureau { incarnation: u64, wake: u64 },
+    HandWake { token: u64 },
+    RunEnds { key: (NodeId, u32), token: u64, kind: OutcomeKind },
 }
 
 /// What becomes of the answer of a request that landed.
@@ -110,6 +121,20 @@ pub(crate) struct World {
     pub(crate) had_unread: bool,
     /// The mistake of the machines that have no settings of their own.
     pub(crate) mistake: Option<Mutant>,
+    /// Whether leaders have work of their own: processes, tasks, schedules.
+    pub(crate) staffed: bool,
+    /// All was mended: nothing fails by itself any more.
+    pub(crate) peace: bool,
+    pub(crate) labour: Labour,
+    pub(crate) shelf: Shelf,
+    pub(crate) book: Book,
+    /// One for each node, if leaders have work.
+    pub(crate) offices: Vec<Office>,
+    /// Of workers that have their id.
+    pub(crate) hands: BTreeMap<usize, Hand>,
+    pub(crate) work_done: WorkDone,
+    /// Requests for tasks within the second that began then, by node.
+    pub(crate) task_second: BTreeMap<usize, (u64, u64)>,
 }
 
 impl World {
@@ -150,6 +175,15 @@ impl World {
             had_junk: false,
             had_unread: false,
             mistake: None,
+            staffed: false,
+            peace: false,
+            labour: Labour::default(),
+            shelf: Shelf::default(),
+            book: Book::default(),
+            offices: Vec::new(),
+            hands: BTreeMap::new(),
+            work_done: WorkDone::default(),
+            task_second: BTreeMap::new(),
         }
     }
 
@@ -188,6 +222,7 @@ impl World {
             second: (0, 0),
         });
         self.new_desk(self.nodes.len() - 1);
+        self.new_office(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
 
@@ -249,6 +284,7 @@ impl World {
         target.gate = Gate::default();
         self.trace.note(self.now, node, || Noted::Restarted);
         self.new_desk(node);
+        self.new_office(node);
         self.start(node, random);
         for worker in self.workers_on(node) {
             self.begin_worker(worker);
@@ -286,6 +322,7 @@ impl World {
             self.feed(node, input);
         }
         self.resume_desk(node);
+        self.resume_office(node);
         for worker in self.workers_on(node) {
             self.resume_worker(worker);
         }
@@ -294,6 +331,10 @@ impl World {
     /// The clock changed: the wake-up asked for comes at another time now.
     pub(crate) fn rearm(&mut self, node: usize) {
         self.rearm_desk(node);
+        if self.staffed {
+            self.rearm_office(node);
+            self.rearm_bureau(node);
+        }
         for worker in self.workers_on(node) {
             self.rearm_worker(worker);
         }
@@ -334,6 +375,8 @@ impl World {
                 | Happening::WorkerResume
                 | Happening::Ask { .. }
                 | Happening::Told { .. }
+                | Happening::HandWake { .. }
+                | Happening::RunEnds { .. }
         );
         if workers {
             return self.happen_to_workers(node, life, what);
@@ -368,8 +411,16 @@ impl World {
             Happening::Dispatch { epoch } => self.dispatch(node, epoch),
             Happening::Resume => self.resume(node),
             Happening::Desk { ticket } => self.feed_desk(node, DeskInput::Due(ticket)),
+            Happening::Office(input) => self.feed_office(node, input),
+            Happening::Aside { hold_ms } => self.stand_aside(node, hold_ms),
+            Happening::Fails { process, instance, outcome } => {
+                self.process_fails(node, process, instance, outcome)
+            }
+            Happening::Bureau { incarnation, wake } => self.wake_bureau(node, incarnation, wake),
             Happening::WorkerWake { .. }
             | Happening::WorkerResume
+            | Happening::HandWake { .. }
+            | Happening::RunEnds { .. }
             | Happening::Ask { .. }
             | Happening::Told { .. } => {}
         }
@@ -457,6 +508,7 @@ impl World {
             Effect::Emit(Event::LostLeadership { epoch, .. }) => {
                 let target = &mut self.nodes[node];
                 target.lost = target.lost.max(epoch);
+                self.left_office(node);
             }
             Effect::Emit(Event::LeaderChanged { epoch, .. }) => {
                 let target = &mut self.nodes[node];

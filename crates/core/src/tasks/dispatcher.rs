@@ -275,7 +275,13 @@ impl Dispatcher {
         match settled {
             Settled::Nothing | Settled::Confirmed => {}
             Settled::Superseded => self.ended = !self.has(Mutant::TaskLedgerReclaimed),
-            Settled::Loaded(doc) => self.load(now, shard, doc),
+            Settled::Loaded(doc) => {
+                self.load(now, shard, doc);
+                if self.has(Mutant::TaskLedgerNotAdopted) {
+                    self.shards[shard].hold = Hold::Owned;
+                    self.shards[shard].confirmed = self.shards[shard].revision;
+                }
+            }
         }
     }
 

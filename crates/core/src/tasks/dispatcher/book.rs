@@ -5,6 +5,7 @@ use super::super::{LedgerDoc, TASK_OBJECT_MAX_WEIGHT, TASK_SERIES_MAX, TaskRecor
 use super::{DispatchEffect, DispatchRequest, Dispatcher, SubmitAnswer, Task};
 use crate::id::NodeId;
 use crate::io::RequestId;
+use crate::mutant::Mutant;
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -82,7 +83,7 @@ impl Dispatcher {
         if crowded || weight + record.weight() > TASK_OBJECT_MAX_WEIGHT {
             return Some(SubmitAnswer::Full);
         }
-        if record.mark > 0 {
+        if record.mark > 0 && !self.has(Mutant::TaskMarkNotKept) {
             self.shards[shard].series.insert(record.series.clone(), record.mark);
         }
         let revision = self.shards[shard].touch();

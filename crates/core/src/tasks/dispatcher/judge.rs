@@ -213,6 +213,9 @@ impl Dispatcher {
                 if running && waited_ms >= limits.timeout_ms + self.config.margin_ms {
                     return self.give_up(now, id, OutcomeKind::TimedOut, "the worker did not end it in time");
                 }
+                if self.has(Mutant::TaskReassignedWhileRun) && waited_ms >= limits.timeout_ms / 2 {
+                    return self.give_up(now, id, OutcomeKind::Abandoned, "it takes long");
+                }
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
                 let (Some(gone), Some(inbox)) = (gone, inbox) else { return };
                 // It may have ended what it had before it left: only a look from after that tells.
@@ -313,12 +316,16 @@ impl Dispatcher {
     /// A result of an attempt that was given up: recorded, not applied.
     pub(super) fn record_late(&mut self, worker: &NodeId, id: &NodeId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
+        let reopens = self.has(Mutant::TaskLateResultReopens) && kind == OutcomeKind::Failed;
         let Some(task) = self.tasks.get_mut(id) else { return };
         let shard = super::task_shard(&task.record.series, self.config.shards);
         if task.record.late.len() < TASK_LATE_MAX {
             task.record.late.push(LateResult { attempt, worker: worker.clone(), kind });
         }
         task.revision = self.shards[shard].touch();
+        if reopens && task.record.state.is_final() {
+            task.record.state = TaskState::Queued;
+        }
         let record = &task.record;
         self.updates.push(TaskUpdate {
             id: id.clone(),
