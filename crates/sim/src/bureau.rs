@@ -10,9 +10,9 @@ use crate::world::{Happening, World};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
-    DispatchEffect, DispatchInput, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch, Incarnation, Interval,
-    JobAnswer, Mutant, NodeId, PlanTerms, Planned, Planner, ProcessOutcome, SnapshotMark, SubmitAnswer,
-    TaskLimits, TaskRecord, TaskState, Time, job_id,
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
+    Incarnation, Interval, JobAnswer, Mutant, NodeId, PlanTerms, Planned, Planner, ProcessOutcome,
+    SnapshotMark, SubmitAnswer, TaskLimits, TaskRecord, TaskState, Time, job_id,
 };
 
 /// Wall clocks begin here.
@@ -202,6 +202,7 @@ impl World {
             match effect {
                 DispatchEffect::Request(id, request) => {
                     self.trace.office(now, node, &id);
+                    self.trace.note(now, node, || Noted::Work(format!("-> {}", told(&request))));
                     self.ask(Party::Node(node), id.0, Ask::Dispatch(incarnation, id, Box::new(request)));
                 }
                 DispatchEffect::Answered(token, answer) => self.on_submitted(node, token, answer),
@@ -356,6 +357,21 @@ impl Bureau {
             };
             self.dispatcher.handle(now, input);
         }
+    }
+}
+
+fn told(request: &DispatchRequest) -> String {
+    match request {
+        DispatchRequest::ReadLedger(shard) => format!("read ledger {shard}"),
+        DispatchRequest::WriteLedger(shard, doc, expect) => {
+            format!("write ledger {shard} {:?} over {expect:?}", doc.nonce)
+        }
+        DispatchRequest::ListInboxes => "list inboxes".to_owned(),
+        DispatchRequest::ReadInbox(worker, unless) => format!("read inbox of {worker} unless {unless:?}"),
+        DispatchRequest::WriteInbox(worker, doc, expect) => {
+            format!("write inbox of {worker}, {} entries, over {expect:?}", doc.entries.len())
+        }
+        DispatchRequest::Archive(shard, records) => format!("put {} of ledger {shard} away", records.len()),
     }
 }
 

@@ -256,6 +256,8 @@ pub(crate) fn settle(world: &mut World) {
     }
     world.labour.rounds.iter_mut().for_each(|round| round.terms.enabled = false);
     world.put_rounds();
+    // What was submitted before stands in the ledger by then.
+    world.run_for(4000);
     if run_until(world, leader, world.now + OVER_MAX_MS, |world| world.book.open()) {
         // What was recorded is tidied up and put away.
         let slow_ms = world.labour.dispatcher.slow_ms;

@@ -27,6 +27,7 @@ use tenure_core::{
     OutcomeKind, ProcessOutcome, Request, RequestId, SeatAnswer, SeatState, WakeToken,
 };
 
+#[derive(Debug)]
 pub(crate) enum Happening {
     Wake { token: WakeToken },
     Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
@@ -47,6 +48,9 @@ pub(crate) enum Happening {
     HandWake { token: u64 },
     RunEnds { key: (NodeId, u32), token: u64, kind: OutcomeKind },
 }
+
+/// More does not happen at one instant, unless things feed each other.
+const AT_ONCE_MAX: u64 = 20_000;
 
 /// What becomes of the answer of a request that landed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -133,6 +137,8 @@ pub(crate) struct World {
     /// Of workers that have their id.
     pub(crate) hands: BTreeMap<usize, Hand>,
     pub(crate) work_done: WorkDone,
+    /// How many things happened at this instant.
+    at_once: u64,
     /// Requests for tasks within the second that began then, by node.
     pub(crate) task_second: BTreeMap<usize, (u64, u64)>,
 }
@@ -183,6 +189,7 @@ impl World {
             offices: Vec::new(),
             hands: BTreeMap::new(),
             work_done: WorkDone::default(),
+            at_once: 0,
             task_second: BTreeMap::new(),
         }
     }
@@ -357,7 +364,15 @@ impl World {
                 break;
             }
             let Some(Reverse(entry)) = self.queue.pop() else { break };
+            self.at_once = if entry.at == self.now { self.at_once + 1 } else { 0 };
             self.now = entry.at;
+            if self.at_once > AT_ONCE_MAX {
+                let (now, node) = (self.now, entry.node);
+                self.judge.violated(now, crate::check::name::NO_STORM, || {
+                    format!("things feed each other at one instant; now {:?} of {node}", entry.what)
+                });
+                break;
+            }
             self.happen(entry);
         }
         self.now = end;

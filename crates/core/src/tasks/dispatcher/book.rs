@@ -36,8 +36,8 @@ impl Dispatcher {
     }
 
     pub(super) fn on_archived(&mut self, now: Time, id: RequestId, shard: usize, done: bool) {
-        let archiving = self.shards[shard].archiving.take();
-        let Some((_, ids)) = archiving.filter(|(flight, _)| *flight == id) else { return };
+        let archiving = &mut self.shards[shard].archiving;
+        let Some((_, ids)) = archiving.take_if(|(flight, _)| *flight == id) else { return };
         if !done {
             self.archive_due = now + RETRY_MAX_MS;
             return;

@@ -1,0 +1,98 @@
+//! The dispatcher and answers that are not the ones it waits for.
+
+use std::sync::Arc;
+use tenure_core::{
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Incarnation,
+    LedgerRead, NodeId, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
+};
+
+fn task(id: &NodeId) -> TaskRecord {
+    TaskRecord {
+        id: id.clone(),
+        series: id.clone(),
+        mark: 1,
+        kind: NodeId::new("k").expect("valid"),
+        payload: Arc::from(*b"x"),
+        limits: TaskLimits {
+            timeout_ms: 1000,
+            ttl_ms: 60_000,
+            deadline_ms: 0,
+            attempts_max: 1,
+            backoff_ms: 100,
+        },
+        target: None,
+        state: TaskState::Queued,
+        attempt: 0,
+        unbegun: 0,
+        worker: None,
+        epoch: Epoch(0),
+        cancel: false,
+        given_up: false,
+        reason: Arc::from(""),
+        result: Arc::from([]),
+        late: Vec::new(),
+    }
+}
+
+/// Answers what the dispatcher asks until it asks nothing more; what it wanted put away, by number.
+fn serve(dispatcher: &mut Dispatcher, now: Time, versions: &mut u64) -> Vec<RequestId> {
+    let mut put_away = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        dispatcher.advance(now, 0, &mut out);
+        let mut asked = false;
+        for effect in out {
+            let DispatchEffect::Request(id, request) = effect else { continue };
+            asked = true;
+            *versions += 1;
+            let version = Version::new(&versions.to_string());
+            let input = match request {
+                DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, LedgerRead::Absent),
+                DispatchRequest::WriteLedger(shard, ..) => {
+                    DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(version))
+                }
+                DispatchRequest::ListInboxes => DispatchInput::Listed(id, Some(Vec::new())),
+                DispatchRequest::Archive(..) => {
+                    put_away.push(id);
+                    continue;
+                }
+                DispatchRequest::ReadInbox(..) | DispatchRequest::WriteInbox(..) => panic!("{request:?}"),
+            };
+            dispatcher.handle(now, input);
+        }
+        if !asked {
+            return put_away;
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
+    let config = DispatcherConfig {
+        incarnation: Incarnation(7),
+        epoch: Epoch(1),
+        shards: 1,
+        entries_max: 4,
+        fast_ms: 100,
+        slow_ms: 1000,
+        claim_timeout_ms: 3000,
+        margin_ms: 1000,
+        keep_finished: 0,
+    };
+    let (mut dispatcher, mut versions, now) = (Dispatcher::new(config), 0, Time(1000));
+    serve(&mut dispatcher, now, &mut versions);
+    let id = NodeId::new("t1").expect("valid");
+    dispatcher.handle(now, DispatchInput::Submit(vec![(1, task(&id))]));
+    serve(&mut dispatcher, now, &mut versions);
+    dispatcher.handle(now, DispatchInput::Cancel(id));
+    let first = serve(&mut dispatcher, now, &mut versions);
+    assert_eq!(first.len(), 1, "it is over, and nobody has it");
+    for (stranger, done) in [(first[0].0 + 50, false), (first[0].0 - 1, true)] {
+        dispatcher.handle(now, DispatchInput::Archived(RequestId(stranger), 0, done));
+        let again = serve(&mut dispatcher, now, &mut versions);
+        assert_eq!(again, [], "one batch of a shard is put away at a time");
+    }
+    dispatcher.handle(now, DispatchInput::Archived(first[0], 0, true));
+    assert_eq!(serve(&mut dispatcher, now, &mut versions), []);
+    assert_eq!(dispatcher.tasks().count(), 0);
+}
