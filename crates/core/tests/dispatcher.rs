@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Incarnation,
-    LedgerRead, NodeId, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, InboxRead,
+    Incarnation, LedgerRead, NodeId, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version,
+    WriteAnswer,
 };
 
 fn task(id: &NodeId) -> TaskRecord {
@@ -56,7 +57,13 @@ fn serve(dispatcher: &mut Dispatcher, now: Time, versions: &mut u64) -> Vec<Requ
                     put_away.push(id);
                     continue;
                 }
-                DispatchRequest::ReadInbox(..) | DispatchRequest::WriteInbox(..) => panic!("{request:?}"),
+                // Nobody looks at any inbox.
+                DispatchRequest::ReadInbox(worker, _) => {
+                    DispatchInput::Inbox(id, worker, InboxRead::Unchanged)
+                }
+                DispatchRequest::WriteInbox(worker, ..) => {
+                    DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(version))
+                }
             };
             dispatcher.handle(now, input);
         }
@@ -66,9 +73,8 @@ fn serve(dispatcher: &mut Dispatcher, now: Time, versions: &mut u64) -> Vec<Requ
     }
 }
 
-#[test]
-fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
-    let config = DispatcherConfig {
+fn config() -> DispatcherConfig {
+    DispatcherConfig {
         incarnation: Incarnation(7),
         epoch: Epoch(1),
         shards: 1,
@@ -78,8 +84,12 @@ fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
         claim_timeout_ms: 3000,
         margin_ms: 1000,
         keep_finished: 0,
-    };
-    let (mut dispatcher, mut versions, now) = (Dispatcher::new(config), 0, Time(1000));
+    }
+}
+
+#[test]
+fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
+    let (mut dispatcher, mut versions, now) = (Dispatcher::new(config()), 0, Time(1000));
     serve(&mut dispatcher, now, &mut versions);
     let id = NodeId::new("t1").expect("valid");
     dispatcher.handle(now, DispatchInput::Submit(vec![(1, task(&id))]));
@@ -95,4 +105,31 @@ fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
     dispatcher.handle(now, DispatchInput::Archived(first[0], 0, true));
     assert_eq!(serve(&mut dispatcher, now, &mut versions), []);
     assert_eq!(dispatcher.tasks().count(), 0);
+}
+
+#[test]
+fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
+    let mut dispatcher = Dispatcher::new(DispatcherConfig { keep_finished: 9, ..config() });
+    let (mut versions, id) = (0, NodeId::new("t1").expect("valid"));
+    serve(&mut dispatcher, Time(1000), &mut versions);
+    let workers = [NodeId::new("w1").expect("valid"), NodeId::new("w2").expect("valid")];
+    let list = workers.iter().map(|worker| (worker.clone(), true)).collect();
+    dispatcher.handle(Time(1000), DispatchInput::Workers { list, whole: true });
+    dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, task(&id))]));
+    let mut ended = None;
+    for now in (1000..200_000).step_by(100).map(Time) {
+        for worker in &workers {
+            dispatcher.handle(now, DispatchInput::Assign { id: id.clone(), worker: worker.clone() });
+        }
+        serve(&mut dispatcher, now, &mut versions);
+        let record = dispatcher.tasks().next().expect("it is kept").clone();
+        if record.state.is_final() {
+            ended = Some((now, record));
+            break;
+        }
+    }
+    let (at, record) = ended.expect("its ttl is a minute");
+    assert_eq!(record.state, TaskState::Expired);
+    assert!(record.attempt > 10 && record.begun() == 0, "dispatched {} times", record.attempt);
+    assert!((60_000..63_000).contains(&at.since(Time(1000))), "{at:?}");
 }

@@ -62,6 +62,8 @@ struct Task {
     revision: u64,
     known_since: Time,
     state_since: Time,
+    /// Since when it waits to be claimed. Dispatched and not claimed, it waits on.
+    waits_since: Time,
     not_before: Time,
     take_back: Option<TakeBack>,
     tokens: Vec<(u64, SubmitAnswer)>,

@@ -133,12 +133,12 @@ impl Dispatcher {
         let deadline = (limits.deadline_ms > 0).then(|| task.known_since + limits.deadline_ms);
         let own = match record.state {
             TaskState::Queued => {
-                let expiry = task.state_since + limits.ttl_ms;
+                let expiry = task.waits_since + limits.ttl_ms;
                 [Some(expiry), Some(task.not_before)]
             }
             TaskState::Dispatched => {
-                let claim = task.state_since + self.config.claim_timeout_ms.min(limits.ttl_ms);
-                [Some(claim), None]
+                let claim = task.state_since + self.config.claim_timeout_ms;
+                [Some(claim), Some(task.waits_since + limits.ttl_ms)]
             }
             TaskState::Acked => [None, None],
             TaskState::Running => [Some(task.state_since + limits.timeout_ms + self.config.margin_ms), None],
@@ -166,17 +166,18 @@ impl Dispatcher {
     fn judge_one(&mut self, now: Time, id: &NodeId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         if task.known_since == Time(u64::MAX) {
-            (task.known_since, task.state_since) = (now, now);
+            (task.known_since, task.state_since, task.waits_since) = (now, now, now);
         }
         let task = &self.tasks[id];
         let (record, limits) = (&task.record, &task.record.limits);
         let late = limits.deadline_ms > 0 && now.since(task.known_since) >= limits.deadline_ms;
         let waited_ms = now.since(task.state_since);
+        let unclaimed_ms = now.since(task.waits_since);
         let worker = record.worker.clone();
         let gone = worker.as_ref().and_then(|worker| self.gone_since.get(worker)).copied();
         match record.state {
             TaskState::Queued => {
-                if late || waited_ms >= limits.ttl_ms {
+                if late || unclaimed_ms >= limits.ttl_ms {
                     let reason = format!("nobody claimed it in time: {}", record.reason);
                     self.become_state(now, id, TaskState::Expired, &reason);
                 }
@@ -196,7 +197,7 @@ impl Dispatcher {
                 }
                 let why = if record.cancel {
                     Some(TakeBack::Cancel)
-                } else if late || waited_ms >= limits.ttl_ms {
+                } else if late || unclaimed_ms >= limits.ttl_ms {
                     Some(TakeBack::Expire)
                 } else {
                     (gone.is_some() || overdue).then_some(TakeBack::Requeue)
@@ -288,6 +289,7 @@ impl Dispatcher {
         };
         let Some(ended) = ended else {
             task.record.unbegun += 1;
+            task.waits_since = now;
             return self.become_state(now, id, TaskState::Queued, "its worker gave it back");
         };
         task.record.result = outcome.result.clone();
@@ -309,7 +311,7 @@ impl Dispatcher {
         let reason = format!("attempt {begun} ended as {}{words}", ended.as_str());
         self.become_state(now, id, TaskState::Queued, &reason);
         if let Some(task) = self.tasks.get_mut(id) {
-            task.not_before = not_before;
+            (task.not_before, task.waits_since) = (not_before, now);
         }
     }
 
