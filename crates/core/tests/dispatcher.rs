@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, InboxRead,
-    Incarnation, LedgerRead, NodeId, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version,
-    WriteAnswer,
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
+    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Nonce, RequestId,
+    TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
 };
 
 fn task(id: &NodeId) -> TaskRecord {
@@ -132,4 +132,75 @@ fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
     assert_eq!(record.state, TaskState::Expired);
     assert!(record.attempt > 10 && record.begun() == 0, "dispatched {} times", record.attempt);
     assert!((60_000..63_000).contains(&at.since(Time(1000))), "{at:?}");
+}
+
+#[test]
+fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
+    let id = NodeId::new("t1").expect("valid");
+    let worker = NodeId::new("w1").expect("valid");
+    let mut dispatcher = Dispatcher::new(DispatcherConfig { epoch: Epoch(2), keep_finished: 9, ..config() });
+    // Nothing more is ever heard of the workers: there are none.
+    dispatcher.handle(Time(1000), DispatchInput::Workers { list: Default::default(), whole: true });
+    let nonce = Nonce { incarnation: Incarnation(3), sequence: 1 };
+    let record = TaskRecord {
+        state: TaskState::Dispatched,
+        attempt: 1,
+        worker: Some(worker.clone()),
+        epoch: Epoch(1),
+        ..task(&id)
+    };
+    let ledger = LedgerDoc { epoch: Epoch(1), nonce, series: vec![(id.clone(), 1)], tasks: vec![record] };
+    let entry = Entry {
+        id: id.clone(),
+        attempt: 1,
+        epoch: Epoch(1),
+        dispatched_at: 0,
+        kind: NodeId::new("k").expect("valid"),
+        payload: Arc::from(*b"x"),
+        timeout_ms: 1000,
+        state: EntryState::Acked { by: Incarnation(9) },
+        cancel: false,
+    };
+    let mut inbox = InboxDoc { epoch: Epoch(1), leader: Incarnation(3), nonce, entries: vec![entry] };
+    let mut versions = 1_u64;
+    for now in (1000..20_000).step_by(100).map(Time) {
+        let mut out = Vec::new();
+        dispatcher.handle(now, DispatchInput::Wake);
+        dispatcher.advance(now, 0, &mut out);
+        for effect in out {
+            let DispatchEffect::Request(id, request) = effect else { continue };
+            let there = Version::new(&versions.to_string());
+            versions += u64::from(matches!(
+                request,
+                DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..)
+            ));
+            let version = Version::new(&versions.to_string());
+            let stamp = (versions, 1);
+            dispatcher.handle(
+                now,
+                match request {
+                    DispatchRequest::ReadLedger(shard) => {
+                        DispatchInput::Ledger(id, shard, LedgerRead::Found(ledger.clone(), there))
+                    }
+                    DispatchRequest::WriteLedger(shard, ..) => {
+                        DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(version))
+                    }
+                    DispatchRequest::ListInboxes => {
+                        let line = InboxListed { worker: worker.clone(), version: None, stamp };
+                        DispatchInput::Listed(id, Some(vec![line]))
+                    }
+                    DispatchRequest::ReadInbox(worker, _) => {
+                        DispatchInput::Inbox(id, worker, InboxRead::Found(inbox.clone(), there))
+                    }
+                    DispatchRequest::WriteInbox(worker, doc, _) => {
+                        inbox = doc;
+                        DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(version))
+                    }
+                    DispatchRequest::Archive(..) => panic!("{request:?}"),
+                },
+            );
+        }
+    }
+    let states: Vec<TaskState> = dispatcher.tasks().map(|record| record.state).collect();
+    assert_eq!(states, [TaskState::Lost], "nobody is there to end what was claimed");
 }

@@ -231,7 +231,9 @@ fn missing(world: &World, leader: usize, from: u64) -> Option<String> {
 /// After all was mended and a leader is there: everything comes to an end, every due time becomes a job, and at rest it
 /// costs what is published.
 pub(crate) fn settle(world: &mut World) {
-    if !world.staffed || !world.judge.violations.is_empty() {
+    // A snapshot that was spoiled is made again with the next change, not before: until then leaders may give work to the dead.
+    let spoiled = world.registry.snapshot.as_ref().is_some_and(|there| there.content.is_none());
+    if !world.staffed || spoiled || !world.judge.violations.is_empty() {
         return;
     }
     let Some(leader) = world.acting().first().copied() else { return };

@@ -137,7 +137,8 @@ impl World {
         // Whatever comes in, the guard is looked at first.
         self.check_lease(node);
         match input {
-            OfficeInput::Look => {}
+            // Whatever has fallen due meanwhile is done with every look.
+            OfficeInput::Look => self.supervise(node, SupervisionInput::Wake),
             OfficeInput::Wake(token) if token != self.offices[node].token => return,
             OfficeInput::Wake(_) => self.supervise(node, SupervisionInput::Wake),
             OfficeInput::Ready(process, instance) => {
@@ -335,7 +336,7 @@ impl World {
         let before = instances.len();
         instances.retain(|instance| instance.number != number);
         if instances.len() == before {
-            return; // It has ended before.
+            return self.supervise(node, SupervisionInput::Wake); // It has ended before.
         }
         if process == 0 && self.offices[node].bureau.as_ref().is_some_and(|bureau| bureau.instance == number)
         {

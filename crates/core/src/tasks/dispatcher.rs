@@ -326,6 +326,7 @@ impl Dispatcher {
                 self.inboxes.entry(worker).or_insert_with(Inbox::absent);
             }
         }
+        self.note_gone(now);
     }
 
     // ---- what follows ----

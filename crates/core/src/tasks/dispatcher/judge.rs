@@ -65,16 +65,22 @@ impl Dispatcher {
     }
 
     pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, whole: bool) {
+        self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
+        self.workers = Some((list, whole));
+        self.note_gone(now);
+    }
+
+    /// Who is gone, by what the registry said last; also of inboxes that were found since.
+    pub(super) fn note_gone(&mut self, now: Time) {
+        let Some((list, whole)) = &self.workers else { return };
         for worker in self.inboxes.keys().chain(list.keys()) {
-            let gone = list.get(worker).map_or(whole, |active| !active);
+            let gone = list.get(worker).map_or(*whole, |active| !active);
             if !gone {
                 self.gone_since.remove(worker);
             } else if !self.gone_since.contains_key(worker) {
                 self.gone_since.insert(worker.clone(), now);
             }
         }
-        self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
-        self.workers = Some((list, whole));
     }
 
     pub(super) fn assign_targets(&mut self, now: Time) {
