@@ -4,9 +4,10 @@
 use crate::check::name;
 use crate::neglect::Neglect;
 use crate::office::OfficeInput;
+use crate::queue::Happening;
 use crate::trace::Noted;
 use crate::wire::{Ask, Party};
-use crate::world::{Happening, World};
+use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{

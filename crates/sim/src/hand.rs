@@ -2,8 +2,9 @@
 
 use crate::fault::FaultKind;
 use crate::node::Gate;
+use crate::queue::Happening;
 use crate::wire::{Ask, Party};
-use crate::world::{Happening, World};
+use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Requests about tasks take effect, whether their sender lives or not; and what must be true of each.
 
 use crate::neglect::Neglect;
+use crate::queue::Then;
 use crate::wire::Told;
-use crate::world::{Then, World};
+use crate::world::World;
 use tenure_core::{
     DispatchInput, DispatchRequest, InboxDoc, Incarnation, NodeId, RequestId, TakerInput, Time, Version,
     WriteAnswer, task_shard,

@@ -4,8 +4,9 @@
 use crate::bureau::Bureau;
 use crate::check::name;
 use crate::fault::FaultKind;
+use crate::queue::Happening;
 use crate::trace::Noted;
-use crate::world::{Happening, World};
+use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
 use std::hash::Hash;

@@ -3,8 +3,9 @@
 use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::node::{Fate, Kind};
+use crate::queue::{Happening, Then};
 use crate::registry::Written;
-use crate::world::{Happening, Then, World};
+use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
     DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, NodeId, ReadOutcome, RegistrationAnswer,
@@ -220,10 +221,10 @@ impl World {
         let (index, life, fate, cut_in) = match who {
             Party::Worker(index) => {
                 let sent = &mut self.workers[index].sent;
-                match kind {
-                    Kind::Beat => sent.0 += 1,
-                    Kind::Look | Kind::Hand => {}
-                    _ => sent.1 += 1,
+                if kind == Kind::Beat {
+                    sent.0 += 1;
+                } else if !matches!(kind, Kind::Look | Kind::Hand) {
+                    sent.1 += 1;
                 }
                 let fate = self.worker_fate(index, kind);
                 (index, self.workers[index].life, fate, self.worker_cut_in(index))

@@ -5,7 +5,8 @@ use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
-use crate::world::{Began, Happening, World};
+use crate::queue::Happening;
+use crate::world::{Began, World};
 use tenure_core::{Epoch, Input, Time};
 
 impl World {

@@ -4,8 +4,9 @@ use crate::check::name;
 use crate::clock::Clock;
 use crate::fault::FaultKind;
 use crate::node::Fate;
+use crate::queue::Happening;
 use crate::wire::{Ask, Party};
-use crate::world::{Happening, World};
+use crate::world::World;
 use std::collections::VecDeque;
 use tenure_core::{
     Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,

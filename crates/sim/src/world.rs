@@ -9,14 +9,13 @@ use crate::hand::Hand;
 use crate::labour::{Labour, WorkDone};
 use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
-use crate::office::{Office, OfficeInput};
-use crate::queue::Entry;
+use crate::office::Office;
+use crate::queue::{Entry, Happening};
 use crate::registry::Registry;
 use crate::shelf::Shelf;
 use crate::silence::Watch;
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
-use crate::wire::{Ask, Party, Told};
 use crate::worker::Worker;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -24,48 +23,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
-    OutcomeKind, ProcessOutcome, Request, RequestId, SeatAnswer, SeatState, WakeToken,
+    SeatAnswer, SeatState, WakeToken,
 };
-
-#[derive(Debug)]
-pub(crate) enum Happening {
-    Wake { token: WakeToken },
-    Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
-    Answer { id: RequestId, answer: Answer },
-    Stopped { epoch: Epoch },
-    Dispatch { epoch: Epoch },
-    Task { epoch: Epoch, dispatched: i64 },
-    Resume,
-    WorkerWake { token: u64 },
-    WorkerResume,
-    Desk { ticket: u64 },
-    Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
-    Told { who: Party, id: u64, told: Told },
-    Office(OfficeInput),
-    Aside { hold_ms: u64 },
-    Fails { process: usize, instance: u64, outcome: ProcessOutcome },
-    Bureau { incarnation: u64, wake: u64 },
-    HandWake { token: u64 },
-    RunEnds { key: (NodeId, u32), token: u64, kind: OutcomeKind },
-}
 
 /// More does not happen at one instant, unless things feed each other.
 const AT_ONCE_MAX: u64 = 20_000;
-
-/// What becomes of the answer of a request that landed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
-    /// Comes after this long.
-    Answer(u64),
-    /// Never comes.
-    Nothing,
-    /// Comes after this long, as the refusal of the client's own retry.
-    Echo(u64),
-    /// Comes after this long, as a failure of unknown effect.
-    Unknown(u64),
-    /// A list: comes after this long, and shows the past.
-    Stale(u64, usize),
-}
 
 /// Work started: when, where, in which epoch, and whether it is a new epoch.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +54,7 @@ pub(crate) struct World {
     /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
     pub(crate) meddled: bool,
     /// How often the seat was marked from outside.
-    marks: u64,
+    pub(crate) marks: u64,
     pub(crate) neglect: Option<Neglect>,
     pub(crate) trace: Trace,
     pub(crate) began: Vec<Began>,
@@ -246,20 +208,6 @@ impl World {
     pub(crate) fn start(&mut self, node: usize, random: u64) {
         self.nodes[node].running = true;
         self.feed(node, Input::Start { random });
-    }
-
-    /// Somebody outside marks the seat, by compare-and-swap on what is there, so that its holder steps down. Whether there
-    /// was anybody to ask.
-    pub(crate) fn mark(&mut self) -> bool {
-        let found = self.store.seat.as_ref().and_then(|object| object.seat()).cloned();
-        let Some(seat) = found.filter(|seat| seat.state == SeatState::Held && !seat.step_down) else {
-            return false;
-        };
-        self.marks += 1;
-        let nonce = tenure_core::Nonce { incarnation: Incarnation(u64::MAX - 1), sequence: self.marks };
-        let marked = tenure_core::Seat { nonce, step_down: true, ..seat };
-        drop(self.store.put(self.now, crate::store::Stored::Seat(marked), false));
-        true
     }
 
     pub(crate) fn stop(&mut self, node: usize) {
