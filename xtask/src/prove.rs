@@ -19,6 +19,9 @@ const MARKS: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->")
 /// Behind the commit of a tree that is not quite that commit.
 const CHANGED: &str = "-changed";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+/// Simulated seconds per second of one core. A simulator that is slower shows too little in the time it is given. A figure of
+/// this machine, so that only a proof asks for it, never a test.
+const SPEED_LEAST: f64 = 10_000.0;
 /// The explorer and the teeth take what they take.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 
@@ -99,7 +102,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let figures = Figures { schedules, driver, explored, teeth: rows(teeth), chaos, broken };
     let clean = figures.is_clean();
     write(workspace, &figures, &commit)?;
-    println!("{} written to {PAGE}", if clean { "no violation;" } else { "VIOLATIONS;" });
+    let speed = figures.schedules["simulatedPerWallSecond"].as_f64().unwrap_or(0.0);
+    if speed < SPEED_LEAST {
+        println!("the simulator is too slow: {speed:.0} of {SPEED_LEAST:.0} simulated seconds a second");
+    }
+    println!("{} written to {PAGE}", if clean { "no violation;" } else { "NOT CLEAN;" });
     Ok(clean)
 }
 
@@ -176,6 +183,7 @@ impl Figures {
             |variants: &[Value]| !variants.is_empty() && variants.iter().all(|one| one["caught"] == true);
         let searched = |found: &Value| found["violation"].is_null() && found["complete"] == true;
         none(&self.schedules["violations"])
+            && self.schedules["simulatedPerWallSecond"].as_f64().is_some_and(|speed| speed >= SPEED_LEAST)
             && none(&self.driver["violations"])
             && !self.explored.is_empty()
             && self.explored.iter().all(searched)
@@ -226,6 +234,12 @@ impl Figures {
         ] {
             let _ = writeln!(out, "| {what} | {} |", core[field]);
         }
+        let work = &core["leadersWork"];
+        let _ = writeln!(
+            out,
+            "| schedules with leaders' work: jobs, runs of tasks, late results, restarts of processes | {}: {}, {}, {}, {} |",
+            work["schedules"], work["jobs"], work["runs"], work["lateResults"], work["processRestarts"]
+        );
         for (what, field) in [("crash", "failoverCrash"), ("graceful", "failoverGraceful")] {
             let spread = &core[field];
             let _ = writeln!(
@@ -415,7 +429,7 @@ mod tests {
     #[test]
     fn one_violation_anywhere_is_not_clean() {
         let clean = || Figures {
-            schedules: json!({"violations": 0}),
+            schedules: json!({"violations": 0, "simulatedPerWallSecond": 10_000.0}),
             driver: json!({"violations": []}),
             explored: vec![json!({"violation": null, "complete": true})],
             teeth: vec![json!({"caught": true})],
@@ -423,7 +437,10 @@ mod tests {
             broken: vec![json!({"caught": true})],
         };
         assert!(clean().is_clean());
-        assert!(!Figures { schedules: json!({"violations": 1}), ..clean() }.is_clean());
+        let violated = json!({"violations": 1, "simulatedPerWallSecond": 20_000.0});
+        assert!(!Figures { schedules: violated, ..clean() }.is_clean());
+        let slow = json!({"violations": 0, "simulatedPerWallSecond": 9999.9});
+        assert!(!Figures { schedules: slow, ..clean() }.is_clean(), "nor a simulator that shows too little");
         assert!(!Figures { driver: json!({"violations": ["x"]}), ..clean() }.is_clean());
         assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
         assert!(!Figures { teeth: vec![json!({"caught": false})], ..clean() }.is_clean());

@@ -44,6 +44,7 @@ mod lookout;
 mod mutant;
 mod observe;
 mod presence;
+mod schedule;
 mod seat;
 mod spread;
 mod standby;
@@ -71,6 +72,9 @@ pub use io::{
 };
 pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
+pub use schedule::{
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView, job_id,
+};
 pub use seat::{Epoch, Expect, Seat, SeatState, Version};
 pub use spread::spread;
 pub use supervise::{

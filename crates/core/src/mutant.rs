@@ -147,6 +147,20 @@ pub enum Mutant {
     TaskClaimInherited,
     /// Tasks are dispatched to a worker that has said that it takes nothing more.
     TaskDrainIgnored,
+    /// A new leader dispatches by the ledger as it was read, without having written it.
+    TaskLedgerNotAdopted,
+    /// The mark of a series is not kept beyond the job.
+    TaskMarkNotKept,
+    /// A task that was claimed is given to another worker because it takes long to be done.
+    TaskReassignedWhileRun,
+    /// A late failure opens a task again that is over.
+    TaskLateResultReopens,
+    /// A process that does not stop when asked is never cut off.
+    AbortForgotten,
+    /// Of the due times that were missed every one is created.
+    PlanEveryMissed,
+    /// Jobs that are open are not counted.
+    PlanOpenForgotten,
 }
 
 impl Mutant {
@@ -165,9 +179,31 @@ impl Mutant {
         Mutant::TaskDrainIgnored,
     ];
 
-    /// Every mistake in the election and the workers. Those of the arbiter, of the supervision and of the tasks
-    /// are caught by the
-    /// core's own schedules.
+    /// Every mistake in a leader's own work that the simulator catches: supervision, tasks, scheduled jobs. Most of
+    /// [`Mutant::TASKS`] are among them.
+    pub const LEADERS_WORK: &[Mutant] = &[
+        Mutant::TaskDispatchedUnrecorded,
+        Mutant::TaskInboxNotFenced,
+        Mutant::TaskLedgerReclaimed,
+        Mutant::TaskLateResultApplied,
+        Mutant::TaskTakenBackUnwritten,
+        Mutant::TaskResultDropped,
+        Mutant::TaskDoubtForgotten,
+        Mutant::TaskAttemptsUnbounded,
+        Mutant::TaskRunUnclaimed,
+        Mutant::TaskClaimInherited,
+        Mutant::TaskLedgerNotAdopted,
+        Mutant::TaskMarkNotKept,
+        Mutant::TaskReassignedWhileRun,
+        Mutant::TaskLateResultReopens,
+        Mutant::RestartedAfterLoss,
+        Mutant::ReleasedBeforeExited,
+        Mutant::AbortForgotten,
+        Mutant::PlanEveryMissed,
+        Mutant::PlanOpenForgotten,
+    ];
+
+    /// Every mistake in the election and the workers. Those of the arbiter are caught by the core's own schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,

@@ -239,7 +239,8 @@ impl Outcome {
 pub struct TaskLimits {
     /// How long one attempt may run, by the worker's clock.
     pub timeout_ms: u64,
-    /// How long it may wait for a worker to claim it, each time it is queued, by the leader's clock. A new leader counts anew.
+    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock; in how many inboxes it stood
+    /// meanwhile does not matter. A new leader counts anew.
     pub ttl_ms: u64,
     /// How long it may take in all, by the leader's clock; 0: for ever. A new leader counts anew.
     pub deadline_ms: u64,

@@ -71,6 +71,44 @@ pub mod name {
         SHOWN_IN_TIME = "workers are shown as they are within the bound";
         /// One list a sweep, one write a heartbeat, few reads.
         REGISTRY_BUDGET = "the registry keeps to its budget";
+        /// No process runs past the lease it was started under, unless it was cut off and does not listen.
+        GUARDED = "no process runs without a live guard";
+        /// Processes have ended, or were cut off, before leadership is said to be over.
+        ENDED_FIRST = "the seat is released after processes ended";
+        /// No process has two instances.
+        ONE_INSTANCE = "a process runs once";
+        /// A leader that another has followed changes nothing any more.
+        TASK_FENCED = "no dispatch after loss";
+        /// A task is in the ledger of the leader that dispatches it before it is in an inbox.
+        TASK_RECORDED = "no dispatch past the ledger";
+        /// A task stays in the ledger until it is over and put away.
+        TASK_KEPT = "no task leaves the ledger open";
+        /// A task has one end, and the result of the attempt that counts.
+        TASK_RESULT_ONCE = "a result counts once";
+        /// Only what was claimed is run, and what was taken back never is.
+        TASK_CLAIMED = "only what was claimed is run";
+        /// No attempt is run twice.
+        TASK_RUN_ONCE = "an attempt runs once";
+        /// No task is begun more often than allowed.
+        TASK_ATTEMPTS = "attempts within their budget";
+        /// A claimed task is given up only if its worker is gone or its time is over.
+        TASK_PATIENT = "a claimed task is left to its worker";
+        /// A worker changes the state of what it was given, and nothing else.
+        OWN_ENTRIES = "a worker changes only what it was given";
+        /// After trouble every task comes to an end.
+        TASK_ENDS = "every task comes to an end";
+        /// Requests for tasks, at work and at rest.
+        TASK_BUDGET = "tasks keep to their budget";
+        /// No due time becomes two jobs.
+        DUE_ONCE = "no due time has two jobs";
+        /// The mark of a series stands with its newest job.
+        MARK_KEPT = "the mark stands with its job";
+        /// No more jobs of a schedule are open than may be.
+        OVERLAP = "no more jobs are open than may be";
+        /// Of the due times that were missed only those are created that the policy names.
+        MISFIRE = "what was missed is made up for by its policy";
+        /// In peace every due time becomes a job.
+        DUE_KEPT = "no due time is lost";
         /// The core's own assertions.
         ASSERTION = "an assertion of the core";
     }

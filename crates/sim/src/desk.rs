@@ -1,9 +1,10 @@
 //! A node's desk for workers: the leader lists, judges and publishes; everybody else reads what was published when the seat
 //! names it. What the library's sweeper does, on the production roll and bulletin.
 
+use crate::queue::Happening;
 use crate::store::Pointer;
 use crate::wire::{Ask, Party, Put, SnapshotRead, Told};
-use crate::world::{Happening, World};
+use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     Bulletin, Epoch, Listed, NodeId, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time,

@@ -103,6 +103,10 @@ kinds! {
     WorkerDeleted = "worker-deleted",
     /// Somebody overwrites the snapshot with rubbish.
     SnapshotCorrupt = "snapshot-corrupt",
+    /// A leader-only process ends by itself, fails or panics.
+    ProcessFails = "process-fails",
+    /// A task fails, or takes longer than it may.
+    TaskFails = "task-fails",
 }
 
 impl fmt::Display for FaultKind {

@@ -50,6 +50,9 @@ impl World {
             self.trace.say(now, || format!("{id} tells {} {:?}", event.worker, event.change));
             self.check_told(node, snapshot, &event);
         }
+        if self.staffed {
+            self.tell_bureau(node);
+        }
     }
 
     /// A snapshot lands.

@@ -9,7 +9,9 @@
 //!
 //! None of it is a proof: schedules find what they find, and the explorer is exhaustive within its limits only.
 
+mod book;
 mod budget;
+mod bureau;
 pub mod check;
 mod clock;
 pub mod cluster;
@@ -18,13 +20,18 @@ mod drill;
 pub mod explore;
 mod fault;
 mod follow;
+mod hand;
+mod labour;
+mod landing;
 mod neglect;
 mod network;
 mod node;
+mod office;
 mod queue;
 mod registry;
 pub mod report;
 mod run;
+mod shelf;
 mod silence;
 mod store;
 mod storm;
@@ -40,6 +47,7 @@ mod world;
 pub use check::Violation;
 pub use drill::Failover;
 pub use fault::{FaultCounts, FaultKind, FaultMix};
+pub use labour::WorkDone;
 pub use neglect::Neglect;
 pub use node::Kind;
 pub use run::{Options, Outcome, run};

@@ -115,8 +115,9 @@ fn mutant_named(name: Option<&str>) -> Result<Option<Mutant>, String> {
     if !cfg!(feature = "teeth") {
         return Err("broken variants need a build with `--features teeth`".to_owned());
     }
-    let found = Mutant::ALL.iter().find(|mutant| format!("{mutant:?}") == name);
-    let names: Vec<String> = Mutant::ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+    let all = || Mutant::ALL.iter().chain(Mutant::LEADERS_WORK);
+    let found = all().find(|mutant| format!("{mutant:?}") == name);
+    let names: Vec<String> = all().map(|mutant| format!("{mutant:?}")).collect();
     found
         .map(|mutant| Some(*mutant))
         .ok_or_else(|| format!("no variant {name:?}; there are {}", names.join(", ")))
@@ -155,6 +156,11 @@ fn run(
         report.claims,
         report.violated,
         report.speed()
+    );
+    let work = report.work;
+    println!(
+        "{} of them with leaders' work: {} jobs, {} tasks ended, {} runs, {} late results, {} restarts of processes, {} times given up",
+        work.schedules, work.jobs, work.finished, work.runs, work.late, work.restarts, work.gave_up
     );
     for (seed, violation) in &report.failures {
         println!("seed {seed} at {} ms: {}: {}", violation.at, violation.check, violation.what);

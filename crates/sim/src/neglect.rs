@@ -13,6 +13,10 @@ pub enum Neglect {
     DeadlineDoubled,
     /// The snapshot of the workers is written whatever stands there.
     SnapshotUnconditional,
+    /// A worker writes its inbox whatever stands there.
+    ClaimUnconditional,
+    /// A job has another name each time somebody tries to create it, and no mark.
+    JobNamedAnew,
 }
 
 impl Neglect {
@@ -23,5 +27,7 @@ impl Neglect {
         Neglect::ClockSleeps,
         Neglect::DeadlineDoubled,
         Neglect::SnapshotUnconditional,
+        Neglect::ClaimUnconditional,
+        Neglect::JobNamedAnew,
     ];
 }

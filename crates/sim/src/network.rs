@@ -3,9 +3,10 @@
 use crate::check::name;
 use crate::fault::FaultKind;
 use crate::node::{Fate, Kind};
+use crate::queue::{Happening, Then};
 use crate::store::{Stored, refusal};
 use crate::trace::Noted;
-use crate::world::{Happening, Then, World};
+use crate::world::World;
 use rand::RngExt;
 use tenure_core::{Answer, ElectionCause, Epoch, Request, RequestId, SeatState, Verdict, WriteAnswer};
 
@@ -241,6 +242,21 @@ impl World {
                 });
             }
         }
+    }
+
+    /// Somebody outside marks the seat, by compare-and-swap on what is there, so that its holder steps down. Whether there
+    /// was anybody to ask.
+    pub(crate) fn mark(&mut self) -> bool {
+        let found = self.store.seat.as_ref().and_then(|object| object.seat()).cloned();
+        let Some(seat) = found.filter(|seat| seat.state == SeatState::Held && !seat.step_down) else {
+            return false;
+        };
+        self.marks += 1;
+        let nonce =
+            tenure_core::Nonce { incarnation: tenure_core::Incarnation(u64::MAX - 1), sequence: self.marks };
+        let marked = tenure_core::Seat { nonce, step_down: true, ..seat };
+        drop(self.store.put(self.now, crate::store::Stored::Seat(marked), false));
+        true
     }
 
     /// A leader's work sends a task to somebody, as long as it may act.

@@ -38,11 +38,23 @@ pub enum Kind {
     Snapshot,
     /// Writing the snapshot.
     Publish,
+    /// Reading or writing a shard of the ledger.
+    Ledger,
+    /// Reading or writing an inbox as leader.
+    Inbox,
+    /// Listing the inboxes.
+    Inboxes,
+    /// Putting finished tasks away.
+    Archive,
+    /// A worker's look at its inbox.
+    Look,
+    /// A worker's write of its inbox.
+    Hand,
 }
 
 impl Kind {
     /// How many there are.
-    pub const COUNT: usize = 14;
+    pub const COUNT: usize = 20;
 
     /// What a request is for.
     pub fn of(request: &Request) -> Kind {
@@ -64,6 +76,7 @@ impl Kind {
             Kind::Read | Kind::Claim | Kind::Renew | Kind::Vacate => true,
             Kind::Probe | Kind::Presence | Kind::Leave | Kind::List => false,
             Kind::Beat | Kind::Own | Kind::Sweep | Kind::Worker | Kind::Snapshot | Kind::Publish => false,
+            Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Archive | Kind::Look | Kind::Hand => false,
         }
     }
 
@@ -84,6 +97,12 @@ impl Kind {
             Kind::Worker => "worker object",
             Kind::Snapshot => "snapshot read",
             Kind::Publish => "snapshot write",
+            Kind::Ledger => "ledger",
+            Kind::Inbox => "inbox",
+            Kind::Inboxes => "inbox list",
+            Kind::Archive => "task archive",
+            Kind::Look => "task look",
+            Kind::Hand => "task write",
         }
     }
 }

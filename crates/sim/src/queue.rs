@@ -1,6 +1,46 @@
 //! What is to happen, in order of true time.
 
-use crate::world::Happening;
+use crate::office::OfficeInput;
+use crate::wire::{Ask, Party, Told};
+use tenure_core::{Answer, Epoch, NodeId, OutcomeKind, ProcessOutcome, Request, RequestId, WakeToken};
+
+/// What happens.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    Wake { token: WakeToken },
+    Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
+    Answer { id: RequestId, answer: Answer },
+    Stopped { epoch: Epoch },
+    Dispatch { epoch: Epoch },
+    Task { epoch: Epoch, dispatched: i64 },
+    Resume,
+    WorkerWake { token: u64 },
+    WorkerResume,
+    Desk { ticket: u64 },
+    Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
+    Told { who: Party, id: u64, told: Told },
+    Office(OfficeInput),
+    Aside { hold_ms: u64 },
+    Fails { process: usize, instance: u64, outcome: ProcessOutcome },
+    Bureau { incarnation: u64, wake: u64 },
+    HandWake { token: u64 },
+    RunEnds { key: (NodeId, u32), token: u64, kind: OutcomeKind },
+}
+
+/// What becomes of the answer of a request that landed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Then {
+    /// Comes after this long.
+    Answer(u64),
+    /// Never comes.
+    Nothing,
+    /// Comes after this long, as the refusal of the client's own retry.
+    Echo(u64),
+    /// Comes after this long, as a failure of unknown effect.
+    Unknown(u64),
+    /// A list: comes after this long, and shows the past.
+    Stale(u64, usize),
+}
 
 /// Something that happens to a node, or a worker.
 pub(crate) struct Entry {

@@ -3,6 +3,7 @@
 use crate::check::Violation;
 use crate::drill::Failover;
 use crate::fault::FaultCounts;
+use crate::labour::WorkDone;
 use crate::run::{Options, run};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -29,6 +30,8 @@ pub struct Report {
     pub fenced: u64,
     /// Silences of workers that were told, by all nodes together.
     pub timeouts: u64,
+    /// What leaders had done.
+    pub work: WorkDone,
     /// Faults by kind.
     pub faults: FaultCounts,
     /// How many schedules had a violation.
@@ -79,6 +82,7 @@ impl Report {
         self.claims += outcome.claims;
         self.fenced += outcome.fenced;
         self.timeouts += outcome.timeouts;
+        self.work.merge(&outcome.work);
         self.faults.merge(&outcome.faults);
         self.failovers.extend(outcome.failovers);
         if let Some(margin) = outcome.margin_permille {
@@ -97,6 +101,7 @@ impl Report {
         self.claims += other.claims;
         self.fenced += other.fenced;
         self.timeouts += other.timeouts;
+        self.work.merge(&other.work);
         self.faults.merge(&other.faults);
         self.violated += other.violated;
         self.failures.extend(other.failures);
@@ -147,6 +152,11 @@ impl Report {
             "claims": self.claims,
             "staleTasksFenced": self.fenced,
             "workerTimeoutsTold": self.timeouts,
+            "leadersWork": {
+                "schedules": self.work.schedules, "runs": self.work.runs, "tasksEnded": self.work.finished,
+                "jobs": self.work.jobs, "lateResults": self.work.late, "processRestarts": self.work.restarts,
+                "gaveUp": self.work.gave_up,
+            },
             "faults": faults,
             "faultsTotal": self.faults.total(),
             "violations": self.violated,

@@ -3,6 +3,7 @@
 use crate::check::{Violation, name};
 use crate::drill::Failover;
 use crate::fault::{FaultCounts, FaultMix};
+use crate::labour::WorkDone;
 use crate::neglect::Neglect;
 use crate::trace::Note;
 use crate::world::World;
@@ -60,6 +61,8 @@ pub struct Outcome {
     pub fenced: u64,
     /// Silences of workers that were told, by all nodes together.
     pub timeouts: u64,
+    /// What leaders had done.
+    pub work: WorkDone,
     /// Faults by kind.
     pub faults: FaultCounts,
     /// Failovers that were measured.
@@ -101,6 +104,12 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         claims: world.judge.claims,
         fenced: world.fenced,
         timeouts: world.watch.timeouts,
+        work: WorkDone {
+            schedules: u64::from(world.staffed),
+            finished: world.book.finished(),
+            jobs: world.book.dues.values().map(|dues| dues.len() as u64).sum(),
+            ..world.work_done
+        },
         faults: world.struck,
         failovers,
         margin_permille: world.margin,

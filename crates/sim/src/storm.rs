@@ -129,6 +129,7 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
         world.struck.add(FaultKind::StoreSkew);
     }
     crate::workforce::draw(world);
+    crate::labour::draw(world);
     for index in 0..world.rng.random_range(2..=5) {
         storm.join(world, &format!("node-{index}"));
     }
@@ -174,6 +175,9 @@ impl Storm {
 
     /// One misfortune of one node; the leader is hit as often as all others together.
     fn trouble(&self, world: &mut World) {
+        if world.staffed && world.rng.random_bool(0.2) {
+            crate::labour::demand(world);
+        }
         if !world.workers.is_empty() && world.rng.random_bool(0.35) {
             return crate::workforce::trouble(world, self.rates);
         }
@@ -333,8 +337,16 @@ impl Storm {
             }
             _ => {
                 let Some((fault, fate)) = world.draw_fate() else { return };
-                let kind = match world.rng.random_range(0..if world.manned { 10 } else { 6 }) {
+                let most = match (world.manned, world.staffed) {
+                    (false, _) => 6,
+                    (true, false) => 10,
+                    (true, true) => 14,
+                };
+                let kind = match world.rng.random_range(0..most) {
                     0 => None,
+                    10 | 11 => Some(Kind::Ledger),
+                    12 => Some(Kind::Inbox),
+                    13 => Some([Kind::Inboxes, Kind::Archive][world.rng.random_range(0..2)]),
                     6 => Some(Kind::Sweep),
                     7 => Some(Kind::Publish),
                     8 => Some(Kind::Snapshot),
@@ -380,6 +392,7 @@ impl Storm {
             }
         }
         crate::workforce::mend(world);
+        crate::labour::mend(world);
     }
 
     /// All is mended; somebody must lead soon, and nobody beside them.
@@ -408,7 +421,11 @@ impl Storm {
             }
         }
         // Late landings still under way, a start with its presence, and two failovers in a row at the worst.
-        let bound = LATE_MAX_MS + start + presence + 2 * failover + 3000;
+        let mut bound = LATE_MAX_MS + start + presence + 2 * failover + 3000;
+        if world.staffed {
+            // Leaders whose processes gave up claim nothing for a while, and work that was cut off may not listen.
+            bound += slow(world.labour.supervision.hold_max_ms) + 10_000;
+        }
         world.run_for(bound);
         let leaders = world.acting();
         if leaders.len() != 1 {
@@ -420,5 +437,6 @@ impl Storm {
         }
         crate::budget::steady(world, STEADY_MS);
         crate::workforce::settle(world);
+        crate::labour::settle(world);
     }
 }

@@ -10,7 +10,7 @@ use tenure::DriverMutant;
 use tenure_core::Mutant;
 
 /// Every variant must be caught within this many schedules.
-pub const SEEDS_MAX: u64 = 6000;
+pub const SEEDS_MAX: u64 = 10_000;
 /// The explorer is given this many states of each of its small searches.
 const STATES_MAX: u64 = 400_000;
 
@@ -40,7 +40,7 @@ pub enum Broken {
 impl Broken {
     /// Every variant there is. Those of the core only in builds with the feature `teeth`.
     pub fn all() -> Vec<Broken> {
-        let core = Mutant::ALL.iter().map(|mutant| Broken::Core(*mutant));
+        let core = Mutant::ALL.iter().chain(Mutant::LEADERS_WORK).map(|mutant| Broken::Core(*mutant));
         let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
         let for_schedules = |mutant: &&DriverMutant| !DriverMutant::FOR_THE_CRATE.contains(mutant);
         let drivers = DriverMutant::ALL.iter().filter(for_schedules).map(|mutant| Broken::Driver(*mutant));

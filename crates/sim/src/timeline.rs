@@ -22,7 +22,7 @@ pub fn text(outcome: &Outcome) -> String {
             Noted::Restarted => "a new life".to_owned(),
             Noted::Paused(ms) => format!("stands still for {ms} ms"),
             Noted::Resumed => "goes on".to_owned(),
-            Noted::Worker(what) => what.clone(),
+            Noted::Worker(what) | Noted::Work(what) => what.clone(),
         };
         let _ =
             writeln!(said, "{at:>7} {}: {line}", outcome.nodes.get(*node).map_or("registry", String::as_str));
@@ -118,6 +118,7 @@ fn row(svg: &mut String, outcome: &Outcome, node: usize, y: f64, x: &impl Fn(u64
             Noted::Sent(kind, _) => mark(svg, if kind.is_seat() { "#36c" } else { "#bbb" }, 8.0),
             Noted::Landed(..) => mark(svg, "#063", 12.0),
             Noted::Fault(_) => mark(svg, "#e33", 18.0),
+            Noted::Work(_) => mark(svg, "#93c", 4.0),
             Noted::Event(_) | Noted::Rests | Noted::Restarted | Noted::Resumed | Noted::Worker(_) => {}
         }
     }

@@ -32,6 +32,8 @@ pub enum Noted {
     Resumed,
     /// Of a worker or the registry, in words.
     Worker(String),
+    /// Of a leader's work, in words.
+    Work(String),
 }
 
 /// One line of a timeline.

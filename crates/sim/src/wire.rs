@@ -3,12 +3,14 @@
 use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::node::{Fate, Kind};
+use crate::queue::{Happening, Then};
 use crate::registry::Written;
-use crate::world::{Happening, Then, World};
+use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
-    Incarnation, Listed, NodeId, ReadOutcome, RegistrationAnswer, RegistrationRequest, RemoveAnswer,
-    RequestId, Snapshot, Time, WorkerRead, WriteAnswer,
+    DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, NodeId, ReadOutcome, RegistrationAnswer,
+    RegistrationRequest, RemoveAnswer, RequestId, Snapshot, TakerInput, TakerRead, Time, Version, WorkerRead,
+    WriteAnswer,
 };
 
 /// Who asks.
@@ -28,6 +30,12 @@ pub(crate) enum Ask {
     Snapshot,
     /// On condition of this version.
     Publish(Box<Snapshot>, u64, Option<u64>),
+    /// A request of a dispatcher, and of which.
+    Dispatch(u64, RequestId, Box<DispatchRequest>),
+    /// A worker's look at its inbox, unless it still has this version.
+    Look(RequestId, Option<Version>),
+    /// A worker's write of its inbox, on condition of this version.
+    Work(RequestId, Box<InboxDoc>, Version),
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +47,8 @@ pub(crate) enum Told {
     Removed,
     Snapshot(SnapshotRead),
     Published(Put),
+    Dispatch(u64, DispatchInput),
+    Take(TakerInput),
 }
 
 #[derive(Clone, Debug)]
@@ -66,11 +76,28 @@ impl Ask {
             Ask::Object(_) | Ask::Remove(_) => Kind::Worker,
             Ask::Snapshot => Kind::Snapshot,
             Ask::Publish(..) => Kind::Publish,
+            Ask::Dispatch(_, _, request) => match **request {
+                DispatchRequest::ReadLedger(_) | DispatchRequest::WriteLedger(..) => Kind::Ledger,
+                DispatchRequest::ReadInbox(..)
+                | DispatchRequest::WriteInbox(..)
+                | DispatchRequest::RemoveInbox(_) => Kind::Inbox,
+                DispatchRequest::ListInboxes => Kind::Inboxes,
+                DispatchRequest::Archive(..) => Kind::Archive,
+            },
+            Ask::Look(..) => Kind::Look,
+            Ask::Work(..) => Kind::Hand,
         }
     }
 
     fn conditional(&self) -> bool {
-        matches!(self, Ask::Own(RegistrationRequest::Write { .. }) | Ask::Publish(..))
+        match self {
+            Ask::Own(request) => matches!(request, RegistrationRequest::Write { .. }),
+            Ask::Publish(..) | Ask::Work(..) => true,
+            Ask::Dispatch(_, _, request) => {
+                matches!(**request, DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..))
+            }
+            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Look(..) => false,
+        }
     }
 
     fn unanswered(&self) -> Told {
@@ -81,6 +108,9 @@ impl Ask {
             Ask::Remove(_) => Told::Removed,
             Ask::Snapshot => Told::Snapshot(SnapshotRead::Unavailable),
             Ask::Publish(..) => Told::Published(Put::Unknown),
+            Ask::Dispatch(incarnation, id, request) => Told::Dispatch(*incarnation, request.unanswered(*id)),
+            Ask::Look(id, _) => Told::Take(TakerInput::Read(*id, TakerRead::Unavailable)),
+            Ask::Work(id, ..) => Told::Take(TakerInput::Written(*id, WriteAnswer::Unknown)),
         }
     }
 
@@ -100,10 +130,28 @@ impl Ask {
                 }))
             }
             Ask::Publish(..) => Told::Published(Put::Refused),
+            Ask::Work(id, ..) => Told::Take(TakerInput::Written(*id, refusal(denied))),
+            Ask::Dispatch(incarnation, id, request) => {
+                let input = match &**request {
+                    DispatchRequest::WriteLedger(shard, ..) => {
+                        DispatchInput::LedgerWritten(*id, *shard, refusal(denied))
+                    }
+                    DispatchRequest::WriteInbox(worker, ..) => {
+                        DispatchInput::InboxWritten(*id, worker.clone(), refusal(denied))
+                    }
+                    DispatchRequest::ReadLedger(_)
+                    | DispatchRequest::ReadInbox(..)
+                    | DispatchRequest::ListInboxes
+                    | DispatchRequest::RemoveInbox(_)
+                    | DispatchRequest::Archive(..) => request.unanswered(*id),
+                };
+                Told::Dispatch(*incarnation, input)
+            }
             Ask::Own(RegistrationRequest::Remove)
             | Ask::List
             | Ask::Object(_)
             | Ask::Remove(_)
+            | Ask::Look(..)
             | Ask::Snapshot => self.unanswered(),
         }
     }
@@ -123,6 +171,10 @@ impl World {
                 self.wake_worker(index, token)
             }
             Happening::WorkerResume if present(Party::Worker(index)) => self.resume_worker(index),
+            Happening::HandWake { token } if present(Party::Worker(index)) => self.wake_hand(index, token),
+            Happening::RunEnds { key, token, kind } if present(Party::Worker(index)) => {
+                self.run_ends(index, key, token, kind);
+            }
             Happening::Told { .. }
             | Happening::WorkerWake { .. }
             | Happening::WorkerResume
@@ -133,6 +185,12 @@ impl World {
             | Happening::Dispatch { .. }
             | Happening::Task { .. }
             | Happening::Desk { .. }
+            | Happening::Office(_)
+            | Happening::Aside { .. }
+            | Happening::Fails { .. }
+            | Happening::Bureau { .. }
+            | Happening::HandWake { .. }
+            | Happening::RunEnds { .. }
             | Happening::Resume => {}
         }
     }
@@ -168,7 +226,7 @@ impl World {
                 let sent = &mut self.workers[index].sent;
                 if kind == Kind::Beat {
                     sent.0 += 1;
-                } else {
+                } else if !matches!(kind, Kind::Look | Kind::Hand) {
                     sent.1 += 1;
                 }
                 let fate = self.worker_fate(index, kind);
@@ -176,6 +234,7 @@ impl World {
             }
             Party::Node(index) => {
                 self.nodes[index].sent[kind as usize] += 1;
+                self.check_task_storm(index, kind);
                 let fate = self.fate(index, kind);
                 (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
             }
@@ -183,9 +242,13 @@ impl World {
         // A list may take long; nobody waits for it but the next sweep.
         let timeout = match ask {
             Ask::List => self.timeout_ms * 25,
+            Ask::Dispatch(_, _, ref request) if matches!(**request, DispatchRequest::ListInboxes) => {
+                self.timeout_ms * 25
+            }
             Ask::Own(_) | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Publish(..) => {
                 self.timeout_ms
             }
+            Ask::Dispatch(..) | Ask::Look(..) | Ask::Work(..) => self.timeout_ms,
         };
         let no_answer = ask.unanswered();
         let (lands_in, then) = match fate {
@@ -196,7 +259,7 @@ impl World {
             Fate::Late(ms) => (Some(ms), Then::Nothing),
             Fate::Echo if ask.conditional() => (Some(out), Then::Echo(back)),
             Fate::UnknownLanded => (Some(out), Then::Unknown(back)),
-            Fate::StaleList if kind == Kind::Sweep => {
+            Fate::StaleList if matches!(kind, Kind::Sweep | Kind::Inboxes) => {
                 (Some(out), Then::Stale(back, self.rng.random_range(0..6)))
             }
             Fate::Echo | Fate::StaleList => (Some(out), Then::Answer(back)),
@@ -278,7 +341,18 @@ impl World {
             (Ask::Publish(snapshot, writer, expect), _) => {
                 Told::Published(self.land_snapshot(snapshot, *writer, *expect))
             }
-            (Ask::Own(_), Party::Node(_)) | (Ask::List, Party::Worker(_)) => ask.unanswered(),
+            (Ask::Dispatch(incarnation, id, request), Party::Node(node)) => {
+                self.perform_dispatch(node, *incarnation, *id, request, then)
+            }
+            (Ask::Look(id, unless), Party::Worker(index)) => {
+                let read = self.shelf.own_inbox(&self.workers[index].id, unless.as_ref());
+                Told::Take(TakerInput::Read(*id, read))
+            }
+            (Ask::Work(id, doc, version), Party::Worker(index)) => {
+                self.perform_work(index, *id, doc, version)
+            }
+            (Ask::Own(_) | Ask::Look(..) | Ask::Work(..), Party::Node(_))
+            | (Ask::List | Ask::Dispatch(..), Party::Worker(_)) => ask.unanswered(),
         }
     }
 
@@ -321,10 +395,19 @@ impl World {
     pub(crate) fn deliver(&mut self, who: Party, id: u64, told: Told) {
         match (who, told) {
             (Party::Worker(index), Told::Own(answer)) => self.answer_worker(index, RequestId(id), answer),
+            (Party::Worker(index), Told::Take(input)) => self.feed_hand(index, input),
+            (Party::Node(node), Told::Dispatch(incarnation, input)) => {
+                self.feed_bureau(node, incarnation, input);
+            }
             (Party::Node(node), told) => self.feed_desk(node, DeskInput::Told(id, told)),
             (
                 Party::Worker(_),
-                Told::List(_) | Told::Object(_) | Told::Removed | Told::Snapshot(_) | Told::Published(_),
+                Told::List(_)
+                | Told::Object(_)
+                | Told::Removed
+                | Told::Snapshot(_)
+                | Told::Published(_)
+                | Told::Dispatch(..),
             ) => {}
         }
     }
@@ -352,6 +435,10 @@ impl World {
     }
 }
 
+fn refusal(denied: bool) -> WriteAnswer {
+    if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable }
+}
+
 /// What a client whose own retry is refused makes of a write that happened.
 fn echo(told: Told) -> Told {
     match told {
@@ -359,6 +446,16 @@ fn echo(told: Told) -> Told {
             Told::Own(RegistrationAnswer::Written(WriteAnswer::Lost))
         }
         Told::Published(Put::Won(_)) => Told::Published(Put::Lost),
+        Told::Take(TakerInput::Written(id, WriteAnswer::Won(_))) => {
+            Told::Take(TakerInput::Written(id, WriteAnswer::Lost))
+        }
+        Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(_))) => {
+            Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Lost))
+        }
+        Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(_))) => {
+            Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Lost))
+        }
+        Told::Take(_) | Told::Dispatch(..) => told,
         Told::Own(_)
         | Told::List(_)
         | Told::Object(_)

@@ -5,7 +5,8 @@ use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
-use crate::world::{Began, Happening, World};
+use crate::queue::Happening;
+use crate::world::{Began, World};
 use tenure_core::{Epoch, Input, Time};
 
 impl World {
@@ -51,6 +52,8 @@ impl World {
         self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
         self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
         self.lead_desk(node, epoch);
+        self.check_offices(node, epoch);
+        self.nudge_office(node);
     }
 
     pub(crate) fn stop_work(&mut self, node: usize, epoch: Epoch, by: Time) {
@@ -61,6 +64,9 @@ impl World {
             acting.told = true;
         }
         self.feed_desk(node, DeskInput::Look);
+        if self.staffed {
+            return self.close_office(node, epoch);
+        }
         let target = &mut self.nodes[node];
         if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
             // The core hears what is not true; the work goes on.

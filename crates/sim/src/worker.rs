@@ -4,8 +4,9 @@ use crate::check::name;
 use crate::clock::Clock;
 use crate::fault::FaultKind;
 use crate::node::Fate;
+use crate::queue::Happening;
 use crate::wire::{Ask, Party};
-use crate::world::{Happening, World};
+use crate::world::World;
 use std::collections::VecDeque;
 use tenure_core::{
     Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
@@ -93,6 +94,7 @@ impl World {
     pub(crate) fn crash_worker(&mut self, index: usize) {
         let worker = &mut self.workers[index];
         (worker.alive, worker.registered, worker.paused) = (false, false, false);
+        self.end_hand(index);
         self.say_worker(index, || "dead".to_owned());
     }
 
@@ -132,14 +134,20 @@ impl World {
             self.feed_worker(index, input);
         }
         self.rearm_worker(index);
+        self.resume_hand(index);
     }
 
     pub(crate) fn stop_worker(&mut self, index: usize) {
         self.say_worker(index, || "leaves".to_owned());
-        self.feed_worker(index, RegistrationInput::Stop);
+        // Whoever is in a hurry does not end what it has.
+        let orderly = self.staffed && rand::RngExt::random_bool(&mut self.rng, 0.6);
+        if !orderly || !self.drain_hand(index) {
+            self.feed_worker(index, RegistrationInput::Stop);
+        }
     }
 
     pub(crate) fn rearm_worker(&mut self, index: usize) {
+        self.rearm_hand(index);
         let Some(at) = self.workers[index].machine.wake_at() else { return };
         let Some(when) = self.worker_clock(index).when(at) else { return };
         let worker = &mut self.workers[index];
@@ -162,7 +170,7 @@ impl World {
         }
     }
 
-    fn feed_worker(&mut self, index: usize, input: RegistrationInput) {
+    pub(crate) fn feed_worker(&mut self, index: usize, input: RegistrationInput) {
         if !self.workers[index].alive || self.workers[index].ended {
             return;
         }
@@ -210,12 +218,14 @@ impl World {
                 self.say_worker(index, || format!("{event:?}"));
                 if event == RegistrationEvent::Registered {
                     self.workers[index].registered = true;
+                    self.begin_hand(index);
                 }
             }
             RegistrationEffect::Ended(end) => {
                 self.say_worker(index, || format!("ends: {end:?}"));
                 let worker = &mut self.workers[index];
                 (worker.registered, worker.ended) = (false, true);
+                self.hands.remove(&index);
                 let (id, own) = (worker.id.clone(), worker.life);
                 let by = match &end {
                     RegistrationEnd::Superseded { incarnation, .. }

@@ -25,7 +25,7 @@ const STEADY_MS: u64 = 20_000;
 
 /// Before there are nodes: whether this schedule has workers.
 pub(crate) fn draw(world: &mut World) {
-    world.manned = world.rng.random_bool(0.35);
+    world.manned = world.rng.random_bool(0.45);
     world.sweep_ms = [500, 1000, 2500][world.rng.random_range(0..3)];
     world.retention_ms = [15_000, 3_600_000][world.rng.random_range(0..2)];
 }

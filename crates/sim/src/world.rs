@@ -1,17 +1,21 @@
 //! The world: nodes of the production core, one store, true time on one heap, one source of chance.
 
+use crate::book::Book;
 use crate::check::Judge;
 use crate::clock::Clock;
 use crate::desk::{Desk, DeskInput};
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
+use crate::hand::Hand;
+use crate::labour::{Labour, WorkDone};
 use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
-use crate::queue::Entry;
+use crate::office::Office;
+use crate::queue::{Entry, Happening};
 use crate::registry::Registry;
+use crate::shelf::Shelf;
 use crate::silence::Watch;
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
-use crate::wire::{Ask, Party, Told};
 use crate::worker::Worker;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -19,38 +23,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
-    Request, RequestId, SeatAnswer, SeatState, WakeToken,
+    SeatAnswer, SeatState, WakeToken,
 };
 
-pub(crate) enum Happening {
-    Wake { token: WakeToken },
-    Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
-    Answer { id: RequestId, answer: Answer },
-    Stopped { epoch: Epoch },
-    Dispatch { epoch: Epoch },
-    Task { epoch: Epoch, dispatched: i64 },
-    Resume,
-    WorkerWake { token: u64 },
-    WorkerResume,
-    Desk { ticket: u64 },
-    Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
-    Told { who: Party, id: u64, told: Told },
-}
-
-/// What becomes of the answer of a request that landed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
-    /// Comes after this long.
-    Answer(u64),
-    /// Never comes.
-    Nothing,
-    /// Comes after this long, as the refusal of the client's own retry.
-    Echo(u64),
-    /// Comes after this long, as a failure of unknown effect.
-    Unknown(u64),
-    /// A list: comes after this long, and shows the past.
-    Stale(u64, usize),
-}
+/// More does not happen at one instant, unless things feed each other.
+const AT_ONCE_MAX: u64 = 20_000;
 
 /// Work started: when, where, in which epoch, and whether it is a new epoch.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +54,7 @@ pub(crate) struct World {
     /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
     pub(crate) meddled: bool,
     /// How often the seat was marked from outside.
-    marks: u64,
+    pub(crate) marks: u64,
     pub(crate) neglect: Option<Neglect>,
     pub(crate) trace: Trace,
     pub(crate) began: Vec<Began>,
@@ -110,6 +87,22 @@ pub(crate) struct World {
     pub(crate) had_unread: bool,
     /// The mistake of the machines that have no settings of their own.
     pub(crate) mistake: Option<Mutant>,
+    /// Whether leaders have work of their own: processes, tasks, schedules.
+    pub(crate) staffed: bool,
+    /// All was mended: nothing fails by itself any more.
+    pub(crate) peace: bool,
+    pub(crate) labour: Labour,
+    pub(crate) shelf: Shelf,
+    pub(crate) book: Book,
+    /// One for each node, if leaders have work.
+    pub(crate) offices: Vec<Office>,
+    /// Of workers that have their id.
+    pub(crate) hands: BTreeMap<usize, Hand>,
+    pub(crate) work_done: WorkDone,
+    /// How many things happened at this instant.
+    at_once: u64,
+    /// Requests for tasks within the second that began then, by node.
+    pub(crate) task_second: BTreeMap<usize, (u64, u64)>,
 }
 
 impl World {
@@ -150,6 +143,16 @@ impl World {
             had_junk: false,
             had_unread: false,
             mistake: None,
+            staffed: false,
+            peace: false,
+            labour: Labour::default(),
+            shelf: Shelf::default(),
+            book: Book::default(),
+            offices: Vec::new(),
+            hands: BTreeMap::new(),
+            work_done: WorkDone::default(),
+            at_once: 0,
+            task_second: BTreeMap::new(),
         }
     }
 
@@ -188,6 +191,7 @@ impl World {
             second: (0, 0),
         });
         self.new_desk(self.nodes.len() - 1);
+        self.new_office(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
 
@@ -204,20 +208,6 @@ impl World {
     pub(crate) fn start(&mut self, node: usize, random: u64) {
         self.nodes[node].running = true;
         self.feed(node, Input::Start { random });
-    }
-
-    /// Somebody outside marks the seat, by compare-and-swap on what is there, so that its holder steps down. Whether there
-    /// was anybody to ask.
-    pub(crate) fn mark(&mut self) -> bool {
-        let found = self.store.seat.as_ref().and_then(|object| object.seat()).cloned();
-        let Some(seat) = found.filter(|seat| seat.state == SeatState::Held && !seat.step_down) else {
-            return false;
-        };
-        self.marks += 1;
-        let nonce = tenure_core::Nonce { incarnation: Incarnation(u64::MAX - 1), sequence: self.marks };
-        let marked = tenure_core::Seat { nonce, step_down: true, ..seat };
-        drop(self.store.put(self.now, crate::store::Stored::Seat(marked), false));
-        true
     }
 
     pub(crate) fn stop(&mut self, node: usize) {
@@ -249,6 +239,7 @@ impl World {
         target.gate = Gate::default();
         self.trace.note(self.now, node, || Noted::Restarted);
         self.new_desk(node);
+        self.new_office(node);
         self.start(node, random);
         for worker in self.workers_on(node) {
             self.begin_worker(worker);
@@ -286,6 +277,7 @@ impl World {
             self.feed(node, input);
         }
         self.resume_desk(node);
+        self.resume_office(node);
         for worker in self.workers_on(node) {
             self.resume_worker(worker);
         }
@@ -294,6 +286,10 @@ impl World {
     /// The clock changed: the wake-up asked for comes at another time now.
     pub(crate) fn rearm(&mut self, node: usize) {
         self.rearm_desk(node);
+        if self.staffed {
+            self.rearm_office(node);
+            self.rearm_bureau(node);
+        }
         for worker in self.workers_on(node) {
             self.rearm_worker(worker);
         }
@@ -316,7 +312,15 @@ impl World {
                 break;
             }
             let Some(Reverse(entry)) = self.queue.pop() else { break };
+            self.at_once = if entry.at == self.now { self.at_once + 1 } else { 0 };
             self.now = entry.at;
+            if self.at_once > AT_ONCE_MAX {
+                let (now, node) = (self.now, entry.node);
+                self.judge.violated(now, crate::check::name::NO_STORM, || {
+                    format!("things feed each other at one instant; now {:?} of {node}", entry.what)
+                });
+                break;
+            }
             self.happen(entry);
         }
         self.now = end;
@@ -334,6 +338,8 @@ impl World {
                 | Happening::WorkerResume
                 | Happening::Ask { .. }
                 | Happening::Told { .. }
+                | Happening::HandWake { .. }
+                | Happening::RunEnds { .. }
         );
         if workers {
             return self.happen_to_workers(node, life, what);
@@ -368,8 +374,16 @@ impl World {
             Happening::Dispatch { epoch } => self.dispatch(node, epoch),
             Happening::Resume => self.resume(node),
             Happening::Desk { ticket } => self.feed_desk(node, DeskInput::Due(ticket)),
+            Happening::Office(input) => self.feed_office(node, input),
+            Happening::Aside { hold_ms } => self.stand_aside(node, hold_ms),
+            Happening::Fails { process, instance, outcome } => {
+                self.process_fails(node, process, instance, outcome)
+            }
+            Happening::Bureau { incarnation, wake } => self.wake_bureau(node, incarnation, wake),
             Happening::WorkerWake { .. }
             | Happening::WorkerResume
+            | Happening::HandWake { .. }
+            | Happening::RunEnds { .. }
             | Happening::Ask { .. }
             | Happening::Told { .. } => {}
         }
@@ -457,6 +471,7 @@ impl World {
             Effect::Emit(Event::LostLeadership { epoch, .. }) => {
                 let target = &mut self.nodes[node];
                 target.lost = target.lost.max(epoch);
+                self.left_office(node);
             }
             Effect::Emit(Event::LeaderChanged { epoch, .. }) => {
                 let target = &mut self.nodes[node];

@@ -25,6 +25,12 @@ fn no_schedule_breaks_a_promise() {
         report.fenced
     );
     assert!(report.timeouts > SEEDS / 4, "{} silences told", report.timeouts);
+    let work = report.work;
+    assert!(
+        work.schedules > SEEDS / 5 && work.jobs > 10 * work.schedules && work.runs > 15 * work.schedules,
+        "{work:?}"
+    );
+    assert!(work.late > SEEDS / 20 && work.restarts > SEEDS / 8 && work.gave_up > SEEDS / 40, "{work:?}");
     let idle: Vec<FaultKind> =
         report.faults.iter().filter(|(_, count)| *count < 20).map(|(kind, _)| kind).collect();
     assert_eq!(idle, [], "these kinds hardly ever struck");
@@ -38,6 +44,16 @@ fn the_same_seed_gives_the_same_trace() {
         let recorded = run(seed, &Options { record: true, ..Options::default() });
         assert_eq!(plain.trace, recorded.trace, "seed {seed}");
         assert_ne!(plain.trace, run(seed + 1, &Options::default()).trace, "the trace tells seeds apart");
+    }
+}
+
+#[test]
+fn a_replay_shows_the_leaders_work() {
+    let options = Options { record: true, ..Options::default() };
+    let outcome = (1..60).map(|seed| run(seed, &options)).find(|outcome| outcome.work.jobs > 0);
+    let text = timeline::text(&outcome.expect("every fourth schedule has work"));
+    for line in ["== ledger", "== inbox of worker-", "Started { process: 0", "runs round-", "is Succeeded"] {
+        assert!(text.contains(line), "{line:?} is not shown:\n{text}");
     }
 }
 

@@ -49,6 +49,7 @@ mod mutant;
 mod node;
 mod plugin;
 mod process;
+pub mod schedules;
 mod service;
 pub mod settings;
 mod status;

@@ -339,14 +339,14 @@ impl Supervision {
     /// Brings one process closer to its end. True if the next one need not wait for it.
     fn halt(&mut self, process: usize, by: Time, out: &mut Out) -> bool {
         let slot_ms = self.slot_ms(process, by);
-        let now = self.now;
+        let (now, forgotten) = (self.now, self.has(Mutant::AbortForgotten));
         let State::Alive { halt, .. } = &mut self.slots[process].state else { return true };
         let halt = halt.get_or_insert_with(|| {
             out.push(SupervisionEffect::Cancel { process });
             let own_ms = slot_ms.saturating_sub(SETTLE_MS).max(slot_ms / 5 * 4);
             Halt { abort_at: now + own_ms, move_on_at: now + slot_ms, aborted: None }
         });
-        if halt.aborted.is_none() && (now >= halt.abort_at || now >= by) {
+        if halt.aborted.is_none() && !forgotten && (now >= halt.abort_at || now >= by) {
             out.push(SupervisionEffect::Abort { process });
             halt.aborted = Some(now);
         }

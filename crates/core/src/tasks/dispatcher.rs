@@ -67,6 +67,8 @@ struct Task {
     revision: u64,
     known_since: Time,
     state_since: Time,
+    /// Since when it waits to be claimed. Dispatched and not claimed, it waits on.
+    waits_since: Time,
     not_before: Time,
     take_back: Option<TakeBack>,
     tokens: Vec<(u64, SubmitAnswer)>,
@@ -339,7 +341,13 @@ impl Dispatcher {
             Settled::Nothing => {}
             Settled::Confirmed => self.confirmed(shard),
             Settled::Superseded => self.ended = !self.has(Mutant::TaskLedgerReclaimed),
-            Settled::Loaded(doc) => self.load(now, shard, doc),
+            Settled::Loaded(doc) => {
+                self.load(now, shard, doc);
+                if self.has(Mutant::TaskLedgerNotAdopted) {
+                    self.shards[shard].hold = Hold::Owned;
+                    self.shards[shard].confirmed = self.shards[shard].revision;
+                }
+            }
         }
     }
 
@@ -385,6 +393,7 @@ impl Dispatcher {
                 self.index.inboxes.insert(worker.clone());
             }
         }
+        self.note_gone(now);
     }
 
     // ---- what follows ----

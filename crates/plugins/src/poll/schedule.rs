@@ -8,6 +8,9 @@ use super::tree::Tree;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use tenure::NodeId;
+use tenure::schedules::{PlanTerms, Planned, job_id};
+
+pub use tenure::schedules::Misfire;
 
 /// The version of the documents written here.
 pub(super) const VERSION: u64 = 1;
@@ -88,33 +91,12 @@ pub enum Overlap {
     Allow,
 }
 
-/// What becomes of due times that were missed, by more than the threshold.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Misfire {
-    /// Nothing.
-    Skip,
-    /// The newest of them is created.
-    RunOnce,
-    /// The newest so many of them are created.
-    CatchUp(usize),
-}
-
 impl Overlap {
     /// As on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Overlap::Forbid => "forbid",
             Overlap::Allow => "allow",
-        }
-    }
-}
-
-impl std::fmt::Display for Misfire {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Misfire::Skip => f.write_str("skip"),
-            Misfire::RunOnce => f.write_str("run_once"),
-            Misfire::CatchUp(newest) => write!(f, "catch_up({newest})"),
         }
     }
 }
@@ -298,7 +280,7 @@ impl Schedule {
 
     /// The id of the job for a due time. The same from every leader, so that none is created twice.
     pub fn job_id(&self, due_ms: u64) -> String {
-        format!("{}-{due_ms}", self.id)
+        job_id(&self.id, due_ms)
     }
 
     /// What a job of it carries: what a worker must have, and what it does. At most 16 KiB, which reading a schedule checks.
@@ -337,6 +319,29 @@ impl Schedule {
             Overlap::Forbid => 1,
             Overlap::Allow => self.max_concurrent,
         }
+    }
+}
+
+impl Planned for Schedule {
+    type Times = Timing;
+
+    fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    fn terms(&self) -> PlanTerms {
+        PlanTerms {
+            enabled: self.enabled,
+            priority: self.priority,
+            open_max: self.open_max(),
+            misfire: self.misfire,
+            misfire_threshold_ms: self.misfire_threshold_ms,
+            since_ms: self.since_ms,
+        }
+    }
+
+    fn times(&self) -> &Timing {
+        &self.timing
     }
 }
 

@@ -4,6 +4,9 @@ use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
+use tenure::schedules::DueTimes;
+
+pub use tenure::schedules::Interval;
 
 /// A second, in ms.
 pub(super) const SECOND_MS: u64 = 1000;
@@ -23,17 +26,6 @@ pub enum Timing {
     Cron(Box<CronTimes>),
     /// Only when somebody asks.
     Manual,
-}
-
-/// Every so often, counted from 1970: due at `offset_ms` + n × `every_ms`, whoever leads and whenever it began.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Interval {
-    /// How often: at least 1 s.
-    pub every_ms: u64,
-    /// How much later than a multiple of `every_ms`; less than that.
-    pub offset_ms: u64,
-    /// By how much it may begin later, less than `every_ms`: by chance, but for one schedule and due time always the same.
-    pub jitter_ms: u64,
 }
 
 /// A cron expression in a time zone.
@@ -122,32 +114,6 @@ pub enum CronField {
     Zone,
 }
 
-impl Interval {
-    fn next(&self, after_ms: u64) -> Option<u64> {
-        if after_ms < self.offset_ms {
-            return Some(self.offset_ms);
-        }
-        let rounds = (after_ms - self.offset_ms) / self.every_ms + 1;
-        rounds.checked_mul(self.every_ms)?.checked_add(self.offset_ms)
-    }
-
-    /// How many are due after the one and until the other.
-    fn count(&self, after_ms: u64, until_ms: u64) -> u64 {
-        let upto = |at_ms: u64| match at_ms.checked_sub(self.offset_ms) {
-            Some(since) => since / self.every_ms + 1,
-            None => 0,
-        };
-        upto(until_ms).saturating_sub(upto(after_ms))
-    }
-
-    fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
-        let count = self.count(after_ms, until_ms).min(count as u64);
-        let Some(since) = until_ms.checked_sub(self.offset_ms) else { return Vec::new() };
-        let last = since - since % self.every_ms + self.offset_ms;
-        (0..count).rev().map(|back| last - back * self.every_ms).collect()
-    }
-}
-
 impl Timing {
     /// The first due time after this moment.
     pub fn next(&self, after_ms: u64) -> Option<u64> {
@@ -173,7 +139,7 @@ impl Timing {
     /// How many are due after the one moment and until the other; counted up to `most`.
     pub fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
         match self {
-            Timing::Interval(interval) => interval.count(after_ms, until_ms).min(most),
+            Timing::Interval(interval) => interval.count(after_ms, until_ms, most),
             Timing::Cron(times) => {
                 let most = usize::try_from(most).unwrap_or(usize::MAX);
                 times.between(after_ms, until_ms).take(most).count() as u64
@@ -184,26 +150,36 @@ impl Timing {
 
     /// When the job of this due time is to begin: the due time and, for an interval, its jitter.
     pub fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
-        let jitter_ms = match self {
-            Timing::Interval(interval) => interval.jitter_ms,
-            Timing::Cron(_) | Timing::Manual => 0,
-        };
-        if jitter_ms == 0 {
-            return due_ms;
+        match self {
+            Timing::Interval(interval) => interval.begins_ms(schedule, due_ms),
+            Timing::Cron(_) | Timing::Manual => due_ms,
         }
-        due_ms.saturating_add(spread(schedule, due_ms) % (jitter_ms + 1))
     }
 }
 
-/// A number that looks like chance and is the same for everybody: FNV-1a of name and due time, stirred once.
-fn spread(schedule: &str, due_ms: u64) -> u64 {
-    let bytes = schedule.bytes().chain(due_ms.to_be_bytes());
-    let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    // FNV's low bits of similar inputs are similar.
-    let stirred = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    stirred ^ (stirred >> 29)
+impl DueTimes for Timing {
+    fn next(&self, after_ms: u64) -> Option<u64> {
+        Timing::next(self, after_ms)
+    }
+
+    fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
+        Timing::newest(self, after_ms, until_ms, count)
+    }
+
+    fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
+        Timing::count(self, after_ms, until_ms, most)
+    }
+
+    fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
+        Timing::begins_ms(self, schedule, due_ms)
+    }
+
+    fn jitter_max_ms(&self) -> u64 {
+        match self {
+            Timing::Interval(interval) => interval.jitter_ms,
+            Timing::Cron(_) | Timing::Manual => 0,
+        }
+    }
 }
 
 /// Reads a time with its unit: `500ms`, `30s`, `5m`, `2h`, `1d`, or several in a row: `1h30m`.

@@ -5,6 +5,7 @@ use super::super::{LedgerDoc, TASK_OBJECT_MAX_WEIGHT, TASK_SERIES_MAX, TaskRecor
 use super::{DispatchEffect, DispatchRequest, Dispatcher, SubmitAnswer, Task};
 use crate::id::NodeId;
 use crate::io::RequestId;
+use crate::mutant::Mutant;
 use crate::time::Time;
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ impl Dispatcher {
                 revision: 0,
                 known_since: now,
                 state_since: now,
+                waits_since: now,
                 not_before: now,
                 take_back: None,
                 tokens: Vec::new(),
@@ -39,8 +41,8 @@ impl Dispatcher {
     }
 
     pub(super) fn on_archived(&mut self, now: Time, id: RequestId, shard: usize, done: bool) {
-        let archiving = self.shards[shard].archiving.take();
-        let Some((_, ids)) = archiving.filter(|(flight, _)| *flight == id) else { return };
+        let archiving = &mut self.shards[shard].archiving;
+        let Some((_, ids)) = archiving.take_if(|(flight, _)| *flight == id) else { return };
         if !done {
             self.archive_due = now + RETRY_MAX_MS;
             return;
@@ -86,7 +88,7 @@ impl Dispatcher {
         if crowded || weight + record.weight() > TASK_OBJECT_MAX_WEIGHT {
             return Some(SubmitAnswer::Full);
         }
-        if record.mark > 0 {
+        if record.mark > 0 && !self.has(Mutant::TaskMarkNotKept) {
             self.shards[shard].series.insert(record.series.clone(), record.mark);
         }
         let record = TaskRecord {
@@ -106,6 +108,7 @@ impl Dispatcher {
             revision: 0,
             known_since: Time(u64::MAX),
             state_since: Time(u64::MAX),
+            waits_since: Time(u64::MAX),
             not_before: Time(0),
             take_back: None,
             tokens: vec![(token, SubmitAnswer::Created)],

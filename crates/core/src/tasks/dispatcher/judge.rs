@@ -66,8 +66,16 @@ impl Dispatcher {
     }
 
     pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, whole: bool) {
+        self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
+        self.workers = Some((list, whole));
+        self.note_gone(now);
+    }
+
+    /// Who is gone, by what the registry said last; also of inboxes that were found since.
+    pub(super) fn note_gone(&mut self, now: Time) {
+        let Some((list, whole)) = &self.workers else { return };
         for worker in self.inboxes.keys().chain(list.keys()) {
-            let gone = list.get(worker).map_or(whole, |active| !active);
+            let gone = list.get(worker).map_or(*whole, |active| !active);
             let news = match gone {
                 false => self.gone_since.remove(worker).is_some(),
                 true if self.gone_since.contains_key(worker) => false,
@@ -79,15 +87,13 @@ impl Dispatcher {
             }
         }
         for (worker, inbox) in &mut self.inboxes {
-            let unheard = whole && !list.contains_key(worker);
+            let unheard = *whole && !list.contains_key(worker);
             let since = unheard.then(|| inbox.unheard_since.unwrap_or(now));
             if std::mem::replace(&mut inbox.unheard_since, since) != since {
                 self.index.inboxes.insert(worker.clone());
             }
         }
         self.index.retry = true;
-        self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
-        self.workers = Some((list, whole));
     }
 
     pub(super) fn assign_targets(&mut self, now: Time) {
@@ -178,12 +184,12 @@ impl Dispatcher {
         let deadline = (limits.deadline_ms > 0).then(|| task.known_since + limits.deadline_ms);
         let own = match record.state {
             TaskState::Queued => {
-                let expiry = task.state_since + limits.ttl_ms;
+                let expiry = task.waits_since + limits.ttl_ms;
                 [Some(expiry), Some(task.not_before)]
             }
             TaskState::Dispatched => {
-                let claim = task.state_since + self.config.claim_timeout_ms.min(limits.ttl_ms);
-                [Some(claim), None]
+                let claim = task.state_since + self.config.claim_timeout_ms;
+                [Some(claim), Some(task.waits_since + limits.ttl_ms)]
             }
             TaskState::Acked => [None, None],
             TaskState::Running => [Some(task.state_since + limits.timeout_ms + self.config.margin_ms), None],
@@ -217,12 +223,13 @@ impl Dispatcher {
     fn judge_one(&mut self, now: Time, id: &NodeId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         if task.known_since == Time(u64::MAX) {
-            (task.known_since, task.state_since) = (now, now);
+            (task.known_since, task.state_since, task.waits_since) = (now, now, now);
         }
         let task = &self.tasks[id];
         let (record, limits) = (&task.record, &task.record.limits);
         let late = limits.deadline_ms > 0 && now.since(task.known_since) >= limits.deadline_ms;
         let waited_ms = now.since(task.state_since);
+        let unclaimed_ms = now.since(task.waits_since);
         let worker = record.worker.clone();
         let gone = worker.as_ref().and_then(|worker| self.gone_since.get(worker)).copied();
         match record.state {
@@ -230,7 +237,7 @@ impl Dispatcher {
                 if task.timer.is_some_and(|at| at <= now) && now >= task.not_before {
                     self.index.fresh.insert(id.clone());
                 }
-                if late || waited_ms >= limits.ttl_ms {
+                if late || unclaimed_ms >= limits.ttl_ms {
                     let reason = format!("nobody claimed it in time: {}", record.reason);
                     self.become_state(now, id, TaskState::Expired, &reason);
                 }
@@ -251,7 +258,7 @@ impl Dispatcher {
                 }
                 let why = if record.cancel {
                     Some(TakeBack::Cancel)
-                } else if late || waited_ms >= limits.ttl_ms {
+                } else if late || unclaimed_ms >= limits.ttl_ms {
                     Some(TakeBack::Expire)
                 } else {
                     (gone.is_some() || closed || overdue).then_some(TakeBack::Requeue)
@@ -268,6 +275,9 @@ impl Dispatcher {
                 }
                 if running && waited_ms >= limits.timeout_ms + self.config.margin_ms {
                     return self.give_up(now, id, OutcomeKind::TimedOut, "the worker did not end it in time");
+                }
+                if self.has(Mutant::TaskReassignedWhileRun) && waited_ms >= limits.timeout_ms / 2 {
+                    return self.give_up(now, id, OutcomeKind::Abandoned, "it takes long");
                 }
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
                 let (Some(gone), Some(inbox)) = (gone, inbox) else { return };
@@ -342,6 +352,7 @@ impl Dispatcher {
         };
         let Some(ended) = ended else {
             task.record.unbegun += 1;
+            task.waits_since = now;
             return self.become_state(now, id, TaskState::Queued, "its worker gave it back");
         };
         task.record.result = outcome.result.clone();
@@ -363,16 +374,24 @@ impl Dispatcher {
         let reason = format!("attempt {begun} ended as {}{words}", ended.as_str());
         self.become_state(now, id, TaskState::Queued, &reason);
         if let Some(task) = self.tasks.get_mut(id) {
-            task.not_before = not_before;
+            (task.not_before, task.waits_since) = (not_before, now);
         }
     }
 
     /// A result of an attempt that was given up: recorded, not applied.
     pub(super) fn record_late(&mut self, worker: &NodeId, id: &NodeId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
+        let reopens = self.has(Mutant::TaskLateResultReopens) && kind == OutcomeKind::Failed;
         let Some(task) = self.tasks.get_mut(id) else { return };
         if task.record.late.len() < TASK_LATE_MAX {
             task.record.late.push(LateResult { attempt, worker: worker.clone(), kind });
+        }
+        if reopens && task.record.state.is_final() {
+            self.unlink(id);
+            if let Some(task) = self.tasks.get_mut(id) {
+                task.record.state = TaskState::Queued;
+            }
+            self.link(id);
         }
         self.touch(id);
         let Some(Task { record, .. }) = self.tasks.get(id) else { return };

@@ -1,6 +1,8 @@
 use super::*;
 use crate::poll::{Rules, read_file};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
+use tenure::NodeId;
 
 /// 2026-11-15 00:00 UTC.
 const START: u64 = 1_794_700_800_000;

@@ -1,0 +1,377 @@
+//! The planner: which due times become jobs now. Pure, and forgetful on purpose.
+//!
+//! What was created is known by the ledger, not here: whoever leads next plans the same from the same schedules, and the
+//! ledger refuses what exists. So a planner that knows nothing of the past asks for a job that exists at worst, which is
+//! counted and costs nothing. The wall clock may jump: back, and nothing is due that was not before; forward, and what lies
+//! between was missed.
+//!
+//! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule is silent until then
+//! ([`SeriesView::ahead_ms`] shows it). A schedule of another name is the way out.
+
+use super::{DueTimes, PlanTerms, Planned, job_id};
+use crate::id::NodeId;
+use crate::mutant::{Mistake, Mutant};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Due times that were missed are counted up to so many at once.
+const COUNTED_MAX: u64 = 10_000;
+
+/// So many looks at the ledger's tasks may pass until a job that was created is seen there.
+const UNSEEN_MAX: u8 = 3;
+
+/// A due time that is to become a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Due {
+    /// Of which schedule.
+    pub schedule: NodeId,
+    /// The due time: the job's name and its mark.
+    pub due_ms: u64,
+    /// How long ago it should have begun.
+    pub late_ms: u64,
+}
+
+/// What the ledger said about a job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum JobAnswer {
+    /// It was created.
+    Created,
+    /// It had been created before.
+    Existed,
+    /// Nothing was written. It is planned again.
+    Refused,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PlanCounts {
+    /// Jobs created.
+    pub created: u64,
+    /// Jobs that existed already.
+    pub duplicates: u64,
+    /// Due times that passed and never become a job, by the misfire policy.
+    pub missed: u64,
+    /// Due times that passed while as many jobs were open as may be. The misfire policy decides about them later.
+    pub blocked: u64,
+}
+
+/// How a schedule stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct SeriesView {
+    /// The newest due time known to have become a job; 0: none is known.
+    pub mark_ms: u64,
+    /// Open jobs.
+    pub open: u64,
+    /// By how much the mark is ahead of the clock; nothing is created meanwhile.
+    pub ahead_ms: u64,
+    /// When the next job is to begin, if the clock goes on as it does.
+    pub next_ms: Option<u64>,
+    /// Why nothing is created although something is due: `schedule_full`.
+    pub blocked: Option<&'static str>,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+struct Series {
+    mark_ms: u64,
+    /// Due times up to here were decided about.
+    judged_ms: u64,
+    /// Due times up to here were counted as blocked.
+    blocked_ms: u64,
+    blocked: bool,
+    open: BTreeSet<NodeId>,
+    /// When it is to be planned next, by the time alone.
+    next_ms: Option<u64>,
+    /// Created jobs that were not seen among the ledger's tasks yet, and how often not.
+    unseen: BTreeMap<NodeId, u8>,
+}
+
+impl Series {
+    fn open(&self) -> u64 {
+        self.open.len() as u64 + self.unseen.len() as u64
+    }
+}
+
+/// What to do about one schedule.
+#[derive(Default)]
+struct Decision {
+    create: Vec<u64>,
+    /// Due times up to here are decided about.
+    judged_ms: u64,
+    /// The newest due time that has to wait for an open job.
+    waits_ms: Option<u64>,
+}
+
+/// Says which due times become jobs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Planner<S> {
+    schedules: BTreeMap<NodeId, S>,
+    series: BTreeMap<NodeId, Series>,
+    counts: PlanCounts,
+    /// When there is something to plan, for each schedule that has a next time.
+    queue: BTreeSet<(u64, NodeId)>,
+    /// Schedules of which something has changed: they are planned with the next plan, whatever the time.
+    touched: BTreeSet<NodeId>,
+    planned_ms: u64,
+    mistake: Mistake,
+}
+
+impl<S> Default for Planner<S> {
+    fn default() -> Planner<S> {
+        Planner {
+            schedules: BTreeMap::new(),
+            series: BTreeMap::new(),
+            counts: PlanCounts::default(),
+            queue: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            planned_ms: 0,
+            mistake: Mistake::default(),
+        }
+    }
+}
+
+impl<S: Planned> Planner<S> {
+    /// The same with a mistake, for tests that must notice.
+    #[cfg(feature = "teeth")]
+    pub fn broken(self, mutant: Option<Mutant>) -> Planner<S> {
+        Planner { mistake: Mistake::of(mutant), ..self }
+    }
+
+    /// Takes a schedule, or another version of it.
+    pub fn put(&mut self, schedule: S) {
+        self.series.entry(schedule.id().clone()).or_default();
+        self.touched.insert(schedule.id().clone());
+        self.schedules.insert(schedule.id().clone(), schedule);
+    }
+
+    /// Forgets a schedule. Its jobs go on; its marks stay in the ledger.
+    pub fn remove(&mut self, id: &NodeId) {
+        self.schedules.remove(id);
+        self.requeue(id, None);
+        self.series.remove(id);
+    }
+
+    /// The schedules.
+    pub fn schedules(&self) -> &BTreeMap<NodeId, S> {
+        &self.schedules
+    }
+
+    /// What was counted.
+    pub fn counts(&self) -> PlanCounts {
+        self.counts
+    }
+
+    /// Takes what all of the ledger's tasks say: schedule, job, its mark, and whether it is open. Needed once, and whenever
+    /// [notes](Planner::note) were missed.
+    pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t NodeId, &'t NodeId, u64, bool)>) {
+        for series in self.series.values_mut() {
+            series.open.clear();
+            series.unseen.values_mut().for_each(|looks| *looks += 1);
+        }
+        for (schedule, job, mark_ms, open) in tasks {
+            let Some(series) = self.series.get_mut(schedule) else { continue };
+            series.unseen.remove(job);
+            series.mark_ms = series.mark_ms.max(mark_ms);
+            if open && !self.mistake.is(Mutant::PlanOpenForgotten) {
+                series.open.insert(job.clone());
+            }
+        }
+        for series in self.series.values_mut() {
+            series.unseen.retain(|_, looks| *looks < UNSEEN_MAX);
+        }
+        self.touched.extend(self.schedules.keys().cloned());
+    }
+
+    /// Takes what one job has become: whether it is open.
+    pub fn note(&mut self, schedule: &NodeId, job: &NodeId, open: bool) {
+        let Some(series) = self.series.get_mut(schedule) else { return };
+        let unseen = series.unseen.remove(job).is_some();
+        let changed = match open {
+            true => series.open.insert(job.clone()) != unseen,
+            false => series.open.remove(job) || unseen,
+        };
+        if changed {
+            self.touched.insert(schedule.clone());
+        }
+    }
+
+    /// Takes what the ledger said about a planned job.
+    pub fn answered(&mut self, due: &Due, answer: JobAnswer) {
+        let Some(series) = self.series.get_mut(&due.schedule) else { return };
+        self.touched.insert(due.schedule.clone());
+        match answer {
+            JobAnswer::Created => {
+                self.counts.created += 1;
+                series.mark_ms = series.mark_ms.max(due.due_ms);
+                if let Ok(job) = NodeId::new(&job_id(&due.schedule, due.due_ms)) {
+                    series.unseen.insert(job, 0);
+                }
+            }
+            JobAnswer::Existed => {
+                self.counts.duplicates += 1;
+                series.mark_ms = series.mark_ms.max(due.due_ms);
+            }
+            JobAnswer::Refused => {}
+        }
+    }
+
+    /// A job that was asked for by hand was created.
+    pub fn created_by_hand(&mut self, schedule: &NodeId, job: NodeId) {
+        if let Some(series) = self.series.get_mut(schedule) {
+            series.unseen.insert(job, 0);
+        }
+    }
+
+    /// Whether one more job of this schedule may be open.
+    pub fn has_room(&self, id: &NodeId) -> bool {
+        let (schedule, series) = (self.schedules.get(id), self.series.get(id));
+        schedule.zip(series).is_some_and(|(schedule, series)| series.open() < schedule.terms().open_max)
+    }
+
+    /// What becomes a job now. Plan again at once if anything turned out to exist: its room was not needed.
+    ///
+    /// Higher priorities first, then older due times. For one schedule always in the order of time,
+    /// which they have to be submitted in: the ledger takes nothing older after something newer.
+    pub fn plan(&mut self, now_ms: u64) -> Vec<Due> {
+        let mut dues = Vec::new();
+        if now_ms < self.planned_ms {
+            // The clock was put back: what was computed by it counts for nothing.
+            self.touched.extend(self.schedules.keys().cloned());
+        }
+        self.planned_ms = now_ms;
+        let mut ids = std::mem::take(&mut self.touched);
+        ids.extend(self.queue.iter().take_while(|(at_ms, _)| *at_ms <= now_ms).map(|(_, id)| id.clone()));
+        for id in &ids {
+            let schedule = self.schedules.get(id).filter(|schedule| schedule.terms().enabled);
+            let next_ms = schedule.and_then(|schedule| self.next_of(schedule, now_ms));
+            self.requeue(id, next_ms);
+            let schedule = self.schedules.get(id).filter(|schedule| schedule.terms().enabled);
+            let (Some(schedule), Some(series)) = (schedule, self.series.get_mut(id)) else { continue };
+            let (terms, times) = (schedule.terms(), schedule.times());
+            let floor_ms = floor_ms(&terms, series);
+            let decision = decide(schedule, &terms, floor_ms, series.open(), now_ms, self.mistake);
+            // Behind nothing but the schedule's beginning lies what others may have created: not ours to call missed.
+            if decision.judged_ms > floor_ms {
+                if floor_ms > terms.since_ms {
+                    self.counts.missed += times.count(floor_ms, decision.judged_ms, COUNTED_MAX);
+                }
+                series.judged_ms = decision.judged_ms;
+            }
+            series.blocked = decision.waits_ms.is_some();
+            if let Some(waits_ms) = decision.waits_ms {
+                let created_ms = decision.create.last().copied().unwrap_or(0);
+                let from_ms = floor_ms.max(series.blocked_ms).max(series.judged_ms).max(created_ms);
+                self.counts.blocked += times.count(from_ms, waits_ms, COUNTED_MAX);
+                series.blocked_ms = series.blocked_ms.max(waits_ms);
+            }
+            dues.extend(decision.create.into_iter().map(|due_ms| Due {
+                schedule: id.clone(),
+                due_ms,
+                late_ms: now_ms.saturating_sub(times.begins_ms(id.as_str(), due_ms)),
+            }));
+        }
+        let priority =
+            |due: &Due| self.schedules.get(&due.schedule).map_or(0, |schedule| schedule.terms().priority);
+        dues.sort_by_cached_key(|due| (Reverse(priority(due)), due.due_ms, due.schedule.clone()));
+        dues
+    }
+
+    /// When there is something to plan next, if nothing else happens.
+    pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
+        let touched = self.touched.iter().filter_map(|id| self.schedules.get(id));
+        let touched = touched.filter(|schedule| schedule.terms().enabled);
+        let touched = touched.filter_map(|schedule| self.next_of(schedule, now_ms));
+        let queued = self.queue.iter().map(|(at_ms, _)| *at_ms).find(|at_ms| *at_ms > now_ms);
+        touched.chain(queued).min()
+    }
+
+    fn requeue(&mut self, id: &NodeId, next_ms: Option<u64>) {
+        let Some(series) = self.series.get_mut(id) else { return };
+        let before_ms = std::mem::replace(&mut series.next_ms, next_ms);
+        if before_ms == next_ms {
+            return;
+        }
+        if let Some(at_ms) = before_ms {
+            self.queue.remove(&(at_ms, id.clone()));
+        }
+        if let Some(at_ms) = next_ms {
+            self.queue.insert((at_ms, id.clone()));
+        }
+    }
+
+    fn next_of(&self, schedule: &S, now_ms: u64) -> Option<u64> {
+        let (id, times) = (schedule.id(), schedule.times());
+        let floor_ms = floor_ms(&schedule.terms(), self.series.get(id)?);
+        let begins_ms = |due_ms| times.begins_ms(id.as_str(), due_ms);
+        let newest = times.newest(floor_ms, now_ms, 1).pop().map(begins_ms);
+        match newest.filter(|begins_ms| *begins_ms > now_ms) {
+            Some(begins_ms) => Some(begins_ms),
+            None => times.next(floor_ms.max(now_ms)).map(begins_ms),
+        }
+    }
+
+    /// How a schedule stands.
+    pub fn view(&self, id: &NodeId, now_ms: u64) -> Option<SeriesView> {
+        let (schedule, series) = (self.schedules.get(id)?, self.series.get(id)?);
+        let next_ms = if schedule.terms().enabled { self.next_of(schedule, now_ms) } else { None };
+        Some(SeriesView {
+            mark_ms: series.mark_ms,
+            open: series.open(),
+            ahead_ms: series.mark_ms.saturating_sub(now_ms),
+            next_ms,
+            blocked: series.blocked.then_some("schedule_full"),
+        })
+    }
+
+    /// Whether this job of a schedule is open.
+    pub fn is_open(&self, schedule: &NodeId, job: &NodeId) -> bool {
+        let series = self.series.get(schedule);
+        series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
+    }
+
+    /// Jobs that are open, of all schedules.
+    pub fn open(&self) -> u64 {
+        self.series.values().map(Series::open).sum()
+    }
+
+    /// Names of what is planned for.
+    pub fn ids(&self) -> BTreeSet<NodeId> {
+        self.schedules.keys().cloned().collect()
+    }
+}
+
+fn floor_ms(terms: &PlanTerms, series: &Series) -> u64 {
+    terms.since_ms.max(series.mark_ms).max(series.judged_ms)
+}
+
+/// Of the due times after `floor_ms` whose time to begin has come: those not later than the threshold, and of the others the
+/// newest ones by the misfire policy; the oldest of them first as far as there is room.
+fn decide<S: Planned>(
+    schedule: &S,
+    terms: &PlanTerms,
+    floor_ms: u64,
+    open: u64,
+    now_ms: u64,
+    mistake: Mistake,
+) -> Decision {
+    let (times, kept) = (schedule.times(), terms.misfire.kept());
+    let kept = if kept > 0 && mistake.is(Mutant::PlanEveryMissed) { usize::MAX / 4 } else { kept };
+    let begins_ms = |due_ms: u64| times.begins_ms(schedule.id().as_str(), due_ms);
+    // Whatever can still be in time, by its earliest beginning; jitter is less than an interval, so one more may wait for it.
+    let longest_ms = times.jitter_max_ms();
+    let reach_ms =
+        now_ms.saturating_sub(terms.misfire_threshold_ms.saturating_add(longest_ms)).saturating_sub(1);
+    let fresh = times.count(reach_ms.max(floor_ms), now_ms, COUNTED_MAX);
+    let wanted = usize::try_from(fresh).unwrap_or(usize::MAX).saturating_add(kept).saturating_add(2);
+    let mut due = times.newest(floor_ms, now_ms, wanted);
+    due.retain(|due_ms| begins_ms(*due_ms) <= now_ms);
+    let late = |due_ms: &u64| now_ms - begins_ms(*due_ms) > terms.misfire_threshold_ms;
+    let missed = due.iter().filter(|due_ms| late(due_ms)).count();
+    let dropped = missed.saturating_sub(kept);
+    let newest_dropped_ms = dropped.checked_sub(1).and_then(|last| due.get(last).copied());
+    let mut create = due.split_off(dropped);
+    let room = usize::try_from(terms.open_max.saturating_sub(open)).unwrap_or(usize::MAX);
+    let waiting = create.split_off(room.min(create.len()));
+    // What is dropped now would be dropped later, too: the newest are only ever newer.
+    let judged_ms = newest_dropped_ms.unwrap_or(0);
+    Decision { judged_ms, waits_ms: waiting.last().copied(), create }
+}

@@ -1,0 +1,311 @@
+//! What is true of tasks: every write of ledger and inbox that took effect, every run, every update. It knows no machine.
+
+use crate::check::name;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tenure_core::{
+    EntryState, Epoch, InboxDoc, Incarnation, LedgerDoc, NodeId, TaskRecord, TaskState, TaskUpdate, Time,
+};
+
+type Key = (NodeId, u32);
+
+/// Who writes as leader: its epoch, and which dispatcher of it. Later ones have higher numbers.
+type Leader = (Epoch, Incarnation);
+
+/// A claim that landed: by which life of the worker, and what the nodes' clocks showed.
+struct Claim {
+    by: Incarnation,
+    local: Vec<Time>,
+}
+
+/// Something that must not be: the check, and in words.
+pub(crate) type Wrong = (&'static str, String);
+
+/// The truth about tasks.
+#[derive(Default)]
+pub(crate) struct Book {
+    /// How many jobs of a schedule may be open.
+    pub(crate) open_max: BTreeMap<NodeId, u64>,
+    pub(crate) attempts_max: u32,
+    /// How much longer than its timeout a leader waits for a run.
+    pub(crate) margin_ms: u64,
+    /// The ledger on the store.
+    pub(crate) records: BTreeMap<NodeId, TaskRecord>,
+    /// Due times that became jobs.
+    pub(crate) dues: BTreeMap<NodeId, BTreeSet<u64>>,
+    created: BTreeSet<NodeId>,
+    archived: BTreeSet<NodeId>,
+    finals: BTreeMap<NodeId, TaskState>,
+    results: BTreeMap<NodeId, Arc<[u8]>>,
+    told: BTreeMap<NodeId, TaskState>,
+    /// What was answered to have been created.
+    pub(crate) promised: BTreeSet<NodeId>,
+    claims: BTreeMap<Key, Claim>,
+    pub(crate) runs: BTreeMap<Key, u32>,
+    /// Attempts that the ledger says were never begun.
+    unbegun: BTreeSet<Key>,
+    /// Workers that a leader was told to be gone.
+    pub(crate) absent: BTreeSet<(Incarnation, NodeId)>,
+    /// When the last job of a series was open, in true time.
+    pub(crate) open_at: BTreeMap<NodeId, u64>,
+    wrong: Vec<Wrong>,
+}
+
+impl Book {
+    pub(crate) fn take_wrong(&mut self) -> Vec<Wrong> {
+        std::mem::take(&mut self.wrong)
+    }
+
+    fn say(&mut self, check: &'static str, what: String) {
+        self.wrong.push((check, what));
+    }
+
+    pub(crate) fn finished(&self) -> u64 {
+        self.finals.len() as u64
+    }
+
+    /// A run begins on this life of a worker.
+    pub(crate) fn ran(&mut self, id: &NodeId, attempt: u32, by: Incarnation) {
+        let key = (id.clone(), attempt);
+        if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
+            self.say(
+                name::TASK_CLAIMED,
+                format!("{id} attempt {attempt} runs and was not claimed by {by:?}"),
+            );
+        }
+        if self.unbegun.contains(&key) {
+            let what = format!("{id} attempt {attempt} was taken back unclaimed, and runs");
+            self.say(name::TASK_CLAIMED, what);
+        }
+        let count = self.runs.entry(key).or_insert(0);
+        *count += 1;
+        if *count > 1 {
+            self.say(name::TASK_RUN_ONCE, format!("attempt {attempt} of {id} runs twice"));
+        }
+        let begun = self.runs.range((id.clone(), 0)..=(id.clone(), u32::MAX)).count();
+        if begun > self.attempts_max as usize {
+            let most = self.attempts_max;
+            self.say(name::TASK_ATTEMPTS, format!("{id} is begun {begun} times, {most} are allowed"));
+        }
+    }
+
+    pub(crate) fn put_away(&mut self, records: &[TaskRecord]) {
+        for record in records {
+            if !record.state.is_final() {
+                self.say(name::TASK_KEPT, format!("{} is put away as {:?}", record.id, record.state));
+            }
+            self.archived.insert(record.id.clone());
+        }
+    }
+
+    pub(crate) fn update(&mut self, update: &TaskUpdate) {
+        if update.late.is_some() || !update.state.is_final() {
+            return;
+        }
+        let before = self.told.insert(update.id.clone(), update.state);
+        if let Some(before) = before.filter(|before| *before != update.state) {
+            let what = format!("{} was told as {before:?} and as {:?}", update.id, update.state);
+            self.say(name::TASK_RESULT_ONCE, what);
+        }
+    }
+
+    /// A leader's write of a shard lands.
+    pub(crate) fn ledger(
+        &mut self,
+        now: u64,
+        local: (usize, Time),
+        before: Option<&LedgerDoc>,
+        after: &LedgerDoc,
+    ) {
+        let leader = (after.epoch, after.nonce.incarnation);
+        if let Some(newer) = before.map(|doc| (doc.epoch, doc.nonce.incarnation)).filter(|old| *old > leader)
+        {
+            self.say(name::TASK_FENCED, format!("{leader:?} writes the ledger of {newer:?}"));
+        }
+        for old in before.map_or(&[][..], |before| &before.tasks) {
+            if after.tasks.iter().any(|new| new.id == old.id) {
+                continue;
+            }
+            if !old.state.is_final() || !self.archived.contains(&old.id) {
+                self.say(name::TASK_KEPT, format!("{} leaves the ledger as {:?}", old.id, old.state));
+            }
+            self.records.remove(&old.id);
+        }
+        for new in &after.tasks {
+            let mark =
+                after.series.iter().find(|(series, _)| *series == new.series).map_or(0, |(_, mark)| *mark);
+            if mark < new.mark {
+                let what = format!("{} has mark {}, its series {mark}", new.id, new.mark);
+                self.say(name::MARK_KEPT, what);
+            }
+            if !before.is_some_and(|before| before.tasks.iter().any(|old| old.id == new.id)) {
+                self.appears(new);
+            }
+            self.record(new, leader.1, local);
+        }
+        self.overlaps(now, before, after);
+    }
+
+    fn appears(&mut self, new: &TaskRecord) {
+        let again = !self.created.insert(new.id.clone());
+        let due = new.id.as_str().starts_with("round-");
+        let mark = if due { due_of(&new.id).unwrap_or(new.mark) } else { new.mark };
+        let twice = due && !self.dues.entry(new.series.clone()).or_default().insert(mark);
+        if again || twice {
+            self.say(
+                name::DUE_ONCE,
+                format!("{} of {} at {mark} is created a second time", new.id, new.series),
+            );
+        }
+    }
+
+    fn overlaps(&mut self, now: u64, before: Option<&LedgerDoc>, after: &LedgerDoc) {
+        let was_open =
+            before.map_or(&[][..], |before| &before.tasks).iter().filter(|old| !old.state.is_final());
+        for old in was_open.filter(|old| self.open_max.contains_key(&old.series)) {
+            self.open_at.insert(old.series.clone(), now);
+        }
+        let mut open: BTreeMap<&NodeId, u64> = BTreeMap::new();
+        for record in after.tasks.iter().filter(|record| !record.state.is_final()) {
+            *open.entry(&record.series).or_insert(0) += 1;
+        }
+        let mut wrong = Vec::new();
+        for (series, count) in open {
+            let Some(most) = self.open_max.get(series) else { continue };
+            self.open_at.insert(series.clone(), now);
+            if count > *most {
+                wrong.push(format!("{count} jobs of {series} are open, {most} may be"));
+            }
+        }
+        for what in wrong {
+            self.say(name::OVERLAP, what);
+        }
+    }
+
+    fn record(&mut self, new: &TaskRecord, by: Incarnation, local: (usize, Time)) {
+        let id = &new.id;
+        if let Some(ended) = self.finals.get(id).copied().filter(|ended| *ended != new.state) {
+            self.say(name::TASK_RESULT_ONCE, format!("{id} ended as {ended:?} and becomes {:?}", new.state));
+        }
+        let old = self.records.insert(id.clone(), new.clone());
+        if new.state.is_final() {
+            self.finals.insert(id.clone(), new.state);
+            let first = self.results.entry(id.clone()).or_insert_with(|| new.result.clone());
+            if *first != new.result {
+                self.say(name::TASK_RESULT_ONCE, format!("{id}: a second result is applied"));
+            }
+        }
+        let own = format!("{id}/{}", new.attempt);
+        if matches!(new.state, TaskState::Succeeded | TaskState::Partial) && *new.result != *own.as_bytes() {
+            let result = String::from_utf8_lossy(&new.result).into_owned();
+            self.say(name::TASK_RESULT_ONCE, format!("{id}: the result {result:?} is applied to {own}"));
+        }
+        let (attempt, unbegun, given_up) =
+            old.map_or((0, 0, false), |old| (old.attempt, old.unbegun, old.given_up));
+        // Exactly one attempt was declared unbegun by this write: it must never have run, nor ever run.
+        if new.unbegun == unbegun + 1 && new.attempt.saturating_sub(attempt) <= 1 {
+            let which = if new.attempt > attempt && !new.state.is_out() { new.attempt } else { attempt };
+            if which > 0 {
+                self.unbegun.insert((id.clone(), which));
+                if self.runs.contains_key(&(id.clone(), which)) {
+                    let what = format!("{id} attempt {which} is said not to have begun, and ran");
+                    self.say(name::TASK_CLAIMED, what);
+                }
+            }
+        }
+        if new.given_up && (!given_up || new.attempt > attempt) {
+            self.gives_up(new, by, local);
+        }
+    }
+
+    /// A claimed attempt is given up only if its worker was said to be gone, or its time was over on the leader's clock.
+    fn gives_up(&mut self, new: &TaskRecord, by: Incarnation, (node, local): (usize, Time)) {
+        let Some(worker) = new.worker.clone() else { return };
+        let Some(claim) = self.claims.get(&(new.id.clone(), new.attempt)) else { return };
+        let Some(since) = claim.local.get(node) else { return };
+        let waited = local.since(*since);
+        let due = new.limits.timeout_ms + self.margin_ms;
+        if waited < due && new.limits.deadline_ms == 0 && !self.absent.contains(&(by, worker.clone())) {
+            let (id, attempt) = (&new.id, new.attempt);
+            let what =
+                format!("{id} attempt {attempt} is given up after {waited} of {due} ms, and {worker} lives");
+            self.say(name::TASK_PATIENT, what);
+        }
+    }
+
+    /// A leader's write of an inbox lands. `owner`: whose the shard of a task is on the store.
+    pub(crate) fn dispatch(
+        &mut self,
+        worker: &NodeId,
+        before: Option<&InboxDoc>,
+        after: &InboxDoc,
+        owner: impl Fn(&TaskRecord) -> Option<Incarnation>,
+    ) {
+        let leader: Leader = (after.epoch, after.leader);
+        if let Some(newer) = before.map(|doc| (doc.epoch, doc.leader)).filter(|old| *old > leader) {
+            self.say(name::TASK_FENCED, format!("{leader:?} writes an inbox of {newer:?}"));
+        }
+        for entry in after.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
+            let had = |doc: &InboxDoc| doc.entries.iter().any(|old| old.key() == entry.key());
+            if before.is_some_and(had) {
+                continue;
+            }
+            let (id, attempt) = (&entry.id, entry.attempt);
+            let record = self.records.get(id).filter(|record| {
+                record.attempt == attempt && record.worker.as_ref() == Some(worker) && record.state.is_out()
+            });
+            match record {
+                None => {
+                    let what = format!("{id} attempt {attempt} is dispatched past the ledger");
+                    self.say(name::TASK_RECORDED, what);
+                }
+                // A leader of the past may come before its successor writes this inbox: what it dispatches is recorded.
+                Some(record) if owner(record).is_none_or(|owner| owner < after.leader) => {
+                    let what = format!("{id} is dispatched by {leader:?}, whose ledger it is not yet");
+                    self.say(name::TASK_RECORDED, what);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// A worker's write of its inbox lands.
+    pub(crate) fn work(
+        &mut self,
+        worker: &NodeId,
+        before: Option<&InboxDoc>,
+        after: &InboxDoc,
+        local: &[Time],
+    ) {
+        let keys = |doc: &InboxDoc| doc.entries.iter().map(|entry| entry.key()).collect::<Vec<_>>();
+        if before.is_none_or(|before| keys(before) != keys(after) || before.leader != after.leader) {
+            let what = format!("{worker} writes what was not there: {:?}", keys(after));
+            self.say(name::OWN_ENTRIES, what);
+        }
+        for entry in &after.entries {
+            let by = match entry.state {
+                EntryState::Acked { by } | EntryState::Running { by } => by,
+                EntryState::Dispatched | EntryState::Finished { .. } => continue,
+            };
+            let key = entry.key();
+            if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
+                self.claims.insert(key, Claim { by, local: local.to_vec() });
+            }
+        }
+    }
+
+    /// What is not over yet, of those that were created.
+    pub(crate) fn open(&self) -> Option<String> {
+        let missing = self.promised.iter().find(|id| !self.created.contains(*id));
+        if let Some(id) = missing {
+            return Some(format!("{id} was said to be created and never was"));
+        }
+        let open = self.records.values().find(|record| !record.state.is_final());
+        open.map(|record| format!("{} is still {:?}: {}", record.id, record.state, record.reason))
+    }
+}
+
+/// The due time in the name of a job.
+fn due_of(id: &NodeId) -> Option<u64> {
+    id.as_str().split('-').nth(2)?.parse().ok()
+}

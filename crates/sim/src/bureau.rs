@@ -1,0 +1,427 @@
+//! The process that gives out work: the production dispatcher, the production planner, and what the library's feeder and the
+//! poll plugin's term do around them.
+
+use crate::check::name;
+use crate::neglect::Neglect;
+use crate::office::OfficeInput;
+use crate::queue::Happening;
+use crate::trace::Noted;
+use crate::wire::{Ask, Party};
+use crate::world::World;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tenure_core::{
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
+    Incarnation, Interval, JobAnswer, Mutant, NodeId, PlanTerms, Planned, Planner, ProcessOutcome,
+    SnapshotMark, SubmitAnswer, TaskLimits, TaskRecord, TaskState, Time, job_id,
+};
+
+/// Wall clocks begin here.
+pub(crate) const WALL_MS: u64 = 1_000_000_000;
+/// Nothing is left alone for longer …
+const PAUSE_MAX_MS: u64 = 1000;
+/// … and nobody is asked again sooner.
+const WAKE_LEAST_MS: u64 = 5;
+
+/// A schedule.
+#[derive(Clone, Debug)]
+pub(crate) struct Round {
+    pub(crate) id: NodeId,
+    pub(crate) interval: Interval,
+    pub(crate) terms: PlanTerms,
+}
+
+impl Planned for Round {
+    type Times = Interval;
+
+    fn id(&self) -> &NodeId {
+        &self.id
+    }
+
+    fn terms(&self) -> PlanTerms {
+        self.terms
+    }
+
+    fn times(&self) -> &Interval {
+        &self.interval
+    }
+}
+
+/// What a submission was for.
+enum Submitted {
+    Job(Due),
+    ByHand(NodeId),
+}
+
+/// One life of the process.
+pub(crate) struct Bureau {
+    pub(crate) instance: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) epoch: Epoch,
+    dispatcher: Dispatcher,
+    planner: Planner<Round>,
+    ready: bool,
+    /// The workers as last told.
+    known: Option<(SnapshotMark, BTreeMap<NodeId, bool>)>,
+    submitted: BTreeMap<u64, Submitted>,
+    tokens: u64,
+    plan_at: u64,
+    wake: u64,
+    held: Vec<DispatchInput>,
+}
+
+impl World {
+    /// A node's wall clock.
+    pub(crate) fn wall(&self, node: usize) -> u64 {
+        (WALL_MS + self.now).saturating_add_signed(self.nodes[node].wall_off_ms)
+    }
+
+    pub(crate) fn open_bureau(&mut self, node: usize, epoch: Epoch, instance: u64) {
+        let incarnation = self.new_life();
+        let config = DispatcherConfig {
+            incarnation: Incarnation(incarnation),
+            epoch,
+            ..self.labour.dispatcher.clone()
+        };
+        let mut planner = planner(self.mistake);
+        for round in &self.labour.rounds {
+            planner.put(round.clone());
+        }
+        self.offices[node].bureau = Some(Bureau {
+            instance,
+            incarnation,
+            epoch,
+            dispatcher: dispatcher(config, self.mistake),
+            planner,
+            ready: false,
+            known: None,
+            submitted: BTreeMap::new(),
+            tokens: 0,
+            plan_at: 0,
+            wake: 0,
+            held: Vec::new(),
+        });
+        self.feed_bureau(node, incarnation, DispatchInput::Wake);
+    }
+
+    /// Schedules are others now.
+    pub(crate) fn put_rounds(&mut self) {
+        for office in &mut self.offices {
+            if let Some(bureau) = &mut office.bureau {
+                self.labour.rounds.iter().for_each(|round| bureau.planner.put(round.clone()));
+            }
+        }
+    }
+
+    pub(crate) fn resume_bureau(&mut self, node: usize) {
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        let (incarnation, held) = (bureau.incarnation, std::mem::take(&mut bureau.held));
+        for input in held.into_iter().chain([DispatchInput::Wake]) {
+            self.feed_bureau(node, incarnation, input);
+        }
+    }
+
+    pub(crate) fn wake_bureau(&mut self, node: usize, incarnation: u64, wake: u64) {
+        let bureau = self.offices[node].bureau.as_ref();
+        if bureau.is_some_and(|bureau| bureau.incarnation == incarnation && bureau.wake == wake) {
+            self.feed_bureau(node, incarnation, DispatchInput::Wake);
+        }
+    }
+
+    /// The registry of this node says something new.
+    pub(crate) fn tell_bureau(&mut self, node: usize) {
+        if let Some(bureau) = self.offices.get(node).and_then(|office| office.bureau.as_ref()) {
+            let incarnation = bureau.incarnation;
+            self.feed_bureau(node, incarnation, DispatchInput::Wake);
+        }
+    }
+
+    /// Somebody asks the leader on this node to have something done, or to call it off.
+    pub(crate) fn submit_by_hand(&mut self, node: usize, record: TaskRecord) {
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        bureau.tokens += 1;
+        let (token, incarnation) = (bureau.tokens, bureau.incarnation);
+        bureau.submitted.insert(token, Submitted::ByHand(record.id.clone()));
+        self.feed_bureau(node, incarnation, DispatchInput::Submit(vec![(token, record)]));
+    }
+
+    pub(crate) fn feed_bureau(&mut self, node: usize, incarnation: u64, input: DispatchInput) {
+        let paused = self.nodes[node].paused;
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        if bureau.incarnation != incarnation {
+            return;
+        }
+        if paused {
+            return bureau.held.push(input);
+        }
+        let epoch = bureau.epoch;
+        if !self.guarded(node, epoch) {
+            // Leadership ended: it gives out nothing more, whatever it is told.
+            self.offices[node].bureau = None;
+            return;
+        }
+        self.steps += 1;
+        self.muster(node);
+        self.dispatch_step(node, input);
+        for _ in 0..8 {
+            if !self.plan_jobs(node) {
+                break;
+            }
+        }
+        self.rearm_bureau(node);
+    }
+
+    /// Takes the registry's word for who is active.
+    fn muster(&mut self, node: usize) {
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        let Some(mark) = self.desks[node].bulletin.applied() else { return };
+        if bureau.known.as_ref().is_some_and(|(known, _)| *known == mark) {
+            return;
+        }
+        let workers = self.desks[node].bulletin.workers();
+        let list: BTreeMap<NodeId, bool> = workers.map(|(id, entry)| (id.clone(), entry.active)).collect();
+        let by = Incarnation(bureau.incarnation);
+        let gone = self.workers.iter().map(|worker| &worker.id).filter(|id| list.get(*id) != Some(&true));
+        self.book.absent.extend(gone.map(|id| (by, id.clone())));
+        bureau.known = Some((mark, list.clone()));
+        let local = self.nodes[node].clock.local(self.now);
+        bureau.dispatcher.handle(local, DispatchInput::Workers { list, whole: true });
+    }
+
+    fn dispatch_step(&mut self, node: usize, input: DispatchInput) {
+        let (now, local, wall) = (self.now, self.nodes[node].clock.local(self.now), self.wall(node));
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        bureau.dispatcher.handle(local, input);
+        bureau.assign(local);
+        let mut effects = Vec::new();
+        bureau.dispatcher.advance(local, wall as i64, &mut effects);
+        let ready = bureau.dispatcher.is_ready() && !std::mem::replace(&mut bureau.ready, true);
+        bureau.ready = bureau.dispatcher.is_ready();
+        let (instance, incarnation) = (bureau.instance, bureau.incarnation);
+        let life = self.nodes[node].life;
+        for effect in effects {
+            match effect {
+                DispatchEffect::Request(id, request) => {
+                    self.trace.office(now, node, &id);
+                    self.trace.note(now, node, || Noted::Work(format!("-> {}", told(&request))));
+                    self.ask(Party::Node(node), id.0, Ask::Dispatch(incarnation, id, Box::new(request)));
+                }
+                DispatchEffect::Answered(token, answer) => self.on_submitted(node, token, answer),
+                DispatchEffect::Update(update) => {
+                    self.trace.office(now, node, &(&update.id, update.state, update.attempt));
+                    self.trace.note(now, node, || {
+                        let late = update.late.map_or(String::new(), |kind| format!(", late {kind:?}"));
+                        Noted::Work(format!(
+                            "{} attempt {} is {:?}{late}; {}",
+                            update.id, update.attempt, update.state, update.reason
+                        ))
+                    });
+                    self.work_done.late += u64::from(update.late.is_some());
+                    self.book.update(&update);
+                    self.hold_book();
+                    if let Some(bureau) =
+                        self.offices[node].bureau.as_mut().filter(|_| update.state.is_final())
+                    {
+                        bureau.plan_at = 0;
+                    }
+                }
+                DispatchEffect::Ended(_) => {
+                    let exited = OfficeInput::Exited(0, instance, ProcessOutcome::Failed);
+                    self.offices[node].bureau = None;
+                    self.schedule(now, node, life, Happening::Office(exited));
+                    return;
+                }
+            }
+        }
+        if ready {
+            self.schedule(now, node, life, Happening::Office(OfficeInput::Ready(0, instance)));
+        }
+    }
+
+    fn on_submitted(&mut self, node: usize, token: u64, answer: SubmitAnswer) {
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        let Some(submitted) = bureau.submitted.remove(&token) else { return };
+        match (submitted, answer) {
+            (Submitted::ByHand(id), SubmitAnswer::Created | SubmitAnswer::Exists) => {
+                self.book.promised.insert(id);
+            }
+            (Submitted::ByHand(_), _) => {}
+            (Submitted::Job(due), answer) => {
+                let answer = match answer {
+                    SubmitAnswer::Created => JobAnswer::Created,
+                    SubmitAnswer::Exists | SubmitAnswer::BelowMark => {
+                        bureau.plan_at = 0;
+                        JobAnswer::Existed
+                    }
+                    SubmitAnswer::Full | SubmitAnswer::Blocked | SubmitAnswer::Ended => JobAnswer::Refused,
+                };
+                bureau.planner.answered(&due, answer);
+            }
+        }
+    }
+
+    /// Plans, and submits what is due; whether anything was submitted.
+    fn plan_jobs(&mut self, node: usize) -> bool {
+        let wall = self.wall(node);
+        let anew = self.neglect == Some(Neglect::JobNamedAnew);
+        let Some(bureau) = &mut self.offices[node].bureau else { return false };
+        let waits = bureau.submitted.values().any(|submitted| matches!(submitted, Submitted::Job(_)));
+        if !bureau.ready || waits || wall < bureau.plan_at {
+            return false;
+        }
+        let tasks = bureau.dispatcher.tasks().filter(|task| task.kind.as_str() == JOB);
+        let tasks = tasks.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final()));
+        bureau.planner.observe(tasks);
+        let dues = bureau.planner.plan(wall);
+        bureau.plan_at = bureau.planner.next_ms(wall).unwrap_or(u64::MAX).min(wall + PAUSE_MAX_MS);
+        if dues.is_empty() {
+            return false;
+        }
+        let mut records = Vec::new();
+        for due in &dues {
+            let id = job_id(&due.schedule, due.due_ms);
+            // A name of one's own for each attempt at creating it.
+            let (id, mark) = match anew {
+                true => (format!("{id}-{}", bureau.incarnation), 0),
+                false => (id, due.due_ms),
+            };
+            let limits = self.labour.limits.clone();
+            bureau.tokens += 1;
+            bureau.submitted.insert(bureau.tokens, Submitted::Job(due.clone()));
+            records.push((bureau.tokens, task(&id, &due.schedule, mark, limits)));
+        }
+        self.check_misfire(wall, &dues);
+        self.dispatch_step(node, DispatchInput::Submit(records));
+        true
+    }
+
+    /// Of the due times that were missed only the newest are made up for, as many as the policy says.
+    fn check_misfire(&mut self, wall: u64, dues: &[Due]) {
+        let now = self.now;
+        for due in dues {
+            let Some(round) = self.labour.rounds.iter().find(|round| round.id == due.schedule) else {
+                continue;
+            };
+            let begins = |due_ms: u64| round.interval.begins_ms(round.id.as_str(), due_ms);
+            let late = |due_ms: u64| wall.saturating_sub(begins(due_ms)) > round.terms.misfire_threshold_ms;
+            if begins(due.due_ms) > wall {
+                let what = format!("{} of {} is created before its time", due.due_ms, due.schedule);
+                self.judge.violated(now, name::MISFIRE, || what);
+                continue;
+            }
+            let kept = round.terms.misfire.kept();
+            let newer = round.interval.newest(due.due_ms, wall, kept + 1);
+            let newer = newer.into_iter().filter(|other| late(*other)).count();
+            if late(due.due_ms) && newer >= kept {
+                let what = format!(
+                    "{} is made up for by {:?}, and {newer} newer ones were missed",
+                    due.due_ms, round.terms.misfire
+                );
+                self.judge.violated(now, name::MISFIRE, || what);
+            }
+        }
+    }
+
+    pub(crate) fn rearm_bureau(&mut self, node: usize) {
+        let (local, wall) = (self.nodes[node].clock.local(self.now), self.wall(node));
+        let Some(bureau) = &mut self.offices[node].bureau else { return };
+        let plan = bureau.ready.then(|| local + bureau.plan_at.saturating_sub(wall).min(PAUSE_MAX_MS));
+        let wake = bureau.dispatcher.wake_at(local).into_iter().chain(plan).min();
+        let Some(at) = wake.map(|at| at.max(local + WAKE_LEAST_MS)) else { return };
+        bureau.wake += 1;
+        let (incarnation, wake) = (bureau.incarnation, bureau.wake);
+        let life = self.nodes[node].life;
+        if let Some(when) = self.nodes[node].clock.when(at) {
+            self.schedule(when, node, life, Happening::Bureau { incarnation, wake });
+        }
+    }
+}
+
+impl Bureau {
+    pub(crate) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// The worker with the least to do, and not the one that had it last if there is another; as the library's default.
+    fn assign(&mut self, now: Time) {
+        let waiting: Vec<TaskRecord> = self.dispatcher.unassigned(now).cloned().collect();
+        let Some((_, list)) = &self.known else { return };
+        for task in waiting {
+            let active = list.iter().filter(|(_, active)| **active).map(|(worker, _)| worker);
+            let fits = active.filter(|worker| self.dispatcher.has_room(worker, task.payload.len()));
+            let least = fits.min_by_key(|worker| {
+                (task.worker.as_ref() == Some(worker), self.dispatcher.in_flight(worker))
+            });
+            let input = match least {
+                Some(worker) => DispatchInput::Assign { id: task.id, worker: worker.clone() },
+                None => DispatchInput::Hold { id: task.id, reason: Arc::from("no active worker with room") },
+            };
+            self.dispatcher.handle(now, input);
+        }
+    }
+}
+
+fn told(request: &DispatchRequest) -> String {
+    match request {
+        DispatchRequest::ReadLedger(shard) => format!("read ledger {shard}"),
+        DispatchRequest::WriteLedger(shard, doc, expect) => {
+            format!("write ledger {shard} {:?} over {expect:?}", doc.nonce)
+        }
+        DispatchRequest::ListInboxes => "list inboxes".to_owned(),
+        DispatchRequest::ReadInbox(worker, unless) => format!("read inbox of {worker} unless {unless:?}"),
+        DispatchRequest::WriteInbox(worker, doc, expect) => {
+            format!("write inbox of {worker}, {} entries, over {expect:?}", doc.entries.len())
+        }
+        DispatchRequest::RemoveInbox(worker) => format!("remove inbox of {worker}"),
+        DispatchRequest::Archive(shard, records) => format!("put {} of ledger {shard} away", records.len()),
+    }
+}
+
+/// The kind of a job.
+const JOB: &str = "job";
+
+/// A task as it is submitted.
+pub(crate) fn task(id: &str, series: &NodeId, mark: u64, limits: TaskLimits) -> TaskRecord {
+    TaskRecord {
+        id: NodeId::new(id).expect("a valid id"),
+        series: series.clone(),
+        mark,
+        kind: NodeId::new(JOB).expect("a valid id"),
+        payload: Arc::from(*b"x"),
+        limits,
+        target: None,
+        state: TaskState::Queued,
+        attempt: 0,
+        unbegun: 0,
+        worker: None,
+        epoch: Epoch(0),
+        cancel: false,
+        given_up: false,
+        reason: Arc::from(""),
+        result: Arc::from([]),
+        late: Vec::new(),
+    }
+}
+
+#[cfg(feature = "teeth")]
+fn dispatcher(config: DispatcherConfig, mutant: Option<Mutant>) -> Dispatcher {
+    match mutant {
+        Some(mutant) => Dispatcher::broken(config, mutant),
+        None => Dispatcher::new(config),
+    }
+}
+
+#[cfg(not(feature = "teeth"))]
+fn dispatcher(config: DispatcherConfig, _mutant: Option<Mutant>) -> Dispatcher {
+    Dispatcher::new(config)
+}
+
+#[cfg(feature = "teeth")]
+fn planner(mutant: Option<Mutant>) -> Planner<Round> {
+    Planner::default().broken(mutant)
+}
+
+#[cfg(not(feature = "teeth"))]
+fn planner(_mutant: Option<Mutant>) -> Planner<Round> {
+    Planner::default()
+}

@@ -1,0 +1,101 @@
+//! The tasks' part of the simulated store: the ledger, the inboxes, lists of the past.
+
+use std::collections::{BTreeMap, VecDeque};
+use tenure_core::{
+    Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, NodeId, TakerRead, Version,
+};
+
+/// How many old lists a stale one is taken from.
+const LISTS_MAX: usize = 6;
+
+/// Ledger and inboxes, each with its version.
+#[derive(Default)]
+pub(crate) struct Shelf {
+    pub(crate) ledgers: BTreeMap<usize, (LedgerDoc, u64)>,
+    pub(crate) inboxes: BTreeMap<NodeId, (InboxDoc, u64)>,
+    lists: VecDeque<Vec<InboxListed>>,
+    versions: u64,
+}
+
+fn version(number: u64) -> Version {
+    Version::new(&format!("t{number}"))
+}
+
+fn holds(there: Option<u64>, expect: &Expect) -> bool {
+    match (expect, there) {
+        (Expect::Absent, there) => there.is_none(),
+        (Expect::Version(wanted), there) => there.is_some_and(|number| version(number) == *wanted),
+    }
+}
+
+impl Shelf {
+    pub(crate) fn ledger_holds(&self, shard: usize, expect: &Expect) -> bool {
+        holds(self.ledgers.get(&shard).map(|(_, number)| *number), expect)
+    }
+
+    pub(crate) fn inbox_holds(&self, worker: &NodeId, expect: &Expect) -> bool {
+        holds(self.inboxes.get(worker).map(|(_, number)| *number), expect)
+    }
+
+    pub(crate) fn put_ledger(&mut self, shard: usize, doc: LedgerDoc) -> Version {
+        self.versions += 1;
+        self.ledgers.insert(shard, (doc, self.versions));
+        version(self.versions)
+    }
+
+    pub(crate) fn put_inbox(&mut self, worker: &NodeId, doc: InboxDoc) -> Version {
+        if self.lists.len() == LISTS_MAX {
+            self.lists.pop_front();
+        }
+        let list = self.entries();
+        self.lists.push_back(list);
+        self.versions += 1;
+        self.inboxes.insert(worker.clone(), (doc, self.versions));
+        version(self.versions)
+    }
+
+    pub(crate) fn remove_inbox(&mut self, worker: &NodeId) {
+        self.inboxes.remove(worker);
+    }
+
+    pub(crate) fn ledger(&self, shard: usize) -> LedgerRead {
+        match self.ledgers.get(&shard) {
+            Some((doc, number)) => LedgerRead::Found(doc.clone(), version(*number)),
+            None => LedgerRead::Absent,
+        }
+    }
+
+    pub(crate) fn inbox(&self, worker: &NodeId, unless: Option<&Version>) -> InboxRead {
+        match self.inboxes.get(worker).map(|(doc, number)| (doc, version(*number))) {
+            None => InboxRead::Absent,
+            Some((_, version)) if Some(&version) == unless => InboxRead::Unchanged,
+            Some((doc, version)) => InboxRead::Found(doc.clone(), version),
+        }
+    }
+
+    /// As its worker reads it; what the fence turns away is for the worker to say.
+    pub(crate) fn own_inbox(&self, worker: &NodeId, unless: Option<&Version>) -> TakerRead {
+        match self.inbox(worker, unless) {
+            InboxRead::Found(doc, version) => TakerRead::Found { doc, version, fenced: Default::default() },
+            InboxRead::Unchanged => TakerRead::Unchanged,
+            InboxRead::Absent => TakerRead::Absent,
+            InboxRead::Unreadable => TakerRead::Unreadable,
+            InboxRead::Unavailable => TakerRead::Unavailable,
+        }
+    }
+
+    fn entries(&self) -> Vec<InboxListed> {
+        let entry = |(worker, (_, number)): (&NodeId, &(InboxDoc, u64))| InboxListed {
+            worker: worker.clone(),
+            version: Some(version(*number)),
+            stamp: (*number, 1),
+        };
+        self.inboxes.iter().map(entry).collect()
+    }
+
+    /// The inboxes, or an old list of them.
+    pub(crate) fn list(&self, stale: Option<usize>) -> Vec<InboxListed> {
+        let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
+        old.unwrap_or_else(|| self.entries())
+    }
+}

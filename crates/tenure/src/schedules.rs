@@ -1,0 +1,34 @@
+//! Scheduled jobs: which due times become jobs. Pure, so that every leader comes to the same answer; what makes a due time a
+//! job exactly once is the ledger of [`tasks`](crate::tasks), which never goes back behind the mark of a series.
+//!
+//! ```
+//! use tenure::NodeId;
+//! use tenure::schedules::{Interval, Misfire, PlanTerms, Planned, Planner};
+//!
+//! struct Backup(NodeId, Interval);
+//!
+//! impl Planned for Backup {
+//!     type Times = Interval;
+//!     fn id(&self) -> &NodeId {
+//!         &self.0
+//!     }
+//!     fn terms(&self) -> PlanTerms {
+//!         let misfire = Misfire::RunOnce;
+//!         PlanTerms { enabled: true, priority: 0, open_max: 1, misfire, misfire_threshold_ms: 5000, since_ms: 0 }
+//!     }
+//!     fn times(&self) -> &Interval {
+//!         &self.1
+//!     }
+//! }
+//!
+//! let mut planner = Planner::default();
+//! let every = Interval { every_ms: 60_000, offset_ms: 0, jitter_ms: 0 };
+//! planner.put(Backup(NodeId::new("backup").unwrap(), every));
+//! let due = planner.plan(190_000);
+//! assert_eq!(due.len(), 1, "of those that were missed the newest");
+//! assert_eq!((due[0].due_ms, due[0].late_ms), (180_000, 10_000));
+//! ```
+
+pub use tenure_core::{
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView, job_id,
+};
