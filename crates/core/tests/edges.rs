@@ -517,3 +517,19 @@ fn a_renewal_won_too_late_is_given_back_quietly() {
     hand.answer(2600, Kind::Renew, written(won));
     assert_eq!((hand.events(), hand.asked()), (vec![], vec![Kind::Vacate]));
 }
+
+/// One's own record has no expiry for oneself: it is looked at when a look is due, and vacated as soon as it may be.
+#[test]
+fn nobody_waits_for_the_expiry_of_its_own_record() {
+    let mut hand = Hand::leader(Config { election_interval_ms: 60_000, ..config() });
+    hand.wake();
+    hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+    let own = hand.found(seat(holder("pod-b", ME), 2, SeatState::Held), 1000);
+    hand.answer(1020, Kind::Read, own);
+    assert_eq!(hand.asked(), [Kind::Read], "superseded, and looks at once");
+    hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.heartbeat_due(), Some(Time(61_020)));
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 2500), "its work may run until then");
+    hand.wake();
+    assert_eq!(hand.asked(), [Kind::Vacate]);
+}
