@@ -109,30 +109,26 @@ fn only_epochs_that_were_handed_out_raise_the_global_candidate_and_once() {
 #[test]
 fn what_was_seen_before_a_refusal_counts_for_nothing() {
     let mut arbiter = Arbiter::default();
-    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Free(Epoch(3))));
-    assert_eq!(told(&mut arbiter, ArbiterInput::Denied), [ArbiterEffect::FallbackStarted], "old news");
-    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Held));
-    told(&mut arbiter, ArbiterInput::Allowed);
-    // Looks may still be answered afterwards; a later refusal begins with a fresh one.
-    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Free(Epoch(3))));
-    assert_eq!(told(&mut arbiter, ArbiterInput::Denied), [ArbiterEffect::FallbackStarted]);
-    let free = ArbiterInput::GlobalSeat(Sight::Free(Epoch(4)));
-    assert_eq!(told(&mut arbiter, free), [ArbiterEffect::StartOwn(Epoch(4))]);
+    told(&mut arbiter, ArbiterInput::Denied);
+    let free = ArbiterInput::GlobalSeat(Sight::Free(Epoch(3)));
+    assert_eq!(told(&mut arbiter, free), [ArbiterEffect::StartOwn(Epoch(3))]);
     assert_eq!(told(&mut arbiter, ArbiterInput::Denied), [], "it was refused all along");
-    assert!(arbiter.runs_own());
+    told(&mut arbiter, ArbiterInput::Allowed);
+    told(&mut arbiter, ArbiterInput::OwnStopped);
+    told(&mut arbiter, free);
+    assert_eq!(told(&mut arbiter, ArbiterInput::Denied), [ArbiterEffect::FallbackStarted], "old news");
+    assert_eq!(told(&mut arbiter, free), [ArbiterEffect::StartOwn(Epoch(3))], "seen since");
 }
 
 #[test]
 fn no_answer_does_not_undo_what_is_known() {
     let mut arbiter = Arbiter::default();
     told(&mut arbiter, ArbiterInput::Denied);
-    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Free(Epoch(0))));
-    told(&mut arbiter, ArbiterInput::OwnLeads(Epoch(1)));
-    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Held));
-    assert_eq!(told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Unknown)), []);
-    assert_eq!(told(&mut arbiter, ArbiterInput::OwnStopped), [], "held, as far as is known");
-    let free = ArbiterInput::GlobalSeat(Sight::Free(Epoch(1)));
-    assert_eq!(told(&mut arbiter, free), [ArbiterEffect::StartOwn(Epoch(1))]);
+    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Free(Epoch(3))));
+    assert_eq!(told(&mut arbiter, ArbiterInput::GlobalLeads(Epoch(4))), [ArbiterEffect::StopOwn]);
+    told(&mut arbiter, ArbiterInput::OwnStopped);
+    told(&mut arbiter, ArbiterInput::GlobalSeat(Sight::Unknown));
+    assert_eq!(told(&mut arbiter, ArbiterInput::GlobalEnded), [ArbiterEffect::StartOwn(Epoch(3))]);
 }
 
 #[test]
