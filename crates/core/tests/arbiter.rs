@@ -112,7 +112,6 @@ fn what_was_seen_before_a_refusal_counts_for_nothing() {
     told(&mut arbiter, ArbiterInput::Denied);
     let free = ArbiterInput::GlobalSeat(Sight::Free(Epoch(3)));
     assert_eq!(told(&mut arbiter, free), [ArbiterEffect::StartOwn(Epoch(3))]);
-    assert_eq!(told(&mut arbiter, ArbiterInput::Denied), [], "it was refused all along");
     told(&mut arbiter, ArbiterInput::Allowed);
     told(&mut arbiter, ArbiterInput::OwnStopped);
     told(&mut arbiter, free);
