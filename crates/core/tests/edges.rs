@@ -165,11 +165,9 @@ impl Hand {
     }
 
     fn lost(&self) -> Option<(LossReason, bool, u64)> {
-        self.events().into_iter().find_map(|event| match event {
-            Event::LostLeadership { reason, vacated, acted_until, .. } => {
-                Some((*reason, *vacated, acted_until.0))
-            }
-            _ => None,
+        self.events().into_iter().find_map(|event| {
+            let Event::LostLeadership { reason, vacated, acted_until, .. } = event else { return None };
+            Some((*reason, *vacated, acted_until.0))
         })
     }
 
