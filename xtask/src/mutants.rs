@@ -1,9 +1,13 @@
 //! `cargo xtask mutants`: a second opinion on the tests. Every line of the core is broken by machine, one at a time, and
-//! the tests of core and simulator must notice. What nobody can notice is listed with its reason in `.cargo/mutants.toml`.
+//! the tests of the core must notice. What nobody can notice is listed with its reason in `.cargo/mutants.toml`.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
+use regex_lite::Regex;
+use serde::Deserialize;
 
 use crate::process;
 use crate::tool::Tool;
@@ -11,7 +15,12 @@ use crate::workspace::Workspace;
 
 const TOOL: Tool = Tool { verb: "mutants", package: "cargo-mutants", version: "27.1.0" };
 /// A thousand small builds.
-const LIMIT: Duration = Duration::from_secs(12 * 60 * 60);
+const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+const LIST_LIMIT: Duration = Duration::from_secs(60);
+const SETTINGS: &str = ".cargo/mutants.toml";
+/// Broken on purpose, or built for the explorer only.
+const NO_PRODUCT: [&str; 2] = ["crates/core/src/mutant.rs", "crates/core/src/explore.rs"];
+const TASKS: [&str; 2] = ["crates/core/src/tasks.rs", "crates/core/src/tasks/**/*.rs"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -21,23 +30,161 @@ pub(crate) struct Args {
     /// Only this share of them, e.g. `0/8`
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
+    /// Those of the tasks, which are not held to it yet, with the library's tests of tasks beside the core's
+    #[arg(long, conflicts_with = "file")]
+    tasks: bool,
+    /// Only say how many there are and what is left out
+    #[arg(long)]
+    list: bool,
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
-    let cargo = || -> Result<std::process::Command> {
+    let cargo = || -> Result<Command> {
         let mut cargo = workspace.cargo();
         Tool::reachable(workspace, &mut cargo)?;
         Ok(cargo)
     };
     TOOL.prepare(workspace, &mut cargo()?)?;
+    let mut list = cargo()?;
+    list.args(["mutants", "--list", "--no-config", "--package", "tenure-core"]);
+    let all = process::capture(&mut list, LIST_LIMIT)?.ok("listing mutants")?;
+    let settings = std::fs::read_to_string(workspace.root.join(SETTINGS)).context(SETTINGS)?;
+    let reasons = reasons(&settings)?;
+    let fresh = tell(&all, &reasons);
+    if !fresh || args.list {
+        return Ok(fresh);
+    }
+
+    let output = workspace.target.join("mutants");
     let mut command = cargo()?;
-    command.args(["mutants", "--package", "tenure-core", "--output"]).arg(workspace.target.join("mutants"));
+    command.args(["mutants", "--package", "tenure-core", "--output"]).arg(&output);
     for file in &args.file {
         command.args(["--file", file]);
     }
     if let Some(shard) = &args.shard {
         command.args(["--shard", shard]);
     }
-    // Fails if a mutant survives.
-    process::run(&mut command, LIMIT)
+    if args.tasks {
+        command.args(["--no-config", "--test-package", "tenure-core,tenure"]);
+        command.args(["--exclude-re", "::(broken|has)( ->|$)"]);
+        command.args(TASKS.iter().flat_map(|file| ["--file", file]));
+        command.args(["--", "--test", "tasks"]);
+    }
+    let passed = process::run(&mut command, LIMIT)?;
+    let outcome = Outcome::read(&output)?;
+    println!("{}", outcome.told());
+    // The program leaves out by name whatever it replaces, but not the fields it deletes.
+    let missed = std::fs::read_to_string(output.join("mutants.out/missed.txt")).context("the survivors")?;
+    let excused = |name: &&str| reasons.iter().any(|reason| reason.covers(name));
+    let (excused, survivors): (Vec<_>, Vec<_>) = missed.lines().partition(excused);
+    println!("{} of the survivors have a reason in {SETTINGS}", excused.len());
+    survivors.iter().for_each(|name| println!("SURVIVES {name}"));
+    // A mutant that makes the tests hang fails the command, and is noticed all the same; so does one that has a reason.
+    Ok(survivors.is_empty() && (passed || outcome.timeout + outcome.missed > 0))
+}
+
+/// Says what is left out, and whether every pattern still leaves out something.
+fn tell(all: &str, reasons: &[Reason]) -> bool {
+    let tasks = |name: &&str| name.starts_with("crates/core/src/tasks");
+    let product = |name: &&str| !NO_PRODUCT.iter().any(|file| name.starts_with(file));
+    let (tasks, held): (Vec<_>, Vec<_>) = all.lines().filter(product).partition(tasks);
+    println!("{} mutants of the tasks, {} of the rest, of which are left out:", tasks.len(), held.len());
+    let mut fresh = true;
+    let mut left_out = 0;
+    for reason in reasons {
+        let count = held.iter().filter(|name| reason.covers(name)).count();
+        println!("{count:>6} {}", reason.text);
+        left_out += count;
+        for pattern in
+            reason.patterns.iter().filter(|pattern| !held.iter().any(|name| pattern.is_match(name)))
+        {
+            println!("{SETTINGS}: {:?} leaves out nothing: it is stale", pattern.as_str());
+            fresh = false;
+        }
+    }
+    println!("{:>6} to be noticed", held.len() - left_out);
+    fresh
+}
+
+/// Patterns of the settings and the comment above them.
+struct Reason {
+    text: String,
+    patterns: Vec<Regex>,
+}
+
+impl Reason {
+    fn covers(&self, name: &str) -> bool {
+        self.patterns.iter().any(|pattern| pattern.is_match(name))
+    }
+}
+
+/// What the settings leave out by name, each with its reason. One pattern a line, as it is written there.
+fn reasons(settings: &str) -> Result<Vec<Reason>> {
+    let (_, list) = settings.split_once("exclude_re = [").context("there is no `exclude_re`")?;
+    let mut reasons: Vec<Reason> = Vec::new();
+    let mut open = false;
+    for line in list.lines().map(str::trim).take_while(|line| *line != "]") {
+        if let Some(comment) = line.strip_prefix('#') {
+            if !open {
+                reasons.push(Reason { text: String::new(), patterns: Vec::new() });
+            }
+            open = true;
+            let reason = reasons.last_mut().context("pushed above")?;
+            reason.text = format!("{} {}", reason.text, comment.trim()).trim().to_owned();
+        } else if line.starts_with('"') {
+            open = false;
+            let Some(reason) = reasons.last_mut() else { bail!("{line} has no reason above it") };
+            let pattern: String =
+                serde_json::from_str(line.trim_end_matches(',')).with_context(|| line.to_owned())?;
+            reason.patterns.push(Regex::new(&pattern).with_context(|| pattern.clone())?);
+        }
+    }
+    Ok(reasons)
+}
+
+/// What the run wrote down.
+#[derive(Deserialize)]
+struct Outcome {
+    total_mutants: u64,
+    caught: u64,
+    timeout: u64,
+    unviable: u64,
+    missed: u64,
+}
+
+impl Outcome {
+    fn read(output: &Path) -> Result<Outcome> {
+        let path = output.join("mutants.out/outcomes.json");
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Ok(serde_json::from_str(&text)?)
+    }
+
+    fn told(&self) -> String {
+        let Outcome { total_mutants, caught, timeout, unviable, missed } = self;
+        format!(
+            "{total_mutants} mutants: {caught} noticed, {timeout} hang, {unviable} do not compile, {missed} survive"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_that_leaves_out_nothing_is_told() {
+        let reasons = reasons("exclude_re = [\n    # Why.\n    \"b$\",\n]").expect("good");
+        assert!(tell("crates/core/src/a.rs:1:1: replace a with b\n", &reasons));
+        assert!(!tell("crates/core/src/a.rs:1:1: replace a with c\n", &reasons));
+    }
+
+    #[test]
+    fn every_pattern_has_the_comment_above_it_as_its_reason() {
+        let settings = "exclude_re = [\n    # One reason,\n    # in two lines.\n    \"a\\\\.b\",\n    \"c\",\n\n    # Another.\n    \"d\",\n]\n";
+        let found = reasons(settings).expect("good");
+        let told: Vec<_> = found.iter().map(|reason| (reason.text.as_str(), reason.patterns.len())).collect();
+        assert_eq!(told, [("One reason, in two lines.", 2), ("Another.", 1)]);
+        assert!(found[0].covers("a.b: replaced") && !found[0].covers("axb"));
+        assert!(reasons("exclude_re = [\n    \"a\",\n]").is_err(), "nobody says why");
+    }
 }

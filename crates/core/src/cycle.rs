@@ -476,4 +476,25 @@ mod tests {
         );
         assert_eq!(vacate, [None; 2], "not due yet: a vacating, not a renewal");
     }
+    #[test]
+    fn a_loss_counts_from_the_renewal_that_was_under_way() {
+        let ended = run(
+            Role::Standby,
+            vec![
+                (1000, 1000, TICK, vec![write(1)]),
+                (3500, 2000, TICK, vec![lost(LossReason::LeaseExpired)]),
+                (3600, 3500, TICK, vec![renewed()]),
+            ],
+        );
+        assert_eq!(ended.iter().flatten().map(|(ms, _)| *ms).collect::<Vec<_>>(), [2500], "due at 1000");
+    }
+
+    #[test]
+    fn a_failing_cycle_is_cut_off_beyond_its_patience_only() {
+        for (failed, cut) in [(3000, None), (3001, Some((2001, SlowCause::StalledProcess)))] {
+            let answer = (failed, 2000, seat(1, SeatAnswer::Unavailable), vec![]);
+            let ended = run(Role::Standby, vec![(1000, 1000, TICK, vec![read(1)]), answer]);
+            assert_eq!(ended, [None, cut]);
+        }
+    }
 }

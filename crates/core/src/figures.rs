@@ -156,8 +156,12 @@ mod tests {
     #[test]
     fn percentiles_come_from_the_newest_hundred_only() {
         let mut latencies = HeartbeatLatencies::default();
+        assert!(latencies.is_empty());
         (0..9).for_each(|_| latencies.record(7));
+        assert!(!latencies.is_empty());
         assert_eq!(latencies.percentile(99), None, "nine are too few");
+        latencies.record(8);
+        assert_eq!((latencies.percentile(90), latencies.percentile(99)), (Some(7), Some(8)), "ten will do");
         (0..100).for_each(|_| latencies.record(5000));
         (1..=100).for_each(|ms| latencies.record(ms));
         assert_eq!(latencies.len(), 100);

@@ -162,4 +162,16 @@ mod tests {
         let mut lookout = Lookout::new(3000, 500);
         assert_eq!(lookout.look(Time(0), Time(1), Glimpse::Nothing), Sight::Unknown, "no answer is no news");
     }
+    /// A store that does not honour the condition answers with the whole object again; it is the same one all the same.
+    #[test]
+    fn the_same_version_read_again_is_no_change() {
+        let mut lookout = Lookout::new(3000, 500);
+        assert_eq!(lookout.version(), None);
+        lookout.look(Time(0), Time(10), seat("a", SeatState::Held, 4));
+        assert_eq!(lookout.version(), Some(&Version::new("a")));
+        let again = lookout.look(Time(3510), Time(3520), seat("a", SeatState::Held, 4));
+        assert_eq!(again, Sight::Free(Epoch(4)));
+        lookout.look(Time(4000), Time(4010), Glimpse::Absent);
+        assert_eq!(lookout.version(), None);
+    }
 }

@@ -171,8 +171,12 @@ fn it_registers_at_once_and_beats_on_an_exact_cadence() {
     assert_eq!(worker.told, [RegistrationEvent::Registered]);
     worker.run(30, 20_000, &mut store);
     assert_eq!(worker.writes(), [30, 5030, 10_030, 15_030]);
+    assert_eq!(worker.machine.wake_at(), Some(Time(20_030)));
+    let asked = worker.requests.len();
     worker.feed(20_000, RegistrationInput::Stop, &mut store);
     assert_eq!((worker.end, store.object), (Some(RegistrationEnd::Deregistered), None));
+    assert_eq!(worker.requests[asked..], [(20_000, RegistrationRequest::Remove)], "its heartbeat is fresh");
+    assert_eq!(worker.machine.wake_at(), None);
 }
 
 #[test]
@@ -270,8 +274,9 @@ fn leaving_ends_within_a_few_requests_and_spares_the_object_of_another() {
     paused.feed(60_000, RegistrationInput::Stop, &mut store);
     assert!(store.object.is_some(), "taken over meanwhile");
     let mut new = Worker::new(5);
+    assert_eq!(new.machine.wake_at(), None, "it has not begun");
     new.feed(0, RegistrationInput::Stop, &mut store);
-    assert_eq!(new.end, Some(RegistrationEnd::Deregistered));
+    assert_eq!((new.end, new.requests.len()), (Some(RegistrationEnd::Deregistered), 0));
 }
 
 /// Found by random schedules: a process that stood still took an answer of long ago for news, and removed the object of
@@ -319,6 +324,104 @@ fn stale_answers_and_early_wakes_change_nothing() {
     worker.feed(1, RegistrationInput::Answer { id: RequestId(77), answer }, &mut store);
     worker.feed(1, RegistrationInput::Start, &mut store);
     assert_eq!(worker.machine, before);
+}
+
+/// A registration told by hand.
+struct Hand {
+    machine: Registration,
+    effects: Vec<RegistrationEffect>,
+}
+
+impl Hand {
+    fn new() -> Hand {
+        Hand { machine: Worker::new(1).machine, effects: Vec::new() }
+    }
+
+    fn tell(&mut self, now: u64, input: RegistrationInput) {
+        self.effects.clear();
+        self.machine.handle(Time(now), input, &mut self.effects);
+    }
+
+    fn asked(&self) -> Option<(RequestId, RegistrationRequest)> {
+        self.effects.iter().find_map(|effect| match effect {
+            RegistrationEffect::Request(id, request) => Some((*id, request.clone())),
+            RegistrationEffect::Emit(_) | RegistrationEffect::Ended(_) => None,
+        })
+    }
+
+    /// Answers what the last input made it ask.
+    fn answer(&mut self, now: u64, answer: RegistrationAnswer) {
+        let (id, _) = self.asked().expect("a request");
+        self.tell(now, RegistrationInput::Answer { id, answer });
+    }
+
+    fn won(&mut self, now: u64) {
+        self.answer(now, RegistrationAnswer::Written(WriteAnswer::Won(Version::new(&now.to_string()))));
+    }
+}
+
+#[test]
+fn the_cadence_begins_with_the_registration_and_a_slow_answer_does_not_shift_it() {
+    let mut hand = Hand::new();
+    hand.tell(0, RegistrationInput::Start);
+    let (first, _) = hand.asked().expect("a look");
+    hand.answer(100, RegistrationAnswer::Read(WorkerRead::Absent));
+    let (second, write) = hand.asked().expect("a write");
+    assert_eq!(write, RegistrationRequest::Write { sequence: 1, expect: Expect::Absent });
+    assert_ne!(first, second, "an answer must be to one request only");
+    assert_eq!(hand.machine.wake_at(), None, "it waits for an answer");
+    hand.won(250);
+    assert_eq!(hand.machine.wake_at(), Some(Time(5250)));
+    for (beat, sequence) in [(5250, 2), (10_250, 3)] {
+        hand.tell(beat, RegistrationInput::Wake);
+        let Some((_, RegistrationRequest::Write { sequence: sent, .. })) = hand.asked() else { panic!() };
+        assert_eq!(sent, sequence, "every write is another");
+        hand.won(beat + 150);
+        assert_eq!(hand.machine.wake_at(), Some(Time(beat + 5000)));
+    }
+}
+
+#[test]
+fn a_look_that_is_answered_mends_what_was_away() {
+    let mut hand = Hand::new();
+    hand.tell(0, RegistrationInput::Start);
+    hand.answer(0, RegistrationAnswer::Read(WorkerRead::Absent));
+    hand.won(0);
+    hand.tell(5000, RegistrationInput::Wake);
+    hand.answer(5000, RegistrationAnswer::Written(WriteAnswer::Unknown));
+    assert_eq!(hand.effects, [RegistrationEffect::Emit(RegistrationEvent::Unavailable)]);
+    assert_eq!(hand.machine.wake_at(), Some(Time(5625)), "an eighth of a heartbeat");
+    hand.tell(5625, RegistrationInput::Wake);
+    let own = WorkerFound {
+        version: Version::new("0"),
+        incarnation: Incarnation(1),
+        sequence: 1,
+        pod: pod(),
+        heartbeat_ms: HEARTBEAT_MS,
+    };
+    hand.answer(5630, RegistrationAnswer::Read(WorkerRead::Found(own)));
+    assert_eq!(hand.effects[0], RegistrationEffect::Emit(RegistrationEvent::Mended));
+    assert!(hand.asked().is_some(), "the write has not landed: once more, at once");
+}
+
+#[test]
+fn a_look_of_a_whole_heartbeat_ago_is_still_fresh() {
+    let mut hand = Hand::new();
+    hand.tell(0, RegistrationInput::Start);
+    hand.answer(0, RegistrationAnswer::Read(WorkerRead::Absent));
+    hand.won(0);
+    hand.tell(5000, RegistrationInput::Wake);
+    hand.answer(5000, RegistrationAnswer::Written(WriteAnswer::Unknown));
+    hand.tell(5625, RegistrationInput::Stop);
+    let own = WorkerFound {
+        version: Version::new("2"),
+        incarnation: Incarnation(1),
+        sequence: 2,
+        pod: pod(),
+        heartbeat_ms: HEARTBEAT_MS,
+    };
+    hand.answer(5625 + HEARTBEAT_MS, RegistrationAnswer::Read(WorkerRead::Found(own)));
+    assert_eq!(hand.asked().map(|(_, request)| request), Some(RegistrationRequest::Remove));
 }
 
 /// Three processes under one id, links that fail at random, writes that land late. At most one may believe to have the id

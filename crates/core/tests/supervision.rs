@@ -309,6 +309,103 @@ fn a_stop_ends_everything_and_for_good() {
 }
 
 #[test]
+fn the_epoch_is_that_of_the_work_until_it_has_stopped() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    assert_eq!(bench.0.epoch(), None);
+    bench.led(4);
+    assert_eq!(bench.0.epoch(), Some(Epoch(4)));
+    assert_eq!(bench.led(4), [], "told again, it is no other leadership");
+    bench.lost(500);
+    assert_eq!(bench.0.epoch(), Some(Epoch(4)));
+    bench.exit(0, 1, ProcessOutcome::Done);
+    assert_eq!(bench.0.epoch(), None);
+}
+
+#[test]
+fn the_end_of_another_instance_is_no_news() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    bench.led(1);
+    bench.exit(0, 99, ProcessOutcome::Failed);
+    assert_eq!(bench.0.state(0), ProcessState::Running);
+    bench.lost(0);
+    bench.wait(100);
+    bench.exit(0, 99, ProcessOutcome::Aborted);
+    assert_eq!(bench.0.state(0), ProcessState::Stuck);
+    bench.exit(0, 1, ProcessOutcome::Aborted);
+    assert_eq!(bench.0.state(0), ProcessState::Idle);
+}
+
+#[test]
+fn what_waits_to_be_restarted_is_forgotten_with_the_leadership() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    bench.led(1);
+    bench.exit(0, 1, ProcessOutcome::Failed);
+    assert_eq!((bench.0.state(0), bench.0.due()), (ProcessState::Waiting, Some(Time(100))));
+    assert_eq!(bench.lost(500), [RELEASED]);
+    assert_eq!((bench.0.state(0), bench.0.due()), (ProcessState::Idle, None));
+}
+
+#[test]
+fn who_has_given_leadership_up_starts_with_the_next_one() {
+    let mut bench = Bench::new(vec![slow(Restart::Temporary)]);
+    bench.led(1);
+    let gone = bench.exit(0, 1, ProcessOutcome::Failed);
+    assert_eq!(gone.last(), Some(&SupervisionEffect::StandAside { hold_ms: 5000 }));
+    assert_eq!(bench.led(1), [], "that one is being given up");
+    assert_eq!(bench.led(2), [start(0, 2, 1)]);
+}
+
+/// What ended for good is not started a second time in its term, though others are.
+#[test]
+fn what_has_ended_stays_so_while_others_start() {
+    let mut bench = Bench::new(vec![plan(Restart::Temporary), slow(Restart::Permanent)]);
+    assert_eq!(bench.led(1), [start(0, 1, 1), start(1, 2, 1)]);
+    bench.exit(0, 1, ProcessOutcome::Done);
+    assert_eq!(bench.0.state(0), ProcessState::Ended);
+    assert_eq!(bench.tell(SupervisionInput::Ready { process: 1, instance: 2 }), []);
+}
+
+/// A restart as old as the window counts no more.
+#[test]
+fn restarts_count_for_less_than_a_window() {
+    for (failed_at, gives_up) in [(59_999, true), (60_000, false)] {
+        let config = SupervisionConfig { intensity: 1, ..config(vec![plan(Restart::Permanent)]) };
+        let mut bench = Bench(Supervision::new(config), 0);
+        bench.led(1);
+        bench.exit(0, 1, ProcessOutcome::Failed);
+        assert_eq!(bench.wait(100), [start(0, 2, 2)]);
+        bench.1 = failed_at;
+        let told = bench.exit(0, 2, ProcessOutcome::Failed);
+        assert_eq!(!told.is_empty(), gives_up, "at {failed_at}: {told:?}");
+    }
+}
+
+#[test]
+fn the_next_wake_up_is_for_whatever_comes_next() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
+    bench.led(1);
+    bench.lost(10_000);
+    assert_eq!(bench.0.due(), Some(Time(1000)), "the grace of the last");
+    assert_eq!(bench.wait(1050), [SupervisionEffect::Abort { process: 1 }], "woken late");
+    assert_eq!(bench.0.due(), Some(Time(1100)), "the first is not kept waiting");
+    assert_eq!(bench.wait(50), [SupervisionEffect::Cancel { process: 0 }]);
+    assert_eq!(bench.0.due(), Some(Time(1150)), "then the last counts as stuck");
+}
+
+/// Time for all of their graces, but not for settling them: everybody gets a share.
+#[test]
+fn settling_is_counted_for_every_process() {
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
+    bench.led(1);
+    bench.lost(2200);
+    assert_eq!(bench.0.due(), Some(Time(1000)), "just enough for both");
+    let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
+    bench.led(1);
+    bench.lost(2150);
+    assert_eq!(bench.0.due(), Some(Time(975)), "half of it, less the settling");
+}
+
+#[test]
 fn random_schedules_keep_every_promise() {
     let (mut restarts, mut gave_up, mut stuck, mut terms) = (0, 0, 0, 0);
     for seed in 0..2000 {

@@ -2,7 +2,9 @@
 
 mod world;
 
-use tenure_core::{ElectionCause, Epoch, Input, NodeId, Role, SlowCause, Time, Version};
+use tenure_core::{
+    ElectionCause, Epoch, GaveUp, Input, NodeId, ProcessOutcome, ProcessState, Role, SlowCause, Time, Version,
+};
 use world::World;
 
 fn started() -> World {
@@ -61,5 +63,17 @@ fn an_election_is_seen_with_its_cause_while_it_lasts() {
 fn words_on_the_wire_are_what_the_reference_says() {
     let causes = [SlowCause::SlowStore, SlowCause::LostRaces, SlowCause::StalledProcess];
     assert_eq!(causes.map(SlowCause::as_str), ["slow store", "lost races", "stalled process"]);
+    use ProcessOutcome::{Aborted, Done, Failed, Panicked};
+    assert_eq!(
+        [Done, Failed, Panicked, Aborted].map(ProcessOutcome::as_str),
+        ["done", "failed", "panicked", "aborted"]
+    );
+    let causes = [GaveUp::Intensity, GaveUp::CannotStart, GaveUp::StillStuck];
+    assert_eq!(causes.map(GaveUp::as_str), ["restart intensity", "cannot start", "still stuck"]);
+    use ProcessState::{Ended, Idle, Running, Starting, Stopping, Stuck, Waiting};
+    assert_eq!(
+        [Idle, Starting, Running, Waiting, Stopping, Stuck, Ended].map(ProcessState::as_str),
+        ["idle", "starting", "running", "waiting", "stopping", "stuck", "ended"]
+    );
     assert_eq!(Version::new("\"abc\"").as_str(), "\"abc\"");
 }

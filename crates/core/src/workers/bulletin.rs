@@ -165,6 +165,9 @@ mod tests {
         let mut late = Bulletin::default();
         assert!(late.apply(&old).is_empty());
         assert_eq!((late.counts(), late.workers().count()), ((1, 1), 2));
+        let two = vec![entry("b", true, None), entry("c", true, None)];
+        late.apply(&Snapshot { skipped: 7, ..snapshot(mark(1, 5), two) });
+        assert_eq!((late.counts(), late.skipped()), ((2, 0), 7));
         let mut early = Bulletin::default();
         early.begin_empty();
         assert_eq!(changes(&early.apply(&old)), [("a", Registered), ("a", Timeout), ("b", Registered)]);

@@ -294,3 +294,121 @@ fn a_snapshot_of_unknown_fate_leaves_nothing_untold() {
     roll.published(second.mark);
     assert!(!roll.is_changed());
 }
+
+#[test]
+fn unanswered_reads_are_made_less_and_less_often_up_to_a_limit() {
+    let mut roll = roll(1);
+    let mut at = 0;
+    for pause in [10_000, 20_000, 40_000, 80_000, 80_000] {
+        let asked = roll.sweep(Time(at), Time(at), &[listed("a", 1)], 0, false).read;
+        assert_eq!(asked, [id("a")], "at {at}");
+        roll.read(Time(at), &id("a"), ReadOutcome::Nothing);
+        let early = at + pause - 1;
+        assert_eq!(roll.sweep(Time(early), Time(early), &[listed("a", 1)], 0, false).read, []);
+        at += pause;
+    }
+}
+
+/// A snapshot of that many active workers.
+fn crowd(count: usize) -> Snapshot {
+    let entry = |n| SnapshotEntry {
+        worker: id(&format!("w{n:05}")),
+        details: details(20_000),
+        active: true,
+        silence: None,
+    };
+    Snapshot { workers: (0..count).map(entry).collect(), ..Snapshot::default() }
+}
+
+#[test]
+fn no_more_workers_are_inherited_than_are_kept() {
+    let mut roll = roll(1);
+    roll.inherit(&crowd(WORKERS_MAX + 1));
+    assert_eq!(roll.known(), WORKERS_MAX);
+    // One leaves, or is one no more: there is room for another, and for one only.
+    let listed_of = |roll: &mut Roll, from: usize, more: &[&str]| {
+        let mut list: Vec<_> = (from..WORKERS_MAX).map(|n| listed(&format!("w{n:05}"), 1)).collect();
+        list.extend(more.iter().map(|name| listed(name, 1)));
+        sweep(roll, 0, &list).read.len()
+    };
+    assert_eq!(listed_of(&mut roll, 1, &["x", "y"]), 2);
+    assert_eq!(roll.snapshot().workers.len(), WORKERS_MAX, "one of the two");
+    roll.read(Time(0), &id("w00001"), ReadOutcome::Corrupt);
+    assert_eq!(listed_of(&mut roll, 1, &["x", "y", "z"]), 1);
+    assert_eq!(roll.snapshot().workers.len(), WORKERS_MAX, "z in its place");
+}
+
+#[test]
+fn where_there_is_no_room_those_that_are_known_are_inherited_all_the_same() {
+    let mut roll = roll(2);
+    let junk: Vec<_> = (0..RECORDS_MAX).map(|n| listed(&format!("w{n:05}"), 1)).collect();
+    roll.sweep(Time(0), Time(0), &junk, 0, false);
+    let mark = SnapshotMark { epoch: Epoch(1), sequence: 4 };
+    let mut found = crowd(1);
+    found.mark = mark;
+    (found.workers[0].active, found.workers[0].silence) = (false, Some(mark));
+    let stranger = SnapshotEntry { worker: id("stranger"), ..found.workers[0].clone() };
+    found.workers.push(stranger);
+    roll.inherit(&found);
+    assert_eq!(roll.known(), RECORDS_MAX, "nobody new");
+    roll.read(Time(0), &id("w00000"), ReadOutcome::Found(details(20_000)));
+    let told = roll.snapshot();
+    assert_eq!((told.active, told.inactive), (0, 1));
+    assert_eq!(told.workers[0].silence, Some(mark));
+}
+
+#[test]
+fn an_older_snapshot_of_ones_own_epoch_renames_no_silence() {
+    let mark = |sequence| SnapshotMark { epoch: Epoch(1), sequence };
+    let mut roll = roll(1);
+    roll.above(mark(5));
+    sweep(&mut roll, 0, &[listed("w00000", 1)]);
+    sweep(&mut roll, 20_000, &[listed("w00000", 1)]);
+    let mut old = Snapshot { mark: mark(4), ..crowd(1) };
+    (old.workers[0].active, old.workers[0].silence) = (false, Some(mark(2)));
+    roll.inherit(&old);
+    assert_eq!(publish(&mut roll).workers[0].silence, Some(mark(6)));
+}
+
+#[test]
+fn a_worker_that_is_back_stays_so_whatever_snapshot_is_found() {
+    let mark = SnapshotMark { epoch: Epoch(1), sequence: 4 };
+    let mut found = Snapshot { mark, ..crowd(2) };
+    (found.workers[0].active, found.workers[0].silence) = (false, Some(mark));
+    let mut roll = roll(2);
+    roll.inherit(&found);
+    let list = |modified| ["w00000", "w00001", "x"].map(|name| listed(name, modified));
+    sweep(&mut roll, 0, &list(1));
+    let inherited = roll.clone().snapshot();
+    assert_eq!((inherited.active, inherited.inactive), (2, 1));
+    sweep(&mut roll, 5000, &list(2));
+    roll.inherit(&found);
+    let told = publish(&mut roll);
+    assert_eq!((told.active, told.inactive), (3, 0));
+}
+
+/// Nobody knows how long the one before has kept it: the retention begins with the first list.
+#[test]
+fn the_inherited_dead_are_kept_for_a_whole_retention() {
+    let mark = SnapshotMark { epoch: Epoch(1), sequence: 4 };
+    let mut found = Snapshot { mark, ..crowd(1) };
+    (found.workers[0].active, found.workers[0].silence) = (false, Some(mark));
+    let mut roll = roll(2);
+    roll.inherit(&found);
+    for (at, removed) in [(10_000_000, 0), (13_599_999, 0), (13_600_000, 1)] {
+        assert_eq!(sweep(&mut roll, at, &[listed("w00000", 1)]).remove.len(), removed, "at {at}");
+    }
+}
+
+#[test]
+fn a_worker_that_was_overwritten_is_told_at_once() {
+    let mut roll = roll(1);
+    sweep(&mut roll, 0, &[listed("a", 1)]);
+    publish(&mut roll);
+    let out = roll.sweep(Time(5000), Time(5000), &[Listed { bytes: 100, ..listed("a", 2) }], 0, false);
+    assert_eq!(out.read, [id("a")]);
+    assert!(!roll.is_changed(), "it has not been read yet");
+    roll.read(Time(5000), &id("a"), ReadOutcome::Corrupt);
+    let told = publish(&mut roll);
+    assert_eq!((told.workers.len(), told.skipped), (0, 1));
+}
