@@ -50,7 +50,7 @@ impl Bulletin {
         if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
             return Vec::new();
         }
-        self.applied = Some(snapshot.mark);
+        let upto = self.applied.replace(snapshot.mark);
         (self.active, self.inactive) = (snapshot.active, snapshot.inactive);
         self.skipped = snapshot.skipped;
         let mut events = Vec::new();
@@ -59,7 +59,8 @@ impl Bulletin {
             let known = before.remove(&entry.worker);
             if !baseline {
                 let again = self.mistake.is(Mutant::WorkerTimeoutToldAgain) && !entry.active;
-                differences(entry, known.as_ref().filter(|_| !again), &mut events);
+                let (known, upto) = if again { (None, None) } else { (known.as_ref(), upto) };
+                differences(entry, known, upto, &mut events);
             }
             let SnapshotEntry { worker, details, active, silence } = entry.clone();
             self.workers.insert(worker, BulletinEntry { details, active, silence });
@@ -108,13 +109,23 @@ fn event(worker: &NodeId, details: &WorkerDetails, change: WorkerChange) -> Work
     WorkerEvent { worker: worker.clone(), details: details.clone(), change }
 }
 
-fn differences(entry: &SnapshotEntry, known: Option<&BulletinEntry>, events: &mut Vec<WorkerEvent>) {
+/// A silence is named by the snapshot that told it first: one of somebody unknown that is not newer than what was applied was
+/// told before that somebody was gone for a while, by the word of a late snapshot.
+fn differences(
+    entry: &SnapshotEntry,
+    known: Option<&BulletinEntry>,
+    upto: Option<SnapshotMark>,
+    events: &mut Vec<WorkerEvent>,
+) {
     let mut say = |change| events.push(event(&entry.worker, &entry.details, change));
     let (was_active, was_silence) = match known {
         Some(known) => (known.active, known.silence),
         None => {
             say(WorkerChange::Registered);
-            (true, None)
+            match entry.silence.filter(|silence| Some(*silence) <= upto) {
+                Some(old) => (entry.active, Some(old)),
+                None => (true, None),
+            }
         }
     };
     let another_silence = entry.silence.is_some() && entry.silence != was_silence;
@@ -206,6 +217,26 @@ mod tests {
             let events = bulletin.apply(&snapshot(mark(1, 9), vec![entry("a", to.0, to.1)]));
             let said: Vec<_> = events.iter().map(|event| event.change).collect();
             assert_eq!(said, told, "{from:?} to {to:?}");
+        }
+    }
+
+    #[test]
+    fn a_silence_from_before_what_was_applied_is_not_told_of_somebody_new() {
+        for (active, silence, told) in [
+            (true, mark(1, 2), vec![Registered]),
+            (false, mark(1, 2), vec![Registered]),
+            (true, mark(3, 1), vec![Registered]),
+            (true, mark(4, 1), vec![Registered, Timeout, Recovered]),
+            (false, mark(4, 2), vec![Registered, Timeout]),
+        ] {
+            let mut bulletin = Bulletin::default();
+            bulletin.begin_empty();
+            bulletin.apply(&snapshot(mark(1, 2), vec![entry("a", false, Some(mark(1, 2)))]));
+            // A late one of a leader that did not see it: it is gone, and comes back with its past.
+            bulletin.apply(&snapshot(mark(3, 1), vec![]));
+            let events = bulletin.apply(&snapshot(mark(4, 2), vec![entry("a", active, Some(silence))]));
+            let said: Vec<_> = events.iter().map(|event| event.change).collect();
+            assert_eq!(said, told, "{active} {silence:?}");
         }
     }
 
