@@ -122,7 +122,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
             polls::play(workspace, &polls::Args::short(stage), site.as_deref())
         });
         report.step(&format!("chaos for a minute ({})", stage.name()), || {
-            chaos::play(workspace, &chaos::Args::short(stage), site.as_deref_mut())
+            chaos::play(workspace, &chaos::Args::short(stage), site)
         });
     }
     if !sites.is_empty() {

@@ -33,7 +33,7 @@ const PATIENCE_MS: u64 = 60_000;
 const RECORDED_WITHIN_MS: u64 = 20_000;
 
 /// After the last kill everything gets this long to calm down.
-const CALM_MS: u64 = 15_000;
+const CALM_MS: u64 = 22_000;
 
 /// What is to be played.
 #[derive(Clone, Debug)]

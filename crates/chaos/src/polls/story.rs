@@ -20,8 +20,9 @@ const TAIL_MS: u64 = 8000;
 /// read, and an agent has to look into its inbox.
 const TAKE_OVER_MS: u64 = 5000;
 
-/// Who watches nodes tells of a missing one after its timeout and a look; that it is back, sooner.
-const TOLD_WITHIN_MS: u64 = 10_000;
+/// Who watches nodes tells of a missing one after its timeout and a look. One that goes down again and again has to be steady for a
+/// while until it is told to be back.
+const TOLD_WITHIN_MS: u64 = 20_000;
 
 /// What becomes of due times that were missed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -243,7 +244,7 @@ impl Story {
             .collect();
         for due in every {
             match together.last_mut() {
-                Some(last) if last.last().is_some_and(|before| due - before <= 2) => {
+                Some(last) if last.last().is_some_and(|before| due - before <= 1) => {
                     last.insert(due);
                 }
                 Some(_) | None => together.push(BTreeSet::from([due])),
