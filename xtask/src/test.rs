@@ -116,7 +116,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if filtered {
         report.skip("polls and chaos (a filter was given)");
     } else {
-        let mut site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
+        let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
         report.step(&format!("polls through a kill ({})", stage.name()), || {
             polls::play(workspace, &polls::Args::short(stage), site.as_deref())

@@ -188,14 +188,8 @@ impl NodeBuilder {
         };
         let host =
             WorkerHost::new(Arc::clone(&lanes.bulk), keys.clone(), settings, voice.clone(), watcher.clone());
-        let sweeper = Sweeper::new(
-            Arc::clone(&lanes.bulk),
-            keys.clone(),
-            &self.settings,
-            watcher.clone(),
-            pointers.clone(),
-            board,
-        );
+        let (bulk, known) = (Arc::clone(&lanes.bulk), watcher.clone());
+        let sweeper = Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), board);
         let lives = sweeper.lives();
         let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
         let supervisor = Supervisor {
@@ -209,12 +203,11 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        let leadership = watcher;
         Ok(Node {
             id,
             commands,
             events,
-            leadership,
+            leadership: watcher,
             fence,
             ended,
             voice,

@@ -31,7 +31,7 @@ const MAY_KNOW: [(&str, &[&str]); 10] = [
     // Drives the binary from outside: what it measures must not come from what it tests.
     ("tenure-chaos", &[]),
     ("tenure-sim", &["tenure", "tenure-store", CORE]),
-    ("tenure-bench", &["tenure", "tenure-store", CORE]),
+    ("tenure-bench", &["tenure", "tenure-plugins", "tenure-store", CORE]),
     ("xtask", &[]),
 ];
 

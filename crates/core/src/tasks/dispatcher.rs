@@ -17,7 +17,7 @@ pub use io::{
 
 use super::inbox::Inbox;
 use super::shard::{Hold, RETRY_MAX_MS, Settled, Shard};
-use super::{TASK_OBJECT_MAX_WEIGHT, TaskRecord, TaskState, entry_weight, task_shard};
+use super::{TaskRecord, TaskState, entry_weight, task_shard};
 use crate::id::{Incarnation, NodeId, Nonce};
 use crate::io::RequestId;
 use crate::mutant::Mutant;
@@ -233,33 +233,6 @@ impl Dispatcher {
     fn out_at(&self, worker: &NodeId) -> impl Iterator<Item = &Task> {
         let ids = self.index.out.get(worker).into_iter().flatten();
         ids.filter_map(|id| self.tasks.get(id))
-    }
-
-    /// Workers that take nothing more, as far as their inboxes were seen.
-    pub fn draining(&self) -> impl Iterator<Item = &NodeId> {
-        self.index.closed_in.iter()
-    }
-
-    fn is_closed(&self, worker: &NodeId) -> bool {
-        self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::TaskDrainIgnored)
-    }
-
-    /// Whether an inbox takes one more with a payload of that size.
-    pub fn has_room(&self, worker: &NodeId, payload: usize) -> bool {
-        let inbox = self.inboxes.get(worker);
-        if self.is_closed(worker) {
-            return false;
-        }
-        let entries = inbox.map_or(&[][..], Inbox::entries);
-        let coming = self.out_at(worker).filter(|task| {
-            inbox.is_none_or(|inbox| inbox.entry(&task.record.id, task.record.attempt).is_none())
-        });
-        let (mut count, mut weight) =
-            (entries.len(), entries.iter().map(super::Entry::weight).sum::<usize>());
-        for task in coming {
-            (count, weight) = (count + 1, weight + entry_weight(task.record.payload.len()));
-        }
-        count < self.config.entries_max && weight + entry_weight(payload) <= TASK_OBJECT_MAX_WEIGHT
     }
 
     fn is_active(&self, worker: &NodeId) -> bool {

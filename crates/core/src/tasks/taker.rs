@@ -1,12 +1,13 @@
 //! The taker: a worker's side of tasks. It looks at its own inbox and at nothing else, and runs only what it has claimed.
 
 mod io;
+mod plan;
 
 pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use super::shard::retry_ms;
 use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
-use crate::id::{Incarnation, NodeId, Nonce};
+use crate::id::{Incarnation, NodeId};
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
 use crate::seat::Version;
@@ -425,74 +426,6 @@ impl Taker {
         out.push(TakerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
     }
 
-    /// What is to be written, if that is worth a write now: claims at once, results together.
-    fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
-        let (doc, version) = self.doc.clone()?;
-        let me = self.config.incarnation;
-        let (mut claims, mut running) = (self.runs.len(), self.running());
-        let closed = self.draining.then_some(me);
-        // A leader that learns of it at once dispatches nothing here in vain.
-        let mut claimed = doc.closed != closed;
-        let mut entries = doc.entries;
-        let mut duplicates = 0;
-        let mut abandoned = 0;
-        for entry in &mut entries {
-            let key = entry.key();
-            match &entry.state {
-                EntryState::Dispatched => {
-                    if let Some((_, outcome)) = self.remembered.iter().find(|(known, _)| *known == key) {
-                        duplicates += 1;
-                        finish(entry, outcome.clone());
-                        claimed = true;
-                    } else if self.fenced.contains(&key) {
-                        // Of an epoch that is over: its leader's successor says what becomes of it.
-                    } else if self.draining {
-                        finish(entry, Outcome::bare(OutcomeKind::Returned));
-                        claimed = true;
-                    } else if claims < self.config.claims_max {
-                        let now_running = running < self.config.concurrency;
-                        entry.state = match now_running {
-                            true => EntryState::Running { by: me },
-                            false => EntryState::Acked { by: me },
-                        };
-                        running += usize::from(now_running);
-                        claims += 1;
-                        claimed = true;
-                    }
-                }
-                EntryState::Acked { by } | EntryState::Running { by } if *by == me => {
-                    match self.runs.get(&key).map(|run| &run.phase) {
-                        Some(Phase::Done { outcome, .. }) => finish(entry, outcome.clone()),
-                        Some(Phase::Running { .. }) => entry.state = EntryState::Running { by: me },
-                        Some(Phase::Waiting) | None => {}
-                    }
-                }
-                EntryState::Acked { .. } | EntryState::Running { .. } => {
-                    // A former life's. Whether it ran cannot be known, so it is not run again here.
-                    if !self.has(Mutant::TaskClaimInherited) {
-                        abandoned += 1;
-                        finish(entry, Outcome::bare(OutcomeKind::Abandoned));
-                        claimed = true;
-                    }
-                }
-                EntryState::Finished { .. } => {}
-            }
-        }
-        let first_done = self.runs.values().filter_map(|run| match run.phase {
-            Phase::Done { since, .. } => Some(since),
-            Phase::Waiting | Phase::Running { .. } => None,
-        });
-        let idle = self.runs.values().all(|run| matches!(run.phase, Phase::Done { .. }));
-        let results = first_done.min().is_some_and(|at| idle || now.since(at) >= self.config.linger_ms);
-        if !claimed && !results {
-            return None;
-        }
-        self.counts.duplicates += duplicates;
-        self.counts.abandoned += abandoned;
-        let nonce = Nonce { incarnation: me, sequence: self.writes + 1 };
-        Some((InboxDoc { nonce, entries, closed, ..doc }, version))
-    }
-
     /// When it wants to be woken.
     pub fn wake_at(&self, now: Time) -> Option<Time> {
         if self.drained || self.flight.is_some() {
@@ -509,9 +442,4 @@ impl Taker {
         });
         runs.chain([self.poll_at]).min()
     }
-}
-
-fn finish(entry: &mut Entry, outcome: Outcome) {
-    entry.payload = std::sync::Arc::from([]);
-    entry.state = EntryState::Finished { outcome };
 }

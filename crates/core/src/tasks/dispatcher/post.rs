@@ -229,6 +229,32 @@ impl Dispatcher {
         }
     }
 
+    /// Workers that take nothing more, as far as their inboxes were seen.
+    pub fn draining(&self) -> impl Iterator<Item = &NodeId> {
+        self.index.closed_in.iter()
+    }
+
+    pub(super) fn is_closed(&self, worker: &NodeId) -> bool {
+        self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::TaskDrainIgnored)
+    }
+
+    /// Whether an inbox takes one more with a payload of that size.
+    pub fn has_room(&self, worker: &NodeId, payload: usize) -> bool {
+        let inbox = self.inboxes.get(worker);
+        if self.is_closed(worker) {
+            return false;
+        }
+        let entries = inbox.map_or(&[][..], Inbox::entries);
+        let coming = self.out_at(worker).filter(|task| {
+            inbox.is_none_or(|inbox| inbox.entry(&task.record.id, task.record.attempt).is_none())
+        });
+        let (mut count, mut weight) = (entries.len(), entries.iter().map(Entry::weight).sum::<usize>());
+        for task in coming {
+            (count, weight) = (count + 1, weight + super::entry_weight(task.record.payload.len()));
+        }
+        count < self.config.entries_max && weight + super::entry_weight(payload) <= TASK_OBJECT_MAX_WEIGHT
+    }
+
     // ---- looking ----
 
     /// Inboxes in which something is expected to move. A worker that drains leaves, or comes back and opens its inbox.
