@@ -108,13 +108,21 @@ impl Rig {
     }
 
     pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
+        let named = Fake { agent: name.to_owned(), ..check.clone() };
+        self.hire(name, facts, Checks::none().on("fake", named).expect("valid")).await
+    }
+
+    /// One that can do nothing, whatever it says.
+    pub async fn liar(&self, name: &str, facts: &AgentFacts) -> Agent {
+        self.hire(name, facts, Checks::none()).await
+    }
+
+    async fn hire(&self, name: &str, facts: &AgentFacts, checks: Checks) -> Agent {
         let (node, link, _) = self.node(&format!("pod-{name}"), false).await;
         let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20)).payload(facts.to_payload());
         let worker = node.register_worker(spec).expect("valid");
         worker.registered().await.expect("registered");
-        let named = Fake { agent: name.to_owned(), ..check.clone() };
-        let handlers = Checks::none().on("fake", named).expect("valid").handle(Handlers::new());
-        let runner = TaskRunner::start(&node.tasks(), worker, handlers);
+        let runner = TaskRunner::start(&node.tasks(), worker, checks.handle(Handlers::new()));
         Agent { node, link, runner }
     }
 }
