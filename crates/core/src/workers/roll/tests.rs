@@ -412,3 +412,19 @@ fn a_worker_that_was_overwritten_is_told_at_once() {
     let told = publish(&mut roll);
     assert_eq!((told.workers.len(), told.skipped), (0, 1));
 }
+
+#[test]
+fn what_was_inherited_first_is_published_over_another_that_was_found_before_the_first_sweep() {
+    let mut old = roll(1);
+    sweep(&mut old, 5000, &[listed("a", 1)]);
+    let first = publish(&mut old);
+    // The leader between: its snapshot lands late, when its successor has read the one before and could not list yet.
+    let late = Snapshot { mark: SnapshotMark { epoch: Epoch(2), sequence: 1 }, ..Snapshot::default() };
+    let mut new = roll(3);
+    new.inherit(&first);
+    assert_eq!(new.snapshot(), first, "as it was found");
+    new.inherit(&late);
+    sweep(&mut new, 9000, &[listed("a", 2)]);
+    let told = publish(&mut new);
+    assert_eq!((told.mark.epoch, told.active), (Epoch(3), 1), "{told:?}");
+}
