@@ -238,6 +238,10 @@ impl Roll {
             if told {
                 record.silence = entry.silence;
             }
+            // That it came back was told: from the next sweep on it has a whole timeout, and another silence another name.
+            if entry.active && !record.active && record.silence == entry.silence {
+                (record.active, record.seen) = (true, None);
+            }
             if record.silence < entry.silence && !self.mistake.is(Mutant::WorkerSilencesForgotten) {
                 (record.active, record.silence) = (entry.active, entry.silence);
                 record.silent_at = record.changed_at;

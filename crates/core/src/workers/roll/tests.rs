@@ -428,3 +428,33 @@ fn what_was_inherited_first_is_published_over_another_that_was_found_before_the_
     let told = publish(&mut new);
     assert_eq!((told.mark.epoch, told.active), (Epoch(3), 1), "{told:?}");
 }
+
+#[test]
+fn a_recovery_that_was_told_meanwhile_is_not_taken_back() {
+    let mut old = roll(1);
+    sweep(&mut old, 5000, &[listed("a", 1)]);
+    sweep(&mut old, 30_000, &[listed("a", 1)]);
+    let first = publish(&mut old);
+    let silence = first.workers[0].silence;
+    assert_eq!((first.inactive, silence.is_some()), (1, true));
+    // The leader between saw it come back; that lands when its successor has taken the silence over.
+    let back = SnapshotEntry { active: true, ..first.workers[0].clone() };
+    let mark = SnapshotMark { epoch: Epoch(2), sequence: 1 };
+    let late = Snapshot { mark, workers: vec![back], active: 1, ..Snapshot::default() };
+    for swept in [false, true] {
+        let mut new = roll(3);
+        new.inherit(&first);
+        if swept {
+            sweep(&mut new, 9000, &[listed("a", 2)]);
+        }
+        new.inherit(&late);
+        sweep(&mut new, 10_000, &[listed("a", 2)]);
+        let told = publish(&mut new);
+        assert_eq!((told.active, told.workers[0].silence), (1, silence), "swept {swept}: {told:?}");
+        sweep(&mut new, 29_999, &[listed("a", 2)]);
+        assert!(!new.is_changed(), "it has a whole timeout");
+        sweep(&mut new, 30_000, &[listed("a", 2)]);
+        let told = publish(&mut new);
+        assert!(told.inactive == 1 && told.workers[0].silence > silence, "another silence: {told:?}");
+    }
+}
