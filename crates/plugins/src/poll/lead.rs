@@ -2,6 +2,7 @@
 //!
 //! It decides nothing itself: what is due is the planner's, who does it is the choice's, what it means is the health's.
 
+mod idle;
 mod intake;
 mod serve;
 
@@ -105,11 +106,16 @@ impl Drop for Shown<'_> {
 }
 
 pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), TermError> {
+    let _shown = Shown(inner);
+    tokio::select! {
+        biased;
+        () = context.cancelled() => return Ok(()),
+        () = idle::until_used(inner, &context) => {}
+    }
     let fleet = Fleet::default();
     let assign = Arc::new(PollAssign::new(fleet.clone()));
     let options = DispatcherOptions { assign, ..DispatcherOptions::default() };
     let dispatcher = Dispatcher::start_with(&inner.place, context.guard().clone(), options);
-    let _shown = Shown(inner);
     tokio::select! {
         biased;
         () = context.cancelled() => Ok(()),

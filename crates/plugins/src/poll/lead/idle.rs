@@ -1,0 +1,42 @@
+//! A leader without schedules: it looks for the first one, and takes nothing over meanwhile. Taking over writes every part of the
+//! ledger, which nobody should pay for, or wait for, who does not poll.
+
+use super::super::orchestrator::{Inner, PollError, PollView};
+use tenure::ProcessContext;
+use tenure::store::List;
+
+/// Until there is a schedule, or anything that a former leader left.
+pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
+    let mut asked = inner.asked.lock().await;
+    let mut idle = false;
+    loop {
+        if is_used(inner).await {
+            return;
+        }
+        if !std::mem::replace(&mut idle, true) {
+            inner.view.send_replace(PollView { epoch: context.epoch(), ..PollView::default() });
+            context.ready();
+        }
+        tokio::select! {
+            biased;
+            Some(run) = asked.recv() => {
+                // Whoever asked may have given up.
+                let _ = run.reply.send(Err(PollError::Unknown(run.schedule.to_string())));
+            }
+            () = tokio::time::sleep(inner.options.look_interval) => {}
+        }
+    }
+}
+
+/// What cannot be known is taken for used: whoever takes over finds out.
+async fn is_used(inner: &Inner) -> bool {
+    let root = inner.shelf.keys.root();
+    for folder in [format!("{root}/schedules/"), format!("{root}/tasks/")] {
+        let list = tokio::time::timeout(inner.shelf.timeout, inner.shelf.store.list(&folder, 1)).await;
+        match list {
+            Ok(List::Entries { entries, .. }) if entries.is_empty() => {}
+            Ok(List::Entries { .. } | List::Unavailable(_) | List::Denied(_)) | Err(_) => return true,
+        }
+    }
+    false
+}
