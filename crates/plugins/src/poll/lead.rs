@@ -95,18 +95,8 @@ struct Term<'a> {
     trouble: Option<String>,
 }
 
-/// Empties the view when the term is over, however it ends.
-struct Shown<'a>(&'a Inner);
-
-impl Drop for Shown<'_> {
-    fn drop(&mut self) {
-        self.0.figures.rest();
-        self.0.view.send_replace(PollView::default());
-    }
-}
-
 pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), TermError> {
-    let _shown = Shown(inner);
+    let _shown = idle::Shown(inner);
     tokio::select! {
         biased;
         () = context.cancelled() => return Ok(()),

@@ -5,6 +5,16 @@ use super::super::orchestrator::{Inner, PollError, PollView};
 use tenure::ProcessContext;
 use tenure::store::List;
 
+/// Empties the view when the term is over, however it ends.
+pub(super) struct Shown<'a>(pub(super) &'a Inner);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        self.0.figures.rest();
+        self.0.view.send_replace(PollView::default());
+    }
+}
+
 /// Until there is a schedule, or anything that a former leader left.
 pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
