@@ -314,6 +314,33 @@ fn a_worker_that_stood_still_looks_again_before_it_removes_anything() {
     assert_eq!(request, RegistrationRequest::Remove);
 }
 
+/// Found by random schedules: the same, by way of a removal that failed and was heard of long after.
+#[test]
+fn a_worker_that_stood_still_looks_again_before_it_removes_once_more() {
+    let mut store = Store::default();
+    let mut worker = started(1, 0, &mut store).machine;
+    let mut step = |now, input| {
+        let mut effects = Vec::new();
+        worker.handle(Time(now), input, &mut effects);
+        match effects.as_slice() {
+            [RegistrationEffect::Request(id, request)] => (*id, request.clone()),
+            other => panic!("one request, not {other:?}"),
+        }
+    };
+    let failed =
+        |id| RegistrationInput::Answer { id, answer: RegistrationAnswer::Removed(RemoveAnswer::Failed) };
+    let (id, request) = step(100, RegistrationInput::Stop);
+    assert_eq!(request, RegistrationRequest::Remove, "it has just registered");
+    let (id, request) = step(200, failed(id));
+    assert_eq!(request, RegistrationRequest::Remove, "once more: it is still certain");
+    let (id, request) = step(60_000, failed(id));
+    assert_eq!(request, RegistrationRequest::Read { unless: None }, "a minute later it is not");
+    let found = store.object.as_ref().expect("registered").clone();
+    let read = RegistrationAnswer::Read(WorkerRead::Found(found));
+    let (_, request) = step(60_100, RegistrationInput::Answer { id, answer: read });
+    assert_eq!(request, RegistrationRequest::Remove);
+}
+
 #[test]
 fn stale_answers_and_early_wakes_change_nothing() {
     let mut store = Store::default();

@@ -9,12 +9,16 @@ pub(crate) struct Clock {
     local: u64,
     rate: u64,
     changed: bool,
+    slow: bool,
 }
+
+/// No clock that keeps its promise runs slower: the rates of a schedule lie within 20 % of true time.
+const SLOWEST: u64 = 800;
 
 impl Clock {
     /// A clock with this rate. Its origin is its own.
     pub(crate) fn new(now: u64, rate: u64) -> Clock {
-        Clock { since: now, local: 10_000 + now, rate, changed: false }
+        Clock { since: now, local: 10_000 + now, rate, changed: false, slow: rate < SLOWEST }
     }
 
     /// What it shows at this true time.
@@ -41,9 +45,15 @@ impl Clock {
         self.changed
     }
 
+    /// Whether it ever ran slower than any clock may, or stood still.
+    pub(crate) fn was_slow(&self) -> bool {
+        self.slow
+    }
+
     /// Runs at another rate from now on; 0 stands still.
     pub(crate) fn set_rate(&mut self, now: u64, rate: u64) {
         (self.local, self.since, self.rate, self.changed) = (self.local(now).0, now, rate, true);
+        self.slow |= rate < SLOWEST;
     }
 
     /// Jumps forward. No clock here ever goes back: that is the caller's first duty.

@@ -158,8 +158,13 @@ impl World {
     }
 
     /// A worker that leaves removes its object.
-    pub(crate) fn check_removal(&mut self, worker: &NodeId, life: u64, sent: u64) {
+    pub(crate) fn check_removal(&mut self, index: usize, life: u64, sent: u64) {
         let (now, timeout_ms) = (self.now, self.timeout_ms);
+        // Whose clock stands still, or all but does, cannot know how long ago it looked.
+        if self.worker_clock(index).was_slow() {
+            return;
+        }
+        let worker = &self.workers[index].id;
         let Some(object) = self.registry.objects.get(worker) else { return };
         let Some(there) = object.written.as_ref().filter(|there| there.incarnation.0 != life) else { return };
         // It looks first, unless it has written within a heartbeat; what happens after the look cannot be known.

@@ -384,7 +384,7 @@ impl World {
                 RegistrationAnswer::Written(answer)
             }
             RegistrationRequest::Remove => {
-                self.check_removal(&id, life, sent);
+                self.check_removal(index, life, sent);
                 self.object_changed(&id);
                 self.registry.remove(now, &id);
                 RegistrationAnswer::Removed(RemoveAnswer::Done)

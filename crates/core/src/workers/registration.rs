@@ -145,7 +145,7 @@ impl Registration {
                 match answer {
                     RegistrationAnswer::Read(read) => self.on_read(now, sent, read, out),
                     RegistrationAnswer::Written(written) => self.on_written(now, sent, written, out),
-                    RegistrationAnswer::Removed(removed) => self.on_removed(removed, out),
+                    RegistrationAnswer::Removed(removed) => self.on_removed(now, removed, out),
                 }
             }
         }
@@ -176,10 +176,15 @@ impl Registration {
             return self.end(RegistrationEnd::Deregistered, out);
         }
         // Removal knows no condition: look first, unless the last write is fresh and known to stand.
-        let fresh = self.mine.is_some_and(|at| now.since(at) <= self.config.heartbeat_ms);
         let known = matches!(self.phase, Phase::Holding { version: Some(_) });
         let blind = self.mistake.is(Mutant::WorkerRemovesBlindly);
-        (self.phase, self.due) = (Phase::Leaving { check: !(fresh && known || blind), requests: 0 }, now);
+        let check = !(known && self.is_certain(now) || blind);
+        (self.phase, self.due) = (Phase::Leaving { check, requests: 0 }, now);
+    }
+
+    /// What was so before this process stood still need not be so any more: nobody takes an id within a heartbeat.
+    fn is_certain(&self, now: Time) -> bool {
+        self.mine.is_some_and(|at| now.since(at) <= self.config.heartbeat_ms)
     }
 
     fn advance(&mut self, now: Time, out: &mut Vec<RegistrationEffect>) {
@@ -235,9 +240,8 @@ impl Registration {
                 if found.incarnation != self.config.incarnation {
                     return self.end(RegistrationEnd::Deregistered, out);
                 }
-                // What was so before this process stood still need not be so any more.
-                let check = now.since(sent) > self.config.heartbeat_ms;
-                (self.phase, self.due) = (Phase::Leaving { check, requests }, now);
+                self.mine = Some(sent);
+                (self.phase, self.due) = (Phase::Leaving { check: !self.is_certain(now), requests }, now);
             }
             (Phase::Leaving { .. }, _) => self.end(RegistrationEnd::Deregistered, out),
             (_, WorkerRead::Absent) => {
@@ -379,11 +383,16 @@ impl Registration {
         };
     }
 
-    fn on_removed(&mut self, removed: RemoveAnswer, out: &mut Vec<RegistrationEffect>) {
+    fn on_removed(&mut self, now: Time, removed: RemoveAnswer, out: &mut Vec<RegistrationEffect>) {
         match removed {
             RemoveAnswer::Done => self.end(RegistrationEnd::Deregistered, out),
-            // Once more, as often as requests are left; removing twice does no harm.
-            RemoveAnswer::Failed => {}
+            // Once more, as often as requests are left; removing twice does no harm to what is still ours.
+            RemoveAnswer::Failed => {
+                let certain = self.is_certain(now) || self.mistake.is(Mutant::WorkerRemovesBlindly);
+                if let Phase::Leaving { check, .. } = &mut self.phase {
+                    *check = !certain;
+                }
+            }
         }
     }
 
