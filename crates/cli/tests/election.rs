@@ -163,7 +163,7 @@ fn pause(settings: &[&str], rounds: usize) {
     for _ in 0..rounds {
         cluster.event(0, leader.life, "lease_renewed");
         let mark = cluster.mark();
-        let stopped_ms = cluster.signal(leader.life, Signal::STOP);
+        let stopped_ms = cluster.pause(leader.life);
         let next = cluster
             .wait(mark, "another leader", |said| said.name() == "became_leader" && said.life != leader.life);
         assert_eq!(next.epoch(), leader.epoch() + 1);

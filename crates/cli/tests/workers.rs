@@ -68,7 +68,7 @@ fn gd3_workers_follow_the_leader_across_processes() {
     let a = cluster.start_args("pod-a", &["--worker", "q-c:queue"]);
     cluster.event(mark, a, "joined");
     let mark = cluster.mark();
-    let paused_ms = cluster.signal(b, Signal::STOP);
+    let paused_ms = cluster.pause(b);
     let enabled = cluster.event(mark, a, "worker:enabled");
     assert_eq!(enabled.epoch(), 17);
     cluster.signal(b, Signal::CONT);

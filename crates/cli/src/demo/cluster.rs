@@ -6,9 +6,14 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::time::Duration;
+use tenure::store::{OpenOptions, Remove, TroubleKind};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
+
+/// Nodes that run hold a database file for less; a fraction of a lease, so that none is lost by waiting.
+const FREE_WITHIN: Duration = Duration::from_millis(400);
 
 /// One thing a node said: the event as it stands on the wire.
 pub(super) struct Said {
@@ -78,6 +83,27 @@ impl Cluster {
         kill_process(pid, signal).map_err(|error| Failure::other(format!("cannot signal {node}: {error}")))
     }
 
+    /// Stops a node for a while. Never in the middle of a write to a file, which would keep the file locked for all the
+    /// others; an object store knows no such lock.
+    pub(super) async fn freeze(&self, node: &str) -> Result<(), Failure> {
+        if !self.store.starts_with("sqlite:") {
+            return self.signal(node, Signal::STOP);
+        }
+        let options = OpenOptions::with_request_timeout(FREE_WITHIN);
+        let lanes = tenure::store::open_str(&self.store, &options).await?;
+        loop {
+            self.signal(node, Signal::STOP)?;
+            // Takes the lock, and removes nothing.
+            match lanes.bulk.remove("nothing").await {
+                Remove::Unavailable(trouble) if trouble.kind == TroubleKind::Busy => {
+                    self.signal(node, Signal::CONT)?;
+                    tokio::time::sleep(FREE_WITHIN / 20).await;
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
     /// Waits for a node's process to be gone.
     pub(super) async fn gone(&mut self, node: &str) -> Result<(), Failure> {
         if let Some(mut child) = self.children.remove(node) {
@@ -94,7 +120,7 @@ impl Cluster {
                 let _ = kill_process(pid, Signal::CONT);
                 let _ = kill_process(pid, Signal::TERM);
             }
-            let limit = std::time::Duration::from_secs(5);
+            let limit = Duration::from_secs(5);
             if tokio::time::timeout(limit, child.wait()).await.is_err() {
                 complain!("tenure: {node} did not stop in time and is killed");
                 let _ = child.kill().await;

@@ -111,7 +111,7 @@ impl Story<'_> {
         self.say(&first, &format!("stands by: {second} stays leader, though {first} comes first by name"));
         self.watch(BREATHER).await;
 
-        self.cluster.signal(&second, Signal::STOP)?;
+        self.cluster.freeze(&second).await?;
         let struck = Instant::now();
         self.say(
             &second,

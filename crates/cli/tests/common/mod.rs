@@ -277,6 +277,21 @@ impl<'a> Cluster<'a> {
         now_ms
     }
 
+    /// Stops a process, and says when as [`Cluster::signal`] does. Never in the middle of a write to a file: it would
+    /// keep the file locked for everybody until it goes on, and nobody could succeed it before.
+    pub fn pause(&self, life: usize) -> u64 {
+        let Some(file) = self.arguments[1].strip_prefix("sqlite:") else {
+            return self.signal(life, Signal::STOP);
+        };
+        let database = rusqlite::Connection::open(file).unwrap();
+        database.busy_timeout(PATIENCE).unwrap();
+        // While we have the lock, the process does not have it.
+        database.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let paused_ms = self.signal(life, Signal::STOP);
+        database.execute_batch("ROLLBACK").unwrap();
+        paused_ms
+    }
+
     /// Kills a process, and waits until it is gone and everything it said is heard.
     pub fn kill(&mut self, life: usize) -> u64 {
         let now_ms = self.signal(life, Signal::KILL);
