@@ -34,6 +34,12 @@ impl HeartbeatLatencies {
         self.count = (self.count + 1).min(HEARTBEATS);
     }
 
+    /// Those remembered, the oldest first.
+    pub fn remembered(&self) -> impl Iterator<Item = u64> + '_ {
+        let first = (self.next + HEARTBEATS - self.count) % HEARTBEATS;
+        (0..self.count).map(move |place| u64::from(self.ring[(first + place) % HEARTBEATS]))
+    }
+
     /// How many are remembered.
     pub fn len(&self) -> usize {
         self.count
@@ -155,6 +161,11 @@ mod tests {
 
     #[test]
     fn percentiles_come_from_the_newest_hundred_only() {
+        let mut latencies = HeartbeatLatencies::default();
+        (1..=3).for_each(|ms| latencies.record(ms));
+        assert_eq!(latencies.remembered().collect::<Vec<u64>>(), [1, 2, 3]);
+        (4..=150).for_each(|ms| latencies.record(ms));
+        assert_eq!(latencies.remembered().collect::<Vec<u64>>(), (51..=150).collect::<Vec<u64>>());
         let mut latencies = HeartbeatLatencies::default();
         assert!(latencies.is_empty());
         (0..9).for_each(|_| latencies.record(7));

@@ -21,6 +21,7 @@ mod report;
 mod schedule;
 mod schedules;
 mod shelf;
+mod shown;
 mod timing;
 mod tree;
 
@@ -40,4 +41,5 @@ pub use read::Rules;
 pub use report::{CheckResult, JobReport};
 pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};
 pub use schedules::{Change, Schedules};
+pub use shown::JobRow;
 pub use timing::{CronField, CronTimes, Interval, Timing};

@@ -71,6 +71,12 @@ impl Annex {
         self.voice.figures.metrics()
     }
 
+    /// How long this node's newest heartbeats took, in milliseconds, the oldest first: at most a hundred, the same that the
+    /// percentiles are of.
+    pub fn heartbeats(&self) -> Vec<u64> {
+        self.voice.figures.heartbeats()
+    }
+
     /// Leadership as this node sees it.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()

@@ -90,6 +90,29 @@ impl Fence {
         self.judge(stamp.epoch, age_ms)
     }
 
+    /// Judges the word of somebody who is not trusted to tell of new leaders, such as a client of this process: by what this
+    /// process has heard itself. A stale epoch counts; a newer one is accepted, but not taken as known, for whoever sends a
+    /// number out of the air would otherwise shut out everybody else. Nothing is logged.
+    ///
+    /// `dispatched_at`: when the task was dispatched, in milliseconds since 1970; without it there is no grace.
+    pub fn judge_only(&self, epoch: u64, dispatched_at: Option<i64>) -> Verdict {
+        let state = &*self.state;
+        let known = state.known.load(Ordering::Acquire);
+        if !state.rule.enabled || epoch >= known {
+            return Verdict::Accept;
+        }
+        let now = jiff::Timestamp::now().as_millisecond();
+        let age_ms = dispatched_at.and_then(|at| u64::try_from(now.saturating_sub(at)).ok());
+        let since_ms = state.clock.now_ms().saturating_sub(state.changed_ms.load(Ordering::Acquire));
+        let verdict = state.rule.judge(Epoch(known), since_ms, Epoch(epoch), age_ms);
+        match verdict {
+            Verdict::Accept => {}
+            Verdict::AcceptLate => drop(state.late.fetch_add(1, Ordering::Relaxed)),
+            Verdict::RejectStale => drop(state.drift_events.fetch_add(1, Ordering::Relaxed)),
+        }
+        verdict
+    }
+
     fn judge(&self, epoch: u64, age_ms: Option<u64>) -> Verdict {
         let state = &*self.state;
         if !state.rule.enabled {

@@ -205,7 +205,7 @@ impl Leadership {
     }
 
     /// How long this node may act if it does not renew; `None` if it does not lead.
-    pub(crate) fn remaining(&self) -> Option<Duration> {
+    pub fn remaining(&self) -> Option<Duration> {
         self.guard.as_ref().filter(|weak| weak.lease.is_valid()).map(|weak| weak.lease.remaining())
     }
 

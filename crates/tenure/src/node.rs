@@ -13,7 +13,7 @@ use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::tasks::TaskPlace;
-use crate::workers::{Board, Lives, Pointers, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
+use crate::workers::{Board, Lives, Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 
@@ -278,6 +278,11 @@ impl Node {
     /// The worker is enabled while this node leads.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
         self.host.register(&spec)
+    }
+
+    /// Registers workers like [`register_worker`](Node::register_worker), without holding the node.
+    pub fn registrar(&self) -> Registrar {
+        Registrar(self.host.clone())
     }
 
     /// Where this namespace's tasks are: for [`tasks::Dispatcher::start`](crate::tasks::Dispatcher::start) on the leader and

@@ -7,8 +7,8 @@ use crate::exit::Failure;
 use crate::out::{complain, say};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use tenure::tasks::{TaskList, TaskRecord, TaskState};
-use tenure_plugins::poll::POLL_KIND;
+use tenure::tasks::{TaskList, TaskState};
+use tenure_plugins::poll::{JobRow, POLL_KIND};
 
 /// Inboxes that are looked into at most.
 const INBOXES_MAX: usize = 64;
@@ -38,7 +38,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         list.tasks.retain(|task| state.is_none_or(|state| task.state == state));
         // Only those that are shown are worth a look at their schedules.
         let (total, limit) = (list.tasks.len(), usize::try_from(args.limit).unwrap_or(usize::MAX));
-        let newest = newest(std::mem::take(&mut list.tasks), limit);
+        let newest = JobRow::newest(std::mem::take(&mut list.tasks), limit);
         rows = Row::all(place, newest).await?;
         if args.json {
             let unreadable: Vec<String> =
@@ -74,13 +74,6 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
 /// What is shown is not all there is if a part cannot be read.
 fn code(list: &TaskList) -> ExitCode {
     if list.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNREADABLE) }
-}
-
-fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {
-    let due = |task: &TaskRecord| tenure_plugins::poll::JobFacts::of(task).due_ms;
-    tasks.sort_by_cached_key(|task| std::cmp::Reverse((due(task), task.id.clone())));
-    tasks.truncate(limit);
-    tasks
 }
 
 fn state(name: &str) -> Result<TaskState, Failure> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::NodeId;
 use tenure::tasks::{TaskList, TaskRecord};
-use tenure_plugins::poll::{Change, CheckSpec, POLL_KIND, Schedule, Timing};
+use tenure_plugins::poll::{Change, JobRow, POLL_KIND, Schedule, Timing};
 
 /// Jobs that `show` tells people of.
 const JOBS_SHOWN: usize = 10;
@@ -65,17 +65,6 @@ fn exactly(ms: u64) -> String {
     text
 }
 
-/// When its next job is to begin, as far as that follows from the clock alone.
-fn next_ms(schedule: &Schedule) -> Option<u64> {
-    let due_ms = schedule.enabled.then(|| schedule.timing.next(now_ms().max(schedule.since_ms)))??;
-    Some(schedule.timing.begins_ms(schedule.id.as_str(), due_ms))
-}
-
-/// The object as it stands on the store.
-fn object(schedule: &Schedule) -> Value {
-    serde_json::from_slice(&schedule.to_wire()).unwrap_or(Value::Null)
-}
-
 async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
     let (namespace, place) = Place::existing(&args.settings).await?;
     let all = match &place {
@@ -85,11 +74,7 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
     let good: Vec<&Schedule> = all.values().filter_map(|read| read.as_ref().ok()).collect();
     let bad = all.iter().filter_map(|(id, read)| Some((id, read.as_ref().err()?)));
     if args.json {
-        let row = |schedule: &&Schedule| {
-            let mut row = object(schedule);
-            row["next"] = json!(next_ms(schedule));
-            row
-        };
+        let row = |schedule: &&Schedule| schedule.to_row(now_ms());
         let refused = bad.map(|(id, problems)| {
             let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
             json!({"id": id.as_str(), "problems": problems})
@@ -111,7 +96,7 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
             schedule.id.to_string(),
             when(schedule),
             if schedule.enabled { "enabled".to_owned() } else { "paused".to_owned() },
-            next_ms(schedule).map_or_else(|| "-".to_owned(), moment),
+            schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment),
             schedule.checks.iter().map(|check| check.name.as_str()).collect::<Vec<&str>>().join(", "),
             needs(schedule),
         ]);
@@ -153,28 +138,17 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     let schedule = schedules.get(&id).await?.ok_or_else(|| no_schedule(&id, &namespace))?;
     let health = schedules.health().await?.of(&id);
     let jobs = jobs_of(&place, &id).await?;
-    let open = open(&jobs);
     let rows = Row::all(&place, jobs).await?;
     if args.json {
-        let check = |check: &CheckSpec| {
-            let known = health.get(&check.name);
-            json!({
-                "name": check.name.as_str(), "kind": check.action.kind(), "failing": known.map(|known| known.failing),
-                "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
-            })
-        };
-        let report = json!({
-            "namespace": namespace.as_str(), "schedule": object(&schedule), "next": next_ms(&schedule), "openJobs": open,
-            "checks": schedule.checks.iter().map(check).collect::<Vec<Value>>(),
-            "jobs": rows.iter().map(Row::json).collect::<Vec<Value>>(),
-        });
+        let rows: Vec<JobRow> = rows.into_iter().map(|row| row.0).collect();
+        let report = schedule.to_report(namespace.as_str(), &health, &rows, now_ms());
         say!("{}", pretty(&report)?);
         return Ok(ExitCode::SUCCESS);
     }
     say!("schedule   {}", schedule.id);
     say!("when       {}", when(&schedule));
     say!("state      {}", if schedule.enabled { "enabled" } else { "paused" });
-    say!("next       {}", next_ms(&schedule).map_or_else(|| "-".to_owned(), moment));
+    say!("next       {}", schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment));
     say!("needs      {}", needs(&schedule));
     say!(
         "jobs       at most {} open, {} each, {} attempts, missed ones: {}",

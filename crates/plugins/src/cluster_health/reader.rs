@@ -75,8 +75,17 @@ impl HealthView {
 
     /// Reads it from outside: watches the holder of the seat until it renews (at most one lease), one list, and two reads.
     pub async fn look(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
-        let keys = Keys::global(namespace);
         let status = Status::read(lanes, namespace).await?;
+        HealthView::behind(lanes, namespace, &status).await
+    }
+
+    /// The same for whoever has looked at the seat just now: two reads.
+    pub async fn behind(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        status: &Status,
+    ) -> Result<HealthView, StatusError> {
+        let keys = Keys::global(namespace);
         let name = NodeId::new("health").expect("a valid name");
         let key = keys.document(&name);
         let found = match lanes.bulk.get(&key, None).await {
@@ -95,7 +104,7 @@ impl HealthView {
         };
         let age_ms =
             newest.zip(found.as_ref()).map(|(newest, (_, written))| newest.0.saturating_sub(written.0));
-        Ok(view(&status, found.map(|(document, _)| document), age_ms))
+        Ok(view(status, found.map(|(document, _)| document), age_ms))
     }
 
     /// A namespace whose store is not there yet.

@@ -279,6 +279,11 @@ impl Figures {
         })
     }
 
+    /// The newest hundred heartbeats at most, the oldest first.
+    pub(crate) fn heartbeats(&self) -> Vec<u64> {
+        self.tally().latencies.remembered().collect()
+    }
+
     pub(crate) fn metrics(&self) -> Metrics {
         let (lease, bulk) = (self.lease.snapshot(), self.bulk.snapshot());
         let (role, epoch) = {

@@ -8,6 +8,7 @@ use crate::workers::{Worker, WorkerEnd, WorkerError, WorkerHost, WorkerPhase, Wo
 use std::sync::Arc;
 use tenure_core::NodeId;
 use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 /// Registers a worker with whichever arbiter is in force, now and later.
 ///
@@ -31,10 +32,12 @@ pub(super) fn register(
     let first = host(*mode.borrow_and_update()).register(spec)?;
     let (status, watcher) = watch::channel(WorkerStatus::default());
     let (stop, stopped) = oneshot::channel();
-    let worker = Worker::shown(first.facts().clone(), face.leadership.subscribe(), watcher, stop);
+    let silent = CancellationToken::new();
+    let worker =
+        Worker::shown(first.facts().clone(), face.leadership.subscribe(), watcher, stop, silent.clone());
     let other_places = (host(Mode::Global), host(Mode::Fallback));
     let mover = Mover { spec: spec.clone(), places: other_places, mode, status, now: first };
-    tokio::spawn(mover.run(stopped));
+    tokio::spawn(mover.run(stopped, silent));
     Ok(worker)
 }
 
@@ -48,7 +51,7 @@ struct Mover {
 }
 
 impl Mover {
-    async fn run(mut self, mut stopped: oneshot::Receiver<()>) {
+    async fn run(mut self, mut stopped: oneshot::Receiver<()>, silent: CancellationToken) {
         let end = loop {
             let mut status = self.now.status();
             let seen = status.borrow_and_update().clone();
@@ -58,6 +61,10 @@ impl Mover {
             self.show(seen);
             tokio::select! {
                 biased;
+                () = silent.cancelled() => {
+                    self.now.fall_silent();
+                    break self.now.ended().await;
+                }
                 _ = &mut stopped => break self.now.deregister().await,
                 changed = self.mode.changed() => match changed {
                     Ok(()) => match self.moved().await {

@@ -22,6 +22,7 @@ const BLOCK: &str = "globalCoordinator";
 /// Kubernetes gives every pod `TENURE_SERVICE_…` and `TENURE_PORT…` once a Service is called `tenure`.
 const KNOWN_VARIABLES: &[&str] = &[
     "TENURE_CONFIG",
+    "TENURE_HTTP_*",
     "TENURE_LOG",
     "TENURE_RECORD",
     "TENURE_SEED*",

@@ -18,6 +18,7 @@ use tenure_core::{
 use tenure_store::{Condition, Read, Remove, Store, Trouble, Write};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 /// Where workers register: a store, a place in it, and a source of leadership. A worker that moves to another place gets
 /// another host.
@@ -64,6 +65,7 @@ impl WorkerHost {
         let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
         let (status, watcher) = watch::channel(WorkerStatus::default());
         let (stop, stopped) = oneshot::channel();
+        let silent = CancellationToken::new();
         let carrier = Carrier {
             store: Arc::clone(&self.store),
             key: self.keys.worker(&spec.worker_id),
@@ -84,8 +86,8 @@ impl WorkerHost {
             requests: JoinSet::new(),
             running: None,
         };
-        tokio::spawn(task.run(stopped));
-        Ok(Worker { facts, leadership: self.leadership.clone(), status: watcher, stop: Some(stop) })
+        tokio::spawn(task.run(stopped, silent.clone()));
+        Ok(Worker { facts, leadership: self.leadership.clone(), status: watcher, stop: Some(stop), silent })
     }
 }
 
@@ -126,6 +128,8 @@ pub enum WorkerEnd {
         /// Which life of it, as 16 hex digits.
         incarnation: String,
     },
+    /// It was told to [fall silent](Worker::fall_silent).
+    Silent,
     /// The task that kept it died.
     Died,
 }
@@ -140,6 +144,7 @@ pub struct Worker {
     leadership: watch::Receiver<Leadership>,
     status: watch::Receiver<WorkerStatus>,
     stop: Option<oneshot::Sender<()>>,
+    silent: CancellationToken,
 }
 
 impl Worker {
@@ -149,8 +154,9 @@ impl Worker {
         leadership: watch::Receiver<Leadership>,
         status: watch::Receiver<WorkerStatus>,
         stop: oneshot::Sender<()>,
+        silent: CancellationToken,
     ) -> Worker {
-        Worker { facts, leadership, status, stop: Some(stop) }
+        Worker { facts, leadership, status, stop: Some(stop), silent }
     }
 
     /// Its id.
@@ -203,6 +209,12 @@ impl Worker {
             Ok(WorkerPhase::Ended(end)) => end,
             Ok(WorkerPhase::Registering | WorkerPhase::Registered) | Err(_) => WorkerEnd::Died,
         }
+    }
+
+    /// Ends without a word, as a crash would: its object stays and is refreshed no more, so the leader tells of its timeout.
+    /// For whoever keeps a worker in another's name, and does not hear from that one any more.
+    pub fn fall_silent(&self) {
+        self.silent.cancel();
     }
 
     /// Removes its object and ends. Bounded: if the store is away it gives up after a few requests, and the leader's
@@ -344,7 +356,7 @@ struct Task {
 }
 
 impl Task {
-    async fn run(mut self, mut stop: oneshot::Receiver<()>) {
+    async fn run(mut self, mut stop: oneshot::Receiver<()>, silent: CancellationToken) {
         let (mut stopping, mut watching) = (false, true);
         self.feed(RegistrationInput::Start);
         while !matches!(self.status.borrow().phase, WorkerPhase::Ended(_)) {
@@ -353,6 +365,11 @@ impl Task {
             let lease = self.leadership.borrow().remaining();
             let input = tokio::select! {
                 biased;
+                () = silent.cancelled() => {
+                    // A write that is under way may still land: the last sign of life, as of one that crashed.
+                    self.status.send_modify(|status| status.phase = WorkerPhase::Ended(WorkerEnd::Silent));
+                    None
+                }
                 // Both a message and a dropped handle mean the same.
                 _ = &mut stop, if !stopping => {
                     stopping = true;

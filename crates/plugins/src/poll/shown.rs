@@ -1,0 +1,141 @@
+//! Schedules and jobs as JSON: the same for the command line and over HTTP.
+
+use super::choice::POLL_KIND;
+use super::health::CheckHealth;
+use super::job::JobFacts;
+use super::orchestrator::PollError;
+use super::report::CheckResult;
+use super::schedule::{CheckSpec, Schedule};
+use super::schedules::Schedules;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use tenure::NodeId;
+use tenure::tasks::{LateResult, TaskRecord};
+
+/// Schedules that are looked up for the names of their checks.
+const SCHEDULES_MAX: usize = 100;
+
+/// What a worker says is for people: no control characters.
+fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+/// A job: its task, what the task says about it, and the names of its checks.
+#[derive(Clone, Debug)]
+pub struct JobRow {
+    /// The task.
+    pub task: TaskRecord,
+    /// What it says.
+    pub facts: JobFacts,
+    /// The names of the checks of its report, in their order.
+    pub names: Vec<String>,
+}
+
+impl JobRow {
+    /// The rows of these tasks, the newest due time first. The names of checks of jobs that are over stand in their schedules:
+    /// a read for each schedule, at most a hundred.
+    pub async fn all(schedules: &Schedules, tasks: Vec<TaskRecord>) -> Result<Vec<JobRow>, PollError> {
+        let row = |task: TaskRecord| JobRow { facts: JobFacts::of(&task), names: Vec::new(), task };
+        let mut rows: Vec<JobRow> = tasks.into_iter().map(row).collect();
+        rows.sort_by(|a, b| (b.facts.due_ms, &b.task.id).cmp(&(a.facts.due_ms, &a.task.id)));
+        let mut known: BTreeMap<NodeId, Option<Schedule>> = BTreeMap::new();
+        for row in rows.iter_mut().filter(|row| row.facts.report.is_some()) {
+            let series = &row.task.series;
+            if !known.contains_key(series) && known.len() < SCHEDULES_MAX {
+                let schedule = match schedules.get(series).await {
+                    Ok(schedule) => schedule,
+                    // Names are not worth a failure.
+                    Err(PollError::Refused { .. }) => None,
+                    Err(other) => return Err(other),
+                };
+                known.insert(series.clone(), schedule);
+            }
+            row.names = row.facts.check_names(known.get(series).and_then(Option::as_ref));
+        }
+        Ok(rows)
+    }
+
+    /// The newest of these tasks by their due time, at most so many, jobs only.
+    pub fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {
+        tasks.retain(|task| task.kind.as_str() == POLL_KIND);
+        tasks.sort_by_cached_key(|task| std::cmp::Reverse((JobFacts::of(task).due_ms, task.id.clone())));
+        tasks.truncate(limit);
+        tasks
+    }
+
+    /// Its checks with their names.
+    pub fn checks(&self) -> impl Iterator<Item = (&String, &CheckResult)> {
+        self.names.iter().zip(self.facts.report.iter().flat_map(|report| &report.checks))
+    }
+
+    /// How long ago it was due.
+    pub fn age_ms(&self, now_ms: u64) -> Option<u64> {
+        self.facts.due_ms.map(|due_ms| now_ms.saturating_sub(due_ms))
+    }
+
+    /// A result that is no report, as text.
+    pub fn words(&self) -> Option<String> {
+        let result = &self.task.result;
+        let words = || clean(&String::from_utf8_lossy(result));
+        (self.facts.report.is_none() && !result.is_empty()).then(words)
+    }
+
+    /// All of it.
+    pub fn to_json(&self, now_ms: u64) -> Value {
+        let task = &self.task;
+        let check = |(name, check): (&String, &CheckResult)| json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail});
+        let late = |late: &LateResult| json!({"attempt": late.attempt, "worker": late.worker.as_str(), "outcome": late.kind.as_str()});
+        json!({
+            "id": task.id.as_str(), "schedule": task.series.as_str(), "state": task.state.as_str(),
+            "open": !task.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(now_ms),
+            "attempt": task.attempt, "attempts": task.limits.attempts_max,
+            "worker": task.worker.as_ref().map(NodeId::as_str), "target": task.target.as_ref().map(NodeId::as_str),
+            "epoch": task.epoch.0, "reason": &*task.reason, "why": self.facts.why(task),
+            "checks": self.checks().map(check).collect::<Vec<Value>>(), "result": self.words(),
+            "late": task.late.iter().map(late).collect::<Vec<Value>>(),
+        })
+    }
+}
+
+impl Schedule {
+    /// When its next job is to begin, as far as that follows from the clock alone.
+    pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
+        let due_ms = self.enabled.then(|| self.timing.next(now_ms.max(self.since_ms)))??;
+        Some(self.timing.begins_ms(self.id.as_str(), due_ms))
+    }
+
+    /// The object as it stands on the store.
+    pub fn object(&self) -> Value {
+        serde_json::from_slice(&self.to_wire()).unwrap_or(Value::Null)
+    }
+
+    /// The object, and when its next job is to begin (`next`).
+    pub fn to_row(&self, now_ms: u64) -> Value {
+        let mut row = self.object();
+        row["next"] = json!(self.next_ms(now_ms));
+        row
+    }
+
+    /// All there is to say about it: the object, its checks with their health, its jobs.
+    pub fn to_report(
+        &self,
+        namespace: &str,
+        health: &BTreeMap<NodeId, CheckHealth>,
+        jobs: &[JobRow],
+        now_ms: u64,
+    ) -> Value {
+        let check = |check: &CheckSpec| {
+            let known = health.get(&check.name);
+            json!({
+                "name": check.name.as_str(), "kind": check.action.kind(), "failing": known.map(|known| known.failing),
+                "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
+            })
+        };
+        let open = jobs.iter().filter(|row| !row.task.state.is_final()).count();
+        json!({
+            "namespace": namespace, "schedule": self.object(), "next": self.next_ms(now_ms), "openJobs": open,
+            "checks": self.checks.iter().map(check).collect::<Vec<Value>>(),
+            "jobs": jobs.iter().map(|row| row.to_json(now_ms)).collect::<Vec<Value>>(),
+        })
+    }
+}
