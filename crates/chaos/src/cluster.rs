@@ -138,7 +138,7 @@ impl Cluster {
     pub fn start(&mut self, slot: usize, skew_s: i64) -> Result<()> {
         let (life, Slot { name, environment, .. }) = (self.lives.len(), &self.slots[slot]);
         let mut command = self.launch.command(&self.dir);
-        command.args(["run", "--events", "--node", name]).args(self.launch.settings());
+        command.args(["run", "--events", "--no-http", "--node", name]).args(self.launch.settings());
         command.envs(environment.iter().cloned());
         if let Some(library) = self.launch.faketime.as_ref().filter(|_| skew_s != 0) {
             // Only what people call the time: leases run on other clocks, which must stay what they are.

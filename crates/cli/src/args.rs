@@ -74,7 +74,7 @@ pub(crate) enum Verb {
     /// Print names this software uses, one a line, for checking the documentation
     #[command(hide = true)]
     Reference {
-        /// What: settings, events, metrics or exit-codes
+        /// What: settings, events, metrics, http or exit-codes
         what: String,
     },
 }
@@ -97,6 +97,18 @@ pub(crate) struct RunArgs {
     /// Do not run schedules while this node leads: nothing is polled then. All nodes of a namespace should agree on it
     #[arg(long)]
     pub(crate) no_polls: bool,
+    /// Serve HTTP there. Any address but a loopback one needs a bearer token. If it is taken, the node runs without HTTP
+    #[arg(long, value_name = "ADDR", env = "TENURE_HTTP_LISTEN", default_value = tenure_server::DEFAULT_LISTEN, help_heading = "HTTP")]
+    pub(crate) listen: std::net::SocketAddr,
+    /// Do not serve HTTP
+    #[arg(long, env = "TENURE_NO_HTTP", help_heading = "HTTP")]
+    pub(crate) no_http: bool,
+    /// A file with the bearer token that HTTP clients must have; without, the variable TENURE_HTTP_TOKEN
+    #[arg(long, value_name = "FILE", env = "TENURE_HTTP_TOKEN_FILE", help_heading = "HTTP")]
+    pub(crate) http_token_file: Option<PathBuf>,
+    /// A host name clients may use beside localhost and addresses; may be given several times
+    #[arg(long = "http-host", value_name = "NAME", help_heading = "HTTP")]
+    pub(crate) http_hosts: Vec<String>,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,

@@ -6,6 +6,7 @@ mod demo;
 mod doctor;
 mod exit;
 mod health;
+mod http;
 mod log;
 mod metrics;
 mod out;
@@ -83,10 +84,11 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
             let polls = tenure_plugins::poll::POLL_EVENT_NAMES;
             tenure::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
         }
+        "http" => tenure_server::route_names().iter().for_each(|name| say!("{name}")),
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
         other => {
             return Err(Failure::usage(format!(
-                "no reference for {other:?}: settings, events, metrics or exit-codes"
+                "no reference for {other:?}: settings, events, metrics, http or exit-codes"
             )));
         }
     }

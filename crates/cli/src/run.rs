@@ -2,6 +2,7 @@
 
 use crate::args::{RunArgs, SettingsArgs};
 use crate::exit::Failure;
+use crate::http::Web;
 use crate::log;
 use std::io::Write;
 use std::process::ExitCode;
@@ -23,8 +24,9 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     for warning in &resolved.warnings {
         tracing::warn!("{warning}");
     }
+    let web = Web::prepare(&args)?;
     SettingsArgs::prepare_store(&resolved)?;
-    let settings = resolved.settings;
+    let settings = resolved.settings.clone();
 
     let mut signals = Signals::new()?;
     tracing::info!(
@@ -47,9 +49,11 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let builder = broken(builder)?;
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
+    let shown = builder.events();
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
     let processes = leader_only(&node, !args.no_health, !args.no_polls)?;
+    let server = web.and_then(|web| web.serve(&node, shown, &resolved));
     let refused = tokio::select! {
         _ = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
@@ -64,11 +68,23 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
             StopReason::Asked => None,
         },
     };
-    crate::worker::deregister_all(workers).await;
+    // Clients are sent away at once; nothing of the hand-over waits for them.
+    if let Some(server) = &server {
+        server.close();
+    }
+    let dismissed = async {
+        if let Some(server) = &server {
+            server.dismiss_workers().await;
+        }
+    };
+    tokio::join!(crate::worker::deregister_all(workers), dismissed);
     node.shutdown().await;
     // They have ended with the node; what is left of them holds the channel of events open.
     if let Some(processes) = processes {
         processes.stop().await;
+    }
+    if let Some(server) = server {
+        server.stop().await;
     }
     if let Some(printer) = printer {
         // The channel is closed by now, so the thread ends once it has printed what is left.

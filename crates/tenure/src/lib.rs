@@ -87,6 +87,6 @@ pub use tenure_core::{
 };
 pub use tenure_store as store;
 pub use workers::{
-    Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase, WorkerRow,
-    WorkerSpec, WorkerStatus, Workers,
+    Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
+    WorkerRow, WorkerSpec, WorkerStatus, Workers,
 };

@@ -13,7 +13,9 @@ use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::tasks::TaskPlace;
-use crate::workers::{Board, Lives, Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers};
+use crate::workers::{
+    Board, Lives, Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers,
+};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 

@@ -51,7 +51,17 @@ impl Cluster {
     /// Starts a node with the fast preset, so that the story fits into a minute.
     pub(super) fn start(&mut self, node: &str) -> Result<(), Failure> {
         let mut child = Command::new(std::env::current_exe()?)
-            .args(["run", "--events", "--log", "off", "--preset", "fast", "--startup-jitter-max", "0"])
+            .args([
+                "run",
+                "--events",
+                "--no-http",
+                "--log",
+                "off",
+                "--preset",
+                "fast",
+                "--startup-jitter-max",
+                "0",
+            ])
             .args(["--store", &self.store, "--namespace", &self.namespace, "--node", node])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

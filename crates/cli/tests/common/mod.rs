@@ -92,6 +92,8 @@ impl Sandbox {
         command.env_clear().current_dir(self.home()).stdin(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.home()).env("TMPDIR", self.home());
+        // Many nodes on one machine would all want one port; the tests of HTTP choose theirs.
+        command.env("TENURE_NO_HTTP", "true");
         command
     }
 

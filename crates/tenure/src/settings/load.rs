@@ -24,6 +24,7 @@ const KNOWN_VARIABLES: &[&str] = &[
     "TENURE_CONFIG",
     "TENURE_HTTP_*",
     "TENURE_LOG",
+    "TENURE_NO_HTTP",
     "TENURE_RECORD",
     "TENURE_SEED*",
     "TENURE_TEST_*",

@@ -1,0 +1,190 @@
+//! Documents that need the store: read by one for all, and not again before their time.
+
+use crate::problem::{Answer, Problem};
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+/// After a failure it is tried again this soon.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A look at the store that takes longer is given up.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+
+/// What was read, and what reading it took.
+pub(crate) struct Looked<T> {
+    pub(crate) outcome: Answer<T>,
+    pub(crate) requests: u64,
+}
+
+/// One document. However many ask, one look is under way at most; what it brought is given to all, and to whoever asks within
+/// its time.
+pub(crate) struct Cached<T> {
+    slot: Arc<Mutex<Slot<T>>>,
+    fresh: Duration,
+    per_request: Duration,
+}
+
+struct Slot<T> {
+    newest: Option<Answer<Arc<T>>>,
+    /// The last that was good, and when.
+    good: Option<(Arc<T>, Instant)>,
+    next: Option<Instant>,
+    flight: Option<watch::Receiver<Option<Answer<Arc<T>>>>>,
+}
+
+/// A document, and how old it is.
+pub(crate) struct Aged<T> {
+    pub(crate) value: Arc<T>,
+    pub(crate) age: Duration,
+}
+
+impl<T: Send + Sync + 'static> Cached<T> {
+    pub(crate) fn new(fresh: Duration, per_request: Duration) -> Cached<T> {
+        let slot = Slot { newest: None, good: None, next: None, flight: None };
+        Cached { slot: Arc::new(Mutex::new(slot)), fresh, per_request }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Slot<T>> {
+        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The document, read on the node's own runtime if it is time for that.
+    pub(crate) async fn get<W>(&self, runtime: &Handle, look: impl FnOnce() -> W) -> Answer<Aged<T>>
+    where
+        W: Future<Output = Looked<T>> + Send + 'static,
+    {
+        let mut flight = {
+            let mut slot = self.slot();
+            let now = Instant::now();
+            if slot.next.is_some_and(|next| now < next)
+                && let Some(newest) = &slot.newest
+            {
+                return newest.clone().map(|value| Aged { age: age(&slot.good, now), value });
+            }
+            match slot.flight.clone().filter(|flight| flight.has_changed().is_ok()) {
+                Some(flight) => flight,
+                None => self.launch(&mut slot, runtime, look()),
+            }
+        };
+        let done = flight.wait_for(Option::is_some).await.ok().and_then(|done| done.clone());
+        let value = done.unwrap_or_else(|| Err(Problem::stopping()))?;
+        Ok(Aged { value, age: Duration::ZERO })
+    }
+
+    /// The last good one, however old.
+    pub(crate) fn last(&self) -> Option<Aged<T>> {
+        let slot = self.slot();
+        let age = age(&slot.good, Instant::now());
+        slot.good.as_ref().map(|(value, _)| Aged { value: Arc::clone(value), age })
+    }
+
+    /// It has changed: whoever asks next gets a new one, unless the last took so many requests that it is too soon.
+    pub(crate) fn stale(&self) {
+        let mut slot = self.slot();
+        if let (Some(next), Some((_, read))) = (slot.next, &slot.good) {
+            // What the requests of the last look have earned stays.
+            let spared = next.duration_since(*read) > self.fresh;
+            slot.next = if spared { Some(next) } else { None };
+        }
+    }
+
+    fn launch(
+        &self,
+        slot: &mut Slot<T>,
+        runtime: &Handle,
+        look: impl Future<Output = Looked<T>> + Send + 'static,
+    ) -> watch::Receiver<Option<Answer<Arc<T>>>> {
+        let (told, flight) = watch::channel(None);
+        slot.flight = Some(flight.clone());
+        let (shared, fresh, per_request) = (Arc::clone(&self.slot), self.fresh, self.per_request);
+        runtime.spawn(async move {
+            let looked = tokio::time::timeout(LOOK_MAX, look).await.unwrap_or_else(|_| Looked {
+                outcome: Err(Problem::store(format!("it did not answer within {} s", LOOK_MAX.as_secs()))),
+                requests: 0,
+            });
+            let outcome = looked.outcome.map(Arc::new);
+            let now = Instant::now();
+            {
+                let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let requests = u32::try_from(looked.requests).unwrap_or(u32::MAX);
+                let pause = per_request.saturating_mul(requests);
+                slot.next = Some(now + if outcome.is_ok() { fresh.max(pause) } else { AGAIN.max(pause) });
+                if let Ok(value) = &outcome {
+                    slot.good = Some((Arc::clone(value), now));
+                }
+                slot.newest = Some(outcome.clone());
+                slot.flight = None;
+            }
+            told.send_replace(Some(outcome));
+        });
+        flight
+    }
+}
+
+fn age<T>(good: &Option<(Arc<T>, Instant)>, now: Instant) -> Duration {
+    good.as_ref().map_or(Duration::ZERO, |(_, read)| now.saturating_duration_since(*read))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    struct Source(Arc<AtomicU64>);
+
+    impl Source {
+        fn look(&self, requests: u64, fails: bool) -> impl Future<Output = Looked<u64>> + Send + use<> {
+            let count = Arc::clone(&self.0);
+            async move {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+                let outcome = if fails { Err(Problem::store("away")) } else { Ok(number) };
+                Looked { outcome, requests }
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn many_who_ask_at_once_cause_one_look_even_if_they_leave() {
+        let (cached, source) = (Cached::new(Duration::from_secs(5), Duration::ZERO), Source(Arc::default()));
+        let runtime = Handle::current();
+        {
+            // A client that goes away while it waits leaves the look to the others.
+            let gone = cached.get(&runtime, || source.look(1, false));
+            assert!(tokio::time::timeout(Duration::from_millis(10), gone).await.is_err());
+        }
+        let asks: Vec<_> = (0..100).map(|_| cached.get(&runtime, || source.look(1, false))).collect();
+        for answer in futures::future::join_all(asks).await {
+            assert_eq!(*answer.ok().expect("read").value, 1);
+        }
+        assert_eq!(source.0.load(Ordering::Relaxed), 1);
+        tokio::time::advance(Duration::from_millis(4900)).await;
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("kept").value, 1);
+        tokio::time::advance(Duration::from_millis(200)).await;
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("new").value, 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_took_many_requests_is_kept_for_longer_and_failures_are_kept_too() {
+        let (cached, source) =
+            (Cached::new(Duration::from_secs(5), Duration::from_millis(250)), Source(Arc::default()));
+        let runtime = Handle::current();
+        cached.get(&runtime, || source.look(64, false)).await.ok().expect("read");
+        cached.stale();
+        tokio::time::advance(Duration::from_millis(15_800)).await;
+        assert_eq!(*cached.get(&runtime, || source.look(1, true)).await.ok().expect("kept").value, 1);
+        tokio::time::advance(Duration::from_millis(300)).await;
+        assert!(cached.get(&runtime, || source.look(1, true)).await.is_err());
+        assert!(cached.get(&runtime, || source.look(1, true)).await.is_err());
+        assert_eq!(source.0.load(Ordering::Relaxed), 2, "a store that is away is not asked by everybody");
+        assert_eq!(*cached.last().expect("the last good one").value, 1);
+        tokio::time::advance(Duration::from_millis(1100)).await;
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("back").value, 3);
+        cached.stale();
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("again").value, 4);
+    }
+}

@@ -1,0 +1,274 @@
+//! Workers in any language, kept alive through this node.
+//!
+//! The library keeps the worker's object fresh; the client's heartbeats keep the library at it. A client that is not heard of
+//! for its timeout is let go: its worker falls silent, and the leader tells of it after another timeout, as of any that crashed.
+
+use crate::desk::Desk;
+use crate::problem::{Answer, Problem};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure::tasks::{Handlers, RunnerOptions, TaskPlace, TaskRunner};
+use tenure::{Clock, NodeId, Registrar, Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+
+/// How long leaving may take, for each of them.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// The members are looked at this often: the clock of leases is not the runtime's.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Where a worker stands.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Membership {
+    /// The worker.
+    pub worker_id: String,
+    /// What names this registration: every later request about the worker carries it.
+    pub registration: String,
+    /// `registering` (the store has not confirmed it yet) or `registered`.
+    pub phase: String,
+    /// It may work now: it has its id, and its node leads.
+    pub enabled: bool,
+    /// The leader's epoch, as this node knows it.
+    pub epoch: u64,
+    /// How long the node may act if it does not renew; none if it does not lead.
+    pub lease_remaining_ms: Option<u64>,
+    /// Be heard of again within this, or the worker is let go. A third of it is a good interval.
+    pub heartbeat_within_ms: u64,
+}
+
+/// What keeps a worker.
+enum Kept {
+    Worker(Worker),
+    Runner(TaskRunner),
+}
+
+pub(crate) struct Member {
+    pub(crate) id: NodeId,
+    pub(crate) registration: String,
+    pub(crate) timeout_ms: u64,
+    pub(crate) desk: Arc<Desk>,
+    status: watch::Receiver<WorkerStatus>,
+    heard_ms: AtomicU64,
+    kept: Mutex<Option<Kept>>,
+}
+
+impl Member {
+    fn end(&self) -> Option<WorkerEnd> {
+        match &self.status.borrow().phase {
+            WorkerPhase::Registering | WorkerPhase::Registered => None,
+            WorkerPhase::Ended(end) => Some(end.clone()),
+        }
+    }
+
+    pub(crate) fn is_registered(&self) -> bool {
+        self.status.borrow().phase == WorkerPhase::Registered
+    }
+
+    /// Waits until the store has confirmed or refused it, at most this long.
+    pub(crate) async fn settled(&self, patience: Duration) {
+        let mut status = self.status.clone();
+        let settled = status.wait_for(|status| status.phase != WorkerPhase::Registering);
+        let _ = tokio::time::timeout(patience, settled).await;
+    }
+
+    fn take(&self) -> Option<Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Ends without a word.
+    fn fall_silent(&self) {
+        self.desk.close();
+        match self.take() {
+            Some(Kept::Worker(worker)) => worker.fall_silent(),
+            Some(Kept::Runner(runner)) => runner.worker().fall_silent(),
+            None => {}
+        }
+    }
+
+    /// Removes its object. What it was doing is given up: the leader gives it to others.
+    async fn leave(&self) {
+        self.desk.close();
+        let leaving = async {
+            match self.take() {
+                Some(Kept::Worker(worker)) => drop(worker.deregister().await),
+                Some(Kept::Runner(runner)) => drop(runner.drain().await),
+                None => {}
+            }
+        };
+        let _ = tokio::time::timeout(LEAVE_MAX, leaving).await;
+    }
+}
+
+/// What a client wants to register.
+pub(crate) struct Recruit {
+    pub(crate) id: NodeId,
+    pub(crate) spec: WorkerSpec,
+    pub(crate) timeout_ms: u64,
+    pub(crate) registration: Option<String>,
+    pub(crate) kinds: Vec<NodeId>,
+    pub(crate) concurrency: usize,
+}
+
+/// The workers registered through this node.
+pub(crate) struct Crew {
+    registrar: Registrar,
+    tasks: TaskPlace,
+    clock: Arc<dyn Clock>,
+    most: usize,
+    members: Mutex<BTreeMap<NodeId, Arc<Member>>>,
+    joined: Notify,
+}
+
+impl Crew {
+    pub(crate) fn new(registrar: Registrar, tasks: TaskPlace, clock: Arc<dyn Clock>, most: usize) -> Crew {
+        Crew { registrar, tasks, clock, most, members: Mutex::default(), joined: Notify::new() }
+    }
+
+    fn members(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Member>>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers. Must be called on the node's runtime. `false`: the same registration is there already, and was heard of.
+    pub(crate) fn join(&self, recruit: Recruit) -> Answer<(Arc<Member>, bool)> {
+        let mut members = self.members();
+        if let Some(there) = members.get(&recruit.id) {
+            let same = recruit.registration.as_ref() == Some(&there.registration);
+            if same && there.end().is_none() {
+                self.hear(there);
+                return Ok((Arc::clone(there), false));
+            }
+            if there.end().is_none() {
+                let detail = format!(
+                    "worker {} is registered through this node already, by another client",
+                    recruit.id
+                );
+                return Err(Problem::conflict("worker-held", detail));
+            }
+        }
+        if members.len() >= self.most && !members.contains_key(&recruit.id) {
+            return Err(Problem::busy(format!(
+                "{} workers are registered through this node, as many as may be",
+                self.most
+            )));
+        }
+        let worker = self.registrar.register_worker(&recruit.spec)?;
+        let (status, desk) = (worker.status(), Arc::new(Desk::new(Arc::clone(&self.clock))));
+        let kept = if recruit.kinds.is_empty() {
+            Kept::Worker(worker)
+        } else {
+            let handlers = recruit.kinds.iter().fold(Handlers::new(), |handlers, kind| {
+                let desk = Arc::clone(&desk);
+                handlers.on(kind.as_str(), move |context| Desk::offer(Arc::clone(&desk), context))
+            });
+            let options = RunnerOptions { concurrency: recruit.concurrency, claims: recruit.concurrency };
+            Kept::Runner(TaskRunner::start_with(&self.tasks, worker, handlers, options))
+        };
+        let member = Arc::new(Member {
+            id: recruit.id.clone(),
+            registration: recruit.registration.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>())),
+            timeout_ms: recruit.timeout_ms,
+            desk,
+            status,
+            heard_ms: AtomicU64::new(self.clock.now_ms()),
+            kept: Mutex::new(Some(kept)),
+        });
+        members.insert(recruit.id, Arc::clone(&member));
+        self.joined.notify_one();
+        Ok((member, true))
+    }
+
+    /// The worker of this id, if this is its registration. Whoever asks was heard of.
+    pub(crate) fn member(&self, id: &NodeId, registration: &str) -> Answer<Arc<Member>> {
+        let mut members = self.members();
+        let unknown = || {
+            let detail =
+                format!("worker {id} is not registered through this node: register it, here or elsewhere");
+            Problem::not_found("unknown-worker", detail)
+        };
+        let member = members.get(id).cloned().ok_or_else(unknown)?;
+        if !same(&member.registration, registration) {
+            let detail = format!("worker {id} is registered by another client: the registration is another");
+            return Err(Problem::conflict("worker-held", detail));
+        }
+        if let Some(end) = member.end() {
+            members.remove(id);
+            drop(members);
+            member.desk.close();
+            return Err(ended(end));
+        }
+        self.hear(&member);
+        Ok(member)
+    }
+
+    pub(crate) fn hear(&self, member: &Member) {
+        member.heard_ms.fetch_max(self.clock.now_ms(), Ordering::AcqRel);
+    }
+
+    /// Deregisters it.
+    pub(crate) async fn leave(&self, id: &NodeId) {
+        let member = self.members().remove(id);
+        if let Some(member) = member {
+            member.leave().await;
+        }
+    }
+
+    /// Lets go those that were not heard of for their timeout. Runs on the node's runtime until the server closes.
+    pub(crate) async fn watch(&self, closing: &CancellationToken) {
+        while !closing.is_cancelled() {
+            let idle = self.members().is_empty();
+            tokio::select! {
+                () = closing.cancelled() => return,
+                () = self.joined.notified(), if idle => {}
+                () = tokio::time::sleep(LOOK), if !idle => {}
+            }
+            self.let_go();
+        }
+    }
+
+    fn let_go(&self) {
+        let now_ms = self.clock.now_ms();
+        let mut silent = Vec::new();
+        self.members().retain(|_, member| {
+            let heard_ms = member.heard_ms.load(Ordering::Acquire);
+            let late = now_ms.saturating_sub(heard_ms) > member.timeout_ms;
+            if late {
+                silent.push(Arc::clone(member));
+            }
+            !late
+        });
+        for member in silent {
+            tracing::warn!(target: "tenure", worker = member.id.as_str(), "worker {} was not heard of for {} ms and is let go", member.id, member.timeout_ms);
+            member.fall_silent();
+        }
+    }
+
+    /// All leave, at once.
+    pub(crate) async fn disband(&self) {
+        let members = std::mem::take(&mut *self.members());
+        futures::future::join_all(members.values().map(|member| member.leave())).await;
+    }
+}
+
+fn same(one: &str, two: &str) -> bool {
+    use subtle::ConstantTimeEq;
+    one.as_bytes().ct_eq(two.as_bytes()).into()
+}
+
+fn ended(end: WorkerEnd) -> Problem {
+    match end {
+        WorkerEnd::Refused(error) => error.into(),
+        WorkerEnd::Superseded { pod, incarnation } => Problem::conflict(
+            "worker-held",
+            format!("another process on pod {pod} (incarnation {incarnation}) has taken the id over"),
+        ),
+        WorkerEnd::Deregistered | WorkerEnd::Silent | WorkerEnd::Died | _ => {
+            Problem::gone("it has ended; register it again")
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Tasks of one worker on their way to a client and back.
+//!
+//! A task that was given out and not acknowledged in time is given out again, to whoever asks for the worker: it is the same
+//! attempt, and its client may have got the answer after all. So a client recognises tasks by id and attempt.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure::Clock;
+use tenure::tasks::{TaskContext, TaskOutcome};
+use tokio::sync::{Notify, oneshot};
+use utoipa::ToSchema;
+
+/// A task that was given out must be acknowledged within this.
+const ACK_WITHIN_MS: u64 = 10_000;
+
+/// A task for a worker.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskGiven {
+    /// Which task. The same for every attempt.
+    pub id: String,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The epoch of the leader that dispatched it: to be stamped on, and checked by, whatever it writes.
+    pub epoch: u64,
+    /// What it is.
+    pub kind: String,
+    /// What it is about, if that is JSON.
+    pub payload: Value,
+    /// The same as bytes.
+    pub payload_base64: String,
+    /// Acknowledge it within this, or it is given out again.
+    pub ack_within_ms: u64,
+}
+
+enum Stage {
+    Waiting,
+    Given { at_ms: u64 },
+    Acked,
+}
+
+struct Held {
+    context: TaskContext,
+    stage: Stage,
+    reply: Option<oneshot::Sender<TaskOutcome>>,
+}
+
+impl Held {
+    fn is(&self, id: &str, attempt: u32) -> bool {
+        self.context.id.as_str() == id && self.context.attempt == attempt
+    }
+}
+
+#[derive(Default)]
+struct Board {
+    held: VecDeque<Held>,
+    closed: bool,
+}
+
+pub(crate) struct Desk {
+    board: Mutex<Board>,
+    wake: Notify,
+    clock: Arc<dyn Clock>,
+}
+
+/// Takes the task back when its handler is over, however that came about.
+struct Withdraw {
+    desk: Arc<Desk>,
+    id: String,
+    attempt: u32,
+}
+
+impl Drop for Withdraw {
+    fn drop(&mut self) {
+        let mut board = self.desk.board();
+        board.held.retain(|held| !held.is(&self.id, self.attempt));
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Desk {
+        Desk { board: Mutex::default(), wake: Notify::new(), clock }
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The library's handler: offers the task, and waits for what a client says.
+    pub(crate) async fn offer(desk: Arc<Desk>, context: TaskContext) -> TaskOutcome {
+        let (reply, outcome) = oneshot::channel();
+        let (id, attempt, cancelled) = (context.id.to_string(), context.attempt, context.cancelled.clone());
+        {
+            let mut board = desk.board();
+            if board.closed {
+                return TaskOutcome::failed("its worker has left");
+            }
+            board.held.push_back(Held { context, stage: Stage::Waiting, reply: Some(reply) });
+        }
+        desk.wake.notify_waiters();
+        let _withdraw = Withdraw { desk, id, attempt };
+        tokio::select! {
+            said = outcome => said.unwrap_or_else(|_| TaskOutcome::failed("its worker has left")),
+            () = cancelled.cancelled() => TaskOutcome::failed("called off"),
+        }
+    }
+
+    /// The next task, waited for at most this long.
+    pub(crate) async fn next(&self, patience: Duration) -> Option<TaskGiven> {
+        let deadline = tokio::time::Instant::now() + patience;
+        loop {
+            let woken = self.wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            let again_ms = match self.give() {
+                Given::Task(task) => return Some(task),
+                Given::Closed => return None,
+                Given::Nothing { again_ms } => again_ms,
+            };
+            let again =
+                again_ms.map_or(deadline, |ms| tokio::time::Instant::now() + Duration::from_millis(ms));
+            tokio::select! {
+                () = &mut woken => {}
+                () = tokio::time::sleep_until(again.min(deadline)) => {}
+            }
+            if tokio::time::Instant::now() >= deadline {
+                return match self.give() {
+                    Given::Task(task) => Some(task),
+                    Given::Closed | Given::Nothing { .. } => None,
+                };
+            }
+        }
+    }
+
+    fn give(&self) -> Given {
+        let now_ms = self.clock.now_ms();
+        let mut board = self.board();
+        if board.closed {
+            return Given::Closed;
+        }
+        let mut again_ms: Option<u64> = None;
+        for held in &mut board.held {
+            match held.stage {
+                Stage::Acked => continue,
+                Stage::Given { at_ms } if now_ms.saturating_sub(at_ms) < ACK_WITHIN_MS => {
+                    let left_ms = ACK_WITHIN_MS - now_ms.saturating_sub(at_ms);
+                    again_ms = Some(again_ms.map_or(left_ms, |ms| ms.min(left_ms)));
+                }
+                Stage::Given { .. } | Stage::Waiting => {
+                    held.stage = Stage::Given { at_ms: now_ms };
+                    return Given::Task(given(&held.context));
+                }
+            }
+        }
+        Given::Nothing { again_ms }
+    }
+
+    /// A client says that it has the task. `false`: it is over, called off, or was never given to this worker.
+    pub(crate) fn ack(&self, id: &str, attempt: u32) -> bool {
+        let mut board = self.board();
+        let found = board.held.iter_mut().find(|held| held.is(id, attempt));
+        found.map(|held| held.stage = Stage::Acked).is_some()
+    }
+
+    /// A client says what came of it. `false`: it is over, called off, or was never given to this worker.
+    pub(crate) fn report(&self, id: &str, attempt: u32, outcome: TaskOutcome) -> bool {
+        let mut board = self.board();
+        let reply =
+            board.held.iter_mut().find(|held| held.is(id, attempt)).and_then(|held| held.reply.take());
+        board.held.retain(|held| !held.is(id, attempt));
+        reply.is_some_and(|reply| reply.send(outcome).is_ok())
+    }
+
+    /// Nothing more is given out, and what is out is given up.
+    pub(crate) fn close(&self) {
+        let mut board = self.board();
+        board.closed = true;
+        board.held.clear();
+        drop(board);
+        self.wake.notify_waiters();
+    }
+}
+
+enum Given {
+    Task(TaskGiven),
+    Nothing { again_ms: Option<u64> },
+    Closed,
+}
+
+fn given(context: &TaskContext) -> TaskGiven {
+    TaskGiven {
+        id: context.id.to_string(),
+        attempt: context.attempt,
+        epoch: context.epoch,
+        kind: context.kind.to_string(),
+        payload: serde_json::from_slice(&context.payload).unwrap_or(Value::Null),
+        payload_base64: STANDARD.encode(&context.payload),
+        ack_within_ms: ACK_WITHIN_MS,
+    }
+}

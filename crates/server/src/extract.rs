@@ -1,0 +1,79 @@
+//! What comes in: bodies, ids in paths, queries. Each fault is a problem that names it.
+
+use crate::problem::Problem;
+use crate::state::Shared;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use tenure::NodeId;
+
+/// A JSON body, within the limits of size and time. No body at all is an empty object.
+pub(crate) struct Payload<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &Shared) -> Result<Payload<T>, Problem> {
+        let limits = &state.options.limits;
+        let body = Limited::new(request.into_body(), limits.body_bytes).collect();
+        let body = match tokio::time::timeout(limits.body, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large(limits.body_bytes)),
+            Ok(Err(_)) => return Err(Problem::malformed("the body did not arrive whole")),
+            Err(_) => {
+                let detail = format!("the body did not arrive within {} s", limits.body.as_secs_f64());
+                let title = "The request took too long to arrive";
+                return Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow", title, detail));
+            }
+        };
+        let body = if body.is_empty() { &b"{}"[..] } else { &body[..] };
+        serde_json::from_slice(body).map(Payload).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data => Problem::invalid(error),
+            serde_json::error::Category::Io
+            | serde_json::error::Category::Syntax
+            | serde_json::error::Category::Eof => Problem::malformed(format!("the body is no JSON: {error}")),
+        })
+    }
+}
+
+fn too_large(most: usize) -> Problem {
+    let (title, detail) = ("The body is too large", format!("at most {most} bytes are taken"));
+    Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", title, detail)
+}
+
+/// Whether a request says that its body is JSON. Others are not taken: a form of another site cannot say so.
+pub(crate) fn says_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
+/// The one id in the path, by the library's rule.
+pub(crate) struct Id(pub(crate) NodeId);
+
+impl FromRequestParts<Shared> for Id {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Id, Problem> {
+        let Path(text) =
+            Path::<String>::from_request_parts(parts, state).await.map_err(Problem::malformed)?;
+        id("id", &text).map(Id)
+    }
+}
+
+pub(crate) fn id(what: &str, text: &str) -> Result<NodeId, Problem> {
+    NodeId::new(text).map_err(|error| Problem::bad_id(what, &error))
+}
+
+/// The query.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Params<T>, Problem> {
+        let found = Query::<T>::from_request_parts(parts, state).await;
+        found.map(|Query(found)| Params(found)).map_err(|error| Problem::malformed(error.body_text()))
+    }
+}

@@ -1,0 +1,117 @@
+//! What stands before every route: who may ask, from where, and how long an answer may take.
+
+use crate::extract::says_json;
+use crate::problem::Problem;
+use crate::state::Shared;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+/// For load balancers and orchestrators: each says one bit, to anybody.
+const PROBES: [&str; 3] = ["/livez", "/readyz", "/leaderz"];
+
+/// A page without data; what it shows it must ask for like anybody else.
+const PAGE: &str = "/";
+
+/// Long polls may take this much longer than other answers.
+const LONG_POLL: Duration = Duration::from_secs(35);
+
+/// On every answer that does not say otherwise.
+const HEADERS: [(HeaderName, &str); 6] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::CACHE_CONTROL, "no-store"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (header::X_FRAME_OPTIONS, "DENY"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+pub(crate) async fn guard(State(state): State<Shared>, request: Request, next: Next) -> Response {
+    let mut response = match check(&state, &request) {
+        Ok(()) => answer(&state, request, next).await,
+        Err(problem) => problem.into_response(),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn answer(state: &Shared, request: Request, next: Next) -> Response {
+    let long = if request.uri().path().ends_with("/tasks/next") { LONG_POLL } else { Duration::ZERO };
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
+    match tokio::time::timeout(state.options.limits.answer + long, answer).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(_)) => {
+            let (title, detail) = ("This server made a mistake", "see its log");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "mistake", title, detail).into_response()
+        }
+        Err(_) => Problem::busy("there was no answer in time").into_response(),
+    }
+}
+
+fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
+    let (path, headers) = (request.uri().path(), request.headers());
+    if PROBES.contains(&path) {
+        return Ok(());
+    }
+    let host = host(request)?;
+    if !state.options.knows_host(host) {
+        let detail = "the Host header names another server; names beside localhost are given by --http-host";
+        let title = "This is not the server you asked for";
+        return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", title, detail));
+    }
+    if path == PAGE {
+        return Ok(());
+    }
+    if let Some(token) = &state.options.token {
+        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+        let bearer = given.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
+        if !bearer.is_some_and(|(_, given)| token.is(given)) {
+            let detail = "this server asks for a bearer token, and this is not it";
+            return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail));
+        }
+    }
+    if crosses_sites(headers, host) {
+        let (title, detail) =
+            ("Another site must not do this", "the request comes from a page of another origin");
+        return Err(Problem::new(StatusCode::FORBIDDEN, "cross-site", title, detail));
+    }
+    let has_body = matches!(*request.method(), Method::POST | Method::PUT);
+    if has_body && !says_json(headers) {
+        let (title, detail) = ("The body must be JSON", "say so: Content-Type: application/json");
+        return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", title, detail));
+    }
+    Ok(())
+}
+
+/// The one host the request is for.
+fn host(request: &Request) -> Result<&str, Problem> {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    let told = first.filter(|_| second.is_none()).and_then(|host| host.to_str().ok());
+    let told = told.ok_or_else(|| Problem::malformed("there must be one Host header"))?;
+    match request.uri().authority() {
+        Some(authority) if authority.as_str() != told => {
+            Err(Problem::malformed("the request line and the Host header name different hosts"))
+        }
+        Some(_) | None => Ok(told),
+    }
+}
+
+/// Browsers say where a request comes from. Programs say nothing.
+fn crosses_sites(headers: &HeaderMap, host: &str) -> bool {
+    let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
+    let foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));
+    let origin = headers.get(header::ORIGIN).map(|origin| origin.to_str().unwrap_or("null"));
+    let own = |origin: &str| {
+        let name = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+    };
+    foreign || origin.is_some_and(|origin| !own(origin))
+}

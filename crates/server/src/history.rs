@@ -1,0 +1,79 @@
+//! Who led, as far as this process has seen it.
+
+use serde::Serialize;
+use std::collections::VecDeque;
+use tenure::{Event, EventKind};
+use utoipa::ToSchema;
+
+/// Terms kept.
+const TERMS: usize = 100;
+
+/// One term of a leader, as this process saw it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Term {
+    /// The epoch.
+    pub epoch: u64,
+    /// Who led.
+    pub node: String,
+    /// When this process learned of it.
+    pub from: String,
+    /// When this process learned that it was over; none while it goes on.
+    pub until: Option<String>,
+    /// Why it ended, as far as this process knows: only the leader itself knows it exactly.
+    pub reason: Option<String>,
+}
+
+/// The terms, the oldest first.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct History {
+    pub(crate) terms: VecDeque<Term>,
+}
+
+impl History {
+    pub(crate) fn take(&mut self, event: &Event) {
+        let time = format!("{:.3}", event.time);
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "the enum grows, and most events say nothing of terms"
+        )]
+        match &event.kind {
+            EventKind::LeaderChanged { new, .. } => self.begin(event.epoch, new.as_str(), time),
+            // Told on the leader itself, whichever comes first.
+            EventKind::BecameLeader { .. } => self.begin(event.epoch, event.node.as_str(), time),
+            EventKind::LostLeadership { reason, .. } => {
+                if let Some(term) = self.terms.iter_mut().find(|term| term.epoch == event.epoch) {
+                    term.until.get_or_insert(time);
+                    term.reason = Some(reason.as_str().to_owned());
+                }
+            }
+            EventKind::LeaderDown { leader, .. } => self.last_of(leader.as_str(), Some("silent")),
+            EventKind::LeaderRecovered { leader } => self.last_of(leader.as_str(), None),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, epoch: u64, node: &str, time: String) {
+        if self.terms.back().is_some_and(|last| last.epoch >= epoch) {
+            return;
+        }
+        if let Some(last) = self.terms.back_mut() {
+            last.until.get_or_insert(time.clone());
+        }
+        self.terms.push_back(Term { epoch, node: node.to_owned(), from: time, until: None, reason: None });
+        if self.terms.len() > TERMS {
+            self.terms.pop_front();
+        }
+    }
+
+    fn last_of(&mut self, node: &str, reason: Option<&str>) {
+        if let Some(last) = self.terms.back_mut().filter(|last| last.node == node && last.until.is_none()) {
+            last.reason = reason.map(str::to_owned);
+        }
+    }
+
+    /// When this process learned of this epoch.
+    pub(crate) fn since(&self, epoch: u64) -> Option<&str> {
+        self.terms.iter().rev().find(|term| term.epoch == epoch).map(|term| term.from.as_str())
+    }
+}

@@ -1,0 +1,185 @@
+//! A node of Tenure over HTTP: a view of the library. It decides nothing.
+//!
+//! [`Server`] runs on an operating system thread of its own, with a runtime of its own: whatever clients do costs the node's
+//! runtime, and so its renewals, nothing but processor time. What needs the store is asked on the node's runtime, on the bulk
+//! lane, and is bounded: documents are read by one for all and kept for some seconds, and everything else takes from one token
+//! bucket.
+//!
+//! ```
+//! use tenure::{Node, Settings};
+//! use tenure_server::{Options, Parts, Server};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+//! let node = Node::start(settings).await?;
+//! let options = Options::new("127.0.0.1:0".parse()?, None)?;
+//! let server = Server::bind(options)?.serve(Parts::of(&node))?;
+//! println!("http://{}/v1/leader", server.address());
+//! server.close(); // clients are sent away while the node hands over …
+//! node.shutdown().await;
+//! server.stop().await; // … and nothing of it is left after this
+//! # Ok(()) }
+//! ```
+//!
+//! # What is not promised
+//!
+//! An answer is what this node knows, or what the store said some seconds ago: by the time it is read another may lead. Whoever
+//! acts on it stamps the epoch on what it does, and lets the receiver ask the fence.
+
+mod bucket;
+mod cached;
+mod crew;
+mod desk;
+mod extract;
+mod feed;
+mod guard;
+mod history;
+mod listen;
+mod looks;
+mod openapi;
+mod options;
+mod overview;
+mod problem;
+mod routes;
+mod state;
+
+pub use crew::Membership;
+pub use desk::TaskGiven;
+pub use history::Term;
+pub use openapi::{document, route_names};
+pub use options::{DEFAULT_LISTEN, Limits, Options, OptionsError, Token};
+pub use overview::{
+    Contention, Heartbeats, JobsView, Leader, LeaderView, NodeRow, Overview, RequestsView, SchedulesView,
+    WorkersView,
+};
+pub use problem::Problem;
+pub use state::Parts;
+
+use state::{Shared, State};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// The thread has ended by then, or is left behind.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+/// A server that has its address, and serves nobody yet.
+#[derive(Debug)]
+pub struct Bound {
+    options: Options,
+    listener: std::net::TcpListener,
+}
+
+/// A server at work. Dropping it closes it.
+pub struct Server {
+    address: SocketAddr,
+    closing: CancellationToken,
+    state: Option<Shared>,
+    ended: Option<oneshot::Receiver<()>>,
+}
+
+impl Server {
+    /// Takes the address; an error if it is taken.
+    pub fn bind(options: Options) -> io::Result<Bound> {
+        let listener = listen::bind(options.listen())?;
+        Ok(Bound { options, listener })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes no more connections and ends those there are, streams included, within a second. Does not wait for it.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Deregisters the workers that were registered through it. Bounded; on the node's runtime.
+    pub async fn dismiss_workers(&self) {
+        if let Some(state) = &self.state {
+            state.crew.disband().await;
+        }
+    }
+
+    /// Closes, deregisters its workers, and waits until nothing of it is left.
+    pub async fn stop(mut self) {
+        self.close();
+        self.dismiss_workers().await;
+        self.state = None;
+        if let Some(ended) = self.ended.take() {
+            let _ = tokio::time::timeout(STOP_MAX, ended).await;
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server({})", self.address)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+impl Bound {
+    /// Where it will listen.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves a node, on a thread of its own.
+    pub fn serve(mut self, parts: Parts) -> io::Result<Server> {
+        let address = self.listener.local_addr()?;
+        self.options.listen = address;
+        let (limits, closing) = (self.options.limits, CancellationToken::new());
+        let (state, events) = assemble(self.options, parts, closing.clone())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (tell, ended) = oneshot::channel();
+        let (kept, listener, token) = (Arc::clone(&state), self.listener, closing.clone());
+        let serve = move || {
+            runtime.block_on(async move {
+                let pump = tokio::spawn(Arc::clone(&kept.feed).pump(events));
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => listen::serve(listener, openapi::router(kept), limits, token).await,
+                    Err(error) => tracing::warn!(target: "tenure", %error, "http: cannot serve"),
+                }
+                pump.abort();
+            });
+            // Whatever is still under way is dropped with it.
+            drop(runtime);
+            let _ = tell.send(());
+        };
+        std::thread::Builder::new().name("tenure-http".to_owned()).spawn(serve)?;
+        Ok(Server { address, closing, state: Some(state), ended: Some(ended) })
+    }
+}
+
+fn assemble(
+    options: Options,
+    parts: Parts,
+    closing: CancellationToken,
+) -> io::Result<(Shared, tokio::sync::broadcast::Receiver<tenure::Event>)> {
+    let runtime = parts.runtime.clone();
+    let document = looks::bytes_of(&openapi::document());
+    let (state, events) = State::new(options, parts, document, closing.clone()).map_err(io::Error::other)?;
+    let watched = Arc::clone(&state);
+    runtime.spawn(async move { watched.crew.watch(&closing).await });
+    Ok((state, events))
+}
+
+/// The routes without a server, for one's own and for tests on paused time. Must be called on the node's runtime; events are
+/// taken, and workers let go, until the token is cancelled.
+pub fn router(options: Options, parts: Parts, closing: CancellationToken) -> io::Result<axum::Router> {
+    let (state, events) = assemble(options, parts, closing.clone())?;
+    let feed = Arc::clone(&state.feed);
+    tokio::spawn(async move { closing.run_until_cancelled(feed.pump(events)).await });
+    Ok(openapi::router(state))
+}

@@ -1,0 +1,213 @@
+//! Looks at the store, for all clients together. Nothing is written.
+//!
+//! All of them go by the bulk lane: nothing a client asks for can stand before a renewal.
+
+use crate::cached::{Aged, Cached, Looked};
+use crate::options::Limits;
+use crate::problem::{Answer, Problem};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use tenure::store::{Lanes, Meter, Metered, Store};
+use tenure::tasks::TaskList;
+use tenure::{Namespace, Status, WorkerList};
+use tenure_plugins::cluster_health::HealthView;
+use tenure_plugins::poll::{JobRow, Schedules};
+use tokio::runtime::Handle;
+
+/// Jobs that are shown at most.
+pub(crate) const JOBS_MAX: usize = 1000;
+
+/// Inboxes that are looked into at most, for jobs.
+const INBOXES_MAX: usize = 64;
+
+/// The way to the store, without the lane of the leases.
+#[derive(Clone)]
+pub(crate) struct Way {
+    pub(crate) lanes: Lanes,
+    pub(crate) namespace: Namespace,
+    /// The one runtime that speaks to the store: connections of its pools live on it.
+    pub(crate) runtime: Handle,
+}
+
+impl Way {
+    pub(crate) fn new(lanes: &Lanes, namespace: Namespace, runtime: Handle) -> Way {
+        let bulk = &lanes.bulk;
+        Way { lanes: Lanes { lease: Arc::clone(bulk), bulk: Arc::clone(bulk) }, namespace, runtime }
+    }
+
+    /// The same, counted.
+    fn counted(&self) -> (Way, Meter) {
+        let meter = Meter::default();
+        let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(&self.lanes.bulk), meter.clone()));
+        (Way { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }, meter)
+    }
+
+    pub(crate) fn schedules(&self) -> Schedules {
+        Schedules::new(Arc::clone(&self.lanes.bulk), &self.namespace)
+    }
+}
+
+/// Who leads and who is there, and what the leader says about it.
+pub(crate) struct Cluster {
+    pub(crate) status: Status,
+    pub(crate) health: Answer<HealthView>,
+}
+
+/// A document as it is sent.
+pub(crate) struct Sent<T> {
+    pub(crate) body: Bytes,
+    pub(crate) facts: T,
+}
+
+/// How many schedules there are.
+pub(crate) struct ScheduleFacts {
+    pub(crate) total: usize,
+    pub(crate) enabled: usize,
+    pub(crate) refused: usize,
+    pub(crate) next_ms: Option<u64>,
+}
+
+/// The jobs.
+pub(crate) struct JobFacts {
+    pub(crate) rows: Vec<Value>,
+    pub(crate) total: usize,
+    pub(crate) open: usize,
+    pub(crate) by_state: BTreeMap<&'static str, u64>,
+    pub(crate) unreadable: Vec<String>,
+}
+
+/// The documents that need the store.
+pub(crate) struct Looks {
+    way: Way,
+    cluster: Cached<Cluster>,
+    workers: Cached<Sent<WorkerList>>,
+    schedules: Cached<Sent<ScheduleFacts>>,
+    jobs: Cached<JobFacts>,
+}
+
+impl Looks {
+    pub(crate) fn new(way: Way, limits: &Limits) -> Looks {
+        let (fresh, per_request) = (limits.fresh, limits.fresh_per_request);
+        Looks {
+            way,
+            cluster: Cached::new(fresh, per_request),
+            workers: Cached::new(fresh, per_request),
+            schedules: Cached::new(fresh, per_request),
+            jobs: Cached::new(fresh, per_request),
+        }
+    }
+
+    pub(crate) async fn cluster(&self) -> Answer<Aged<Cluster>> {
+        self.cluster.get(&self.way.runtime, || look(&self.way, cluster)).await
+    }
+
+    pub(crate) async fn workers(&self) -> Answer<Aged<Sent<WorkerList>>> {
+        self.workers.get(&self.way.runtime, || look(&self.way, workers)).await
+    }
+
+    pub(crate) async fn schedules(&self) -> Answer<Aged<Sent<ScheduleFacts>>> {
+        self.schedules.get(&self.way.runtime, || look(&self.way, schedules)).await
+    }
+
+    pub(crate) async fn jobs(&self) -> Answer<Aged<JobFacts>> {
+        self.jobs.get(&self.way.runtime, || look(&self.way, jobs)).await
+    }
+
+    pub(crate) fn last_cluster(&self) -> Option<Aged<Cluster>> {
+        self.cluster.last()
+    }
+
+    pub(crate) fn last_schedules(&self) -> Option<Aged<Sent<ScheduleFacts>>> {
+        self.schedules.last()
+    }
+
+    pub(crate) fn last_jobs(&self) -> Option<Aged<JobFacts>> {
+        self.jobs.last()
+    }
+
+    /// A client has changed a schedule.
+    pub(crate) fn schedules_changed(&self) {
+        self.schedules.stale();
+    }
+}
+
+/// Looks, and counts what that takes.
+fn look<T, F, W>(way: &Way, how: F) -> impl Future<Output = Looked<T>> + Send + 'static + use<T, F, W>
+where
+    F: FnOnce(Way) -> W + Send + 'static,
+    W: Future<Output = Answer<T>> + Send + 'static,
+    T: 'static,
+{
+    let (way, meter) = way.counted();
+    async move {
+        let outcome = how(way).await;
+        Looked { outcome, requests: meter.snapshot().requests() }
+    }
+}
+
+async fn cluster(way: Way) -> Answer<Cluster> {
+    let status = Status::read(&way.lanes, &way.namespace).await?;
+    let health = HealthView::behind(&way.lanes, &way.namespace, &status).await.map_err(Problem::from);
+    Ok(Cluster { status, health })
+}
+
+async fn workers(way: Way) -> Answer<Sent<WorkerList>> {
+    let list = WorkerList::read(&way.lanes, &way.namespace).await?;
+    Ok(Sent { body: bytes_of(&list), facts: list })
+}
+
+async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
+    let all = way.schedules().list().await?;
+    let now_ms = now_ms();
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, next_ms: None };
+    for (id, read) in &all {
+        match read {
+            Ok(schedule) => {
+                facts.enabled += usize::from(schedule.enabled);
+                let next = schedule.next_ms(now_ms);
+                facts.next_ms = [facts.next_ms, next].into_iter().flatten().min();
+                rows.push(schedule.to_row(now_ms));
+            }
+            Err(problems) => {
+                facts.refused += 1;
+                let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
+                refused.push(json!({"id": id.as_str(), "problems": problems}));
+            }
+        }
+    }
+    let body = json!({"namespace": way.namespace.as_str(), "schedules": rows, "refused": refused});
+    Ok(Sent { body: bytes_of(&body), facts })
+}
+
+async fn jobs(way: Way) -> Answer<JobFacts> {
+    let mut list = TaskList::read(&way.lanes, &way.namespace).await?;
+    list.ask_workers(&way.lanes, &way.namespace, INBOXES_MAX).await?;
+    let tasks = JobRow::newest(std::mem::take(&mut list.tasks), usize::MAX);
+    let (total, open) = (tasks.len(), tasks.iter().filter(|task| !task.state.is_final()).count());
+    let mut by_state = BTreeMap::new();
+    for task in &tasks {
+        *by_state.entry(task.state.as_str()).or_insert(0) += 1;
+    }
+    let rows = JobRow::all(&way.schedules(), tasks.into_iter().take(JOBS_MAX).collect()).await?;
+    let now_ms = now_ms();
+    Ok(JobFacts {
+        rows: rows.iter().map(|row| row.to_json(now_ms)).collect(),
+        total,
+        open,
+        by_state,
+        unreadable: list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
+    })
+}
+
+pub(crate) fn bytes_of(value: &impl serde::Serialize) -> Bytes {
+    // Only a map with keys that are no text could fail, and there is none.
+    serde_json::to_vec(value).unwrap_or_default().into()
+}
+
+pub(crate) fn now_ms() -> u64 {
+    u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
+}

@@ -1,0 +1,104 @@
+//! The routes, and the document that describes them: one list for both.
+
+use crate::guard;
+use crate::problem::{PROBLEM_JSON, Problem};
+use crate::routes;
+use crate::state::Shared;
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{
+    Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Response,
+    ResponseBuilder, SecurityRequirement,
+};
+use utoipa::{PartialSchema, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+
+/// What may happen to any request.
+const ANYWHERE: [(&str, &str); 9] = [
+    ("400", "the request cannot be understood"),
+    ("401", "a bearer token is needed, and this is not it"),
+    ("403", "the request comes from a page of another origin"),
+    ("408", "the request took too long to arrive"),
+    ("413", "the body is too large"),
+    ("415", "the body is not said to be JSON"),
+    ("421", "the Host header names another server"),
+    ("429", "too many requests that make the node ask the store; Retry-After says when to come back"),
+    ("503", "the store does not answer, the node is stopping, or too much is asked at once"),
+];
+
+fn routes() -> OpenApiRouter<Shared> {
+    let info = InfoBuilder::new().title("Tenure").version(env!("CARGO_PKG_VERSION")).description(Some(
+        "A node of Tenure over HTTP. Times are milliseconds unless a name says otherwise.",
+    ));
+    let mut components = Components::new();
+    components.schemas.insert("Problem".to_owned(), Problem::schema());
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+    let openapi = OpenApiBuilder::new().info(info.build()).components(Some(components)).build();
+    routes::all(OpenApiRouter::with_openapi(openapi))
+}
+
+/// The document.
+pub fn document() -> OpenApi {
+    let mut openapi = routes().into_openapi();
+    for (path, item) in &mut openapi.paths.paths {
+        let open = ["/", "/livez", "/readyz", "/leaderz"].contains(&path.as_str());
+        for operation in operations(item).into_iter().flatten() {
+            complete(operation, open);
+        }
+    }
+    openapi
+}
+
+fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
+    [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
+}
+
+/// Adds what may happen anywhere.
+fn complete(operation: &mut Operation, open: bool) {
+    for (status, words) in ANYWHERE {
+        operation.responses.responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(words)));
+    }
+    if !open {
+        operation.security =
+            Some(vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", [""; 0])]);
+    }
+}
+
+fn problem(words: &str) -> Response {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Problem::name()))).build();
+    ResponseBuilder::new().description(words).content(PROBLEM_JSON, content).build()
+}
+
+/// Every route as `GET /v1/leader`, in order.
+pub fn route_names() -> Vec<String> {
+    let mut names = Vec::new();
+    for (path, mut item) in document().paths.paths {
+        for (method, operation) in ["GET", "POST", "PUT", "DELETE"].into_iter().zip(operations(&mut item)) {
+            if operation.is_some() {
+                names.push(format!("{method} {path}"));
+            }
+        }
+    }
+    names
+}
+
+pub(crate) fn router(state: Shared) -> Router {
+    let (router, _) = routes().split_for_parts();
+    router
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method)
+        .layer(axum::middleware::from_fn_with_state(state.clone(), guard::guard))
+        .with_state(state)
+}
+
+async fn no_route(uri: Uri) -> Problem {
+    Problem::not_found("no-route", format!("there is no {:?}; /openapi.json lists what there is", uri.path()))
+}
+
+async fn no_method(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{:?} does not take {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", "That cannot be done there", detail)
+}

@@ -1,0 +1,388 @@
+//! One document with everything a page about the cluster shows.
+
+use crate::cached::Aged;
+use crate::history::Term;
+use crate::looks::Cluster;
+use crate::problem::Answer;
+use crate::state::{Shared, role_name};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use utoipa::ToSchema;
+
+/// What the store does not say within this is left out, or taken from the last time.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Workers listed; `/v1/workers` has all of them.
+const WORKERS_LISTED: usize = 200;
+
+/// The cluster at a glance. What this node knows itself is of this moment; `nodes`, `health`, `schedules` and `jobs` are from
+/// the store and a few seconds old.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    /// The namespace.
+    pub namespace: String,
+    /// The node that answers.
+    pub node: String,
+    /// Its software.
+    pub software: String,
+    /// Now, by its wall clock.
+    pub time: String,
+    /// Its role: `standby`, `candidate`, `leader`, `draining`; none while it starts or if it may not lead.
+    pub role: Option<String>,
+    /// Whether it may lead.
+    pub eligible: bool,
+    /// The highest epoch it knows; 0 if there never was a leader.
+    pub epoch: u64,
+    /// The leader it knows.
+    pub leader: Option<LeaderView>,
+    /// The nodes that made themselves known; none if the store has not said yet.
+    pub nodes: Option<Vec<NodeRow>>,
+    /// How old `nodes` and `health` are.
+    pub nodes_age_ms: Option<u64>,
+    /// The workers, as this node knows them.
+    pub workers: WorkersView,
+    /// How the cluster is doing, as its leader judges; none if that cannot be told.
+    #[schema(value_type = Option<Object>)]
+    pub health: Option<Value>,
+    /// This node's heartbeats: renewals of a leader, looks of a standby.
+    pub heartbeats: Heartbeats,
+    /// What this node asked the store, and what that costs.
+    pub requests: RequestsView,
+    /// Heartbeats that took too long, and tasks of stale epochs.
+    pub contention: Contention,
+    /// The schedules; none if the store has not said yet.
+    pub schedules: Option<SchedulesView>,
+    /// The jobs; none if the store has not said yet.
+    pub jobs: Option<JobsView>,
+    /// Who led, as this process saw it, the oldest first; at most 100 terms.
+    pub history: Vec<Term>,
+    /// The id of the newest event; a stream may begin after it.
+    pub last_event_id: Option<String>,
+    /// What could not be told, and why.
+    pub notes: Vec<String>,
+}
+
+/// The leader.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LeaderView {
+    /// Its id.
+    pub node: String,
+    /// Its epoch.
+    pub epoch: u64,
+    /// It is the node that answers, and it may act now.
+    pub is_this_node: bool,
+    /// When it claimed, by its own wall clock.
+    pub since: Option<String>,
+    /// When the node that answers learned of it.
+    pub seen_since: Option<String>,
+    /// How long it may act if it does not renew; known of the node that answers only.
+    pub lease_remaining_ms: Option<u64>,
+    /// Its lease.
+    pub lease_timeout_ms: u64,
+    /// It was seen to renew, when the nodes were looked at.
+    pub live: Option<bool>,
+    /// Renewals since the claim, when the nodes were looked at.
+    pub renewals: Option<u64>,
+    /// Somebody asked it to step down.
+    pub asked_to_step_down: Option<bool>,
+}
+
+/// A node.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeRow {
+    /// Its id.
+    pub node: String,
+    /// `leader`, `standby` or `gone`.
+    pub role: String,
+    /// How it is doing, by the leader's judgement.
+    pub state: Option<String>,
+    /// Which life of it.
+    pub incarnation: Option<String>,
+    /// Its software.
+    pub version: Option<String>,
+    /// How much older its presence is than the newest sign of anybody's life on the store.
+    pub last_seen_ms_ago: u64,
+}
+
+/// The workers.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkersView {
+    /// The epoch of the leader that told of them.
+    pub epoch: u64,
+    /// Active ones.
+    pub active: u64,
+    /// Inactive ones.
+    pub inactive: u64,
+    /// Objects among them that are none.
+    pub skipped: u64,
+    /// The first 200: `workerId`, `pluginType`, `pod`, `timeout`, `state`.
+    #[schema(value_type = Vec<Object>)]
+    pub list: Vec<Value>,
+}
+
+/// Heartbeats.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Heartbeats {
+    /// How often there is one.
+    pub interval_ms: u64,
+    /// So far.
+    pub count: u64,
+    /// Half of the newest hundred took no longer.
+    pub p50_ms: Option<u64>,
+    /// 99 % of the newest hundred took no longer.
+    pub p99_ms: Option<u64>,
+    /// The newest hundred, the oldest first.
+    pub samples_ms: Vec<u64>,
+}
+
+/// Requests and their cost.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestsView {
+    /// For the seat: `get`, `getUnchanged`, `put`, `remove`, `listPages`, `extra`, `bytesUp`, `bytesDown`.
+    #[schema(value_type = Object)]
+    pub lease: Value,
+    /// For everything else.
+    #[schema(value_type = Object)]
+    pub bulk: Value,
+    /// A second, lately.
+    pub per_second: f64,
+    /// Those billed as writes.
+    pub writes_per_second: f64,
+    /// Those billed as reads.
+    pub reads_per_second: f64,
+    /// Dollars for 30 days at these rates, for this node.
+    pub cost_per_month: f64,
+    /// How long the rates were measured.
+    pub measured_ms: u64,
+}
+
+/// Contention.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Contention {
+    /// Whether it is looked for.
+    pub enabled: bool,
+    /// Heartbeat cycles that took too long.
+    pub events: u64,
+    /// Tasks refused because of their epoch.
+    pub epoch_drift_events: u64,
+}
+
+/// Schedules in numbers.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SchedulesView {
+    /// All.
+    pub total: u64,
+    /// Those that create jobs.
+    pub enabled: u64,
+    /// Those that cannot be understood.
+    pub refused: u64,
+    /// When the next job is to begin, in ms since 1970.
+    pub next: Option<u64>,
+    /// How old this is.
+    pub age_ms: u64,
+}
+
+/// Jobs in numbers.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobsView {
+    /// Open ones and those that ended lately.
+    pub total: u64,
+    /// Open ones.
+    pub open: u64,
+    /// By state.
+    pub by_state: BTreeMap<String, u64>,
+    /// How old this is.
+    pub age_ms: u64,
+}
+
+pub(crate) async fn overview(state: &Shared) -> Overview {
+    let mut notes = Vec::new();
+    let (cluster, schedules, jobs) = futures::join!(
+        tokio::time::timeout(PATIENCE, state.looks.cluster()),
+        tokio::time::timeout(PATIENCE, state.looks.schedules()),
+        tokio::time::timeout(PATIENCE, state.looks.jobs()),
+    );
+    let cluster = newest("nodes", cluster, state.looks.last_cluster(), &mut notes);
+    let schedules = newest("schedules", schedules, state.looks.last_schedules(), &mut notes);
+    let jobs = newest("jobs", jobs, state.looks.last_jobs(), &mut notes);
+    let health = cluster.as_ref().and_then(|cluster| match &cluster.value.health {
+        Ok(health) => serde_json::to_value(health).ok(),
+        Err(problem) => {
+            notes.push(format!("health: {}", problem.detail));
+            None
+        }
+    });
+    let (metrics, settings) = (state.annex.metrics(), state.annex.settings());
+    let known = metrics.note.is_none();
+    let value = |requests: &tenure::metrics::Requests| serde_json::to_value(requests).unwrap_or_default();
+    Overview {
+        namespace: metrics.namespace.clone(),
+        node: metrics.node.clone(),
+        software: format!("tenure {}", env!("CARGO_PKG_VERSION")),
+        time: format!("{:.3}", jiff::Timestamp::now()),
+        role: metrics.role.clone(),
+        eligible: settings.eligible,
+        epoch: metrics.epoch,
+        leader: leader(state, cluster.as_ref()),
+        nodes: cluster.as_ref().map(|cluster| nodes(&cluster.value)),
+        nodes_age_ms: cluster.as_ref().map(|cluster| ms(cluster.age)),
+        workers: workers(state),
+        health,
+        heartbeats: Heartbeats {
+            interval_ms: settings.heartbeat_interval_ms,
+            count: metrics.heartbeats,
+            p50_ms: known.then_some(metrics.heartbeat_latency_p50),
+            p99_ms: known.then_some(metrics.heartbeat_latency_p99),
+            samples_ms: state.annex.heartbeats(),
+        },
+        requests: RequestsView {
+            lease: value(&metrics.requests.lease),
+            bulk: value(&metrics.requests.bulk),
+            per_second: metrics.requests_per_second,
+            writes_per_second: metrics.writes_per_second,
+            reads_per_second: metrics.reads_per_second,
+            cost_per_month: metrics.cost_per_month,
+            measured_ms: metrics.measured_ms,
+        },
+        contention: Contention {
+            enabled: settings.contention_detection_enabled,
+            events: metrics.contention_events,
+            epoch_drift_events: metrics.epoch_drift_events,
+        },
+        schedules: schedules.map(|found| SchedulesView {
+            total: found.value.facts.total as u64,
+            enabled: found.value.facts.enabled as u64,
+            refused: found.value.facts.refused as u64,
+            next: found.value.facts.next_ms,
+            age_ms: ms(found.age),
+        }),
+        jobs: jobs.map(|found| JobsView {
+            total: found.value.total as u64,
+            open: found.value.open as u64,
+            by_state: found
+                .value
+                .by_state
+                .iter()
+                .map(|(state, count)| ((*state).to_owned(), *count))
+                .collect(),
+            age_ms: ms(found.age),
+        }),
+        history: state.feed.history().terms.into(),
+        last_event_id: state.feed.newest_id(),
+        notes,
+    }
+}
+
+/// What was read now, or else the last there was.
+fn newest<T>(
+    what: &str,
+    now: Result<Answer<Aged<T>>, tokio::time::error::Elapsed>,
+    last: Option<Aged<T>>,
+    notes: &mut Vec<String>,
+) -> Option<Aged<T>> {
+    match now {
+        Ok(Ok(found)) => return Some(found),
+        Ok(Err(problem)) => notes.push(format!("{what}: {}", problem.detail)),
+        Err(_) => notes.push(format!("{what}: the store has not answered yet")),
+    }
+    last
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The leader as this node knows it; what only the seat says is added if it is the same term.
+pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<LeaderView> {
+    let (node, epoch, remaining, leads) = {
+        let known = state.leadership.borrow();
+        (known.leader.clone()?.to_string(), known.epoch, known.remaining(), known.is_leader())
+    };
+    let status = cluster.map(|cluster| &cluster.value.status).filter(|status| status.epoch == epoch);
+    let seat = status.and_then(|status| status.leader.as_ref()).filter(|leader| leader.node == node);
+    let this = leads && node == state.annex.node().as_str();
+    Some(LeaderView {
+        is_this_node: this,
+        epoch,
+        since: seat.and_then(|seat| seat.since.clone()),
+        seen_since: state.feed.history().since(epoch).map(str::to_owned),
+        lease_remaining_ms: remaining.filter(|_| this).map(ms),
+        lease_timeout_ms: seat.map_or(state.annex.settings().lease_timeout_ms, |seat| seat.lease_timeout),
+        live: seat.map(|seat| seat.live),
+        renewals: seat.map(|seat| seat.renewals),
+        asked_to_step_down: seat.map(|seat| seat.asked_to_step_down),
+        node,
+    })
+}
+
+/// The nodes of the store, with what the leader says of them.
+pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
+    let judged = cluster.health.as_ref().map(|health| health.nodes.as_slice()).unwrap_or_default();
+    let row = |node: &tenure::NodeStatus| {
+        let judged = judged.iter().find(|judged| judged.node == node.node);
+        NodeRow {
+            node: node.node.clone(),
+            role: node.role.to_owned(),
+            state: judged.map(|judged| judged.state.as_str().to_owned()),
+            incarnation: judged.and_then(|judged| judged.incarnation.clone()),
+            version: judged.and_then(|judged| judged.version.clone()),
+            last_seen_ms_ago: node.last_seen_ms_ago,
+        }
+    };
+    cluster.status.nodes.iter().map(row).collect()
+}
+
+fn workers(state: &Shared) -> WorkersView {
+    let workers = state.workers.borrow();
+    WorkersView {
+        epoch: workers.epoch,
+        active: workers.active,
+        inactive: workers.inactive,
+        skipped: workers.skipped,
+        list: workers.list.iter().take(WORKERS_LISTED).map(|worker| worker.to_json()).collect(),
+    }
+}
+
+/// A short answer about leadership, from memory alone.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Leader {
+    /// The namespace.
+    pub namespace: String,
+    /// The leader last seen; it may be dead and not noticed yet.
+    pub leader: Option<String>,
+    /// Its epoch; 0 if there never was one.
+    pub epoch: u64,
+    /// The node that answers.
+    pub node: String,
+    /// Its role.
+    pub role: Option<String>,
+    /// The node that answers leads, and may act now.
+    pub is_leader: bool,
+    /// How long it may act if it does not renew.
+    pub lease_remaining_ms: Option<u64>,
+}
+
+pub(crate) fn short(state: &Shared) -> Leader {
+    let known = state.leadership.borrow();
+    Leader {
+        namespace: state.annex.namespace().to_owned(),
+        leader: known.leader.as_ref().map(ToString::to_string),
+        epoch: known.epoch,
+        node: state.annex.node().to_string(),
+        role: known.role.map(|role| role_name(role).to_owned()),
+        is_leader: known.is_leader(),
+        lease_remaining_ms: known.remaining().map(ms),
+    }
+}

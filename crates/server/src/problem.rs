@@ -1,0 +1,180 @@
+//! What went wrong, as RFC 9457 has it.
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use tenure::{StatusError, StepDownError, WorkerError};
+use tenure_plugins::poll::PollError;
+use utoipa::ToSchema;
+
+/// The media type of a problem.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// Why a request was not answered as asked (RFC 9457).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// Which kind of problem, for programs: `urn:tenure:problem:` and a name.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The kind in words.
+    pub title: String,
+    /// The status code.
+    pub status: u16,
+    /// What is wrong this time.
+    pub detail: String,
+    /// Every fault, where there can be several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Seconds after which a try makes sense.
+    #[serde(skip)]
+    #[schema(ignore)]
+    pub(crate) retry_after: Option<u64>,
+}
+
+pub(crate) type Answer<T> = Result<T, Problem>;
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        name: &str,
+        title: &str,
+        detail: impl std::fmt::Display,
+    ) -> Problem {
+        Problem {
+            kind: format!("urn:tenure:problem:{name}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: told(&detail.to_string()),
+            problems: Vec::new(),
+            retry_after: None,
+        }
+    }
+
+    fn retry_after(mut self, seconds: u64) -> Problem {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    pub(crate) fn malformed(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood", detail)
+    }
+
+    pub(crate) fn bad_id(what: &str, error: &tenure::IdError) -> Problem {
+        let detail = format!("{what} = {:?}: it {}", error.value, error.rule);
+        Problem::new(StatusCode::BAD_REQUEST, "bad-id", "That is no id", detail)
+    }
+
+    pub(crate) fn invalid(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "invalid",
+            "A rule is broken; nothing was written",
+            detail,
+        )
+    }
+
+    pub(crate) fn not_found(name: &str, detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::NOT_FOUND, name, "There is no such thing", detail)
+    }
+
+    pub(crate) fn conflict(name: &str, detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::CONFLICT, name, "The state of things does not allow it", detail)
+    }
+
+    pub(crate) fn gone(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::GONE, "worker-ended", "The worker is registered no more", detail)
+    }
+
+    pub(crate) fn store(detail: impl std::fmt::Display) -> Problem {
+        let title = "The store does not answer, or refuses";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store", title, detail).retry_after(1)
+    }
+
+    pub(crate) fn unreadable(detail: impl std::fmt::Display) -> Problem {
+        let title = "An object on the store cannot be read";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unreadable", title, detail)
+    }
+
+    pub(crate) fn stopping() -> Problem {
+        let (title, detail) = ("The node is stopping", "ask another node");
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "stopping", title, detail)
+    }
+
+    pub(crate) fn busy(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too much at once", detail).retry_after(1)
+    }
+
+    pub(crate) fn too_many(wait_s: u64) -> Problem {
+        let detail = "requests that make the node ask the store are limited; /v1/leader and what is served from memory is not";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
+            .retry_after(wait_s)
+    }
+}
+
+/// A text for people and terminals: on one line, cut.
+fn told(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect()
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = (status, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"tenure\""));
+        }
+        response
+    }
+}
+
+impl From<StatusError> for Problem {
+    fn from(error: StatusError) -> Problem {
+        match error {
+            StatusError::Unavailable(_) | StatusError::Denied(_) => Problem::store(error),
+            StatusError::Unreadable { .. } => Problem::unreadable(error),
+        }
+    }
+}
+
+impl From<StepDownError> for Problem {
+    fn from(error: StepDownError) -> Problem {
+        match error {
+            StepDownError::Store(error) => error.into(),
+            StepDownError::Unknown(_) => Problem::store(error),
+            StepDownError::Raced => Problem::conflict("raced", error),
+        }
+    }
+}
+
+impl From<WorkerError> for Problem {
+    fn from(error: WorkerError) -> Problem {
+        match error {
+            WorkerError::Invalid { .. } => Problem::invalid(error),
+            WorkerError::Held { .. } => Problem::conflict("worker-held", error),
+            WorkerError::Unreadable { .. } => Problem::unreadable(error),
+            WorkerError::Ended | _ => Problem::gone(error),
+        }
+    }
+}
+
+impl From<PollError> for Problem {
+    fn from(error: PollError) -> Problem {
+        match error {
+            PollError::Unknown(_) => Problem::not_found("unknown-schedule", error),
+            PollError::Name(_) => Problem::invalid(error),
+            PollError::Refused { .. } => Problem::unreadable(error),
+            PollError::Store(_) => Problem::store(error),
+            PollError::NotLeading
+            | PollError::Full(_)
+            | PollError::Exists(_)
+            | PollError::Raced(_)
+            | PollError::Asked(_)
+            | PollError::Submit(_) => Problem::conflict("raced", error),
+        }
+    }
+}

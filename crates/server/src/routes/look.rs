@@ -1,0 +1,206 @@
+//! Looking at the cluster, asking its fence, and asking its leader to hand over.
+
+use super::{aged, json};
+use crate::extract::{Params, Payload};
+use crate::feed::{From, KEPT};
+use crate::looks::bytes_of;
+use crate::overview::{Leader, Overview, nodes as node_rows, overview as whole, short};
+use crate::problem::{Answer, Problem};
+use crate::state::Shared;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::{HandOver, StepDownAnswer, Verdict, hand_over, request_step_down};
+use utoipa::{IntoParams, ToSchema};
+
+/// How long a hand-over may be waited for.
+const WAIT_MAX_MS: u64 = 10_000;
+
+/// Who leads, from memory: as fast as it gets, and of this moment
+#[utoipa::path(get, path = "/v1/leader", tag = "cluster", responses((status = 200, description = "the leader this node knows", body = Leader)))]
+pub(crate) async fn leader(State(state): State<Shared>) -> Response {
+    json(bytes_of(&short(&state)))
+}
+
+/// The cluster at a glance
+#[utoipa::path(get, path = "/v1/overview", tag = "cluster", responses((status = 200, description = "everything a page about the cluster shows", body = Overview)))]
+pub(crate) async fn overview(State(state): State<Shared>) -> Response {
+    json(bytes_of(&whole(&state).await))
+}
+
+/// Who leads and which nodes are there, as `tenure status --json` has it; a few seconds old
+#[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = Value)))]
+pub(crate) async fn status(State(state): State<Shared>) -> Answer<Response> {
+    let found = state.looks.cluster().await?;
+    Ok(aged(&found, bytes_of(&found.value.status)))
+}
+
+/// The nodes, with what the leader says of each; a few seconds old
+#[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = Value)))]
+pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
+    let found = state.looks.cluster().await?;
+    let body = json!({"namespace": state.annex.namespace(), "nodes": node_rows(&found.value)});
+    Ok(aged(&found, bytes_of(&body)))
+}
+
+/// This node's figures, under the names of `tenure metrics --json`; from memory
+#[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = Value)))]
+pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
+    json(bytes_of(&state.annex.metrics()))
+}
+
+/// How the cluster is doing, as `tenure health --json` has it; a few seconds old
+#[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = Value)))]
+pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
+    let found = state.looks.cluster().await?;
+    let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
+    Ok(aged(&found, body))
+}
+
+/// What this node runs by, and where each value came from; no secrets
+#[utoipa::path(get, path = "/v1/config", tag = "cluster", responses((status = 200, description = "`settings` by name, each with `value` and `from`, and `http`", body = Value)))]
+pub(crate) async fn config(State(state): State<Shared>) -> Response {
+    json(state.config.clone())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Begin with so many events of the past, at most 1,000. A `Last-Event-ID` goes before it.
+    #[param(minimum = 0, maximum = 1000)]
+    recent: Option<usize>,
+}
+
+/// This node's events as they happen, as server-sent events: the same JSON as `tenure run --events`
+///
+/// Each has an `id`; who comes back with `Last-Event-ID` gets what it missed, as far as it is among the last 1,000 events of
+/// this life of the node. If not, an event of type `missed` says so first.
+#[utoipa::path(
+    get, path = "/v1/events", tag = "cluster", params(EventsQuery, ("last-event-id" = Option<String>, Header, description = "go on after this event")),
+    responses((status = 200, description = "a stream that does not end", body = String, content_type = "text/event-stream")),
+)]
+pub(crate) async fn events(
+    State(state): State<Shared>,
+    Params(query): Params<EventsQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let from = match (headers.get("last-event-id"), query.recent) {
+        (Some(id), _) => From::After(String::from_utf8_lossy(id.as_bytes()).into_owned()),
+        (None, Some(count)) if count > KEPT => {
+            return Err(Problem::malformed(format!("recent = {count}: must be at most {KEPT}")));
+        }
+        (None, Some(count)) => From::Recent(count),
+        (None, None) => From::Now,
+    };
+    let permit = Arc::clone(&state.streams).try_acquire_owned().map_err(|_| {
+        Problem::busy(format!("{} event streams are open, as many as may be", state.options.limits.streams))
+    })?;
+    let keep_alive = state.options.limits.keep_alive;
+    let stream = Arc::clone(&state.feed).stream(from, keep_alive, state.closing.clone(), permit);
+    Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response())
+}
+
+/// What a task carries; a task's stamp fits as it is.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct FenceAsk {
+    /// The epoch of the leader that dispatched it.
+    epoch: u64,
+    /// When it was dispatched, in ms since 1970; without it there is no grace.
+    dispatched_at: Option<i64>,
+    /// After this it is not worth doing, in ms since 1970.
+    deadline: Option<i64>,
+    /// Which task; not looked at.
+    #[serde(default, rename = "id")]
+    _id: Option<String>,
+}
+
+/// The verdict.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FenceAnswer {
+    /// `accept`, `accept_late`, `reject_stale`, or `reject_expired` if its deadline has passed.
+    verdict: &'static str,
+    /// Whether it may be done.
+    accepted: bool,
+    /// The epoch asked about.
+    epoch: u64,
+    /// The highest epoch this node has heard of from the store.
+    known_epoch: u64,
+}
+
+/// Whether a task of some epoch may be acted on, as far as this node has heard; from memory
+///
+/// An epoch this node has not heard of is accepted, and not taken as known: nobody can shut others out with a number.
+#[utoipa::path(
+    post, path = "/v1/fence", tag = "fencing", request_body = FenceAsk,
+    responses((status = 200, description = "the verdict", body = FenceAnswer), (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json")),
+)]
+pub(crate) async fn fence(State(state): State<Shared>, Payload(ask): Payload<FenceAsk>) -> Response {
+    let now = jiff::Timestamp::now().as_millisecond();
+    let expired = ask.deadline.is_some_and(|deadline| now > deadline);
+    let (verdict, accepted) = match state.fence.judge_only(ask.epoch, ask.dispatched_at) {
+        Verdict::RejectStale => ("reject_stale", false),
+        Verdict::Accept | Verdict::AcceptLate if expired => ("reject_expired", false),
+        Verdict::Accept => ("accept", true),
+        Verdict::AcceptLate => ("accept_late", true),
+    };
+    let known_epoch = state.fence.epoch();
+    json(bytes_of(&FenceAnswer { verdict, accepted, epoch: ask.epoch, known_epoch }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[derive(Default)]
+pub(crate) struct StepDownAsk {
+    /// How long to wait for the next leader, at most 10,000; 0: ask and do not wait.
+    #[schema(maximum = 10_000)]
+    wait_ms: u64,
+}
+
+/// Asks the leader to hand over, whoever it is
+#[utoipa::path(
+    post, path = "/v1/step-down", tag = "cluster", request_body = StepDownAsk,
+    responses(
+        (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = Value),
+        (status = 409, description = "nobody leads, or the seat changed under every attempt", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn step_down(
+    State(state): State<Shared>,
+    Payload(ask): Payload<StepDownAsk>,
+) -> Answer<Response> {
+    if ask.wait_ms > WAIT_MAX_MS {
+        return Err(Problem::invalid(format!("waitMs = {}: must be at most {WAIT_MAX_MS}", ask.wait_ms)));
+    }
+    state.bucket.take(5.0 + (ask.wait_ms / 200) as f64)?;
+    let (way, by) = (state.way.clone(), format!("over HTTP, by way of node {}", state.annex.node()));
+    let asked = state.on_node(async move {
+        let answer = request_step_down(&way.lanes, &way.namespace, &by).await?;
+        let (node, epoch) = match answer {
+            StepDownAnswer::NoLeader { epoch } => {
+                return Err(Problem::conflict("no-leader", format!("nobody leads since epoch {epoch}")));
+            }
+            StepDownAnswer::Ended { node, epoch } => (node, epoch),
+            StepDownAnswer::Asked(asked) => (asked.node, asked.epoch),
+        };
+        let wait = Duration::from_millis(ask.wait_ms);
+        let (outcome, leader) = match wait.is_zero() {
+            true => ("asked", Value::Null),
+            false => match hand_over(&way.lanes, &way.namespace, epoch, wait).await? {
+                HandOver::Led { node, epoch } => ("led", json!({"node": node, "epoch": epoch})),
+                HandOver::Vacant => ("vacant", Value::Null),
+                HandOver::Held => ("held", json!({"node": node, "epoch": epoch})),
+            },
+        };
+        let asked = json!({"node": node, "epoch": epoch});
+        Ok(json!({"namespace": way.namespace.as_str(), "asked": asked, "outcome": outcome, "leader": leader}))
+    });
+    Ok((StatusCode::ACCEPTED, axum::Json(asked.await??)).into_response())
+}

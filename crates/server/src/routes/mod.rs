@@ -1,0 +1,60 @@
+//! The routes. Each is a view of the library.
+
+mod look;
+mod probes;
+mod schedules;
+mod tasks;
+mod work;
+
+use crate::cached::Aged;
+use crate::state::Shared;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
+    router
+        .routes(routes!(probes::page))
+        .routes(routes!(probes::livez))
+        .routes(routes!(probes::readyz))
+        .routes(routes!(probes::leaderz))
+        .routes(routes!(probes::metrics))
+        .routes(routes!(probes::openapi))
+        .routes(routes!(look::leader))
+        .routes(routes!(look::overview))
+        .routes(routes!(look::status))
+        .routes(routes!(look::nodes))
+        .routes(routes!(look::metrics))
+        .routes(routes!(look::health))
+        .routes(routes!(look::config))
+        .routes(routes!(look::events))
+        .routes(routes!(look::fence))
+        .routes(routes!(look::step_down))
+        .routes(routes!(work::list, work::register))
+        .routes(routes!(work::deregister))
+        .routes(routes!(work::heartbeat))
+        .routes(routes!(tasks::next))
+        .routes(routes!(tasks::ack))
+        .routes(routes!(tasks::result))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::show, schedules::put, schedules::remove))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::run_now))
+        .routes(routes!(schedules::jobs))
+        .routes(routes!(schedules::job))
+}
+
+/// JSON that is there already.
+fn json(body: Bytes) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+/// The same, and how old it is.
+fn aged<T>(found: &Aged<T>, body: Bytes) -> Response {
+    let mut response = json(body);
+    response.headers_mut().insert(header::AGE, HeaderValue::from(found.age.as_secs()));
+    response
+}

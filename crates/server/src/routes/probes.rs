@@ -1,0 +1,84 @@
+//! For orchestrators, load balancers and collectors.
+
+use super::json;
+use crate::problem::{Answer, Problem};
+use crate::state::Shared;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use std::time::Duration;
+use tenure::prometheus_client::encoding::text;
+
+/// The node's runtime must answer within this.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
+
+const PAGE: &str = "<!doctype html><meta charset=\"utf-8\"><title>Tenure</title><h1>Tenure</h1>\
+<p><a href=\"/v1/overview\">overview</a>, <a href=\"/openapi.json\">all routes</a></p>";
+
+/// A page for people
+#[utoipa::path(get, path = "/", tag = "probes", responses((status = 200, description = "a page", body = String, content_type = "text/html")))]
+pub(crate) async fn page() -> Html<&'static str> {
+    Html(PAGE)
+}
+
+/// Whether the process works: the runtime of the node gets to run
+#[utoipa::path(get, path = "/livez", tag = "probes", responses((status = 200, description = "it works", body = String, content_type = "text/plain")))]
+pub(crate) async fn livez(State(state): State<Shared>) -> Answer<&'static str> {
+    let sign = state.way.runtime.spawn(async {});
+    match tokio::time::timeout(SIGN_OF_LIFE, sign).await {
+        Ok(Ok(())) => Ok("ok\n"),
+        Ok(Err(_)) => Err(Problem::stopping()),
+        Err(_) => {
+            Err(Problem::busy(format!("the node did not get to run within {} s", SIGN_OF_LIFE.as_secs())))
+        }
+    }
+}
+
+/// Whether the node takes part: it has joined, or may not lead at all
+#[utoipa::path(get, path = "/readyz", tag = "probes", responses((status = 200, description = "it takes part", body = String, content_type = "text/plain")))]
+pub(crate) async fn readyz(State(state): State<Shared>) -> Answer<&'static str> {
+    if state.closing.is_cancelled() {
+        return Err(Problem::stopping());
+    }
+    let joined = state.leadership.borrow().role.is_some();
+    if joined || !state.annex.settings().eligible {
+        return Ok("ok\n");
+    }
+    Err(Problem::busy("the node has not joined yet"))
+}
+
+/// Whether this node leads, at this very moment: for load balancers that send requests to the leader
+#[utoipa::path(
+    get, path = "/leaderz", tag = "probes",
+    responses((status = 200, description = "it leads", body = String, content_type = "text/plain"), (status = 503, description = "it does not lead", body = Problem, content_type = "application/problem+json")),
+)]
+pub(crate) async fn leaderz(State(state): State<Shared>) -> Answer<&'static str> {
+    if state.leads() {
+        return Ok("ok\n");
+    }
+    Err(Problem::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "not-leader",
+        "This node does not lead",
+        "ask another node",
+    ))
+}
+
+/// The figures of this node, for Prometheus
+#[utoipa::path(
+    get, path = "/metrics", tag = "probes",
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8")),
+)]
+pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
+    let mut body = String::new();
+    // Writing to a text cannot fail.
+    let _ = text::encode(&mut body, &state.registry);
+    ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
+        .into_response()
+}
+
+/// This document
+#[utoipa::path(get, path = "/openapi.json", tag = "probes", responses((status = 200, description = "OpenAPI", body = serde_json::Value)))]
+pub(crate) async fn openapi(State(state): State<Shared>) -> Response {
+    json(state.openapi.clone())
+}

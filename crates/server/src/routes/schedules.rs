@@ -1,0 +1,285 @@
+//! Schedules and jobs.
+
+use super::{aged, json};
+use crate::extract::{Id, Params, Payload, id};
+use crate::looks::{JOBS_MAX, bytes_of, now_ms};
+use crate::problem::{Answer, Problem};
+use crate::state::Shared;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tenure::NodeId;
+use tenure::tasks::{TaskList, TaskState};
+use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
+use utoipa::{IntoParams, ToSchema};
+
+/// Inboxes that are looked into for the jobs of one schedule.
+const INBOXES: usize = 8;
+
+/// Finding a job that is not among the newest may take this many requests.
+const FIND_REQUESTS: f64 = 100.0;
+
+/// The schedules, as `tenure schedule list --json` has them; a few seconds old
+#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = Value)))]
+pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
+    let found = state.looks.schedules().await?;
+    Ok(aged(&found, found.value.body.clone()))
+}
+
+/// One schedule with its checks and jobs, as `tenure schedule show --json` has it
+#[utoipa::path(
+    get, path = "/v1/schedules/{id}", tag = "schedules",
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses((status = 200, description = "the schedule", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+)]
+pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id) -> Answer<Response> {
+    state.bucket.take(4.0)?;
+    let way = state.way.clone();
+    let report = state.on_node(async move {
+        let schedules = way.schedules();
+        let found = schedules.get(&schedule).await?.ok_or_else(|| no_schedule(&schedule))?;
+        let health = schedules.health().await?.of(&schedule);
+        let mut list = TaskList::read_near(&way.lanes, &way.namespace, &schedule).await?;
+        list.tasks.retain(|task| task.series == schedule);
+        list.ask_workers(&way.lanes, &way.namespace, INBOXES).await?;
+        let jobs = JobRow::all(&schedules, JobRow::newest(list.tasks, JOBS_MAX)).await?;
+        Answer::Ok(found.to_report(way.namespace.as_str(), &health, &jobs, now_ms()))
+    });
+    Ok(json(bytes_of(&report.await??)))
+}
+
+fn no_schedule(schedule: &NodeId) -> Problem {
+    Problem::not_found("unknown-schedule", format!("there is no schedule {:?}", schedule.as_str()))
+}
+
+/// Makes a schedule stand there as it is; the body is one entry of a file for `tenure apply`, as JSON
+#[utoipa::path(
+    put, path = "/v1/schedules/{id}", tag = "schedules", request_body = inline(Map<String, Value>),
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
+        (status = 201, description = "`outcome` is created", body = Value),
+        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "rules are broken: all of them, in `problems`", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn put(
+    State(state): State<Shared>,
+    Id(schedule): Id,
+    Payload(mut body): Payload<Map<String, Value>>,
+) -> Answer<Response> {
+    match body.get("id") {
+        Some(other) if other.as_str() != Some(schedule.as_str()) => {
+            return Err(Problem::invalid("id: the body names another schedule than the path"));
+        }
+        Some(_) | None => drop(body.insert("id".to_owned(), json!(schedule.as_str()))),
+    }
+    let new = parse(body)?;
+    state.bucket.take(3.0)?;
+    let way = state.way.clone();
+    let change = state.on_node(async move { way.schedules().put(&new, now_ms()).await }).await??;
+    state.looks.schedules_changed();
+    let status = if change == Change::Created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, axum::Json(outcome(&state, &schedule, change.as_str()))).into_response())
+}
+
+/// By the rules of a file.
+fn parse(body: Map<String, Value>) -> Answer<Schedule> {
+    let text = Value::Array(vec![Value::Object(body)]).to_string();
+    let mut found = read_file(&text, &Rules::default()).map_err(|faults| {
+        let told = |fault: &Fault| Fault { line: None, ..fault.clone() }.to_string();
+        let mut problem = Problem::invalid("the schedule breaks rules");
+        problem.problems = faults.all().iter().map(told).collect();
+        problem
+    })?;
+    found.pop().ok_or_else(|| Problem::invalid("there is no schedule"))
+}
+
+fn outcome(state: &Shared, schedule: &NodeId, outcome: &str) -> Value {
+    json!({"namespace": state.namespace.as_str(), "id": schedule.as_str(), "outcome": outcome})
+}
+
+/// Removes a schedule; its open jobs go on to their end
+#[utoipa::path(
+    delete, path = "/v1/schedules/{id}", tag = "schedules",
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses((status = 200, description = "`outcome` is removed", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+)]
+pub(crate) async fn remove(State(state): State<Shared>, Id(schedule): Id) -> Answer<axum::Json<Value>> {
+    state.bucket.take(2.0)?;
+    let (way, named) = (state.way.clone(), schedule.clone());
+    let removed = state.on_node(async move { way.schedules().remove(&named).await }).await??;
+    state.looks.schedules_changed();
+    if removed { Ok(axum::Json(outcome(&state, &schedule, "removed"))) } else { Err(no_schedule(&schedule)) }
+}
+
+/// A body without fields.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// Lets a schedule create no more jobs
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/pause", tag = "schedules", request_body = Option<Nothing>,
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
+        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn pause(
+    State(state): State<Shared>,
+    Id(schedule): Id,
+    Payload(Nothing {}): Payload<Nothing>,
+) -> Answer<axum::Json<Value>> {
+    enable(state, schedule, false).await
+}
+
+/// Lets a schedule create jobs again, from now on
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/resume", tag = "schedules", request_body = Option<Nothing>,
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
+        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn resume(
+    State(state): State<Shared>,
+    Id(schedule): Id,
+    Payload(Nothing {}): Payload<Nothing>,
+) -> Answer<axum::Json<Value>> {
+    enable(state, schedule, true).await
+}
+
+async fn enable(state: Shared, schedule: NodeId, enabled: bool) -> Answer<axum::Json<Value>> {
+    state.bucket.take(2.0)?;
+    let (way, named) = (state.way.clone(), schedule.clone());
+    let work = async move { way.schedules().set_enabled(&named, enabled, now_ms()).await };
+    let change = state.on_node(work).await??;
+    state.looks.schedules_changed();
+    let mut answer = outcome(&state, &schedule, change.as_str());
+    answer["enabled"] = json!(enabled);
+    Ok(axum::Json(answer))
+}
+
+/// A job that is asked for.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RunAsk {
+    /// Names the request: asking again under the same name asks for the same job. Default: made up.
+    name: Option<String>,
+}
+
+/// Asks the leader, whoever it is, for a job of a schedule now
+#[utoipa::path(
+    post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = RunAsk,
+    params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 202, description = "asked; `job` is its id, and `outcome` asked, or existed if it was asked for before", body = Value),
+        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "too many are asked for already, or others changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn run_now(
+    State(state): State<Shared>,
+    Id(schedule): Id,
+    Payload(ask): Payload<RunAsk>,
+) -> Answer<Response> {
+    let name = ask.name.unwrap_or_else(|| format!("{:x}-{:04x}", now_ms(), rand::random::<u16>()));
+    let job = RunRequest::job_id(&schedule, &name)?;
+    state.bucket.take(2.0)?;
+    let (way, named, asked) = (state.way.clone(), schedule.clone(), name.clone());
+    let work = async move { way.schedules().ask(&named, &asked, now_ms()).await };
+    let outcome = match state.on_node(work).await?? {
+        Change::Unchanged => "existed",
+        Change::Created | Change::Changed => "asked",
+    };
+    let answer = json!({
+        "namespace": state.namespace.as_str(), "schedule": schedule.as_str(), "name": name, "job": job.as_str(),
+        "outcome": outcome,
+    });
+    Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct JobsQuery {
+    /// Only those of this schedule.
+    #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
+    schedule: Option<String>,
+    /// Only those in this state.
+    state: Option<String>,
+    /// Only those that are not over.
+    #[serde(default)]
+    open: bool,
+    /// At most so many, up to 1,000. Default: 100.
+    #[param(minimum = 0, maximum = 1000)]
+    limit: Option<usize>,
+}
+
+/// The newest thousand jobs, as `tenure jobs --json` has them; some seconds old
+#[utoipa::path(
+    get, path = "/v1/jobs", tag = "schedules", params(JobsQuery),
+    responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = Value)),
+)]
+pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
+    let schedule = query.schedule.as_ref().map(|text| id("schedule", text)).transpose()?;
+    let wanted = query.state.as_ref().map(|name| {
+        let all = || TaskState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
+        let unknown = || Problem::malformed(format!("state = {name:?}: must be one of {}", all()));
+        TaskState::named(name).ok_or_else(unknown)
+    });
+    let wanted = wanted.transpose()?;
+    let limit = query.limit.unwrap_or(100);
+    if limit > JOBS_MAX {
+        return Err(Problem::malformed(format!("limit = {limit}: must be at most {JOBS_MAX}")));
+    }
+    let found = state.looks.jobs().await?;
+    let fits = |row: &&Value| {
+        schedule.as_ref().is_none_or(|schedule| row["schedule"] == schedule.as_str())
+            && wanted.is_none_or(|wanted| row["state"] == wanted.as_str())
+            && (!query.open || row["open"] == true)
+    };
+    let rows: Vec<&Value> = found.value.rows.iter().filter(fits).collect();
+    let total =
+        if schedule.is_none() && wanted.is_none() && !query.open { found.value.total } else { rows.len() };
+    let body = json!({
+        "namespace": state.namespace.as_str(), "jobs": rows.iter().take(limit).collect::<Vec<_>>(), "total": total,
+        "unreadable": found.value.unreadable,
+    });
+    Ok(aged(&found, bytes_of(&body)))
+}
+
+/// One job, as `tenure job show --json` has it
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}", tag = "schedules",
+    params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses((status = 200, description = "the job", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+)]
+pub(crate) async fn job(State(state): State<Shared>, Id(job): Id) -> Answer<Response> {
+    let found = state.looks.jobs().await?;
+    if let Some(row) = found.value.rows.iter().find(|row| row["id"] == job.as_str()) {
+        let mut row = row.clone();
+        row["namespace"] = json!(state.namespace.as_str());
+        return Ok(aged(&found, bytes_of(&row)));
+    }
+    state.bucket.take(FIND_REQUESTS)?;
+    let (way, named) = (state.way.clone(), job.clone());
+    let row = state.on_node(async move {
+        let task = TaskList::find(&way.lanes, &way.namespace, &named).await?;
+        let rows = JobRow::all(&way.schedules(), task.into_iter().collect()).await?;
+        Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
+    });
+    let missing = || Problem::not_found("unknown-job", format!("there is no job {:?}", job.as_str()));
+    let mut row = row.await??.ok_or_else(missing)?;
+    row["namespace"] = json!(state.namespace.as_str());
+    Ok(json(bytes_of(&row)))
+}

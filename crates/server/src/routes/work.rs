@@ -1,0 +1,206 @@
+//! Workers in any language.
+
+use super::aged;
+use crate::crew::{Member, Membership, Recruit};
+use crate::extract::{Id, Params, Payload, id};
+use crate::problem::{Answer, Problem};
+use crate::state::Shared;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tenure::WorkerSpec;
+use utoipa::{IntoParams, ToSchema};
+
+/// How long a registration waits for the store.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// Kinds of tasks one worker may do.
+const KINDS_MAX: usize = 64;
+
+/// Tasks one worker may do at once.
+const CONCURRENCY_MAX: usize = 16;
+
+/// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
+#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = Value)))]
+pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
+    let found = state.looks.workers().await?;
+    Ok(aged(&found, found.value.body.clone()))
+}
+
+/// A worker to be registered.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NewWorker {
+    /// Its id, one live process each.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 1, max_length = 128)]
+    worker_id: String,
+    /// The plugin it works for. Default: `worker`.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 1, max_length = 128)]
+    plugin_type: Option<String>,
+    /// Where it runs, for people. Default: this node.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 1, max_length = 128)]
+    pod: Option<String>,
+    /// How long it may be silent. Default: the setting `workerTimeout`.
+    timeout: Option<u64>,
+    /// More to be known about it: at most 8 KiB.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Map<String, Value>>,
+    /// What names this registration: whoever sends the same again gets the registration that is there. Default: made up.
+    #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 16, max_length = 128)]
+    registration: Option<String>,
+    /// The kinds of tasks it does; without, it gets none.
+    #[serde(default)]
+    #[schema(max_items = 64)]
+    kinds: Vec<String>,
+    /// How many tasks it does at once, at most 16. Default: 1.
+    #[schema(minimum = 1, maximum = 16)]
+    concurrency: Option<usize>,
+}
+
+impl NewWorker {
+    fn check(self, state: &Shared) -> Answer<Recruit> {
+        let worker_id = id("workerId", &self.worker_id).map_err(unprocessable)?;
+        let mut spec = WorkerSpec::new(worker_id.as_str(), self.plugin_type.as_deref().unwrap_or("worker"));
+        if let Some(pod) = self.pod {
+            spec = spec.pod(pod);
+        }
+        let settings = state.annex.settings();
+        let timeout_ms = self.timeout.unwrap_or(settings.worker_timeout_ms);
+        spec = spec.timeout(Duration::from_millis(timeout_ms));
+        if let Some(payload) = self.payload {
+            spec = spec.payload(Value::Object(payload));
+        }
+        spec.validate(settings)?;
+        if let Some(registration) = &self.registration {
+            id("registration", registration).map_err(unprocessable)?;
+            if registration.len() < 16 {
+                return Err(Problem::invalid("registration: must have at least 16 characters"));
+            }
+        }
+        if self.kinds.len() > KINDS_MAX {
+            return Err(Problem::invalid(format!("kinds: at most {KINDS_MAX}")));
+        }
+        let kinds =
+            self.kinds.iter().map(|kind| id("kinds", kind).map_err(unprocessable)).collect::<Answer<_>>()?;
+        let concurrency = self.concurrency.unwrap_or(1);
+        if !(1..=CONCURRENCY_MAX).contains(&concurrency) {
+            return Err(Problem::invalid(format!(
+                "concurrency = {concurrency}: must be 1 to {CONCURRENCY_MAX}"
+            )));
+        }
+        Ok(Recruit { id: worker_id, spec, timeout_ms, registration: self.registration, kinds, concurrency })
+    }
+}
+
+/// An id in a body is a matter of its rules, not of the request's shape.
+fn unprocessable(problem: Problem) -> Problem {
+    Problem::invalid(problem.detail)
+}
+
+/// Registers a worker, and keeps it alive for as long as the client is heard of
+///
+/// 201: the store has confirmed it. 202: not yet; the heartbeats say how it goes on. 200: this registration was there.
+#[utoipa::path(
+    post, path = "/v1/workers", tag = "workers", request_body = NewWorker,
+    responses(
+        (status = 200, description = "it was registered by this registration already", body = Membership),
+        (status = 201, description = "registered", body = Membership),
+        (status = 202, description = "not confirmed by the store yet", body = Membership),
+        (status = 409, description = "another live process, or another client of this node, has the id", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "it ended before it was registered", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn register(
+    State(state): State<Shared>,
+    Payload(worker): Payload<NewWorker>,
+) -> Answer<Response> {
+    let recruit = worker.check(&state)?;
+    state.bucket.take(3.0)?;
+    let shared = state.clone();
+    let (member, new) = state.on_node(async move { shared.crew.join(recruit) }).await??;
+    member.settled(SETTLE).await;
+    // Whoever was refused learns why.
+    let member = state.crew.member(&member.id, &member.registration)?;
+    let status = match (new, member.is_registered()) {
+        (false, _) => StatusCode::OK,
+        (true, true) => StatusCode::CREATED,
+        (true, false) => StatusCode::ACCEPTED,
+    };
+    Ok((status, axum::Json(membership(&state, &member))).into_response())
+}
+
+pub(crate) fn membership(state: &Shared, member: &Member) -> Membership {
+    let known = state.leadership.borrow();
+    let registered = member.is_registered();
+    Membership {
+        worker_id: member.id.to_string(),
+        registration: member.registration.clone(),
+        phase: if registered { "registered" } else { "registering" }.to_owned(),
+        enabled: registered && known.is_leader(),
+        epoch: known.epoch,
+        lease_remaining_ms: known.remaining().and_then(|left| u64::try_from(left.as_millis()).ok()),
+        heartbeat_within_ms: member.timeout_ms,
+    }
+}
+
+/// What names a registration.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Sign {
+    /// As the registration was answered.
+    registration: String,
+}
+
+/// Says that the client lives, and learns whether its worker may work
+#[utoipa::path(
+    post, path = "/v1/workers/{id}/heartbeat", tag = "workers", request_body = Sign,
+    params(("id" = String, Path, description = "the worker", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "heard", body = Membership),
+        (status = 404, description = "not registered through this node, or let go: register again", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "it has ended: register again", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn heartbeat(
+    State(state): State<Shared>,
+    Id(worker): Id,
+    Payload(sign): Payload<Sign>,
+) -> Answer<axum::Json<Membership>> {
+    let member = state.crew.member(&worker, &sign.registration)?;
+    Ok(axum::Json(membership(&state, &member)))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct SignQuery {
+    /// As the registration was answered.
+    registration: String,
+}
+
+/// Deregisters a worker: its object is removed, and what it was doing is given to others
+#[utoipa::path(
+    delete, path = "/v1/workers/{id}", tag = "workers",
+    params(("id" = String, Path, description = "the worker", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128), SignQuery),
+    responses(
+        (status = 204, description = "gone"),
+        (status = 404, description = "not registered through this node", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "it has ended already", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn deregister(
+    State(state): State<Shared>,
+    Id(worker): Id,
+    Params(sign): Params<SignQuery>,
+) -> Answer<StatusCode> {
+    state.crew.member(&worker, &sign.registration)?;
+    let shared = state.clone();
+    state.on_node(async move { shared.crew.leave(&worker).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

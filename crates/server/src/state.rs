@@ -1,0 +1,151 @@
+//! What the routes know.
+
+use crate::bucket::Bucket;
+use crate::crew::Crew;
+use crate::feed::Feed;
+use crate::looks::{Looks, Way};
+use crate::options::Options;
+use crate::problem::{Answer, Problem};
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use std::future::Future;
+use std::sync::Arc;
+use tenure::prometheus_client::registry::Registry;
+use tenure::settings::{Origin, Resolved};
+use tenure::tasks::TaskPlace;
+use tenure::{Annex, Event, Fence, IdError, Leadership, Namespace, Node, Registrar, Role, Workers};
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+
+/// What the server sees of a node. It does not hold the node, and keeps it from nothing.
+#[derive(Debug)]
+pub struct Parts {
+    pub(crate) annex: Annex,
+    pub(crate) fence: Fence,
+    pub(crate) registrar: Registrar,
+    pub(crate) tasks: TaskPlace,
+    pub(crate) registry: Registry,
+    pub(crate) events: broadcast::Receiver<Event>,
+    pub(crate) config: Value,
+    pub(crate) runtime: Handle,
+}
+
+impl Parts {
+    /// Must be called on the runtime the node runs on: whatever the server asks the store is asked there.
+    pub fn of(node: &Node) -> Parts {
+        Parts {
+            annex: node.annex(),
+            fence: node.fence(),
+            registrar: node.registrar(),
+            tasks: node.tasks(),
+            registry: node.registry(),
+            events: node.events(),
+            config: Value::Object(Map::new()),
+            runtime: Handle::current(),
+        }
+    }
+
+    /// With events from the very first on; see [`tenure::NodeBuilder::events`].
+    pub fn events(mut self, events: broadcast::Receiver<Event>) -> Parts {
+        self.events = events;
+        self
+    }
+
+    /// With settings to show, and where each came from. They hold no secret: credentials come from the environment alone.
+    pub fn config(mut self, resolved: &Resolved) -> Parts {
+        let entry = |origin: &Origin| {
+            let value = json!({"value": origin.value.to_json(), "from": origin.source.to_string()});
+            (origin.field.name.to_owned(), value)
+        };
+        self.config = Value::Object(resolved.sources.iter().map(entry).collect());
+        self
+    }
+}
+
+pub(crate) type Shared = Arc<State>;
+
+pub(crate) struct State {
+    pub(crate) options: Options,
+    pub(crate) annex: Annex,
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    pub(crate) workers: watch::Receiver<Workers>,
+    pub(crate) fence: Fence,
+    pub(crate) registry: Registry,
+    pub(crate) config: Bytes,
+    pub(crate) namespace: Namespace,
+    pub(crate) way: Way,
+    pub(crate) looks: Looks,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) crew: Crew,
+    pub(crate) bucket: Bucket,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) closing: CancellationToken,
+    pub(crate) openapi: Bytes,
+}
+
+impl State {
+    pub(crate) fn new(
+        options: Options,
+        parts: Parts,
+        openapi: Bytes,
+        closing: CancellationToken,
+    ) -> Result<(Shared, broadcast::Receiver<Event>), IdError> {
+        let namespace = Namespace::new(parts.annex.namespace())?;
+        let way = Way::new(parts.annex.lanes(), namespace.clone(), parts.runtime);
+        let limits = options.limits;
+        let http = json!({
+            "listen": options.listen.to_string(),
+            "token": if options.token.is_some() { "set (masked)" } else { "not set" },
+            "hosts": options.hosts,
+        });
+        let config = json!({"settings": parts.config, "http": http});
+        let state = State {
+            leadership: parts.annex.leadership(),
+            workers: parts.annex.workers(),
+            fence: parts.fence,
+            registry: parts.registry,
+            config: crate::looks::bytes_of(&config),
+            looks: Looks::new(way.clone(), &limits),
+            crew: Crew::new(parts.registrar, parts.tasks, parts.annex.clock(), limits.workers),
+            feed: Arc::new(Feed::new()),
+            bucket: Bucket::new(limits.store_per_second, limits.store_burst),
+            streams: Arc::new(Semaphore::new(limits.streams)),
+            annex: parts.annex,
+            options,
+            namespace,
+            way,
+            closing,
+            openapi,
+        };
+        Ok((Arc::new(state), parts.events))
+    }
+
+    /// Does something on the node's runtime, where the store is spoken to. It goes on if the client goes away, and is dropped
+    /// when the server closes.
+    pub(crate) async fn on_node<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Answer<T> {
+        let closing = self.closing.clone();
+        let task = self.way.runtime.spawn(async move { closing.run_until_cancelled(work).await });
+        match task.await {
+            Ok(Some(done)) => Ok(done),
+            Ok(None) | Err(_) => Err(Problem::stopping()),
+        }
+    }
+
+    pub(crate) fn leads(&self) -> bool {
+        self.leadership.borrow().is_leader()
+    }
+}
+
+/// A role as the documents have it.
+pub(crate) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::Standby => "standby",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+        Role::Draining => "draining",
+    }
+}
