@@ -1,6 +1,7 @@
 //! What stands before every route: who may ask, from where, and how long an answer may take.
 
 use crate::extract::says_json;
+use crate::page::ASSETS;
 use crate::problem::Problem;
 use crate::state::Shared;
 use axum::extract::{Request, State};
@@ -66,7 +67,7 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
         let title = "This is not the server you asked for";
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", title, detail));
     }
-    if path == PAGE {
+    if path == PAGE || path.starts_with(ASSETS) {
         return Ok(());
     }
     if let Some(token) = &state.options.token {

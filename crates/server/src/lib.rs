@@ -40,6 +40,7 @@ mod looks;
 mod openapi;
 mod options;
 mod overview;
+mod page;
 mod problem;
 mod routes;
 mod state;

@@ -44,7 +44,7 @@ fn routes() -> OpenApiRouter<Shared> {
 pub fn document() -> OpenApi {
     let mut openapi = routes().into_openapi();
     for (path, item) in &mut openapi.paths.paths {
-        let open = ["/", "/livez", "/readyz", "/leaderz"].contains(&path.as_str());
+        let open = ["/", "/assets/{name}", "/livez", "/readyz", "/leaderz"].contains(&path.as_str());
         for operation in operations(item).into_iter().flatten() {
             complete(operation, open);
         }

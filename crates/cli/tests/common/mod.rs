@@ -7,6 +7,7 @@
     reason = "shared by test binaries; each uses a part"
 )]
 
+pub mod browser;
 pub mod engine;
 pub mod net;
 

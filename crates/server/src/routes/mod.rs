@@ -16,7 +16,8 @@ use utoipa_axum::routes;
 
 pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
     router
-        .routes(routes!(probes::page))
+        .routes(routes!(crate::page::page))
+        .routes(routes!(crate::page::asset))
         .routes(routes!(probes::livez))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::leaderz))

@@ -5,21 +5,12 @@ use crate::problem::{Answer, Problem};
 use crate::state::Shared;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tenure::prometheus_client::encoding::text;
 
 /// The node's runtime must answer within this.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
-
-const PAGE: &str = "<!doctype html><meta charset=\"utf-8\"><title>Tenure</title><h1>Tenure</h1>\
-<p><a href=\"/v1/overview\">overview</a>, <a href=\"/openapi.json\">all routes</a></p>";
-
-/// A page for people
-#[utoipa::path(get, path = "/", tag = "probes", responses((status = 200, description = "a page", body = String, content_type = "text/html")))]
-pub(crate) async fn page() -> Html<&'static str> {
-    Html(PAGE)
-}
 
 /// Whether the process works: the runtime of the node gets to run
 #[utoipa::path(get, path = "/livez", tag = "probes", responses((status = 200, description = "it works", body = String, content_type = "text/plain")))]

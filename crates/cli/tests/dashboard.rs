@@ -1,0 +1,201 @@
+//! The dashboard in a real browser, on real nodes. `cargo xtask test` installs the browser and runs these.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::browser::Browser;
+use common::{Cluster, FAST, Sandbox};
+use rustix::process::Signal;
+use serde_json::json;
+
+/// A node with a port of its own, or with that of a former one.
+fn start(cluster: &mut Cluster<'_>, node: &str, listen: &str, more: &[&str]) -> (usize, String) {
+    let life =
+        cluster.start_args(node, &[&["--listen", listen, "--presence-interval", "1000"], more].concat());
+    cluster.wait_log(life, "http: listening on ");
+    let log = cluster.log(life);
+    let address = log.split("http: listening on ").nth(1).unwrap().split_whitespace().next().unwrap();
+    (life, address.to_owned())
+}
+
+fn nodes<'a>(sandbox: &'a Sandbox, store: &str) -> Cluster<'a> {
+    Cluster::new(sandbox, store, FAST).env("TENURE_NO_HTTP", "false")
+}
+
+/// What a page must never do: fail, or ask anybody else for anything.
+fn innocent(browser: &Browser, but: &[&str]) {
+    let complaints = browser.complaints();
+    let worse: Vec<&String> =
+        complaints.iter().filter(|text| !but.iter().any(|known| text.contains(known))).collect();
+    assert!(worse.is_empty(), "{worse:?}");
+    let origins = browser.run(
+        "return [...new Set(performance.getEntriesByType('resource').map((one) => new URL(one.name).origin))]",
+    );
+    assert_eq!(origins, json!([browser.run("return location.origin")]), "nothing from outside");
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn the_page_shows_a_failover_and_a_step_down_live() {
+    let sandbox = Sandbox::new();
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let (a, _) = start(&mut cluster, "pod-a", "127.0.0.1:0", &["--worker", "mail-1:queue"]);
+    cluster.event(0, a, "became_leader");
+    let (b, page) = start(&mut cluster, "pod-b", "127.0.0.1:0", &[]);
+    start(&mut cluster, "pod-c", "127.0.0.1:0", &[]);
+    let browser = Browser::start(1280, 1500);
+    browser.open(&page);
+    browser.shows("link", "live");
+    browser.shows("leader-name", "pod-a");
+    browser.shows("leader-epoch", "epoch 1");
+    browser.shows("workers", "mail-1");
+    browser.shows("nodes", "pod-c");
+    browser.until("a loaded title", "document.title.startsWith('pod-a')");
+    browser.until("a heartbeat plot", "document.querySelector('#beats polyline')");
+    browser.picture("dashboard-before");
+
+    // Nobody reloads the page: it hears of it.
+    let mark = cluster.mark();
+    cluster.kill(a);
+    let next = cluster.leader(mark);
+    browser.shows("leader-name", &next.node);
+    browser.shows("leader-epoch", "epoch 2");
+    browser.shows("terms", "pod-a");
+    browser.shows("events", "leader_down");
+    browser.until(
+        "two terms in the picture",
+        "document.querySelectorAll('#timeline rect:not(.gap)').length >= 2",
+    );
+    browser.shows("health-status", "degraded");
+    browser.picture("dashboard-failover");
+
+    let mark = cluster.mark();
+    browser.click("#step-down");
+    browser.until("a question", "document.getElementById('ask').open");
+    browser.shows("ask-name", &next.node);
+    browser.picture("dashboard-step-down");
+    browser.click("#ask [value=no]");
+    browser.until("no question", "!document.getElementById('ask').open");
+    browser.click("#step-down");
+    browser.click("#ask [value=yes]");
+    let third = cluster.leader(mark);
+    assert_eq!(third.epoch(), 3);
+    browser.shows("leader-name", &third.node);
+    browser.shows("step-down-note", "epoch 2");
+
+    browser.type_into("#filter-text", "became_leader nobody");
+    browser.shows("events-empty", "Nothing passes the filter");
+    innocent(&browser, &[]);
+    browser.resize(390, 844);
+    browser.until("no sideways scrolling on a phone", "document.documentElement.scrollWidth <= innerWidth");
+    browser.picture("dashboard-phone");
+    cluster.signal(b, Signal::TERM);
+    cluster.exit(b);
+    cluster.finish();
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
+    let sandbox = Sandbox::new();
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
+    cluster.event(0, a, "became_leader");
+    let browser = Browser::start(1280, 1200);
+    browser.open(&page);
+    browser.shows("link", "live");
+    browser.shows("leader-name", "pod-a");
+    browser.shows("workers-empty", "No worker has registered");
+    browser.shows("jobs-empty", "There are no jobs");
+    browser.picture("dashboard-empty");
+    cluster.kill(a);
+    browser.shows("link", "not connected");
+    browser.shows("banner", "old; the page goes on trying");
+    browser.picture("dashboard-disconnected");
+    let listen = page.trim_start_matches("http://").to_owned();
+    let mark = cluster.mark();
+    let (a, _) = start(&mut cluster, "pod-a", &listen, &[]);
+    browser.shows("link", "live");
+    browser.until("no banner", "document.getElementById('banner').hidden");
+    cluster.event(mark, a, "became_leader");
+    browser.shows("leader-epoch", "epoch 2");
+    // What was missed is said, not hidden.
+    browser.shows("events", "events are missing here");
+    innocent(
+        &browser,
+        &[
+            "ERR_CONNECTION_REFUSED",
+            "ERR_INCOMPLETE_CHUNKED_ENCODING",
+            "ERR_CONNECTION_RESET",
+            "ERR_EMPTY_RESPONSE",
+        ],
+    );
+    cluster.finish();
+}
+
+/// Whoever may write to the bucket chooses texts; none of them is ever markup.
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn hostile_texts_stay_texts() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("t.db");
+    let mut cluster = nodes(&sandbox, &store);
+    let hostile = "<img src=x onerror=window.bitten=1>";
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
+    cluster.event(0, a, "became_leader");
+    // Ids are bound to a few letters; everything else that somebody else writes is not.
+    let document = json!({"v": 1, "id": "evil", "every": 60_000, "checks": [], "note": hostile});
+    let database = rusqlite::Connection::open(sandbox.path("t.db")).unwrap();
+    database.busy_timeout(common::PATIENCE).unwrap();
+    let put = "INSERT INTO object (key, body, version, modified_ms, boot)
+               VALUES (?1, ?2, (SELECT value + 1 FROM meta WHERE name = 'sequence'), 0, 'x')";
+    let keys = database
+        .prepare("SELECT key FROM object LIMIT 1")
+        .unwrap()
+        .query_row([], |row| row.get::<_, String>(0))
+        .unwrap();
+    let root = keys.split('/').take(2).collect::<Vec<_>>().join("/");
+    database.execute("UPDATE meta SET value = value + 1 WHERE name = 'sequence'", []).unwrap();
+    database
+        .execute(put, (format!("{root}/schedules/evil.json"), document.to_string().into_bytes()))
+        .unwrap();
+    database
+        .execute(put, (format!("{root}/schedules/{hostile}.json"), document.to_string().into_bytes()))
+        .unwrap();
+    let browser = Browser::start(1280, 1200);
+    browser.open(&page);
+    browser.shows("link", "live");
+    browser.shows("schedules", "evil");
+    browser.until("it is not bitten", "window.bitten === undefined && !document.querySelector('img')");
+    browser.picture("dashboard-hostile");
+    innocent(&browser, &[]);
+    cluster.finish();
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn a_page_of_a_node_with_a_token_asks_for_it() {
+    let sandbox = Sandbox::new();
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let file = sandbox.write("token", "correct-horse-battery-staple-4711\n");
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &["--http-token-file", &file]);
+    cluster.event(0, a, "became_leader");
+    let browser = Browser::start(1280, 900);
+    browser.open(&page);
+    browser.until("a question", "document.getElementById('token').open");
+    browser.picture("dashboard-token");
+    browser.type_into("#token-text", "correct-horse-battery-staple-4712");
+    browser.click("#token button");
+    browser.until(
+        "that it was wrong",
+        "document.getElementById('token').open && !document.getElementById('token-wrong').hidden",
+    );
+    browser.type_into("#token-text", "correct-horse-battery-staple-4711");
+    browser.click("#token button");
+    browser.shows("link", "live");
+    browser.shows("leader-name", "pod-a");
+    let page = browser.run("return document.documentElement.outerHTML");
+    assert!(!page.as_str().unwrap().contains("correct-horse"), "the token is nowhere in the page");
+    innocent(&browser, &["401"]);
+    cluster.finish();
+}

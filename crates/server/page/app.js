@@ -1,0 +1,199 @@
+// The page's link to its node: what is asked when, what is done when nobody answers. Drawing is done by view.js.
+
+import { draw, drawJobs, drawSchedules, drawEvents, drawLink, noteEvent, setSpan, tick } from "./view.js";
+import { Stream } from "./stream.js";
+
+const REFRESH_MS = 2000; // with nothing happening
+const SETTLE_MS = 150; // events come in bunches
+const LISTS_MS = 5000;
+const STALE_MS = 6000; // a page this old says so
+const PATIENCE_MS = 8000;
+const BACK_OFF_MAX_MS = 10000;
+
+const get = (id) => document.getElementById(id);
+const link = { state: "loading", since: Date.now(), heard: 0, why: "", wait: 0 };
+const shown = { overview: null, at: 0, schedules: null, jobs: null };
+let token = sessionStorage.getItem("tenure-token") || "";
+let asking = false;
+let soon = { at: Infinity, timer: 0 };
+
+function headers(more) {
+  const all = { accept: "application/json", ...more };
+  if (token) all.authorization = `Bearer ${token}`;
+  return all;
+}
+
+/** A document of the node, or an error with words for people. */
+async function ask(path, options = {}) {
+  const answer = await fetch(path, {
+    cache: "no-store", credentials: "omit", ...options,
+    headers: headers(options.headers), signal: AbortSignal.timeout(PATIENCE_MS),
+  });
+  if (answer.status === 401) {
+    await askToken();
+    return ask(path, options);
+  }
+  const body = await answer.json().catch(() => null);
+  if (!answer.ok) {
+    throw new Error((body && (body.detail || body.title)) || `the node answers ${answer.status}`);
+  }
+  return body;
+}
+
+let tokenAsked = null;
+function askToken() {
+  tokenAsked ||= new Promise((resolve) => {
+    const dialog = get("token");
+    get("token-wrong").hidden = !token;
+    get("token-text").value = "";
+    dialog.showModal();
+    dialog.addEventListener("close", () => {
+      token = get("token-text").value.trim();
+      get("token-text").value = "";
+      sessionStorage.setItem("tenure-token", token);
+      tokenAsked = null;
+      resolve();
+    }, { once: true });
+  });
+  return tokenAsked;
+}
+
+function say(state, why = "") {
+  if (link.state !== state) link.since = Date.now();
+  link.state = state;
+  link.why = why;
+  document.documentElement.dataset.link = state;
+  drawLink(link, shown.at);
+}
+
+async function refresh() {
+  soon = { at: Infinity, timer: 0 };
+  if (asking) return;
+  asking = true;
+  try {
+    shown.overview = await ask("/v1/overview");
+    shown.at = Date.now();
+    link.wait = 0;
+    if (link.state !== "live") say("live");
+    draw(shown.overview, shown.at);
+    if (!shown.schedules) lists();
+  } catch (error) {
+    link.wait = Math.min(BACK_OFF_MAX_MS, Math.max(1000, link.wait * 2));
+    say(shown.overview ? "lost" : "loading", words(error));
+  } finally {
+    asking = false;
+    later(link.wait || REFRESH_MS);
+  }
+}
+
+function words(error) {
+  if (error.name === "TimeoutError") return "it does not answer in time";
+  return error instanceof TypeError ? "it cannot be reached" : error.message;
+}
+
+/** Never later than what was planned before: where something happens all the time, that counts too. */
+function later(ms) {
+  const at = Date.now() + ms;
+  if (soon.at <= at) return;
+  clearTimeout(soon.timer);
+  soon = { at, timer: setTimeout(refresh, ms) };
+}
+
+let listing = 0;
+async function lists() {
+  clearTimeout(listing);
+  try {
+    if (!document.hidden) {
+      [shown.schedules, shown.jobs] = await Promise.all([ask("/v1/schedules"), ask("/v1/jobs")]);
+      drawSchedules(shown.schedules, shown.overview);
+      drawJobs(shown.jobs, shown.overview);
+    }
+  } catch {
+    // The overview says what is wrong with the node; lists that are old stay.
+  } finally {
+    listing = setTimeout(lists, LISTS_MS);
+  }
+}
+
+const stream = new Stream("/v1/events?recent=300", headers, {
+  open() {
+    link.heard = Date.now();
+  },
+  event(id, name, data) {
+    link.heard = Date.now();
+    noteEvent(id, name, data, shown.overview);
+    if (link.state === "live") later(SETTLE_MS);
+  },
+  unauthorized: askToken,
+});
+
+async function stepDown() {
+  const dialog = get("ask");
+  dialog.showModal();
+  const answer = await new Promise((resolve) => {
+    dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
+  });
+  if (answer !== "yes") return;
+  const note = get("step-down-note");
+  const button = get("step-down");
+  button.disabled = true;
+  note.textContent = "Asked. Waiting for somebody else to lead…";
+  try {
+    const epoch = shown.overview.leader.epoch;
+    await ask("/v1/step-down", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
+    note.textContent = `The leader of epoch ${epoch} was asked to step down.`;
+  } catch (error) {
+    note.textContent = `It was not asked: ${words(error)}.`;
+  }
+  later(0);
+}
+
+function theme() {
+  const order = ["", "light", "dark"];
+  const names = ["as the system has them", "light", "dark"];
+  const root = document.documentElement;
+  const set = (value) => {
+    if (value) root.dataset.theme = value;
+    else delete root.dataset.theme;
+    const button = get("theme");
+    button.textContent = value === "light" ? "☀" : value === "dark" ? "☾" : "◐";
+    button.setAttribute("aria-label", `Colours: ${names[order.indexOf(value)]}`);
+  };
+  set(order.includes(localStorage.getItem("tenure-theme")) ? localStorage.getItem("tenure-theme") : "");
+  get("theme").addEventListener("click", () => {
+    const next = order[(order.indexOf(root.dataset.theme || "") + 1) % order.length];
+    localStorage.setItem("tenure-theme", next);
+    set(next);
+  });
+}
+
+theme();
+get("step-down").addEventListener("click", stepDown);
+get("filter").addEventListener("input", drawEvents);
+get("filter").addEventListener("submit", (event) => event.preventDefault());
+get("hold").addEventListener("click", () => {
+  const button = get("hold");
+  const held = button.getAttribute("aria-pressed") === "true";
+  button.setAttribute("aria-pressed", String(!held));
+  drawEvents();
+});
+for (const button of document.querySelectorAll("[data-span]")) {
+  button.addEventListener("click", () => {
+    for (const other of document.querySelectorAll("[data-span]")) {
+      other.setAttribute("aria-pressed", String(other === button));
+    }
+    setSpan(Number(button.dataset.span));
+    if (shown.overview) draw(shown.overview, shown.at);
+  });
+}
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden) later(0);
+});
+setInterval(() => {
+  const old = shown.at && Date.now() - shown.at > STALE_MS;
+  if (old && link.state === "live") say("lost", "it does not answer in time");
+  else drawLink(link, shown.at);
+  if (shown.overview) tick(shown.overview, shown.at, link.state);
+}, 250);
+refresh();
+stream.run();

@@ -1,0 +1,81 @@
+//! The dashboard: a few files that are part of the binary. They hold no data; what the page shows it asks for like anybody else.
+
+use crate::problem::{Answer, Problem};
+use axum::extract::Path;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+
+/// Where the files of the page are.
+pub(crate) const ASSETS: &str = "/assets/";
+
+/// Nothing from outside, nothing inline, no frames.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+const HTML: &str = include_str!("../page/index.html");
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Name, type, content.
+const FILES: [(&str, &str, &str); 6] = [
+    ("app.js", SCRIPT, include_str!("../page/app.js")),
+    ("plot.js", SCRIPT, include_str!("../page/plot.js")),
+    ("stream.js", SCRIPT, include_str!("../page/stream.js")),
+    ("view.js", SCRIPT, include_str!("../page/view.js")),
+    ("style.css", "text/css; charset=utf-8", include_str!("../page/style.css")),
+    ("icon.svg", "image/svg+xml", include_str!("../page/icon.svg")),
+];
+
+fn file(kind: &'static str, content: &'static str) -> Response {
+    let headers: [(HeaderName, HeaderValue); 2] = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+    ];
+    (headers, content).into_response()
+}
+
+/// The dashboard
+#[utoipa::path(get, path = "/", tag = "page", responses((status = 200, description = "the page", body = String, content_type = "text/html")))]
+pub(crate) async fn page() -> Response {
+    file("text/html; charset=utf-8", HTML)
+}
+
+/// A file of the dashboard
+#[utoipa::path(
+    get, path = "/assets/{name}", tag = "page", params(("name" = String, Path, description = "its name")),
+    responses(
+        (status = 200, description = "a script, a style sheet, a picture", content(
+            (String = "text/javascript"), (String = "text/css"), (String = "image/svg+xml"),
+        )),
+        (status = 404, description = "the page has no such file", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn asset(Path(name): Path<String>) -> Answer<Response> {
+    let found = FILES.iter().find(|(known, ..)| *known == name);
+    found
+        .map(|(_, kind, content)| file(kind, content))
+        .ok_or_else(|| Problem::not_found("no-file", "the page has no such file"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The page asks for nothing that is not here, and for nothing from outside.
+    #[test]
+    fn every_file_the_page_names_is_part_of_the_binary() {
+        let texts = FILES.iter().map(|(.., content)| *content).chain([HTML]);
+        let mut named = 0;
+        for text in texts {
+            for part in text.split("/assets/").skip(1).chain(text.split("from \"./").skip(1)) {
+                let name: String = part.chars().take_while(|c| c.is_alphanumeric() || *c == '.').collect();
+                assert!(FILES.iter().any(|(known, ..)| *known == name), "{name}");
+                named += 1;
+            }
+            let outside = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!outside.contains("http:") && !outside.contains("https:") && !outside.contains("//cdn"));
+            assert!(!text.contains("innerHTML") && !text.contains("insertAdjacentHTML"), "texts stay texts");
+        }
+        assert!(named >= 6, "{named}");
+    }
+}
