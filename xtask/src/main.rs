@@ -10,6 +10,7 @@
 mod bench;
 mod broken;
 mod chaos;
+mod debian;
 mod engine;
 mod fix;
 mod fuzz;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::chaos::{self, Stage};
+use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::polls;
 use crate::workspace::Workspace;
@@ -109,9 +110,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip("engine tests (no engine started)");
     } else {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
-        // Named targets, so that ignored code blocks in the docs stay ignored.
-        let command = test(&["--lib", "--bins", "--tests", "--", "--ignored"])?;
+        // Named targets: other tests that are marked as ignored need other things.
+        let targets = ["--test", "engines", "--test", "sweep_speed", "--test", "workers", "--", "--ignored"];
+        let command = test(&targets)?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
+    }
+    for (name, needed, target) in
+        [("dashboard", debian::BROWSER, "dashboard"), ("alerts and scrape", debian::PROMETHEUS, "scrape")]
+    {
+        report.with_programs(name, &needed, args.quick, || {
+            Ok((test(&["--test", target, "--", "--ignored", "--test-threads", "1"])?, filtered))
+        });
     }
     if filtered {
         report.skip("polls and chaos (a filter was given)");
@@ -194,6 +203,27 @@ impl Report {
             }
             Ok((passed && !idle, count.to_string()))
         });
+    }
+
+    /// Tests that need programs of Debian's; without them they are left out, loudly.
+    fn with_programs(
+        &mut self,
+        name: &str,
+        needed: &Needed,
+        quick: bool,
+        command: impl FnOnce() -> Result<(Command, bool)>,
+    ) {
+        if quick {
+            return self.skip(&format!("{name} (--quick)"));
+        }
+        match needed.provide().and_then(|there| Ok((there, command()?))) {
+            Ok((Ok(()), (command, filtered))) => self.tests(name, command, filtered),
+            Ok((Err(missing), _)) => {
+                println!("\n!!! {name}: NOT TESTED: {missing}");
+                self.skip(&format!("{name} ({missing})"));
+            }
+            Err(error) => drop(self.step(name, || Err(error))),
+        }
     }
 
     fn may_start(&mut self, name: &str) -> bool {

@@ -12,10 +12,8 @@ use serde_json::json;
 fn start(cluster: &mut Cluster<'_>, node: &str, listen: &str, more: &[&str]) -> (usize, String) {
     let life =
         cluster.start_args(node, &[&["--listen", listen, "--presence-interval", "1000"], more].concat());
-    cluster.wait_log(life, "http: listening on ");
-    let log = cluster.log(life);
-    let address = log.split("http: listening on ").nth(1).unwrap().split_whitespace().next().unwrap();
-    (life, address.to_owned())
+    let address = cluster.http_address(life);
+    (life, format!("http://{address}"))
 }
 
 fn nodes<'a>(sandbox: &'a Sandbox, store: &str) -> Cluster<'a> {

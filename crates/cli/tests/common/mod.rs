@@ -295,6 +295,14 @@ impl<'a> Cluster<'a> {
         paused_ms
     }
 
+    /// Where a node serves HTTP, once it says so.
+    pub fn http_address(&mut self, life: usize) -> String {
+        const WORDS: &str = "http: listening on http://";
+        self.wait_log(life, WORDS);
+        let log = self.log(life);
+        log.split(WORDS).nth(1).unwrap().split_whitespace().next().unwrap().to_owned()
+    }
+
     /// Kills a process, and waits until it is gone and everything it said is heard.
     pub fn kill(&mut self, life: usize) -> u64 {
         let now_ms = self.signal(life, Signal::KILL);
