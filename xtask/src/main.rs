@@ -16,6 +16,7 @@ mod fix;
 mod fuzz;
 mod interrupt;
 mod mutants;
+mod newcomer;
 mod polls;
 mod process;
 mod prove;
@@ -53,6 +54,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Break every line of the core by machine; the tests must notice. Takes an hour or two
     Mutants(mutants::Args),
+    /// The first minutes of the README in a fresh clone, with a browser that looks on
+    Newcomer,
     /// Format, apply clippy's suggestions, strip trailing whitespace
     Fix,
     /// Run the benchmarks of `bench/`; nothing is asserted
@@ -102,6 +105,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Verify => verify::run(workspace),
         Task::Fuzz(args) => fuzz::run(workspace, &args),
         Task::Mutants(args) => mutants::run(workspace, &args),
+        Task::Newcomer => newcomer::run(workspace),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
         Task::S3(command) => s3::run(workspace, command),

@@ -143,3 +143,12 @@ pub fn get(address: &str, path: &str) -> (u16, String) {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
 }
+
+/// Waits until somebody listens there.
+pub fn listens(address: &str, patience: Duration) {
+    let until = std::time::Instant::now() + patience;
+    while TcpStream::connect(address).is_err() {
+        assert!(std::time::Instant::now() < until, "nobody listens on {address}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
