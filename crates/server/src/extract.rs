@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use tenure::NodeId;
 
 /// A JSON body, within the limits of size and time. No body at all is an empty object.
@@ -29,12 +30,9 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
             }
         };
         let body = if body.is_empty() { &b"{}"[..] } else { &body[..] };
-        serde_json::from_slice(body).map(Payload).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data => Problem::invalid(error),
-            serde_json::error::Category::Io
-            | serde_json::error::Category::Syntax
-            | serde_json::error::Category::Eof => Problem::malformed(format!("the body is no JSON: {error}")),
-        })
+        let no_json = |error| Problem::malformed(format!("the body is no JSON: {error}"));
+        let value: Value = serde_json::from_slice(body).map_err(no_json)?;
+        T::deserialize(value).map(Payload).map_err(Problem::invalid)
     }
 }
 

@@ -8,6 +8,9 @@ use utoipa::ToSchema;
 /// Terms kept.
 const TERMS: usize = 100;
 
+/// Why a term ended that nobody ended.
+const SILENT: &str = "silent";
+
 /// One term of a leader, as this process saw it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -47,8 +50,8 @@ impl History {
                     term.reason = Some(reason.as_str().to_owned());
                 }
             }
-            EventKind::LeaderDown { leader, .. } => self.last_of(leader.as_str(), Some("silent")),
-            EventKind::LeaderRecovered { leader } => self.last_of(leader.as_str(), None),
+            EventKind::LeaderDown { leader, .. } => self.silent(leader.as_str(), Some(time)),
+            EventKind::LeaderRecovered { leader } => self.silent(leader.as_str(), None),
             _ => {}
         }
     }
@@ -66,9 +69,14 @@ impl History {
         }
     }
 
-    fn last_of(&mut self, node: &str, reason: Option<&str>) {
-        if let Some(last) = self.terms.back_mut().filter(|last| last.node == node && last.until.is_none()) {
-            last.reason = reason.map(str::to_owned);
+    /// It has not been heard of until then, or it has after all.
+    fn silent(&mut self, node: &str, since: Option<String>) {
+        let known = |last: &&mut Term| {
+            last.node == node && (last.until.is_none() || last.reason.as_deref() == Some(SILENT))
+        };
+        if let Some(last) = self.terms.back_mut().filter(known) {
+            last.reason = since.is_some().then(|| SILENT.to_owned());
+            last.until = since;
         }
     }
 

@@ -45,12 +45,23 @@ pub fn document() -> OpenApi {
     let mut openapi = routes().into_openapi();
     for (path, item) in &mut openapi.paths.paths {
         let open = ["/", "/assets/{name}", "/livez", "/readyz", "/leaderz"].contains(&path.as_str());
-        for operation in operations(item).into_iter().flatten() {
-            complete(operation, open);
+        for (method, operation) in METHODS.into_iter().zip(operations(item)) {
+            if let Some(operation) = operation {
+                operation.operation_id = Some(operation_id(method, path));
+                complete(operation, open);
+            }
         }
     }
     openapi
 }
+
+/// `get_v1_schedules_id`
+fn operation_id(method: &str, path: &str) -> String {
+    let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    std::iter::once(method.to_ascii_lowercase().as_str()).chain(words).collect::<Vec<&str>>().join("_")
+}
+
+const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
 
 fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
     [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
@@ -76,7 +87,7 @@ fn problem(words: &str) -> Response {
 pub fn route_names() -> Vec<String> {
     let mut names = Vec::new();
     for (path, mut item) in document().paths.paths {
-        for (method, operation) in ["GET", "POST", "PUT", "DELETE"].into_iter().zip(operations(&mut item)) {
+        for (method, operation) in METHODS.into_iter().zip(operations(&mut item)) {
             if operation.is_some() {
                 names.push(format!("{method} {path}"));
             }

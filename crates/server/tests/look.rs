@@ -1,0 +1,198 @@
+//! Looking: what is shown, how old it may be, and what it costs the store.
+
+mod common;
+
+use common::{Site, options, sleep_ms};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tenure::EventKind;
+
+#[tokio::test(start_paused = true)]
+async fn the_leader_is_told_from_memory_under_its_names() {
+    let site = Site::new().await;
+    let before = site.meter.snapshot();
+    for _ in 0..1000 {
+        let leader = site.get("/v1/leader").await.is(200).json();
+        assert_eq!((&leader["leader"], &leader["epoch"]), (&json!("pod-a"), &json!(1)));
+        assert_eq!((&leader["role"], &leader["isLeader"]), (&json!("leader"), &json!(true)));
+        assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms > 0 && ms <= 2500));
+    }
+    assert_eq!((site.meter.snapshot() - before).requests(), 0, "not one request for a thousand");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_documents_are_those_of_the_command_line() {
+    let site = Site::new().await;
+    sleep_ms(3000).await;
+    let status = site.get("/v1/status").await.is(200);
+    assert!(!status.header("age").is_empty());
+    let status = status.json();
+    assert_eq!((&status["leader"]["node"], &status["leader"]["live"]), (&json!("pod-a"), &json!(true)));
+    assert_eq!(status["nodes"][0]["role"], "leader");
+    let nodes = site.get("/v1/nodes").await.is(200).json();
+    assert_eq!(nodes["nodes"][0]["node"], "pod-a");
+    let health = site.get("/v1/health/cluster").await.is(200).json();
+    assert_eq!(health["status"], "unknown", "nobody judges here: {health}");
+    assert_eq!(site.get("/v1/workers").await.is(200).json()["workers"], json!([]));
+    let metrics = site.get("/v1/metrics").await.is(200).json();
+    assert!(metrics["heartbeats"].as_u64().is_some_and(|count| count > 0), "{metrics}");
+    assert!(metrics["heartbeatLatencyP99"].is_u64() && metrics["contentionEvents"].is_u64());
+    assert_eq!(site.get("/v1/schedules").await.is(200).json()["schedules"], json!([]));
+    assert_eq!(site.get("/v1/jobs").await.is(200).json()["jobs"], json!([]));
+    assert_eq!(site.get("/v1/config").await.is(200).json()["http"]["token"], "not set");
+    let figures = site.get("/metrics").await.is(200);
+    assert!(figures.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(
+        figures.text.contains("tenure_elections_total{namespace=\"test\"} 1")
+            && figures.text.ends_with("# EOF\n")
+    );
+    assert_eq!(site.get("/").await.is(200).header("content-type"), "text/html; charset=utf-8");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_overview_has_everything_and_waits_for_no_store() {
+    let mut site = Site::new().await;
+    sleep_ms(20_000).await;
+    let all = site.get("/v1/overview").await.is(200).json();
+    assert_eq!((&all["node"], &all["role"], &all["epoch"]), (&json!("pod-a"), &json!("leader"), &json!(1)));
+    let leader = &all["leader"];
+    assert_eq!((&leader["isThisNode"], &leader["live"]), (&json!(true), &json!(true)));
+    assert!(leader["since"].is_string() && leader["seenSince"].is_string());
+    assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms <= 2500));
+    let samples = all["heartbeats"]["samplesMs"].as_array().expect("samples");
+    assert!(samples.len() >= 10 && all["heartbeats"]["p99Ms"].is_u64(), "{all}");
+    assert!(all["requests"]["lease"]["put"].as_u64().is_some_and(|puts| puts > 10));
+    assert!(all["requests"]["costPerMonth"].as_f64().is_some_and(|cost| cost > 0.0));
+    assert_eq!((&all["schedules"]["total"], &all["jobs"]["open"]), (&json!(0), &json!(0)));
+    assert_eq!((&all["history"][0]["epoch"], &all["history"][0]["until"]), (&json!(1), &Value::Null));
+    assert_eq!(all["notes"], json!([]));
+
+    site.link.cut(true);
+    site.event(|kind| matches!(kind, EventKind::LostLeadership { .. })).await;
+    sleep_ms(30_000).await;
+    let began = tokio::time::Instant::now();
+    let cut = site.get("/v1/overview").await.is(200).json();
+    assert!(began.elapsed() <= Duration::from_millis(1600), "{:?}", began.elapsed());
+    assert!(!cut["notes"].as_array().expect("notes").is_empty(), "it says what it cannot tell: {cut}");
+    assert_eq!(cut["nodes"][0]["node"], "pod-a", "the last that was known");
+    assert!(cut["nodesAgeMs"].as_u64().is_some_and(|ms| ms >= 30_000));
+    assert_eq!(cut["leader"]["isThisNode"], false);
+    let term = &cut["history"][0];
+    assert!(term["until"].is_string() && term["reason"].is_string(), "{term}");
+    site.get("/leaderz").await.problem(503, "not-leader");
+    site.get("/livez").await.is(200);
+    site.get("/v1/status").await.problem(503, "store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_cannot_make_the_node_ask_the_store_more_than_so_often() {
+    let site = Site::new().await;
+    let quiet = {
+        let before = site.meter.snapshot();
+        sleep_ms(60_000).await;
+        (site.meter.snapshot() - before).requests()
+    };
+    let before = site.meter.snapshot();
+    let began = tokio::time::Instant::now();
+    let paths = [
+        "/v1/overview",
+        "/v1/status",
+        "/v1/nodes",
+        "/v1/workers",
+        "/v1/health/cluster",
+        "/v1/schedules",
+        "/v1/jobs",
+        "/v1/jobs/none",
+        "/v1/schedules/none",
+    ];
+    while began.elapsed() < Duration::from_secs(60) {
+        let asks = (0..5).flat_map(|_| paths).map(|path| site.get(path));
+        for answer in futures::future::join_all(asks).await {
+            assert!([200, 404, 429].contains(&answer.status.as_u16()), "{}", answer.text);
+        }
+        sleep_ms(250).await;
+    }
+    let loud = (site.meter.snapshot() - before).requests();
+    let caused = loud.saturating_sub(quiet);
+    // Four documents at 4 a second, and the bucket: 25 a second and 100 at once. Finding a job may take more than it pays for.
+    assert!(caused <= (4 * 4 + 25) * 60 + 100, "{caused} requests in a minute");
+    assert!(caused > 100, "the test asks at all: {caused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_come_as_they_happen_with_the_json_of_the_command_line() {
+    let mut site = Site::new().await;
+    let mut stream = site.stream("/v1/events", None).await;
+    let told = stream.next().await;
+    let renewed = site.event(|kind| matches!(kind, EventKind::LeaseRenewed { .. })).await;
+    assert_eq!(told.data, renewed.to_json());
+    assert_eq!(told.event, "", "an ordinary message");
+    let next = stream.next().await;
+    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    assert_eq!(number(&next.id), number(&told.id) + 1);
+    let mut past = site.stream("/v1/events?recent=1000", None).await;
+    let first = past.next().await;
+    assert!(
+        first.data["event"].as_str().is_some_and(|name| name.ends_with(".joined")),
+        "from the first on: {first:?}"
+    );
+    assert_eq!(number(&first.id), 1);
+    site.get("/v1/events?recent=1001").await.problem(400, "malformed");
+    site.get("/v1/events?recent=x").await.problem(400, "malformed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_misses_nothing_and_who_comes_back_too_late_is_told() {
+    let site = Site::with(options(), |settings| settings.preset("fast")).await;
+    let mut stream = site.stream("/v1/events", None).await;
+    let last = stream.next().await;
+    drop(stream);
+    sleep_ms(10_000).await;
+    let mut back = site.stream("/v1/events", Some(&last.id)).await;
+    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    for offset in 1..=20 {
+        assert_eq!(number(&back.next().await.id), number(&last.id) + offset, "not one is missing");
+    }
+    // A thousand renewals and more.
+    sleep_ms(600_000).await;
+    let mut late = site.stream("/v1/events", Some(&last.id)).await;
+    let told = late.next().await;
+    assert_eq!((told.event.as_str(), told.id.as_str()), ("missed", ""));
+    let missed = told.data["missed"].as_u64().expect("how many");
+    assert_eq!(number(&late.next().await.id), number(&last.id) + missed + 1, "then the oldest there is");
+    // The one that stayed and did not read is told the same.
+    let told = loop {
+        let told = back.next().await;
+        if told.event == "missed" {
+            break told;
+        }
+    };
+    assert!(told.data["missed"].as_u64().is_some_and(|missed| missed > 1000));
+
+    for strange in ["00000000-7", "junk", "", &last.id.replace('-', "--"), &format!("{}9999999", last.id)] {
+        let mut other = site.stream("/v1/events", Some(strange)).await;
+        let told = other.next().await;
+        assert_eq!((told.event.as_str(), &told.data["missed"]), ("missed", &Value::Null), "{strange:?}");
+        assert!(!other.next().await.id.is_empty(), "and goes on");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_shows_that_it_lives_and_ends_when_the_server_closes() {
+    let site = Site::new().await;
+    site.link.cut(true);
+    sleep_ms(60_000).await;
+    let mut stream = site.stream("/v1/events", None).await;
+    assert!(stream.block().await.expect("a greeting").contains("retry: "));
+    let mut comments = 0;
+    let began = tokio::time::Instant::now();
+    while comments < 3 {
+        let block =
+            tokio::time::timeout(Duration::from_secs(16), stream.block()).await.expect("a sign of life");
+        comments += u32::from(block.expect("it goes on").starts_with(": keep-alive"));
+        assert!(began.elapsed() < Duration::from_secs(600));
+    }
+    site.closing.cancel();
+    while stream.block().await.is_some() {}
+    site.get("/readyz").await.problem(503, "stopping");
+}

@@ -1,0 +1,231 @@
+//! On real sockets: slow clients, clients that do not read, too many of them, and the end.
+//!
+//! Time is real here, and short: the limits are set to fractions of a second, and what is asserted is order, not speed.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+use tenure::{Node, Settings};
+use tenure_server::{Limits, Options, Parts, Server};
+
+/// Nothing here takes longer unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    node: Node,
+    server: Server,
+}
+
+impl Running {
+    async fn new(change: impl FnOnce(&mut Limits)) -> Running {
+        let settings =
+            Settings::builder().store("memory:").node("pod-a").preset("fast").startup_jitter_max(0);
+        let node = Node::start(settings.build().expect("valid")).await.expect("a node");
+        let mut limits = Limits::default();
+        change(&mut limits);
+        let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let options = Options::new(address, None).expect("loopback").limits(limits);
+        let server = Server::bind(options).expect("a free port").serve(Parts::of(&node)).expect("served");
+        node.lead().await.expect("leads");
+        Running { node, server }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.server.address()).expect("connected");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let mut stream = self.connect();
+        stream
+            .write_all(
+                format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes(),
+            )
+            .expect("sent");
+        read_all(&mut stream)
+    }
+}
+
+/// Until the other side closes.
+fn read_all(stream: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    match stream.read_to_end(&mut bytes) {
+        Ok(_) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        Err(error) => panic!("it was not closed in time: {error}"),
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// On a thread of its own: what blocks must not hold up the node.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.expect("no panic")
+}
+
+fn multi() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+#[test]
+fn slow_heads_and_idle_connections_are_closed() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.head = Duration::from_millis(300)).await;
+        let (mut slow, mut idle, mut silent) = (running.connect(), running.connect(), running.connect());
+        aside(move || {
+            let began = Instant::now();
+            idle.write_all(b"GET /v1/leader HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+            // One byte at a time never ends the head.
+            let mut rest =
+                b"GET /v1/leader HTTP/1.1\r\nHost: localhost\r\nX: ".iter().chain(std::iter::repeat(&b'x'));
+            slow.set_nonblocking(true).expect("set");
+            let closed = loop {
+                let sent = slow.write(&[*rest.next().expect("endless")]);
+                let mut byte = [0; 256];
+                match (sent, slow.read(&mut byte)) {
+                    (Err(error), _) if error.kind() != ErrorKind::WouldBlock => break true,
+                    (_, Ok(0)) => break true,
+                    (_, Ok(_)) => {}
+                    (_, Err(error)) if error.kind() != ErrorKind::WouldBlock => break true,
+                    _ if began.elapsed() > PATIENCE => break false,
+                    _ => std::thread::sleep(Duration::from_millis(20)),
+                }
+            };
+            assert!(closed, "a head that does not end is closed");
+            assert!(read_all(&mut idle).contains("\"leader\":\"pod-a\""), "answered, and closed once idle");
+            assert_eq!(read_all(&mut silent), "", "one that says nothing is closed");
+        })
+        .await;
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn slow_bodies_and_large_heads_are_refused() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.body = Duration::from_millis(300)).await;
+        let (mut slow, mut large) = (running.connect(), running.connect());
+        aside(move || {
+            let head = "POST /v1/fence HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nConnection: close\r\n";
+            slow.write_all(format!("{head}Content-Length: 100\r\n\r\n{{").as_bytes()).expect("sent");
+            let answer = read_all(&mut slow);
+            assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("urn:tenure:problem:slow"), "{answer}");
+            let _ = large.write_all(format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(40_000)).as_bytes());
+            let answer = read_all(&mut large);
+            assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+        })
+        .await;
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn a_stream_that_nobody_reads_is_dropped_and_holds_nobody_up() {
+    multi().block_on(async {
+        let running = Running::new(|limits| {
+            (limits.write, limits.streams) = (Duration::from_millis(300), 2);
+            // Comments fill what the system keeps for a client.
+            limits.keep_alive = Duration::from_nanos(1);
+        })
+        .await;
+        // The system takes little for them, so that it shows soon that nobody reads.
+        let small = || {
+            let socket =
+                socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("a socket");
+            socket.set_recv_buffer_size(2048).expect("set");
+            socket.connect(&running.server.address().into()).expect("connected");
+            TcpStream::from(socket)
+        };
+        let mut unread: Vec<TcpStream> = (0..2).map(|_| small()).collect();
+        for stream in &mut unread {
+            stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        }
+        let began = Instant::now();
+        while !running.ask("/v1/events").contains("urn:tenure:problem:busy") {
+            assert!(began.elapsed() < PATIENCE, "both streams are open");
+        }
+        let epoch = running.node.leadership().borrow().epoch;
+        // Places become free without any of them having read a byte.
+        let free = loop {
+            let mut stream = running.connect();
+            stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).expect("an answer");
+            if &start == b"HTTP/1.1 200" {
+                break true;
+            }
+            if began.elapsed() > PATIENCE {
+                break false;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert!(free, "clients that do not read are dropped");
+        assert!(running.node.leadership().borrow().is_leader(), "the node has led all the time");
+        assert_eq!(running.node.leadership().borrow().epoch, epoch);
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn a_connection_too_many_is_told_to_come_back() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.connections = 3).await;
+        let held: Vec<TcpStream> = (0..3).map(|_| running.connect()).collect();
+        let mut fourth = running.connect();
+        let answer = aside(move || read_all(&mut fourth)).await;
+        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too many connections"), "{answer}");
+        drop(held);
+        let began = Instant::now();
+        while !running.ask("/v1/leader").contains("pod-a") {
+            assert!(began.elapsed() < PATIENCE, "there is room again");
+        }
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn the_end_waits_for_no_client_and_leaves_nothing() {
+    multi().block_on(async {
+        let Running { node, server } = Running::new(|_| {}).await;
+        let address = server.address();
+        let connect = || {
+            let stream = TcpStream::connect(address).expect("connected");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+            stream
+        };
+        let mut stream = connect();
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        let mut half = connect();
+        half.write_all(b"POST /v1/fence HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{").expect("sent");
+        let mut worker = connect();
+        let body = r#"{"workerId":"w1","kinds":["mail"]}"#;
+        let head = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        worker.write_all(format!("POST /v1/workers {head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).expect("sent");
+        let mut start = [0; 12];
+        worker.read_exact(&mut start).expect("an answer");
+        assert_eq!(&start, b"HTTP/1.1 201");
+        let mut events = node.events();
+        let began = Instant::now();
+        server.close();
+        node.shutdown().await;
+        let drained = began.elapsed();
+        server.stop().await;
+        assert!(drained < Duration::from_millis(1500), "the node left without waiting for clients: {drained:?}");
+        let (told, _) = aside(move || (read_all(&mut stream), read_all(&mut half))).await;
+        assert!(told.contains("text/event-stream") && told.ends_with("0\r\n\r\n"), "the stream ended in order: {told}");
+        assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+        // Whoever reads events sees their end: nothing of the server holds the channel open.
+        let ended = async { while !matches!(events.recv().await, Err(tokio::sync::broadcast::error::RecvError::Closed)) {} };
+        tokio::time::timeout(Duration::from_secs(5), ended).await.expect("the events have ended");
+    });
+}
+
+#[test]
+fn a_taken_address_is_an_error_at_once() {
+    multi().block_on(async {
+        let running = Running::new(|_| {}).await;
+        let options = Options::new(running.server.address(), None).expect("loopback");
+        assert_eq!(Server::bind(options).expect_err("taken").kind(), ErrorKind::AddrInUse);
+        running.server.stop().await;
+    });
+}
