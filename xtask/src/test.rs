@@ -8,6 +8,7 @@ use anyhow::Result;
 use crate::chaos::{self, Stage};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::polls;
+use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
 
@@ -114,8 +115,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
     if filtered {
-        report.skip("polls and chaos (a filter was given)");
+        report.skip("schemathesis, polls and chaos (a filter was given)");
     } else {
+        let mut missing = false;
+        report.step("schemathesis", || {
+            let played = schemathesis::play(workspace)?;
+            missing = played == schemathesis::Played::Missing;
+            Ok(played != schemathesis::Played::Failed)
+        });
+        if missing {
+            report.skip("SCHEMATHESIS (it is not there and cannot be installed)");
+        }
         let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
         report.step(&format!("polls through a kill ({})", stage.name()), || {
