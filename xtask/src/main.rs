@@ -21,6 +21,7 @@ mod polls;
 mod process;
 mod prove;
 mod s3;
+mod schemathesis;
 mod test;
 mod tool;
 mod verify;
@@ -60,6 +61,8 @@ enum Task {
     Fix,
     /// Run the benchmarks of `bench/`; nothing is asserted
     Bench(bench::Args),
+    /// Random requests by the OpenAPI document against a real node: no 5xx, no answer that is not documented
+    Schemathesis,
     /// An S3 engine on loopback for a developer
     #[command(subcommand)]
     S3(s3::Command),
@@ -108,6 +111,9 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Newcomer => newcomer::run(workspace),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
+        Task::Schemathesis => {
+            schemathesis::run(workspace).map(|played| played != schemathesis::Played::Failed)
+        }
         Task::S3(command) => s3::run(workspace, command),
         Task::Bound { .. } => unreachable!("handled above, before any signal handler is in place"),
     }

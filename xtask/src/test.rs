@@ -9,6 +9,7 @@ use crate::chaos::{self, Stage};
 use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::polls;
+use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
 
@@ -125,8 +126,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         });
     }
     if filtered {
-        report.skip("polls and chaos (a filter was given)");
+        report.skip("schemathesis, polls and chaos (a filter was given)");
     } else {
+        let mut missing = false;
+        report.step("schemathesis", || {
+            let played = schemathesis::play(workspace)?;
+            missing = played == schemathesis::Played::Missing;
+            Ok(played != schemathesis::Played::Failed)
+        });
+        if missing {
+            report.skip("SCHEMATHESIS (it is not there and cannot be installed)");
+        }
         let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
         report.step(&format!("polls through a kill ({})", stage.name()), || {

@@ -77,8 +77,8 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
             server.dismiss_workers().await;
         }
     };
-    tokio::join!(crate::worker::deregister_all(workers), dismissed);
-    node.shutdown().await;
+    crate::worker::deregister_all(workers).await;
+    tokio::join!(node.shutdown(), dismissed);
     // They have ended with the node; what is left of them holds the channel of events open.
     if let Some(processes) = processes {
         processes.stop().await;

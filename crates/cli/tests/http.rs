@@ -228,3 +228,41 @@ fn others_are_kept_out_by_a_token_or_not_served_at_all() {
     run(&["--http-host", "a b"], None).assert_code(2);
     assert!(sandbox.contents().is_empty(), "nothing was written: {:?}", sandbox.contents().keys());
 }
+
+/// The code blocks of a page in this language.
+fn blocks(page: &str, language: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for part in page.split(&format!("```{language}\n")).skip(1) {
+        all.push(part.split("```").next().unwrap().to_owned());
+    }
+    all
+}
+
+#[test]
+fn the_examples_of_the_guide_run() {
+    let page = include_str!("../../../docs/guide/http.md");
+    let sandbox = Sandbox::new();
+    let served =
+        Served::start(command(&sandbox, &["--store", &sandbox.sqlite("t.db"), "--node", "pod-a"]), None);
+    served.until("/leaderz", 200);
+    for (language, program, file, says) in [
+        ("sh", "sh", "look.sh", "\"leader\":\"pod-a\""),
+        ("python", "python3", "worker.py", "may work: True in epoch 1"),
+        ("js", "node", "events.mjs", "pod-a leads in epoch 1"),
+    ] {
+        let found = blocks(page, language);
+        assert_eq!(found.len(), 1, "{language}");
+        let path = sandbox.path(file);
+        std::fs::write(&path, &found[0]).unwrap();
+        let ran =
+            Command::new(program).arg(&path).env("TENURE", format!("http://{}", served.address)).output();
+        let Ok(ran) = ran else {
+            eprintln!("NOT RUN: {program} is not there, so the {language} example was not tried");
+            continue;
+        };
+        let (stdout, stderr) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+        assert!(ran.status.success(), "{language}: {stdout}{stderr}");
+        assert!(stdout.contains(says), "{language}: {stdout}{stderr}");
+    }
+    assert_eq!(served.get("/v1/workers").json()["workers"], json!([]), "the worker of the example has left");
+}

@@ -159,13 +159,13 @@ mod tests {
         }
         let asks: Vec<_> = (0..100).map(|_| cached.get(&runtime, || source.look(1, false))).collect();
         for answer in futures::future::join_all(asks).await {
-            assert_eq!(*answer.ok().expect("read").value, 1);
+            assert_eq!(*answer.expect("read").value, 1);
         }
         assert_eq!(source.0.load(Ordering::Relaxed), 1);
         tokio::time::advance(Duration::from_millis(4900)).await;
-        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("kept").value, 1);
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.expect("kept").value, 1);
         tokio::time::advance(Duration::from_millis(200)).await;
-        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("new").value, 2);
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.expect("new").value, 2);
     }
 
     #[tokio::test(start_paused = true)]
@@ -173,18 +173,18 @@ mod tests {
         let (cached, source) =
             (Cached::new(Duration::from_secs(5), Duration::from_millis(250)), Source(Arc::default()));
         let runtime = Handle::current();
-        cached.get(&runtime, || source.look(64, false)).await.ok().expect("read");
+        cached.get(&runtime, || source.look(64, false)).await.expect("read");
         cached.stale();
         tokio::time::advance(Duration::from_millis(15_800)).await;
-        assert_eq!(*cached.get(&runtime, || source.look(1, true)).await.ok().expect("kept").value, 1);
+        assert_eq!(*cached.get(&runtime, || source.look(1, true)).await.expect("kept").value, 1);
         tokio::time::advance(Duration::from_millis(300)).await;
         assert!(cached.get(&runtime, || source.look(1, true)).await.is_err());
         assert!(cached.get(&runtime, || source.look(1, true)).await.is_err());
         assert_eq!(source.0.load(Ordering::Relaxed), 2, "a store that is away is not asked by everybody");
         assert_eq!(*cached.last().expect("the last good one").value, 1);
         tokio::time::advance(Duration::from_millis(1100)).await;
-        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("back").value, 3);
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.expect("back").value, 3);
         cached.stale();
-        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.ok().expect("again").value, 4);
+        assert_eq!(*cached.get(&runtime, || source.look(1, false)).await.expect("again").value, 4);
     }
 }

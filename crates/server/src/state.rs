@@ -9,13 +9,14 @@ use crate::problem::{Answer, Problem};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tenure::prometheus_client::registry::Registry;
 use tenure::settings::{Origin, Resolved};
 use tenure::tasks::TaskPlace;
 use tenure::{Annex, Event, Fence, IdError, Leadership, Namespace, Node, Registrar, Role, Workers};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, broadcast, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What the server sees of a node. It does not hold the node, and keeps it from nothing.
@@ -82,6 +83,8 @@ pub(crate) struct State {
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
     pub(crate) openapi: Bytes,
+    /// When the node's runtime was last seen to run.
+    signed: Mutex<Option<Instant>>,
 }
 
 impl State {
@@ -117,6 +120,7 @@ impl State {
             way,
             closing,
             openapi,
+            signed: Mutex::default(),
         };
         Ok((Arc::new(state), parts.events))
     }
@@ -133,6 +137,14 @@ impl State {
             Ok(Some(done)) => Ok(done),
             Ok(None) | Err(_) => Err(Problem::stopping()),
         }
+    }
+
+    pub(crate) fn last_sign(&self) -> Option<Instant> {
+        *self.signed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn sign(&self) {
+        *self.signed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
     pub(crate) fn leads(&self) -> bool {

@@ -199,10 +199,8 @@ async fn hostile_ids_reach_nothing() {
         site.get(path).await.problem(404, "no-route");
     }
     site.post("/v1/workers//heartbeat", sign).await.problem(400, "bad-id");
-    let keys = match tenure::store::Store::list(&*site.store, "", 1000).await {
-        tenure::store::List::Entries { entries, .. } => entries,
-        other => panic!("{other:?}"),
-    };
+    let list = tenure::store::Store::list(&*site.store, "", 1000).await;
+    let tenure::store::List::Entries { entries: keys, .. } = list else { panic!("{list:?}") };
     assert!(
         keys.iter().all(|entry| !entry.key.contains("schedules") && !entry.key.contains("..")),
         "nothing was written: {keys:?}"

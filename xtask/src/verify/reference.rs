@@ -14,7 +14,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-const KINDS: [&str; 4] = ["settings", "events", "metrics", "exit-codes"];
+const KINDS: [&str; 5] = ["settings", "events", "metrics", "exit-codes", "http"];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Violation>> {
     let mut found = Vec::new();

@@ -153,10 +153,9 @@ impl Site {
     }
 
     pub async fn object(&self, key: &str) -> Option<Value> {
-        match self.store.get(&format!("plg_coordinator_global/test/{key}"), None).await {
-            tenure::store::Read::Found(object) => Some(serde_json::from_slice(&object.body).expect("JSON")),
-            _ => None,
-        }
+        let read = self.store.get(&format!("plg_coordinator_global/test/{key}"), None).await;
+        let tenure::store::Read::Found(object) = read else { return None };
+        Some(serde_json::from_slice(&object.body).expect("JSON"))
     }
 }
 

@@ -1,0 +1,123 @@
+//! `cargo xtask schemathesis`: requests made up from the OpenAPI document, against a real node.
+//!
+//! Asked of every answer: no 5xx, a documented status, a documented content type, a body that fits its schema. Left out: what
+//! answers 503 by design (`/leaderz`), what does not end (`/v1/events`) and what waits on purpose (`tasks/next`); these have tests.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+const VERSION: &str = "4.32.5";
+const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
+const INSTALL_LIMIT: Duration = Duration::from_secs(180);
+const START_LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(180);
+const CHECKS: &str =
+    "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
+const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/tasks/next)$";
+
+/// What came of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Played {
+    Passed,
+    Failed,
+    /// It is not there and cannot be installed.
+    Missing,
+}
+
+pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
+    let mut build = workspace.cargo();
+    if !process::run(build.args(["build", "--package", "tenure-cli"]), BUILD_LIMIT)? {
+        bail!("the build failed");
+    }
+    play(workspace)
+}
+
+/// With the binary that is built already.
+pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
+    let Some(program) = installed(workspace)? else {
+        println!(
+            "schemathesis: NOT RUN. It is not there, and python3 could not install it into target/tools"
+        );
+        return Ok(Played::Missing);
+    };
+    let dir = workspace.target.join("schemathesis");
+    // What a former run left would be found by this one.
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir)?;
+    let mut command = Command::new(workspace.program("tenure"));
+    command.args([
+        "run",
+        "--preset",
+        "fast",
+        "--startup-jitter-max",
+        "0",
+        "--listen",
+        "127.0.0.1:0",
+        "--node",
+        "pod-a",
+    ]);
+    command.arg("--store").arg(format!("sqlite:{}", dir.join("t.db").display()));
+    let mut command = process::bound(&command);
+    command.env_remove("TENURE_NO_HTTP").env_remove("TENURE_HTTP_TOKEN").current_dir(&dir);
+    let mut node = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let stderr = node.stderr.take().context("a log")?;
+    let (mouth, heard) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            if let Some((_, address)) = line.split_once("http: listening on ") {
+                let _ = mouth.send(address.trim().to_owned());
+            }
+        }
+    });
+    let played =
+        heard.recv_timeout(START_LIMIT).context("the node does not say where it listens").and_then(|url| {
+            let mut command = Command::new(program);
+            command
+                .current_dir(&dir)
+                .arg("run")
+                .arg(format!("{url}/openapi.json"))
+                .arg(format!("--checks={CHECKS}"));
+            command.args([
+                "--phases=coverage,fuzzing",
+                "--max-examples=8",
+                "--no-color",
+                "--exclude-path-regex",
+                LEFT_OUT,
+            ]);
+            process::run(&mut command, LIMIT)
+        });
+    let _ = node.kill();
+    let _ = node.wait();
+    Ok(if played? { Played::Passed } else { Played::Failed })
+}
+
+/// The program, installed into the target directory if need be.
+fn installed(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    let home = workspace.tools().join(format!("schemathesis-{VERSION}"));
+    let program = home.join("bin/schemathesis");
+    let works = |program: &PathBuf| {
+        let asked = process::capture(Command::new(program).arg("--version"), Duration::from_secs(60));
+        asked.is_ok_and(|said| said.success)
+    };
+    if program.exists() && works(&program) {
+        return Ok(Some(program));
+    }
+    println!("schemathesis: installing {VERSION}");
+    let mut steps = [Command::new("python3"), Command::new(home.join("bin/pip"))];
+    steps[0].args(["-m", "venv", "--clear"]).arg(&home);
+    steps[1].args(["install", "--quiet", "--disable-pip-version-check", &format!("schemathesis=={VERSION}")]);
+    for step in &mut steps {
+        if !process::run(step, INSTALL_LIMIT).unwrap_or(false) {
+            crate::interrupt::check()?;
+            return Ok(None);
+        }
+    }
+    Ok(works(&program).then_some(program))
+}
