@@ -208,6 +208,11 @@ impl Store for SqliteStore {
         }
     }
 
+    /// They run one after the other; a few in the queue keep the connection busy.
+    fn at_once(&self) -> usize {
+        4
+    }
+
     fn describe(&self) -> String {
         format!("sqlite:{} (processes of this machine)", self.path.display())
     }
