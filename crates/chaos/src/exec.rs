@@ -255,8 +255,7 @@ impl Stage {
     /// Stops processes, but never in the middle of a write to the database: it would stay locked for everybody.
     fn stop_still(&self, pids: &[i32]) -> Result<()> {
         let _held = Held::take(&self.database)?;
-        crew::signal_all(pids, Signal::STOP);
-        Ok(())
+        crew::stop_all(pids)
     }
 
     /// Waits for a command of a later epoch.

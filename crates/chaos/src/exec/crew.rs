@@ -82,6 +82,29 @@ pub fn below(root: i32) -> Vec<i32> {
     found.split_off(1)
 }
 
+/// Stops processes, and returns once every thread of them has stopped: the signal alone is only a request.
+pub fn stop_all(pids: &[i32]) -> Result<()> {
+    signal_all(pids, Signal::STOP);
+    let limit_ms = boot_ms() + 10_000;
+    while !pids.iter().all(|&pid| is_stopped(pid)) {
+        if boot_ms() > limit_ms {
+            bail!("a process does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Whether no thread of a process runs. One that is gone does not.
+fn is_stopped(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    let mut states = threads.flatten().filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().next().map(str::to_owned)
+    });
+    states.all(|state| matches!(state.as_str(), "T" | "t" | "Z" | "X"))
+}
+
 /// Sends a signal to each of them that is still there.
 pub fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {

@@ -27,10 +27,10 @@ pub(crate) struct ExecArgs {
     #[arg(long, value_enum, default_value = "always")]
     pub(crate) restart: RestartWhen,
     /// Between SIGTERM and SIGKILL when leadership ends [default: what the last fifth of the lease has room for]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) grace: Option<u64>,
     /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
-    #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) stop_grace: u64,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
@@ -55,13 +55,13 @@ pub(crate) struct LockArgs {
     #[arg(long, default_value = "default")]
     pub(crate) name: String,
     /// How long to wait for it, for ever if not given
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
     /// Between SIGTERM and SIGKILL when the lock is lost [default: what the last fifth of the lease has room for]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) grace: Option<u64>,
     /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
-    #[arg(long, value_name = "TIME", value_parser = span, default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
     pub(crate) stop_grace: u64,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "off")]

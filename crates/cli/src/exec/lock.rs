@@ -9,6 +9,7 @@ use super::{ask_of, environment, policy, ready, unsafe_or_asked};
 use crate::args::LockArgs;
 use crate::exit::Failure;
 use crate::log;
+use crate::out::complain;
 use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -64,10 +65,10 @@ async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
     let ended = ward::run(plan, &guard, asked.subscribe()).await;
     listener.abort();
     if ended.why == Why::Lost {
-        tracing::error!("the lock was lost; {} was stopped", plan.name());
+        complain!("tenure: the lock was lost; {} was stopped", plan.name());
     }
     if let Err(problem) = &ended.code {
-        tracing::error!("{}: {problem}", plan.name());
+        complain!("tenure: {}: {problem}", plan.name());
     }
     match (Policy { restart: RestartWhen::Never, once: true }).after(&ended) {
         policy::Next::Leave(code) => code,
