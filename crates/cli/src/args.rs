@@ -42,6 +42,8 @@ pub(crate) enum Verb {
     Lock(LockArgs),
     /// Show who leads a namespace, since when, and which nodes are there
     Status(StatusArgs),
+    /// Watch a namespace: leader, epoch, nodes, workers, and what changes
+    Watch(WatchArgs),
     /// Show how the cluster is doing and why: status, nodes, workers
     Health(HealthArgs),
     /// Print the id of the live leader, and nothing else
@@ -138,6 +140,25 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Reads the store and nothing else; what came and went between two looks is not seen. Without a terminal one picture is \
+printed. A look watches the holder renew, so it takes up to a heartbeat. Ctrl-C ends it."
+)]
+pub(crate) struct WatchArgs {
+    /// One picture, or one JSON object, and no more
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// One JSON object a line: what there is, then what changes
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The pause between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub(crate) interval: u64,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }

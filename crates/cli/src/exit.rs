@@ -86,6 +86,12 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 impl From<tenure::store::OpenError> for Failure {
     fn from(error: tenure::store::OpenError) -> Failure {
         if error.is_usage() { Failure::usage(error) } else { Failure::store(error) }

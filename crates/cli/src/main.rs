@@ -18,6 +18,7 @@ mod polls;
 mod run;
 mod status;
 mod step_down;
+mod watch;
 mod worker;
 
 use args::{Cli, JobAction, Verb, WorkerAction};
@@ -46,6 +47,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Keeper(args) => exec::keeper(args),
         Verb::Bound(args) => Ok(exec::bound(&args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
         Verb::Health(args) => runtime()?.block_on(health::health(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),

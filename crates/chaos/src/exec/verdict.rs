@@ -129,7 +129,7 @@ impl Verdict {
         let _ = writeln!(
             text,
             "{}",
-            line("all changes of epoch", self.rounds.values().sum(), self.margin.as_ref())
+            line("all changes of epoch", self.margin.map_or(0, |all| all.count), self.margin.as_ref())
         );
         let _ = writeln!(text, "from the old command's last sign of life to the new one's first");
         if let Some(woken) = &self.woken {

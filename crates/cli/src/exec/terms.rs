@@ -69,7 +69,7 @@ mod tests {
         // The last fifth of 15 s would be more than a drain has.
         assert_eq!(of(&[("preset", "thrifty")]).grace_ms, 2150);
         // Even the shortest lease there is has a deadline before its end.
-        let tiny = of(&[("heartbeatInterval", "50"), ("leaseTimeout", "75"), ("requestTimeout", "50")]);
+        let tiny = of(&[("heartbeatInterval", "50"), ("leaseTimeout", "75")]);
         assert_eq!((tiny.grace_ms, tiny.margin_ms), (0, 20));
     }
 
