@@ -183,6 +183,6 @@ fn send_streams(socket: &StdUnixStream) -> io::Result<()> {
     if !control.push(SendAncillaryMessage::ScmRights(&streams)) {
         return Err(io::Error::other("no room for three streams"));
     }
-    sendmsg(socket, &[IoSlice::new(&[b'\n'])], &mut control, SendFlags::empty())?;
+    sendmsg(socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty())?;
     Ok(())
 }
