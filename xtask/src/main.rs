@@ -1,7 +1,8 @@
 //! `cargo xtask`: what a developer of this workspace types.
 //!
 //! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `chaos` disturbs a real cluster and judges it, `polls` one that polls; `prove` does that and the simulator's work,
+//! running it and never writes; `chaos` disturbs a real cluster and judges it, `polls` one that polls,
+//! `exec` one that runs a command; `prove` does that and the simulator's work,
 //! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `mutants` breaks
 //! the core by machine; `fix` writes; `bench` measures; `s3` lends a developer an engine.
 
@@ -12,6 +13,7 @@ mod broken;
 mod chaos;
 mod debian;
 mod engine;
+mod exec;
 mod fix;
 mod fuzz;
 mod interrupt;
@@ -45,6 +47,8 @@ enum Task {
     Chaos(chaos::Args),
     /// Real nodes and agents that poll while the leader is killed over and over, with a judge over what was done
     Polls(polls::Args),
+    /// Real nodes that run a command while they lead, through faults, with a judge over what the commands wrote
+    Exec(exec::Args),
     /// Schedules, every state, broken variants and chaos; writes the page of evidence
     Prove(prove::Args),
     /// Verify, build, test without and with S3 engines
@@ -103,6 +107,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     match task {
         Task::Chaos(args) => chaos::run(workspace, &args),
         Task::Polls(args) => polls::run(workspace, &args),
+        Task::Exec(args) => exec::run(workspace, &args),
         Task::Prove(args) => prove::run(workspace, &args),
         Task::Test(args) => test::run(workspace, &args),
         Task::Verify => verify::run(workspace),

@@ -11,6 +11,7 @@
 //! | [`ledger`] | did two ever act at once, did an epoch have two holders |
 //! | [`register`] | is the history of the seat linearizable, did its epochs rise |
 //! | [`verdict`] | all checks and figures of a record |
+//! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
 //!
 //! Nothing here knows the crates it tests: bounds and deadlines come from what the binary prints, and the judge shares
 //! no code with the accused. What is not promised: that a run finds a given mistake. It is one schedule on one
@@ -22,6 +23,7 @@ pub mod canary;
 pub mod clock;
 pub mod cluster;
 pub mod conductor;
+pub mod exec;
 pub mod ledger;
 pub mod polls;
 pub mod proxy;

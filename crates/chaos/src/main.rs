@@ -14,7 +14,7 @@ use tenure_chaos::conductor::{self, Control, Plan};
 use tenure_chaos::record::Record;
 use tenure_chaos::schedule::Kind;
 use tenure_chaos::verdict::{Verdict, judge};
-use tenure_chaos::{polls, report};
+use tenure_chaos::{exec, polls, report};
 
 /// Chooses the mistake of a binary that was built to have one; any other has no such variable.
 const BROKEN: &str = "TENURE_BROKEN";
@@ -40,6 +40,14 @@ enum Task {
     },
     /// Nodes and agents that poll, a leader that is killed over and over, and a judge over what was done
     Polls(Box<PollsArgs>),
+    /// Three nodes that run a command while they lead, faults at whoever runs it, and a judge over what the commands wrote
+    Exec(ExecArgs),
+    /// Write down being alive, every few milliseconds (internal)
+    #[command(hide = true)]
+    Mark {
+        /// `daemon`: leave the session first
+        word: Option<String>,
+    },
     /// Become a command that dies with its parent (internal)
     #[command(hide = true)]
     Bound {
@@ -147,6 +155,25 @@ struct PollsArgs {
     json: Option<PathBuf>,
 }
 
+#[derive(clap::Args)]
+struct ExecArgs {
+    /// The binary `tenure`
+    #[arg(long)]
+    tenure: PathBuf,
+    /// How many faults, of all kinds in turn
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    rounds: u16,
+    /// Where the record goes
+    #[arg(long)]
+    record: PathBuf,
+    /// Keep the record of a good run too
+    #[arg(long)]
+    keep: bool,
+    /// Where the verdict goes as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Run(args) => run(*args),
@@ -154,6 +181,8 @@ fn main() -> ExitCode {
             check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
         }
         Task::Polls(args) => run_polls(*args),
+        Task::Exec(args) => run_exec(&args),
+        Task::Mark { word } => mark(word.is_some()).map(|()| true),
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
     match outcome {
@@ -277,6 +306,40 @@ fn run_polls(args: PollsArgs) -> Result<bool> {
         println!("record kept in {}", dir.display());
     }
     Ok(good)
+}
+
+fn run_exec(args: &ExecArgs) -> Result<bool> {
+    let dir = record_dir(&args.record, "exec-sqlite")?;
+    let me = std::env::current_exe()?.display().to_string();
+    let plan = exec::Plan {
+        tenure: args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?,
+        marker: vec![me, "mark".to_owned()],
+        rounds: exec::Plan::rounds(args.rounds.into()),
+        dir: dir.clone(),
+    };
+    println!("record in {}", dir.display());
+    let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
+    println!("{}", verdict.text());
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    let good = verdict.violations.is_empty();
+    if good && !args.keep {
+        std::fs::remove_dir_all(&dir)?;
+    } else {
+        println!("record kept in {}", dir.display());
+    }
+    Ok(good)
+}
+
+fn mark(leave: bool) -> Result<()> {
+    if leave {
+        rustix::process::setsid()?;
+    }
+    let file = std::env::var_os(exec::MARKS).context("no file to write to")?;
+    let epoch = std::env::var("TENURE_EPOCH").context("no epoch")?.parse().context("the epoch")?;
+    exec::marks::write(Path::new(&file), epoch)
 }
 
 fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {

@@ -22,8 +22,10 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// A killed node stays away for this long: long enough to be missed by those who watch nodes, with this interval of presences.
+/// A killed node stays away for this long, and until it is told to be missing, which those who watch nodes with this interval of
+/// presences do within the second figure on any machine.
 const AWAY_MS: u64 = 12_000;
+const MISSED_WITHIN_MS: u64 = 40_000;
 const PRESENCE_INTERVAL_MS: u64 = 1000;
 
 /// Nothing takes longer to come about.
@@ -127,6 +129,10 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let kills = kill_over_and_over(&plan, &mut cluster, began_ms, tell)?;
     let calm_ms = boot_ms() + CALM_MS;
     cluster.wait(calm_ms, |_| false)?;
+    if let Some(last) = kills.last() {
+        let told = |c: &Cluster| is_told(c, "node_up", &last.node, last.back_ms);
+        cluster.wait(calm_ms + PATIENCE_MS, told)?;
+    }
     let ended_ms = boot_ms();
     let tally = crew.drain()?;
     let jobs = last_jobs(&plan, &mut cluster, &target)?;
@@ -173,6 +179,13 @@ fn schedules_seen(target: &Target) -> usize {
     hits.iter().filter_map(|hit| Some(hit.due()?.0)).collect::<BTreeSet<&str>>().len()
 }
 
+fn is_told(cluster: &Cluster, name: &str, node: &str, from_ms: u64) -> bool {
+    let since = cluster.history().iter().rev().take_while(|said| said.boot_ms() + PATIENCE_MS > from_ms);
+    since
+        .filter(|said| said.boot_ms() >= from_ms)
+        .any(|said| said.name() == name && said.text("subject") == node)
+}
+
 fn kill_over_and_over(
     plan: &Plan,
     cluster: &mut Cluster,
@@ -203,6 +216,7 @@ fn kill_over_and_over(
             (killed_ms - began_ms) / 1000
         ));
         cluster.wait(killed_ms + AWAY_MS, |_| false)?;
+        cluster.wait(killed_ms + MISSED_WITHIN_MS, |c| is_told(c, "node_down", &node, killed_ms))?;
         let back_ms = boot_ms();
         cluster.start(slot, 0)?;
         kills.push(Kill { node, epoch, killed_ms, back_ms });

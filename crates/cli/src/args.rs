@@ -2,8 +2,10 @@
 
 #[cfg(test)]
 mod anything;
+mod exec;
 mod polls;
 
+pub(crate) use exec::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
 pub(crate) use polls::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
     ScheduleAddArgs, ScheduleArgs,
@@ -23,7 +25,7 @@ use tenure::store::StoreUrl;
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
 refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown, 10 no such \
-schedule or job."
+schedule or job, 11 lock not had in time, 12 leadership lost. `exec` and `lock` pass the command's own on."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -34,8 +36,14 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run a node in the foreground: it stands by, leads when it is its turn, and hands over when told to stop
     Run(RunArgs),
+    /// Run a command while this node leads, and only then
+    Exec(ExecArgs),
+    /// Run a command while holding a lock that one process at a time can have
+    Lock(LockArgs),
     /// Show who leads a namespace, since when, and which nodes are there
     Status(StatusArgs),
+    /// Watch a namespace: leader, epoch, nodes, workers, and what changes
+    Watch(WatchArgs),
     /// Show how the cluster is doing and why: status, nodes, workers
     Health(HealthArgs),
     /// Print the id of the live leader, and nothing else
@@ -71,6 +79,12 @@ pub(crate) enum Verb {
         /// The shell
         shell: clap_complete::Shell,
     },
+    /// Keep a command within its lease (internal)
+    #[command(hide = true)]
+    Keeper(KeeperArgs),
+    /// Become a command that dies with its keeper (internal)
+    #[command(hide = true)]
+    Bound(BoundArgs),
     /// Print names this software uses, one a line, for checking the documentation
     #[command(hide = true)]
     Reference {
@@ -138,6 +152,25 @@ pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Reads the store and nothing else; what came and went between two looks is not seen. Without a terminal one picture is \
+printed. A look watches the holder renew, so it takes up to a heartbeat. Ctrl-C ends it."
+)]
+pub(crate) struct WatchArgs {
+    /// One picture, or one JSON object, and no more
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// One JSON object a line: what there is, then what changes
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The pause between two looks
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    pub(crate) interval: u64,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
 }
@@ -321,9 +354,27 @@ pub(crate) struct SettingsArgs {
 impl SettingsArgs {
     /// Defaults, preset, file, environment, flags: the later wins.
     pub(crate) fn load(&self) -> Result<Resolved, Failure> {
+        self.load_above(&[])
+    }
+
+    /// The same, with other values for what nobody set.
+    pub(crate) fn load_instead(
+        &self,
+        defaults: impl FnOnce(&Resolved) -> Vec<(&'static str, String)>,
+    ) -> Result<Resolved, Failure> {
+        let usual = self.load()?;
+        let unset = |name: &str| matches!(usual.source(name), Some(Source::Default | Source::Preset(_)));
+        let given: Vec<_> = defaults(&usual).into_iter().filter(|(name, _)| unset(name)).collect();
+        self.load_above(&given)
+    }
+
+    fn load_above(&self, floor: &[(&'static str, String)]) -> Result<Resolved, Failure> {
         let mut loader = Settings::loader().env(std::env::vars());
         if let Some(path) = &self.config {
             loader = loader.file(path);
+        }
+        for (name, value) in floor {
+            loader = loader.flag(name, value.as_str());
         }
         for (name, value) in &self.given {
             loader = loader.flag(name, value.as_str());

@@ -21,9 +21,18 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (8, "`health`: the cluster is in a critical state"),
     (9, "`health`: nobody can tell now"),
     (10, "there is no such schedule or job"),
+    (TIMED_OUT, "`lock`: the lock was not had in time; the command was not run"),
+    (LOST, "`lock`, `exec --once`: leadership was lost while the command ran; it was stopped"),
+    (126, "`lock`, `exec`: the command cannot be run"),
+    (127, "`lock`, `exec`: there is no such command"),
     (130, "ended at once by a second SIGINT"),
     (143, "ended at once by a second SIGTERM"),
 ];
+
+/// `lock` did not get the lock in time.
+pub(crate) const TIMED_OUT: u8 = 11;
+/// The command was stopped because leadership ended.
+pub(crate) const LOST: u8 = 12;
 
 /// An error with the exit code it deserves.
 #[derive(Debug)]
@@ -61,6 +70,10 @@ impl Failure {
         Failure::new(10, message)
     }
 
+    pub(crate) fn timed_out(message: impl fmt::Display) -> Failure {
+        Failure::new(TIMED_OUT, message)
+    }
+
     /// The code to end with.
     pub(crate) fn code(&self) -> u8 {
         self.code
@@ -70,6 +83,12 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         complain!("tenure: {}", self.message);
         ExitCode::from(self.code)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
     }
 }
 

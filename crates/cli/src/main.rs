@@ -4,6 +4,11 @@ mod args;
 mod config;
 mod demo;
 mod doctor;
+#[cfg(target_os = "linux")]
+mod exec;
+#[cfg(not(target_os = "linux"))]
+#[path = "exec/elsewhere.rs"]
+mod exec;
 mod exit;
 mod health;
 mod http;
@@ -14,6 +19,7 @@ mod polls;
 mod run;
 mod status;
 mod step_down;
+mod watch;
 mod worker;
 
 use args::{Cli, JobAction, Verb, WorkerAction};
@@ -37,7 +43,12 @@ fn main() -> ExitCode {
 fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
+        Verb::Exec(args) => runtime()?.block_on(exec::exec(args)),
+        Verb::Lock(args) => runtime()?.block_on(exec::lock(args)),
+        Verb::Keeper(args) => exec::keeper(args),
+        Verb::Bound(args) => Ok(exec::bound(&args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
         Verb::Health(args) => runtime()?.block_on(health::health(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),

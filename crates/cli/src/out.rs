@@ -4,9 +4,13 @@
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The first thing that went wrong on stdout, other than that nobody reads.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
+
+/// Nobody reads stdout any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// One line on stdout.
 macro_rules! say {
@@ -21,11 +25,16 @@ macro_rules! complain {
 pub(crate) use {complain, say};
 
 pub(crate) fn stdout(text: fmt::Arguments<'_>) {
-    if let Err(error) = writeln!(io::stdout(), "{text}")
-        && error.kind() != ErrorKind::BrokenPipe
-    {
+    let Err(error) = writeln!(io::stdout(), "{text}") else { return };
+    CLOSED.store(true, Ordering::Relaxed);
+    if error.kind() != ErrorKind::BrokenPipe {
         let _ = FAILED.set(error);
     }
+}
+
+/// Whether something could not be written: for whoever would go on for ever.
+pub(crate) fn closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
 }
 
 pub(crate) fn stderr(text: fmt::Arguments<'_>) {

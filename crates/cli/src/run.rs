@@ -114,7 +114,7 @@ fn leader_only(node: &Node, health: bool, polls: bool) -> Result<Option<Processe
 
 /// Chooses what is wrong with this node, in a build that exists to be caught.
 #[cfg(feature = "teeth")]
-fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> {
+pub(crate) fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> {
     let Ok(name) = std::env::var("TENURE_BROKEN") else { return Ok(builder) };
     let broken = name.parse().map_err(|problem: String| Failure::usage(problem))?;
     tracing::warn!("this node is broken on purpose: {broken:?}");
@@ -122,17 +122,17 @@ fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> 
 }
 
 /// Watches whether the store refuses before the node ever joined. Later refusals are ridden out.
-struct Startup {
+pub(crate) struct Startup {
     events: broadcast::Receiver<Event>,
     joined: bool,
 }
 
 impl Startup {
-    fn new(events: broadcast::Receiver<Event>) -> Startup {
+    pub(crate) fn new(events: broadcast::Receiver<Event>) -> Startup {
         Startup { events, joined: false }
     }
 
-    async fn denied(&mut self) -> String {
+    pub(crate) async fn denied(&mut self) -> String {
         while !self.joined {
             match self.events.recv().await {
                 Ok(Event { kind: EventKind::StoreDenied { detail }, .. }) => return detail,

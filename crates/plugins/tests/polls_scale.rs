@@ -51,6 +51,28 @@ async fn requests_per_job_do_not_grow_with_the_number_of_schedules() {
     );
 }
 
+/// Who does not poll pays for a look at the schedules, and for nothing else; the first schedule is seen with the next look.
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_schedules_only_looks_for_them() {
+    let (rig, fake) = (Rig::new(), Fake::new());
+    let pod = rig.pod("pod-a").await;
+    let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
+    pod.leads().await;
+    sleep_s(10).await;
+    let (before, tasks) = (pod.meter.snapshot().requests(), pod.node.metrics().tasks.requests);
+    sleep_s(600).await;
+    let looks = pod.meter.snapshot().requests() - before;
+    assert!((119..=121).contains(&looks), "{looks} requests in ten minutes, one every 5 s");
+    assert_eq!(pod.node.metrics().tasks.requests, tasks, "nothing of tasks");
+    let List::Entries { entries, .. } = rig.store.list("plg_coordinator_global/test/tasks/ledger-", 1).await
+    else {
+        panic!("it cannot be listed")
+    };
+    assert_eq!(entries, [], "nothing was taken over");
+    pod.polls.schedules().put(&schedule("first", "every: 1s"), START).await.expect("written");
+    pod.until(|view| view.counts.plan.created > 3).await;
+}
+
 /// Fifty jobs a second, each second, with results coming back.
 #[tokio::test(start_paused = true)]
 async fn fifty_schedules_every_second_are_kept_up_with_by_five_agents() {

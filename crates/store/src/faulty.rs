@@ -287,6 +287,10 @@ impl Store for Faulty {
         List::Unavailable(no_answer())
     }
 
+    fn at_once(&self) -> usize {
+        self.inner.at_once()
+    }
+
     fn describe(&self) -> String {
         format!("{} (with injected faults)", self.inner.describe())
     }

@@ -81,4 +81,9 @@ pub trait Store: Send + Sync + Debug + 'static {
     fn etag_form(&self) -> Option<EtagForm> {
         None
     }
+
+    /// How many requests at once are of use; more would wait for each other, and for too long. For whoever has many to make.
+    fn at_once(&self) -> usize {
+        64
+    }
 }

@@ -225,6 +225,10 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         self.inner.describe()
     }
 
+    fn at_once(&self) -> usize {
+        self.inner.at_once()
+    }
+
     fn etag_form(&self) -> Option<EtagForm> {
         self.inner.etag_form()
     }

@@ -128,8 +128,7 @@ pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenEr
         StoreUrl::Memory { name: None } => Ok(Lanes::same(Arc::new(MemoryStore::new()))),
         StoreUrl::Memory { name: Some(name) } => Ok(Lanes::same(Arc::new(MemoryStore::named(name)))),
         StoreUrl::Sqlite { path } => {
-            let lease = SqliteStore::open(path, options.request_timeout).await?;
-            let bulk = SqliteStore::open(path, options.request_timeout).await?;
+            let (lease, bulk) = SqliteStore::open_two(path, options.request_timeout).await?;
             Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
         }
         StoreUrl::Bucket { provider, bucket, prefix } => {

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// A store in a SQLite file. One connection; requests through it run one after the other on a blocking thread.
@@ -33,9 +33,50 @@ pub struct SqliteStore {
     boot: Arc<str>,
     request_timeout: Duration,
     connection: Arc<Mutex<Connection>>,
+    lane: Lane,
+}
+
+/// Which of two connections of one process goes first. Writers of a file get its lock in no order: one that writes object
+/// after object would keep another from ever getting its turn, and a renewal must not wait for more than one of them.
+#[derive(Default)]
+enum Lane {
+    #[default]
+    Only,
+    /// Counts what it has under way.
+    First(watch::Sender<usize>),
+    /// Begins nothing while the first has something under way.
+    Second(watch::Receiver<usize>),
+}
+
+/// Something of the first lane that is under way.
+struct Urgent<'a>(&'a watch::Sender<usize>);
+
+impl<'a> Urgent<'a> {
+    fn begin(count: &'a watch::Sender<usize>) -> Urgent<'a> {
+        count.send_modify(|count| *count += 1);
+        Urgent(count)
+    }
+}
+
+impl Drop for Urgent<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|count| *count -= 1);
+    }
 }
 
 impl SqliteStore {
+    /// Opens the file twice: what the first does, the second waits for.
+    pub(crate) async fn open_two(
+        path: &Path,
+        request_timeout: Duration,
+    ) -> Result<(SqliteStore, SqliteStore), OpenError> {
+        let (sender, receiver) = watch::channel(0);
+        let first = SqliteStore::open(path, request_timeout).await?;
+        let second = SqliteStore::open(path, request_timeout).await?;
+        let first = SqliteStore { lane: Lane::First(sender), ..first };
+        Ok((first, SqliteStore { lane: Lane::Second(receiver), ..second }))
+    }
+
     /// Opens the file, or creates it in a directory that exists. A file that belongs to something else is refused
     /// untouched. A database held by others counts as busy: for opening it after five seconds, for a request after half
     /// of `request_timeout`.
@@ -49,7 +90,16 @@ impl SqliteStore {
         })??;
         let boot = boot_id().map_err(|reason| OpenError::File { path, reason })?;
         let connection = Arc::new(Mutex::new(connection));
-        Ok(SqliteStore { path: opened, identity, boot, request_timeout, connection })
+        Ok(SqliteStore { path: opened, identity, boot, request_timeout, connection, lane: Lane::default() })
+    }
+
+    async fn turn(&self) -> OwnedMutexGuard<Connection> {
+        let connection = Arc::clone(&self.connection).lock_owned().await;
+        if let Lane::Second(first) = &self.lane {
+            // An error says that the first is gone: nobody to wait for.
+            let _ = first.clone().wait_for(|under_way| *under_way == 0).await;
+        }
+        connection
     }
 
     /// Runs one piece of work on the connection, bounded by the request timeout.
@@ -58,9 +108,12 @@ impl SqliteStore {
         work: impl FnOnce(&mut Connection, &Go) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let deadline = Instant::now() + self.request_timeout;
+        let _urgent = match &self.lane {
+            Lane::First(count) => Some(Urgent::begin(count)),
+            Lane::Only | Lane::Second(_) => None,
+        };
         // Half of the time for the queue, half for the database: a request that gets its turn can still finish.
-        let turn = timeout(self.request_timeout / 2, Arc::clone(&self.connection).lock_owned()).await;
-        let Ok(mut connection) = turn else {
+        let Ok(mut connection) = timeout(self.request_timeout / 2, self.turn()).await else {
             return Err(Failure::before(TroubleKind::Busy, "other requests hold the connection"));
         };
         let (path, identity, go) = (self.path.clone(), self.identity, Go::default());
@@ -153,6 +206,11 @@ impl Store for SqliteStore {
             Err(failure) if failure.lasts() => List::Denied(failure.trouble),
             Err(failure) => List::Unavailable(failure.trouble),
         }
+    }
+
+    /// They run one after the other; a few in the queue keep the connection busy.
+    fn at_once(&self) -> usize {
+        4
     }
 
     fn describe(&self) -> String {
@@ -326,4 +384,29 @@ fn select_below(
     let more = entries.len() > limit;
     entries.truncate(limit);
     Ok((entries, more))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_second_lane_begins_nothing_while_the_first_is_under_way() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let patience = Duration::from_secs(20);
+        let (first, second) =
+            SqliteStore::open_two(&directory.path().join("t.db"), patience).await.expect("it opens");
+        let Lane::First(count) = &first.lane else { panic!("the first lane") };
+        let urgent = Urgent::begin(count);
+        let mut put = std::pin::pin!(second.put("bulk", Bytes::from_static(b"1"), Condition::Absent));
+        assert!(timeout(Duration::from_millis(100), &mut put).await.is_err(), "it waits");
+        let renewal = first.put("seat", Bytes::from_static(b"1"), Condition::Absent).await;
+        assert!(matches!(renewal, Write::Won(_)), "{renewal:?}");
+        drop(urgent);
+        let bulk = put.await;
+        assert!(matches!(bulk, Write::Won(_)), "{bulk:?}");
+        assert_eq!(*count.borrow(), 0, "whatever ends is counted down");
+        drop(first);
+        assert!(matches!(second.get("bulk", None).await, Read::Found(_)));
+    }
 }

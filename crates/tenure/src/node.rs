@@ -129,8 +129,9 @@ impl NodeBuilder {
         self
     }
 
-    /// Takes part in the election of one plugin instead of the namespace's.
-    pub(crate) fn per_plugin(mut self, plugin: &NodeId) -> NodeBuilder {
+    /// Takes part in the election of one plugin, below `plg_coordinator/<namespace>/<plugin>/`, instead of the namespace's.
+    /// For programs that elect something of their own beside it; a [`Plugin`](crate::Plugin) gets this by its mode.
+    pub fn per_plugin(mut self, plugin: &NodeId) -> NodeBuilder {
         self.plugin = Some(plugin.clone());
         self
     }

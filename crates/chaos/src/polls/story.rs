@@ -20,10 +20,6 @@ const TAIL_MS: u64 = 8000;
 /// read, and an agent has to look into its inbox.
 const TAKE_OVER_MS: u64 = 5000;
 
-/// Who watches nodes tells of a missing one after its timeout and a look. One that goes down again and again has to be steady for a
-/// while until it is told to be back.
-const TOLD_WITHIN_MS: u64 = 20_000;
-
 /// What becomes of due times that were missed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Policy {
@@ -362,8 +358,11 @@ impl Story {
                     .filter(|said| (from_ms..until_ms).contains(&said.boot_ms()))
                     .count()
             };
-            let late_ms = TOLD_WITHIN_MS + 2 * self.stalled(killed_ms, back_ms + TOLD_WITHIN_MS);
-            let (down, up) = (of("node_down", killed_ms, back_ms), of("node_up", back_ms, back_ms + late_ms));
+            // One that goes down again and again has to be steady for a while until it is told to be back: sometime before it
+            // is killed again.
+            let again = self.kills.iter().find(|other| other.node == node && other.killed_ms > killed_ms);
+            let until_ms = again.map_or(u64::MAX, |again| again.killed_ms);
+            let (down, up) = (of("node_down", killed_ms, back_ms), of("node_up", back_ms, until_ms));
             if (down, up) != (1, 1) {
                 verdict
                     .violations

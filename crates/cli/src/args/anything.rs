@@ -34,7 +34,11 @@ fn typed() -> impl Strategy<Value = Vec<String>> {
     ];
     let verb = prop::sample::select(vec![
         vec!["run"],
+        vec!["exec"],
+        vec!["exec", "--", "true"],
+        vec!["lock"],
         vec!["status"],
+        vec!["watch"],
         vec!["leader"],
         vec!["step-down"],
         vec!["worker", "run"],
@@ -68,7 +72,10 @@ fn typed() -> impl Strategy<Value = Vec<String>> {
 fn settings(verb: &Verb) -> Option<&SettingsArgs> {
     match verb {
         Verb::Run(args) => Some(&args.settings),
+        Verb::Exec(args) => Some(&args.settings),
+        Verb::Lock(args) => Some(&args.settings),
         Verb::Status(args) => Some(&args.settings),
+        Verb::Watch(args) => Some(&args.settings),
         Verb::Health(args) => Some(&args.settings),
         Verb::Leader(args) => Some(&args.settings),
         Verb::StepDown(args) => Some(&args.settings),
@@ -94,7 +101,11 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
             ConfigAction::Check { settings } | ConfigAction::Show { settings, .. } => Some(settings),
             ConfigAction::Default => None,
         },
-        Verb::Demo(_) | Verb::Completions { .. } | Verb::Reference { .. } => None,
+        Verb::Demo(_)
+        | Verb::Completions { .. }
+        | Verb::Reference { .. }
+        | Verb::Keeper(_)
+        | Verb::Bound(_) => None,
     }
 }
 

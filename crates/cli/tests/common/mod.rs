@@ -14,6 +14,8 @@ pub mod net;
 pub use tenure_chaos::clock::boot_ms;
 pub use tenure_chaos::ledger::{self, Said};
 
+use tenure_chaos::exec::crew::stop_all;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -290,7 +292,9 @@ impl<'a> Cluster<'a> {
         database.busy_timeout(PATIENCE).unwrap();
         // While we have the lock, the process does not have it.
         database.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let paused_ms = self.signal(life, Signal::STOP);
+        let paused_ms = boot_ms();
+        // And it has stopped by the time we give the lock back: the signal alone is only a request.
+        stop_all(&[Pid::from_child(&self.lives[life].process.0).as_raw_nonzero().get()]).unwrap();
         database.execute_batch("ROLLBACK").unwrap();
         paused_ms
     }

@@ -45,6 +45,9 @@ const ROUNDS_MAX: usize = 8;
 const AGENTS_AT_ONCE: usize = 16;
 const AGENTS_PER_LOOK: usize = 512;
 
+/// After a look that failed.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Why a term ended before leadership did.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TermError {
@@ -268,7 +271,8 @@ impl Term<'_> {
         let (now, age) = (Instant::now(), self.inner.options.agent_interval);
         let old = |id: &&NodeId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
         let wanted: Vec<NodeId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
-        let gate = Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE));
+        let gate =
+            Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE.min(self.inner.shelf.store.at_once())));
         for id in wanted {
             let (shelf, gate) = (self.inner.shelf.clone(), Arc::clone(&gate));
             self.looks.spawn(async move {
@@ -296,7 +300,11 @@ impl Term<'_> {
             Looked::Agent(id, Ok(facts)) => {
                 self.agents.insert(id, (facts, Instant::now()));
             }
-            Looked::Agent(_, Err(why)) | Looked::Schedules(Err(why)) => self.complain(why),
+            Looked::Agent(_, Err(why)) | Looked::Schedules(Err(why)) => {
+                // A new leader waits for nothing else.
+                self.next_look = self.next_look.min(Instant::now() + LOOK_AGAIN);
+                self.complain(why);
+            }
             Looked::Schedules(Ok(found)) => {
                 self.trouble = self.file.foreign.clone();
                 self.on_schedules(found).await;

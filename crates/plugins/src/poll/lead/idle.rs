@@ -20,7 +20,10 @@ pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
     let mut idle = false;
     loop {
-        if is_used(inner).await {
+        // Only leaders write tasks: what is not there at the beginning does not come by itself, but for a last write of the
+        // leader before that is late, and waits for the next one who takes over.
+        let folders: &[&str] = if idle { &["schedules/"] } else { &["tasks/", "schedules/"] };
+        if is_used(inner, folders).await {
             return;
         }
         if !std::mem::replace(&mut idle, true) {
@@ -39,9 +42,10 @@ pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
 }
 
 /// What cannot be known is taken for used: whoever takes over finds out.
-async fn is_used(inner: &Inner) -> bool {
+async fn is_used(inner: &Inner, folders: &[&str]) -> bool {
     let root = inner.shelf.keys.root();
-    for folder in [format!("{root}/schedules/"), format!("{root}/tasks/")] {
+    for folder in folders {
+        let folder = format!("{root}/{folder}");
         let list = tokio::time::timeout(inner.shelf.timeout, inner.shelf.store.list(&folder, 1)).await;
         match list {
             Ok(List::Entries { entries, .. }) if entries.is_empty() => {}

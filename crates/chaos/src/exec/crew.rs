@@ -1,0 +1,134 @@
+//! Nodes that run `tenure exec`, and the processes below them.
+
+use crate::clock::boot_ms;
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// A process that is killed when its test is over, however that ends. What it ran is ended by its keeper.
+#[derive(Debug)]
+pub struct Node {
+    /// Its name.
+    pub name: String,
+    child: Child,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // An error means that it is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Node {
+    /// Starts the binary with these arguments; its words go to a file.
+    pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Node> {
+        let log = File::options().create(true).append(true).open(log)?;
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        Ok(Node { name: name.to_owned(), child: child.context("cannot start the binary")? })
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> i32 {
+        Pid::from_child(&self.child).as_raw_nonzero().get()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
+    }
+
+    /// Whether it has not ended.
+    pub fn lives(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self, limit_ms: u64) -> Result<ExitStatus> {
+        let limit_ms = boot_ms() + limit_ms;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => return Ok(status),
+                None if boot_ms() > limit_ms => bail!("{} does not end", self.name),
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+}
+
+/// The parent of a process that runs; `None` if it does not.
+pub fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
+}
+
+/// Everything below a process.
+pub fn below(root: i32) -> Vec<i32> {
+    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let all: Vec<(i32, i32)> = numbers.filter_map(|pid| Some((pid, parent(pid)?))).collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(&next) = found.get(at) {
+        found.extend(all.iter().filter(|(_, parent)| *parent == next).map(|(pid, _)| *pid));
+        at += 1;
+    }
+    found.split_off(1)
+}
+
+/// Stops processes, and returns once every thread of them has stopped: the signal alone is only a request.
+pub fn stop_all(pids: &[i32]) -> Result<()> {
+    signal_all(pids, Signal::STOP);
+    let limit_ms = boot_ms() + 10_000;
+    while !pids.iter().all(|&pid| is_stopped(pid)) {
+        if boot_ms() > limit_ms {
+            bail!("a process does not stop");
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Whether no thread of a process runs. One that is gone does not.
+fn is_stopped(pid: i32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
+    let mut states = threads.flatten().filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+        stat.rsplit_once(')')?.1.split_whitespace().next().map(str::to_owned)
+    });
+    states.all(|state| matches!(state.as_str(), "T" | "t" | "Z" | "X"))
+}
+
+/// Sends a signal to each of them that is still there.
+pub fn signal_all(pids: &[i32], signal: Signal) {
+    for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
+        let _ = kill_process(pid, signal);
+    }
+}
+
+/// Holds the lock of a database file: nobody writes meanwhile.
+#[derive(Debug)]
+pub struct Held(rusqlite::Connection);
+
+impl Held {
+    /// Takes the lock.
+    pub fn take(file: &PathBuf) -> Result<Held> {
+        let database = rusqlite::Connection::open(file)?;
+        database.busy_timeout(Duration::from_secs(60))?;
+        database.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(Held(database))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // Closing it rolls back as well.
+        let _ = self.0.execute_batch("ROLLBACK");
+    }
+}

@@ -1,0 +1,177 @@
+//! `tenure exec` and `tenure lock`: a command that runs while this process leads, and only then.
+//!
+//! What decides is pure and lies in [`terms`] (how much time there is), [`vigil`] (when to ask, when to kill) and [`policy`] (what
+//! follows). [`ward`] and [`keeper`] are the two ends of the line between `tenure` and the process that keeps the command.
+
+mod keeper;
+mod lock;
+mod policy;
+mod terms;
+mod tree;
+mod vigil;
+mod ward;
+
+pub(crate) use keeper::{bound, keeper};
+pub(crate) use lock::lock;
+pub(crate) use policy::RestartWhen;
+
+use crate::args::{ExecArgs, SettingsArgs};
+use crate::exit::Failure;
+use crate::log;
+use crate::run::{Signals, Startup};
+use policy::{Next, Policy};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::settings::Resolved;
+use tenure::{Node, ProcessContext, ProcessSpec, Restart, Settings, StopReason, Supervisor};
+use terms::Terms;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use vigil::Ask;
+use ward::Plan;
+
+pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
+    log::start(args.log);
+    let settings = ready(args.settings.load()?)?;
+    let terms = Terms::new(&settings, args.grace).map_err(Failure::usage)?;
+    let environment = environment(&settings);
+    let plan = Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace };
+    let restart = if args.once { RestartWhen::Never } else { args.restart };
+    let desk = Arc::new(Desk::new(plan, Policy { restart, once: args.once }));
+
+    let mut signals = Signals::new()?;
+    ward::adopt_orphans()?;
+    tracing::info!(
+        "node {} starts in namespace {} on {}: runs {} while it leads",
+        settings.node,
+        settings.namespace,
+        settings.store,
+        desk.plan.name()
+    );
+    let lease = Duration::from_millis(settings.lease_timeout_ms);
+    let builder = Node::builder(settings);
+    #[cfg(feature = "teeth")]
+    let builder = crate::run::broken(builder)?;
+    let mut watched = Startup::new(builder.events());
+    let node = builder.start().await?;
+    let spec = process(Arc::clone(&desk), lease);
+    let processes = Supervisor::new([spec]).run(&node).map_err(Failure::other)?;
+    let outcome = tokio::select! {
+        signal = signals.next() => {
+            tracing::info!("stopping; a second signal ends at once");
+            signals.second_ends();
+            Ok(desk.stop(ask_of(signal)).await)
+        }
+        code = desk.leaves() => Ok(code),
+        detail = watched.denied() => Err(Failure::store(format!("the store refuses: {detail}"))),
+        reason = node.ended() => unsafe_or_asked(reason),
+    };
+    // The command has ended by now, or is ended here; then the seat is vacated.
+    processes.stop().await;
+    node.shutdown().await;
+    outcome.map(ExitCode::from)
+}
+
+/// Checks what both commands need, and says what is to be said about the settings.
+fn ready(resolved: Resolved) -> Result<Settings, Failure> {
+    for warning in &resolved.warnings {
+        tracing::warn!("{warning}");
+    }
+    if !resolved.settings.eligible {
+        return Err(Failure::usage(
+            "`eligible` is false: this node would never lead, and the command never run",
+        ));
+    }
+    SettingsArgs::prepare_store(&resolved)?;
+    Ok(resolved.settings)
+}
+
+fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
+    vec![("TENURE_NAMESPACE", settings.namespace.clone()), ("TENURE_NODE", settings.node.to_string())]
+}
+
+/// What the command hears instead of us.
+fn ask_of(code: u8) -> Ask {
+    if code == 130 { Ask::Interrupt } else { Ask::Terminate }
+}
+
+fn unsafe_or_asked(reason: StopReason) -> Result<u8, Failure> {
+    match reason {
+        StopReason::StoreUnsafe => Err(Failure::unsafe_store(
+            "the store does not honour conditional writes, so no leadership on it can be safe; see `tenure doctor`",
+        )),
+        StopReason::Asked => Ok(0),
+    }
+}
+
+/// The command as a leader-only process. On a thread of its own: a task could be cut off, and its guard with it, while
+/// something of the command is still there.
+fn process(desk: Arc<Desk>, lease: Duration) -> ProcessSpec {
+    let runtime = Handle::current();
+    let body = move |context: ProcessContext| runtime.block_on(desk.one_run(context));
+    ProcessSpec::blocking("exec", body).restart(Restart::Permanent).stop_grace(lease)
+}
+
+/// Where the runs of a command and whoever waits for them meet.
+struct Desk {
+    plan: Plan,
+    policy: Policy,
+    asked: watch::Sender<Option<Ask>>,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    running: bool,
+    /// The exit code to leave with.
+    leave: Option<u8>,
+}
+
+impl Desk {
+    fn new(plan: Plan, policy: Policy) -> Desk {
+        Desk { plan, policy, asked: watch::Sender::new(None), state: watch::Sender::new(State::default()) }
+    }
+
+    /// One run. Whoever is about to leave does not return before it is told to, so that nothing is started again.
+    async fn one_run(&self, context: ProcessContext) -> Result<(), String> {
+        // In this order: whoever stops us asks first and looks then.
+        self.state.send_modify(|state| state.running = true);
+        let name = self.plan.name();
+        tracing::info!("runs {name} in epoch {}", context.epoch());
+        let ended = ward::run(&self.plan, context.guard(), self.asked.subscribe()).await;
+        match &ended.code {
+            Ok(code) => tracing::info!("{name} ended with {code} ({})", ended.why.as_str()),
+            Err(problem) => tracing::warn!("{name}: {problem}"),
+        }
+        let next = self.policy.after(&ended);
+        self.state.send_modify(|state| {
+            state.running = false;
+            if let Next::Leave(code) = next {
+                state.leave = Some(code);
+            }
+        });
+        match next {
+            Next::Again(outcome) => outcome,
+            Next::Leave(_) => {
+                context.cancelled().await;
+                Ok(())
+            }
+        }
+    }
+
+    /// The exit code, once a run has ended that was the last.
+    async fn leaves(&self) -> u8 {
+        let mut state = self.state.subscribe();
+        let left = state.wait_for(|state| state.leave.is_some()).await.map(|state| state.leave);
+        left.ok().flatten().unwrap_or(0)
+    }
+
+    /// Stops the command, if it runs, and says with which code to leave.
+    async fn stop(&self, ask: Ask) -> u8 {
+        self.asked.send_replace(Some(ask));
+        let mut state = self.state.subscribe();
+        let left = state.wait_for(|state| !state.running).await.map(|state| state.leave);
+        left.ok().flatten().unwrap_or(0)
+    }
+}

@@ -1,0 +1,227 @@
+//! The keeper: a small process between `tenure` and its command, `tenure → keeper → command`.
+//!
+//! It knows until when the command may run, by its own clock, and ends it in time whatever becomes of `tenure`: killed,
+//! stopped, or hanging. It is a child subreaper, so nothing the command starts can get away from it. If the keeper itself
+//! is killed, the command dies with it (parent-death signal), and `tenure`, the next subreaper, ends the rest.
+//!
+//! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
+//! Nor while the keeper is stopped as well: nobody can kill from a stopped process.
+
+use super::tree;
+use super::vigil::{Ask, Order, Report, Vigil, Word};
+use crate::args::{BoundArgs, KeeperArgs};
+use crate::exit::Failure;
+use crate::out::complain;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
+    set_parent_process_death_signal, setsid, wait,
+};
+use std::io::{ErrorKind, IoSliceMut, Write, stdin};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+use tenure::{BootClock, Clock};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Timers of the runtime stand still while a machine sleeps; the boot-time clock does not. So it is looked at this often …
+const LOOK_MS: u64 = 100;
+/// … and while something is being ended, this often.
+const LOOK_CLOSELY_MS: u64 = 10;
+
+/// The hidden command `tenure keeper`.
+pub(crate) fn keeper(args: KeeperArgs) -> Result<ExitCode, Failure> {
+    // One thread, the first: the parent-death signal of the command is bound to the thread that starts it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match Keeper::start(args)? {
+            Some(keeper) => keeper.keep().await,
+            None => Ok(()),
+        }
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The hidden command `tenure bound`: becomes the command, in a session of its own, bound to die with the keeper.
+///
+/// Both have to be asked for by the process itself; between fork and exec that needs unsafe code. A session rather than a
+/// group: without a controlling terminal a command may read from the terminal without being stopped for it.
+pub(crate) fn bound(args: &BoundArgs) -> ExitCode {
+    let Some((program, arguments)) = args.command.split_first() else { return ExitCode::from(2) };
+    let ready = setsid().and_then(|_| set_parent_process_death_signal(Some(Signal::KILL)));
+    if let Err(error) = ready {
+        complain!("tenure: cannot prepare the command: {error}");
+        return ExitCode::FAILURE;
+    }
+    // The keeper may have died before we asked; then nobody will ever send the signal.
+    if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(args.parent) {
+        return ExitCode::FAILURE;
+    }
+    let error = Command::new(program).args(arguments).exec();
+    complain!("tenure: cannot start {program:?}: {error}");
+    // As shells have it.
+    ExitCode::from(if error.kind() == ErrorKind::NotFound { 127 } else { 126 })
+}
+
+struct Keeper {
+    vigil: Vigil,
+    command: Pid,
+    ended: bool,
+    /// Whoever started us is gone, or has nothing more to say.
+    alone: bool,
+    words: Lines<BufReader<OwnedReadHalf>>,
+    reports: OwnedWriteHalf,
+}
+
+impl Keeper {
+    /// Starts the command; `None` if it must not run any more.
+    fn start(args: KeeperArgs) -> Result<Option<Keeper>, Failure> {
+        // A signal that the terminal or a service manager sends to everybody is not meant for us.
+        setsid().map_err(std::io::Error::from)?;
+        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        for kind in
+            [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()]
+        {
+            // Caught and forgotten, from now on.
+            drop(signal(kind)?);
+        }
+        let _ = rustix::thread::set_name(c"tenure-keeper");
+        let socket = StdUnixStream::from(stdin().as_fd().try_clone_to_owned()?);
+        let Some([input, output, errors]) = receive_streams(&socket)? else { return Ok(None) };
+        let mut vigil = Vigil::new(args.until, args.grace, args.margin);
+        if vigil.tick(BootClock.now_ms()).is_some() {
+            // Nothing was started, and nothing will be.
+            let _ = (&socket).write_all(format!("{}{}", Report::Overdue, Report::Clear).as_bytes());
+            return Ok(None);
+        }
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg("bound")
+            .arg(format!("--parent={}", getpid().as_raw_nonzero()))
+            .arg("--")
+            .args(args.command);
+        command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
+        // Not waited for by this handle: whoever becomes our child is reaped the same way.
+        let command = Pid::from_child(&command.spawn()?);
+        socket.set_nonblocking(true)?;
+        let (words, reports) = UnixStream::from_std(socket)?.into_split();
+        let words = BufReader::new(words).lines();
+        Ok(Some(Keeper { vigil, command, ended: false, alone: false, words, reports }))
+    }
+
+    async fn keep(mut self) -> Result<(), Failure> {
+        let mut children = signal(SignalKind::child())?;
+        loop {
+            self.reap();
+            if self.ended && tree::running().is_empty() {
+                self.report(Report::Clear);
+                return Ok(());
+            }
+            let now_ms = BootClock.now_ms();
+            let was_running = self.vigil.is_running();
+            let order = self.vigil.tick(now_ms);
+            if was_running && order.is_some() {
+                self.report(Report::Overdue);
+            }
+            self.obey(order);
+            if self.vigil.is_killing() {
+                tree::kill(&tree::running());
+            }
+            let most_ms = if self.vigil.is_running() { LOOK_MS } else { LOOK_CLOSELY_MS };
+            let nap = Duration::from_millis(self.vigil.due_ms().saturating_sub(now_ms).clamp(1, most_ms));
+            tokio::select! {
+                biased;
+                line = self.words.next_line(), if !self.alone => match line {
+                    Ok(Some(line)) => self.hear(&line),
+                    Ok(None) | Err(_) => {
+                        self.alone = true;
+                        self.wind_up();
+                    }
+                },
+                _ = children.recv() => {}
+                () = tokio::time::sleep(nap) => {}
+            }
+        }
+    }
+
+    /// One that cannot be understood was cut off; another follows.
+    fn hear(&mut self, line: &str) {
+        match line.parse() {
+            Ok(Word::Until(until_ms)) => self.vigil.extend(until_ms),
+            Ok(Word::Stop(ask, grace_ms)) => {
+                let order = self.vigil.stop(BootClock.now_ms(), ask, grace_ms);
+                self.obey(order);
+            }
+            Err(()) => {}
+        }
+    }
+
+    fn wind_up(&mut self) {
+        let order = self.vigil.wind_up(BootClock.now_ms());
+        self.obey(order);
+    }
+
+    fn obey(&self, order: Option<Order>) {
+        match order {
+            Some(Order::Ask(Ask::Terminate)) => tree::ask(&tree::running(), Signal::TERM),
+            Some(Order::Ask(Ask::Interrupt)) => tree::ask(&tree::running(), Signal::INT),
+            Some(Order::Kill) => tree::kill(&tree::running()),
+            None => {}
+        }
+    }
+
+    /// Reaps whatever has ended below us, the command and those that lost their parent.
+    fn reap(&mut self) {
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            if pid == self.command && !self.ended {
+                self.ended = true;
+                self.report(Report::Ended(code(status)));
+                // What it left behind ends too: its time was the command's.
+                if !tree::running().is_empty() {
+                    self.wind_up();
+                }
+            }
+        }
+    }
+
+    /// Nobody may be there to hear it.
+    fn report(&self, report: Report) {
+        let _ = self.reports.try_write(report.to_string().as_bytes());
+    }
+}
+
+/// The exit code as shells count it.
+fn code(status: WaitStatus) -> u8 {
+    let code = match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => code,
+        (None, Some(signal)) => 128 + signal,
+        (None, None) => 1,
+    };
+    u8::try_from(code).unwrap_or(1)
+}
+
+/// The command's stdin, stdout and stderr, which come over the socket that is our own stdin; `None` if whoever should have
+/// sent them is gone.
+fn receive_streams(socket: &StdUnixStream) -> Result<Option<[OwnedFd; 3]>, Failure> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC);
+    if received.map_err(std::io::Error::from)?.bytes == 0 {
+        return Ok(None);
+    }
+    let mut streams = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(sent) = message {
+            streams.extend(sent);
+        }
+    }
+    let streams = <[OwnedFd; 3]>::try_from(streams);
+    streams.map(Some).map_err(|_| Failure::other("this command is for tenure's own use"))
+}

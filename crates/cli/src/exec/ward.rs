@@ -1,0 +1,188 @@
+//! One run of a command under a guard: starts its keeper, tells it how long it may go on, hears how it ended.
+
+use super::policy::{Ended, Why};
+use super::terms::Terms;
+use super::tree;
+use super::vigil::{Ask, Report, Word};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{getpid, set_child_subreaper};
+use std::ffi::OsString;
+use std::io::{self, IoSlice, stderr, stdin, stdout};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tenure::{BootClock, Clock, LeaderGuard};
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+
+/// What is run, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) command: Vec<OsString>,
+    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) terms: Terms,
+    /// Between SIGTERM and SIGKILL when `tenure` is told to stop and the lease goes on.
+    pub(crate) stop_grace_ms: u64,
+}
+
+impl Plan {
+    /// The command as people know it.
+    pub(crate) fn name(&self) -> String {
+        self.command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
+    }
+}
+
+/// Whatever loses its keeper becomes our child, and is ended by us.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    set_child_subreaper(Some(getpid())).map_err(io::Error::from)
+}
+
+/// Runs the command until it ends, leadership ends, or `asked` says so. Returns once nothing of it is left: only then may
+/// the guard be dropped.
+pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Receiver<Option<Ask>>) -> Ended {
+    if asked.borrow().is_some() {
+        return Ended { why: Why::Asked, code: Ok(0) };
+    }
+    let mut ward = match Ward::start(plan, guard) {
+        Ok(ward) => ward,
+        Err(error) => {
+            return Ended { why: Why::Itself, code: Err(format!("cannot start a keeper: {error}")) };
+        }
+    };
+    let (mut why, mut code, mut clear) = (Why::Itself, None, false);
+    let (mut over, mut told) = (false, false);
+    loop {
+        tokio::select! {
+            biased;
+            line = ward.reports.next_line() => match line.ok().flatten().map(|line| line.parse()) {
+                Some(Ok(Report::Ended(ended))) => code = Some(ended),
+                Some(Ok(Report::Overdue)) if why == Why::Itself && code.is_none() => why = Why::Lost,
+                Some(Ok(Report::Overdue) | Err(())) => {}
+                Some(Ok(Report::Clear)) => clear = true,
+                None => break,
+            },
+            () = guard.ended(), if !over => {
+                over = true;
+                if code.is_none() && why == Why::Itself {
+                    why = Why::Lost;
+                }
+                ward.say(Word::Stop(Ask::Terminate, plan.terms.grace_ms));
+            }
+            ask = ask(&mut asked), if !told => {
+                told = true;
+                if code.is_none() && why == Why::Itself {
+                    why = Why::Asked;
+                }
+                ward.say(Word::Stop(ask, plan.stop_grace_ms));
+            }
+            () = tokio::time::sleep(Duration::from_millis(plan.terms.tell_ms)), if !over => ward.go_on(guard),
+        }
+    }
+    ward.bury(clear).await;
+    Ended { why, code: code.ok_or_else(|| "its keeper died".to_owned()) }
+}
+
+async fn ask(asked: &mut watch::Receiver<Option<Ask>>) -> Ask {
+    match asked.wait_for(Option::is_some).await.map(|ask| *ask) {
+        Ok(Some(ask)) => ask,
+        // Nobody can ask any more.
+        Ok(None) | Err(_) => std::future::pending().await,
+    }
+}
+
+/// A keeper, from the side of whoever started it.
+struct Ward {
+    keeper: Child,
+    reports: Lines<BufReader<OwnedReadHalf>>,
+    words: OwnedWriteHalf,
+    until_ms: u64,
+}
+
+/// The end of the lease. The clock is read before the lease is, so this can only be too early.
+fn until_ms(guard: &LeaderGuard) -> u64 {
+    let now_ms = BootClock.now_ms();
+    now_ms.saturating_add(u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX))
+}
+
+impl Ward {
+    fn start(plan: &Plan, guard: &LeaderGuard) -> io::Result<Ward> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let until_ms = until_ms(guard);
+        // Not by its path: the file may have been replaced since we started.
+        let mut keeper = Command::new("/proc/self/exe");
+        keeper.arg("keeper").arg(format!("--until={until_ms}"));
+        keeper
+            .arg(format!("--grace={}", plan.terms.grace_ms))
+            .arg(format!("--margin={}", plan.terms.margin_ms));
+        keeper.arg("--").args(&plan.command);
+        keeper.envs(plan.environment.iter().map(|(name, value)| (name, value)));
+        keeper.env("TENURE_EPOCH", guard.epoch().to_string());
+        keeper.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
+        let mut keeper = keeper.spawn()?;
+        let line = send_streams(&ours).and_then(|()| {
+            ours.set_nonblocking(true)?;
+            UnixStream::from_std(ours)
+        });
+        match line {
+            Ok(line) => {
+                let (reports, words) = line.into_split();
+                Ok(Ward { keeper, reports: BufReader::new(reports).lines(), words, until_ms })
+            }
+            Err(error) => {
+                let _ = keeper.kill();
+                let _ = keeper.wait();
+                Err(error)
+            }
+        }
+    }
+
+    /// Says how long the command may go on, if that is longer than it was.
+    fn go_on(&mut self, guard: &LeaderGuard) {
+        let until_ms = until_ms(guard);
+        // The two clocks are not read at one instant: a few milliseconds are no renewal.
+        if until_ms > self.until_ms + 5 {
+            self.until_ms = until_ms;
+            self.say(Word::Until(until_ms));
+        }
+    }
+
+    /// Never waits: a keeper that does not listen ends its command by its own clock.
+    fn say(&mut self, word: Word) {
+        let _ = self.words.try_write(word.to_string().as_bytes());
+    }
+
+    /// The keeper has ended. If it did not say that nothing is left, whatever was below it is below us now.
+    async fn bury(mut self, clear: bool) {
+        // It is gone, or about to be: the line to it is closed.
+        let _ = self.keeper.wait();
+        if clear {
+            return;
+        }
+        loop {
+            tree::reap_orphans();
+            let left = tree::running();
+            if left.is_empty() {
+                return;
+            }
+            tree::kill(&left);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Our own stdin, stdout and stderr are for the command; the keeper's stdin is the line to us.
+fn send_streams(socket: &StdUnixStream) -> io::Result<()> {
+    let (input, output, errors) = (stdin(), stdout(), stderr());
+    let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(&streams)) {
+        return Err(io::Error::other("no room for three streams"));
+    }
+    sendmsg(socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty())?;
+    Ok(())
+}

@@ -1,0 +1,426 @@
+//! `tenure exec` and `tenure lock`: real commands under real nodes on one embedded store.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+
+mod common;
+
+use common::{FAST, PATIENCE, Ran, Sandbox, boot_ms, finish};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tenure_chaos::exec::crew::{self, Held, Node};
+use tenure_chaos::exec::marks::{self, Mark};
+use tenure_chaos::exec::{Kind, MARKS, Plan};
+
+/// Longest time until a process has ended.
+const END_MS: u64 = 60_000;
+
+/// Not a test: what the commands below run, which is this very program. Writes down that it is alive, until it is killed.
+#[test]
+fn marker() {
+    let Some(file) = std::env::var_os(MARKS) else { return };
+    if std::env::args().any(|word| word == "daemon") {
+        rustix::process::setsid().unwrap();
+    }
+    let epoch = std::env::var("TENURE_EPOCH").unwrap().parse().unwrap();
+    marks::write(Path::new(&file), epoch).unwrap();
+}
+
+/// The command line that becomes a marker.
+fn marker_command() -> Vec<String> {
+    let me = std::env::current_exe().unwrap().display().to_string();
+    [&me, "--exact", "marker", "--nocapture"].map(str::to_owned).to_vec()
+}
+
+/// A shell that runs `script` with the marker's command line as "$@".
+fn shell(script: &str) -> Vec<String> {
+    let words = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
+    [words, marker_command()].concat()
+}
+
+/// A shell with a daemon below it that left its session and its parent; neither listens to SIGTERM.
+const STUBBORN: &str = r#"trap "" TERM; ("$@" daemon &); exec "$@""#;
+
+struct Place {
+    sandbox: Sandbox,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { sandbox: Sandbox::new() }
+    }
+
+    fn store(&self) -> String {
+        self.sandbox.sqlite("exec.db")
+    }
+
+    fn command(&self, verb: &str, options: &[&str], words: &[String]) -> Command {
+        let mut command = self.sandbox.command();
+        command.arg(verb).args(options).args(["--store", &self.store()]);
+        command.env(MARKS, self.sandbox.path("marks")).arg("--").args(words);
+        command
+    }
+
+    /// Runs `exec` or `lock` with a shell script to its end.
+    fn run(&self, verb: &str, options: &[&str], script: &str) -> Ran {
+        finish(self.command(verb, options, &shell(script)), PATIENCE)
+    }
+
+    /// Starts a node that runs a script while it leads.
+    fn start(&self, name: &str, options: &[&str], script: &str) -> Node {
+        let options = [&["--node", name], options].concat();
+        let command = self.command("exec", &options, &shell(script));
+        Node::start(name, command, &self.sandbox.path(&format!("{name}.log"))).unwrap()
+    }
+
+    fn marks(&self) -> Vec<Mark> {
+        marks::read(&self.sandbox.path("marks")).unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.sandbox.path(name)).unwrap_or_default()
+    }
+
+    /// Waits for a condition.
+    fn until(&self, what: &str, come: impl Fn(&Place) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !come(self) {
+            let logs = ["pod-a.log", "pod-b.log"].map(|name| self.read(name)).concat();
+            assert!(Instant::now() < deadline, "waited in vain for {what}\n{logs}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until so many processes have written in an epoch above this one, and says which.
+    fn writers(&self, count: usize, above: u64) -> BTreeSet<i32> {
+        let of = |place: &Place| -> BTreeSet<i32> {
+            place.marks().iter().filter(|mark| mark.epoch > above).map(|mark| mark.pid).collect()
+        };
+        self.until("signs of life", |place| of(place).len() >= count);
+        of(self)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.marks().iter().map(|mark| mark.epoch).max().unwrap_or(0)
+    }
+
+    fn database(&self) -> Held {
+        Held::take(&self.sandbox.path("exec.db")).unwrap()
+    }
+}
+
+fn gone(pids: &BTreeSet<i32>) -> bool {
+    pids.iter().all(|&pid| crew::parent(pid).is_none())
+}
+
+fn once(more: &[&'static str]) -> Vec<&'static str> {
+    [FAST, &["--once", "--log", "off"], more].concat()
+}
+
+#[test]
+fn a_command_gets_its_environment_its_streams_and_a_session_of_its_own() {
+    let place = Place::new();
+    let script = r#"echo "$TENURE_EPOCH $TENURE_NAMESPACE $TENURE_NODE"; echo words >&2; cat; ps -o sid= -p $$; echo $$"#;
+    let options = once(&["--namespace", "reports", "--node", "pod-a"]);
+    let mut command = place.command("exec", &options, &shell(script));
+    let streams = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = streams.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"what was typed\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (said, words) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert!(output.status.success(), "{said}{words}");
+    let lines: Vec<&str> = said.lines().map(str::trim).collect();
+    assert_eq!(lines[..2], ["1 reports pod-a", "what was typed"], "{said}");
+    assert_eq!(lines[2], lines[3], "it leads its session");
+    assert_eq!(words, "words\n");
+}
+
+#[test]
+fn exit_codes_are_passed_on() {
+    let place = Place::new();
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -TERM $$", 143)] {
+        place.run("exec", &once(&[]), script).assert_code(code);
+        place.run("lock", &[], script).assert_code(code);
+    }
+    let missing = ["no-such-command".to_owned()];
+    finish(place.command("lock", &[], &missing), PATIENCE).assert_code(127).assert_says(&["no-such-command"]);
+    let folder = [place.sandbox.home().display().to_string()];
+    finish(place.command("lock", &[], &folder), PATIENCE).assert_code(126);
+}
+
+#[test]
+fn what_cannot_work_is_refused_before_anything_happens() {
+    let place = Place::new();
+    let refused = |verb: &str, options: &[&str], words: &[&str]| {
+        let ran = place.run(verb, options, "echo never");
+        assert_eq!(ran.stdout, "");
+        ran.assert_code(2).assert_says(words);
+    };
+    refused("exec", &["--grace", "5s"], &["--grace", "at most 750 ms", "leaseTimeout = 2500"]);
+    refused("exec", &["--grace", "soon"], &["--grace", "500ms"]);
+    refused("exec", &["--once", "--restart", "always"], &["--once", "--restart"]);
+    refused("exec", &["--eligible", "false"], &["eligible"]);
+    refused("lock", &["--name", "a/b"], &["lock", "a/b"]);
+    refused("lock", &["--timeout", "-1"], &["--timeout"]);
+    assert!(!place.sandbox.path("exec.db").exists(), "nothing was written");
+}
+
+#[test]
+fn a_node_that_is_told_to_leave_stops_its_command_first_and_vacates_then() {
+    let place = Place::new();
+    let script = r#"trap 'echo bye > bye; exit 9' TERM; echo > up; while :; do sleep 0.05; done"#;
+    let mut node = place.start("pod-a", FAST, script);
+    place.until("the command", |place| place.sandbox.path("up").exists());
+    node.signal(Signal::TERM).unwrap();
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(0), "a service that was told to stop");
+    assert_eq!(place.read("bye"), "bye\n");
+    let log = place.read("pod-a.log");
+    let (ended, vacated) = (log.find("ended with 9 (told to stop)"), log.find("the seat is vacant"));
+    assert!(ended.is_some() && ended < vacated, "{log}");
+}
+
+#[test]
+fn a_command_that_does_not_listen_is_killed_with_all_it_started() {
+    let place = Place::new();
+    let mut node = place.start("pod-a", &[FAST, &["--stop-grace", "200ms"]].concat(), STUBBORN);
+    let pids = place.writers(2, 0);
+    node.signal(Signal::TERM).unwrap();
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
+    assert!(gone(&pids), "before the node leaves, not after");
+}
+
+#[test]
+fn what_a_command_leaves_behind_ends_with_it() {
+    let place = Place::new();
+    let script = r#"("$@" daemon &); while [ ! -s marks ]; do sleep 0.02; done; exit 5"#;
+    place.run("exec", &once(&[]), script).assert_code(5);
+    let pids = place.writers(1, 0);
+    assert!(gone(&pids));
+}
+
+#[test]
+fn a_command_is_restarted_as_asked() {
+    let place = Place::new();
+    let log_off: &[&str] = &["--log", "off"];
+    let with = |restart: &'static str| [FAST, log_off, &["--restart", restart]].concat();
+    place.run("exec", &with("never"), "echo run >> never; exit 4").assert_code(4);
+    assert_eq!(place.read("never"), "run\n");
+    let script = "echo run >> some; [ $(wc -l < some) -ge 3 ]";
+    place.run("exec", &with("on-failure"), script).assert_code(0);
+    assert_eq!(place.read("some"), "run\n".repeat(3), "it failed twice and was done then");
+    let mut node = place.start("pod-a", &with("always"), "echo run >> many");
+    place.until("a restart of what was done", |place| place.read("many").lines().count() >= 3);
+    node.signal(Signal::TERM).unwrap();
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_command_that_cannot_stay_up_makes_room_for_another_node() {
+    let place = Place::new();
+    let _bad = place.start("pod-a", FAST, "exit 1");
+    place.until("the node gives up", |place| place.read("pod-a.log").contains("restart intensity"));
+    let _good = place.start("pod-b", FAST, r#"exec "$@""#);
+    place.writers(1, 0);
+}
+
+#[test]
+fn a_lease_that_is_lost_kills_the_command_in_time() {
+    let place = Place::new();
+    let _node = place.start("pod-a", FAST, STUBBORN);
+    let pids = place.writers(2, 0);
+    // The store is away from now on: the last renewal was sent before.
+    let held = place.database();
+    let cut_ms = boot_ms();
+    place.until("the end of the command", |_| gone(&pids));
+    let last_ms = place.marks().iter().map(|mark| mark.at_ms).max().unwrap();
+    println!("the last sign of life was {} ms after the store was cut off", last_ms.saturating_sub(cut_ms));
+    assert!(last_ms < cut_ms + 1500, "a successor may come after 1.5 leases");
+    // Not sooner: a lease that is renewed at the last moment goes on in the same epoch.
+    place.until("the end of the lease", |place| place.read("pod-a.log").contains("NO LONGER LEADING"));
+    drop(held);
+    // The same node leads again, in another epoch, and the command runs again.
+    place.writers(2, 1);
+    marks::margins(&place.marks()).unwrap();
+}
+
+#[test]
+fn a_store_that_falters_costs_nothing() {
+    let place = Place::new();
+    let slow = ["--heartbeat-interval", "500", "--lease-timeout", "10000", "--startup-jitter-max", "0"];
+    let _node = place.start("pod-a", &slow, r#"exec "$@""#);
+    let pids = place.writers(1, 0);
+    let held = place.database();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(held);
+    let back_ms = boot_ms();
+    // Long enough for a renewal that was kept away to have been made up for.
+    place.until("life after it", |place| place.marks().iter().any(|mark| mark.at_ms > back_ms + 1500));
+    assert_eq!((place.writers(1, 0), place.epoch()), (pids, 1), "the same process in the same epoch");
+}
+
+/// A successor runs only what the other runs no more, whatever is done to the other.
+fn handed_over(disturb: impl FnOnce(&Place, &mut Node, &BTreeSet<i32>)) {
+    let place = Place::new();
+    let mut first = place.start("pod-a", FAST, STUBBORN);
+    let pids = place.writers(2, 0);
+    let _second = place.start("pod-b", FAST, STUBBORN);
+    place.until("the other node", |place| place.read("pod-b.log").contains("joined"));
+    let epoch = place.epoch();
+    disturb(&place, &mut first, &pids);
+    place.writers(2, epoch);
+    assert!(gone(&pids));
+    let margins = marks::margins(&place.marks()).unwrap();
+    println!("margins: {margins:?} ms");
+}
+
+#[test]
+fn a_killed_node_takes_its_command_with_it_before_a_successor_runs_another() {
+    handed_over(|_, node, _| node.signal(Signal::KILL).unwrap());
+}
+
+#[test]
+fn the_command_of_a_stopped_node_is_killed_by_its_keeper() {
+    handed_over(|place, node, pids| {
+        let held = place.database();
+        crew::stop_all(&[node.pid()]).unwrap();
+        drop(held);
+        // By the keeper alone: the node still stands.
+        place.until("the end of the command", |_| gone(pids));
+        assert!(node.lives().unwrap());
+        place.until("a successor", |place| place.epoch() > 1);
+        node.signal(Signal::CONT).unwrap();
+        place.until("it wakes", |place| place.read("pod-a.log").contains("NO LONGER LEADING"));
+        assert!(node.lives().unwrap(), "it goes on as a standby");
+    });
+}
+
+#[test]
+fn a_second_signal_ends_the_node_at_once_and_the_keeper_does_the_rest() {
+    handed_over(|place, node, _| {
+        node.signal(Signal::TERM).unwrap();
+        place.until("it heard", |place| place.read("pod-a.log").contains("a second signal ends at once"));
+        // Not the echo of the first.
+        std::thread::sleep(Duration::from_millis(300));
+        node.signal(Signal::TERM).unwrap();
+        assert_eq!(node.wait(END_MS).unwrap().code(), Some(143));
+    });
+}
+
+#[test]
+fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
+    let place = Place::new();
+    let _node = place.start("pod-a", FAST, STUBBORN);
+    let old = place.writers(2, 0);
+    let keeper = crew::parent(*old.first().unwrap()).unwrap();
+    crew::signal_all(&[keeper], Signal::KILL);
+    place.until("another run", |place| place.writers(2, 0).difference(&old).count() >= 2);
+    assert!(gone(&old), "the daemon too, which no parent-death signal reaches");
+    let marks = place.marks();
+    let last = marks.iter().filter(|mark| old.contains(&mark.pid)).map(|mark| mark.at_ms).max().unwrap();
+    let first = marks.iter().filter(|mark| !old.contains(&mark.pid)).map(|mark| mark.at_ms).min().unwrap();
+    assert!(last < first && place.epoch() == 1, "{last} {first}");
+}
+
+#[test]
+fn a_signal_for_everybody_leaves_the_keeper_at_its_work() {
+    let place = Place::new();
+    let mut node = place.start("pod-a", FAST, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
+    let pids = place.writers(1, 0);
+    // As a service manager does it: all processes of the unit at once.
+    crew::signal_all(&crew::below(node.pid()), Signal::TERM);
+    node.signal(Signal::TERM).unwrap();
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
+    assert_eq!(place.read("bye"), "bye\n", "it had the time to end in order");
+    assert!(gone(&pids));
+}
+
+#[test]
+fn once_means_once_even_if_leadership_comes_back() {
+    let place = Place::new();
+    let mut node = place.start("pod-a", &[FAST, &["--once"]].concat(), STUBBORN);
+    let pids = place.writers(2, 0);
+    let held = place.database();
+    place.until("the end of the command", |_| gone(&pids));
+    drop(held);
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(12));
+    assert_eq!(place.epoch(), 1);
+}
+
+#[test]
+fn a_lock_is_held_by_one_at_a_time() {
+    let place = Place::new();
+    std::fs::write(place.sandbox.path("count"), "0").unwrap();
+    // Without the lock, the pause between reading and writing loses most of it.
+    let script = r#"n=$(cat count); sleep 0.02; echo $((n + 1)) > count; echo "$TENURE_LOCK" >> names"#;
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                for _ in 0..4 {
+                    place.run("lock", &["--name", "counter"], script).assert_code(0);
+                }
+            });
+        }
+    });
+    assert_eq!(place.read("count").trim(), "20");
+    assert_eq!(place.read("names"), "counter\n".repeat(20));
+}
+
+#[test]
+fn locks_of_different_names_do_not_wait_for_each_other() {
+    let place = Place::new();
+    let inner = format!(
+        "{} lock --name b --timeout 20s --store {} -- echo both",
+        env!("CARGO_BIN_EXE_tenure"),
+        place.store()
+    );
+    // The inner one inherits TENURE_NODE, and is another node all the same.
+    let ran = place.run("lock", &["--name", "a"], &inner).assert_code(0);
+    assert_eq!(ran.stdout, "both\n");
+}
+
+#[test]
+fn a_lock_that_is_not_had_in_time_has_a_code_of_its_own() {
+    let place = Place::new();
+    let mut holder = place.command("lock", &["--name", "busy"], &shell("echo > held; exec sleep 600"));
+    let mut holder = common::Killed(holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    place.until("the holder", |place| place.sandbox.path("held").exists());
+    let ran = place.run("lock", &["--name", "busy", "--timeout", "700ms"], "echo never");
+    assert_eq!(ran.stdout, "");
+    ran.assert_code(11).assert_says(&["busy", "in time"]);
+    // A holder that crashed is waited out, and a waiter gets the lock.
+    holder.0.kill().unwrap();
+    let options = ["--name", "busy", "--timeout", "50s"];
+    assert_eq!(place.run("lock", &options, "echo mine").assert_code(0).stdout, "mine\n");
+}
+
+#[test]
+fn a_lock_that_is_lost_kills_the_command_and_says_so() {
+    let place = Place::new();
+    let command = place.command("lock", FAST, &shell(STUBBORN));
+    let ran = std::thread::spawn(move || finish(command, PATIENCE));
+    let pids = place.writers(2, 0);
+    let held = place.database();
+    place.until("the end of the command", |_| gone(&pids));
+    drop(held);
+    ran.join().unwrap().assert_code(12).assert_says(&["lost"]);
+}
+
+/// The short form of `cargo xtask exec`: the three faults that matter most.
+#[test]
+fn never_two_commands_at_one_instant_through_faults() {
+    let sandbox = Sandbox::new();
+    let plan = Plan {
+        tenure: env!("CARGO_BIN_EXE_tenure").into(),
+        marker: marker_command(),
+        rounds: vec![Kind::Kill, Kind::Pause, Kind::Cut],
+        dir: sandbox.home().to_owned(),
+    };
+    let verdict = tenure_chaos::exec::run(plan, &mut |line| println!("{line}")).unwrap();
+    println!("{}", verdict.text());
+    assert_eq!(verdict.violations, [""; 0]);
+    assert!(verdict.margin.is_some_and(|margin| margin.count >= 3), "three changes of epoch");
+}

@@ -1,0 +1,53 @@
+//! `tenure watch`: a look that goes on, from the store alone.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use common::{Cluster, FAST, Killed, Sandbox};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn one_picture_is_printed_where_there_is_no_terminal() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("watch.db");
+    let ran = sandbox.tenure(["watch", "--store", &store]).assert_code(0);
+    assert!(ran.stdout.contains("the store does not exist yet"), "{}", ran.stdout);
+    assert!(!sandbox.path("watch.db").exists(), "looking makes nothing");
+    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    cluster.start("pod-a");
+    cluster.leader(0);
+    let ran = sandbox.tenure(["watch", "--store", &store]).assert_code(0);
+    assert!(ran.stdout.contains("leader    pod-a (live"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains('\u{1b}'), "no escapes where nobody draws");
+    cluster.finish();
+}
+
+#[test]
+fn changes_are_told_as_json_lines() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("watch.db");
+    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let first = cluster.start("pod-a");
+    cluster.leader(0);
+    let mut command = sandbox.command();
+    command.args(["watch", "--json", "--interval", "100", "--store", &store]);
+    let mut watch = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    let seen = next();
+    assert_eq!((&seen["event"], &seen["status"]["leader"]["node"]), (&"seen".into(), &"pod-a".into()));
+    let mark = cluster.mark();
+    cluster.start("pod-b");
+    let joined = std::iter::repeat_with(&mut next).find(|news| news["event"] == "node_joined").unwrap();
+    assert_eq!(joined["who"], "pod-b");
+    cluster.kill(first);
+    cluster.leader(mark);
+    let changed = std::iter::repeat_with(&mut next).find(|news| news["event"] == "leader_changed").unwrap();
+    assert_eq!((&changed["who"], &changed["epoch"]), (&"pod-b".into(), &2.into()));
+    kill_process(Pid::from_child(&watch.0), Signal::INT).unwrap();
+    assert!(watch.0.wait().unwrap().success());
+    cluster.finish();
+}
