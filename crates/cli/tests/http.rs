@@ -1,4 +1,5 @@
 //! HTTP end to end: real nodes, real sockets.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod common;
 

@@ -18,7 +18,6 @@ use crate::workers::{
 };
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
-
 use std::time::Duration;
 use tenure_core::{Coordinator, Epoch, Holder, IdError, Incarnation, NodeId, Role, StopCause};
 use tenure_store::{Lanes, OpenError, OpenOptions};
@@ -178,8 +177,7 @@ impl NodeBuilder {
             events: events.clone(),
             figures: Arc::clone(&figures),
         };
-        let (board, workers) = Board::new(voice.clone());
-        let pointers = Pointers::default();
+        let ((board, workers), pointers) = (Board::new(voice.clone()), Pointers::default());
         let settings = Arc::new(self.settings.clone());
         let tasks = TaskPlace {
             store: figures.meter_tasks(&lanes.bulk),

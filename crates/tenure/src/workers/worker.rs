@@ -64,8 +64,7 @@ impl WorkerHost {
         let incarnation = Incarnation(rand::random());
         let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
         let (status, watcher) = watch::channel(WorkerStatus::default());
-        let (stop, stopped) = oneshot::channel();
-        let silent = CancellationToken::new();
+        let ((stop, stopped), silent) = (oneshot::channel(), CancellationToken::new());
         let carrier = Carrier {
             store: Arc::clone(&self.store),
             key: self.keys.worker(&spec.worker_id),
@@ -211,8 +210,7 @@ impl Worker {
         }
     }
 
-    /// Ends without a word, as a crash would: its object stays and is refreshed no more, so the leader tells of its timeout.
-    /// For whoever keeps a worker in another's name, and does not hear from that one any more.
+    /// Ends without a word, as a crash would: its object stays, is refreshed no more, and the leader tells of its timeout.
     pub fn fall_silent(&self) {
         self.silent.cancel();
     }
