@@ -473,7 +473,8 @@ fn a_result_waits_while_the_store_does_not_answer() {
     hand.wake(1100);
     assert_eq!(hand.read(1100, TakerRead::Unavailable), [""; 0]);
     assert_eq!(hand.ended(1200, "t1/1", OutcomeKind::Succeeded), [""; 0]);
-    assert_eq!(hand.wake(1499), [""; 0]);
+    assert_eq!(hand.wake(1250), [""; 0], "not when its time to wait for others is over");
+    assert_eq!((hand.at(), hand.wake(1499)), (Some(1500), Vec::new()));
     assert_eq!(hand.wake(1500), ["write over 3: t1/1 succeeded"], "with the next try");
 }
 

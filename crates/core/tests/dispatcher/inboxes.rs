@@ -60,6 +60,30 @@ fn where_something_keeps_moving_four_looks_in_vain_stay_quick() {
 }
 
 #[test]
+fn where_something_keeps_moving_the_first_look_after_a_dispatch_is_quick_too() {
+    let mut desk = Desk::ready(config());
+    for (id, now, look) in [("t1", 2000, 2200), ("t2", 2300, 2400)] {
+        desk.dispatch(now, task(id), "w1");
+        desk.says("w1", &format!("{id}/1"), done(OutcomeKind::Succeeded));
+        assert_eq!(looks(&desk.pass(look + 100)), [look]);
+    }
+    desk.dispatch(2700, task("t3"), "w1");
+    assert_eq!(looks(&desk.pass(2800)), [2800]);
+}
+
+#[test]
+fn an_answer_that_takes_until_the_next_look_counts_for_it() {
+    let mut desk = Desk::ready(config());
+    desk.dispatch(2000, task("t1"), "w1");
+    desk.wake(2200);
+    desk.says("w1", "t1/1", acked());
+    assert_eq!(desk.at(), Some(3000));
+    desk.now = 3000;
+    assert_eq!(desk.answer("read w1"), ["= t1 acked w1/1"], "and is not asked for at once again");
+    assert_eq!(desk.at(), Some(3200));
+}
+
+#[test]
 fn a_dispatch_does_not_put_off_the_next_look() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, task("t1"), "w1");
@@ -238,6 +262,45 @@ fn a_read_in_vain_that_no_list_asked_for_says_nothing_about_lists() {
     desk.wake(desk.at().expect("a look"));
     // By their versions they are the same, whatever the stamps.
     assert_eq!(desk.answer("list"), [""; 0]);
+}
+
+#[test]
+fn a_list_that_showed_no_change_is_no_reason_to_doubt_lists() {
+    let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
+    desk.workers(1500, &["w1", "w2", "w3"]);
+    for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
+        desk.dispatch(2000, task(id), worker);
+    }
+    desk.wake(2200);
+    assert_eq!(desk.answer("list"), [""; 0], "nothing has changed");
+    // Two are left, so they are read, in vain.
+    desk.all(2300, DispatchInput::Cancel(name("t3")));
+    let story = desk.pass(3000);
+    assert_eq!(story, ["2500 read w1 unless 5; read w2 unless 9"]);
+    desk.dispatch(3100, task("t4"), "w3");
+    desk.wake(desk.at().expect("a look"));
+    // Another version with the same stamp: it has changed.
+    desk.says("w1", "t1/1", acked());
+    let (id, _) = desk.take("list");
+    let mut lines = desk.lines();
+    lines[0].stamp = (5, 0);
+    assert_eq!(desk.tell(desk.now, DispatchInput::Listed(id, Some(lines))), ["read w1 unless 5"]);
+}
+
+#[test]
+fn a_list_that_failed_is_made_up_for_with_the_next_look_and_wakes_nobody() {
+    let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
+    desk.workers(1500, &["w1", "w2", "w3"]);
+    for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
+        desk.dispatch(2000, task(id), worker);
+    }
+    desk.pass(3000);
+    assert_eq!(desk.wake(4000), ["list"]);
+    desk.now = 4050;
+    desk.unanswered("list");
+    assert_eq!((desk.at(), desk.wake(5000)), (Some(5000), Vec::new()), "too soon");
+    assert_eq!(desk.at(), Some(6000));
+    assert_eq!(desk.wake(6000), ["list"]);
 }
 
 #[test]
@@ -500,6 +563,29 @@ fn a_recorded_result_is_removed_with_the_next_write_or_after_a_while() {
 }
 
 #[test]
+fn what_is_worth_a_write_is_so_beside_what_is_not() {
+    let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
+    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, task("t2"), "w1");
+    desk.says("w1", "t2/1", done(OutcomeKind::Succeeded));
+    desk.pass(2200);
+    let said = desk.tell(2300, DispatchInput::Cancel(name("t1")));
+    assert_eq!(said.last().map(String::as_str), Some("write w1 over 9: "), "{said:?}");
+}
+
+#[test]
+fn half_of_what_an_inbox_takes_is_crowded() {
+    for (count, crowded) in [(3, false), (4, true)] {
+        let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
+        (1..=count).for_each(|n| desk.dispatch(2000, task(&format!("t{n}")), "w1"));
+        desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+        desk.pass(2200);
+        let there = desk.inboxes[&name("w1")].0.entries.len();
+        assert_eq!(there, if crowded { count - 1 } else { count });
+    }
+}
+
+#[test]
 fn a_crowded_inbox_is_tidied_up_at_once() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 4, ..config() });
     desk.dispatch(2000, task("t1"), "w1");
@@ -534,6 +620,88 @@ fn the_inbox_of_a_worker_that_is_gone_for_good_is_emptied_and_removed() {
     let story = desk.pass(7500);
     assert_eq!(story, ["7500 remove w1"]);
     assert_eq!(desk.pass(60_000), [""; 0], "and forgotten");
+}
+
+#[test]
+fn a_worker_that_was_silent_first_is_gone_from_when_it_is_not_there_any_more() {
+    let mut desk = Desk::ready(config());
+    desk.dispatch(2000, task("t1"), "w1");
+    desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+    desk.pass(2200);
+    desk.workers(2500, &["-w1", "w2"]);
+    desk.serve();
+    desk.pass(7999);
+    desk.workers(8000, &["w2"]);
+    desk.serve();
+    assert_eq!(desk.pass(20_000), ["13000 remove w1"]);
+}
+
+#[test]
+fn a_task_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotten() {
+    let mut desk = Desk::ready(config());
+    desk.submit(2000, vec![task("t1")]);
+    desk.serve();
+    desk.assign(2000, "t1", "w1");
+    desk.answer("write ledger");
+    desk.workers(2000, &["w2"]);
+    while desk.now < 9000 {
+        match desk.open.first() {
+            Some((_, DispatchRequest::WriteInbox(..))) => desk.written("write w1", WriteAnswer::Unavailable),
+            Some(_) => desk.answer("read w1"),
+            None => desk.wake(desk.at().expect("it goes on")),
+        };
+    }
+    assert_eq!(desk.state("t1"), TaskState::Dispatched, "whether it got there is not known");
+    desk.serve();
+    desk.pass(30_000);
+    assert_eq!(desk.state("t1"), TaskState::Queued);
+}
+
+/// One whose worker w1 has an inbox that cannot be read, with nothing dispatched to it but this.
+fn unreadable(id: &str) -> Desk {
+    let mut desk = Desk::ready(config());
+    desk.dispatch(2000, task("t0"), "w1");
+    desk.all(2000, DispatchInput::Cancel(name("t0")));
+    desk.submit(2100, vec![task(id)]);
+    desk.serve();
+    desk.assign(2100, id, "w1");
+    desk.answer("write ledger");
+    desk.written("write w1", WriteAnswer::Lost);
+    desk.inbox_read("w1", InboxRead::Unreadable);
+    desk
+}
+
+#[test]
+fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
+    let mut desk = unreadable("t1");
+    desk.wake(5100);
+    assert_eq!(desk.state("t1"), TaskState::Lost);
+    desk.answer("write ledger");
+    desk.workers(5200, &["w2"]);
+    for now in [10_199, 10_200, 10_201, 12_000] {
+        desk.wake(now);
+        assert_eq!(desk.open.len(), 0, "it is left alone");
+    }
+    desk.workers(12_000, &["w1", "w2"]);
+    desk.submit(12_000, vec![task("t2")]);
+    desk.answer("write ledger");
+    desk.assign(12_000, "t2", "w1");
+    assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 cannot be read");
+}
+
+#[test]
+fn what_the_index_does_not_mark_is_found_once_everything_is_looked_at() {
+    // What is being taken back has no time of its own. So nothing marks it when its inbox, which became unreadable meanwhile,
+    // has been so for the time of a claim.
+    let mut desk = unreadable("t1");
+    desk.index_is_whole = false;
+    desk.tell(2150, DispatchInput::Cancel(name("t1")));
+    for now in [4999, 5000, 5001, 5100, 8999] {
+        desk.wake(now);
+        assert_eq!(desk.state("t1"), TaskState::Dispatched, "at {now}");
+    }
+    desk.wake(9000);
+    assert_eq!(desk.state("t1"), TaskState::Cancelled, "four slow intervals after the last time");
 }
 
 #[test]
@@ -628,6 +796,19 @@ fn an_inbox_is_filled_to_its_last_byte_and_its_last_entry() {
             desk.dispatch(2000, task(id), "w1");
         }
     }
+}
+
+#[test]
+fn what_is_on_its_way_into_an_inbox_takes_room() {
+    let mut desk = Desk::ready(config());
+    let ids = ["t1", "t2", "t3", "t4"];
+    desk.submit(2000, ids.iter().map(|id| task(id)).collect());
+    desk.serve();
+    for id in ids {
+        assert!(desk.core.has_room(&name("w1"), 1));
+        desk.assign(2000, id, "w1");
+    }
+    assert!(!desk.core.has_room(&name("w1"), 1), "four entries, and none is there yet");
 }
 
 #[test]

@@ -134,6 +134,55 @@ fn what_was_claimed_in_the_same_look_is_not_taken_back() {
     assert_eq!(desk.pass(5200).iter().filter(|line| line.contains("write")).count(), 0, "no claim timeout");
 }
 
+#[test]
+fn every_limit_wakes_it_also_those_after_one_that_is_due_now() {
+    let mut desk = Desk::ready(config());
+    let records =
+        vec![limited("t1", |limits| limits.ttl_ms = 700), limited("t2", |limits| limits.ttl_ms = 900)];
+    desk.submit(2000, records);
+    desk.serve();
+    for id in ["t1", "t2"] {
+        desk.tell(2000, DispatchInput::Hold { id: name(id), reason: Arc::from("") });
+    }
+    assert_eq!(desk.at(), Some(2700));
+    assert_eq!(desk.core.wake_at(Time(2700)), Some(Time(2900)));
+}
+
+#[test]
+fn what_is_being_taken_back_waits_for_nothing_but_its_inbox() {
+    let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 2500, ..config() });
+    desk.dispatch(2000, task("t1"), "w1");
+    assert_eq!(desk.workers(2100, &["-w1", "w2"]), ["write w1 over 5: "]);
+    for at in [2200, 3000, 4000, 5000] {
+        assert_eq!(
+            (desk.at(), desk.wake(at)),
+            (Some(at), Vec::new()),
+            "its looks, not the time for its claim"
+        );
+    }
+}
+
+#[test]
+fn what_is_over_has_no_deadline() {
+    let mut desk = Desk::ready(config());
+    desk.submit(2000, vec![limited("t1", |limits| limits.deadline_ms = 700)]);
+    desk.serve();
+    desk.all(2100, DispatchInput::Cancel(name("t1")));
+    assert_eq!(desk.pass(9000), [""; 0]);
+}
+
+#[test]
+fn what_was_looked_at_in_vain_is_not_new_again_without_a_reason() {
+    let mut desk = Desk::ready(config());
+    desk.submit(2000, vec![task("t1")]);
+    desk.serve();
+    desk.tell(2000, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
+    for now in [2500, 3000, 5000, 9000] {
+        desk.all(now, DispatchInput::Wake);
+        assert_eq!(desk.core.unassigned_new(Time(now)).count(), 0, "at {now}");
+    }
+}
+
 // ---- workers that are gone ----
 
 #[test]
@@ -183,6 +232,20 @@ fn a_look_that_was_sent_before_a_worker_fell_silent_proves_nothing() {
     assert_eq!(desk.state("t1"), TaskState::Running);
     desk.answer("read w1");
     assert_eq!(desk.state("t1"), TaskState::Lost);
+}
+
+#[test]
+fn how_long_a_worker_is_gone_is_counted_from_when_it_was_told_first() {
+    for gone in [["-w1", "w2"].as_slice(), &["w2"]] {
+        let mut desk = Desk::ready(config());
+        desk.dispatch(2000, task("t1"), "w1");
+        desk.says("w1", "t1/1", running());
+        desk.pass(2200);
+        assert_eq!(desk.workers(2250, gone), ["read w1 unless 6"]);
+        desk.workers(2260, gone);
+        desk.answer("read w1");
+        assert_eq!(desk.state("t1"), TaskState::Lost, "the look was sent late enough");
+    }
 }
 
 #[test]
@@ -488,6 +551,19 @@ fn the_result_that_was_applied_is_not_late_when_it_is_seen_again() {
     desk.work("w1", |_| {});
     desk.dispatch(2300, task("t2"), "w1");
     assert_eq!(desk.core.counts().late, 0);
+}
+
+#[test]
+fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
+    let mut desk = given_up(2);
+    desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
+    desk.pass(6000);
+    desk.all(6000, DispatchInput::Assign { id: name("t1"), worker: name("w1") });
+    let there: Vec<u32> = desk.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.attempt).collect();
+    assert_eq!((there, desk.core.counts().late), (vec![2], 1), "with the next write");
+    desk.work("w1", |doc| doc.entries.push(entry("t1/1", done(OutcomeKind::Succeeded))));
+    desk.pass(8000);
+    assert_eq!(desk.core.counts().late, 2);
 }
 
 #[test]

@@ -452,8 +452,7 @@ fn a_crowded_shard_with_seven_that_are_over_waits() {
 fn result_in_inbox(desk: &mut Desk, now: u64, id: &str) {
     desk.dispatch(now, task(id), "w1");
     desk.says("w1", &format!("{id}/1"), done(OutcomeKind::Succeeded));
-    let at = desk.at().expect("it looks");
-    desk.all(at, DispatchInput::Wake);
+    desk.pass(now + 200);
     assert_eq!(desk.state(id), TaskState::Succeeded);
 }
 
@@ -469,6 +468,21 @@ fn what_still_stands_in_an_inbox_is_not_put_away() {
     let told: Vec<&String> = story.iter().filter(|line| !line.ends_with(" .")).collect();
     assert_eq!(told.len(), 2, "{story:?}");
     assert!(told[0].contains("write w1 over") && told[1].contains("archive 0: t1"), "{story:?}");
+}
+
+#[test]
+fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
+    for (more, pause) in [(0, 1000), (1, 100)] {
+        let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, entries_max: 8, ..config() });
+        desk.submit(1500, vec![heavy("open", TASK_OBJECT_MAX_WEIGHT / 2 - 2560 + more)]);
+        desk.serve();
+        desk.tell(1500, DispatchInput::Hold { id: name("open"), reason: Arc::from("") });
+        result_in_inbox(&mut desk, 2000, "t1");
+        desk.pass(4000);
+        let before = desk.now;
+        let looked = desk.pass(before + 1000).len();
+        assert_eq!(looked as u64, 1000 / pause, "{more} more");
+    }
 }
 
 // ---- why something waits ----
