@@ -283,7 +283,11 @@ impl Desk {
         let input = match request {
             DispatchRequest::WriteLedger(shard, ..) => DispatchInput::LedgerWritten(id, shard, answer),
             DispatchRequest::WriteInbox(worker, ..) => DispatchInput::InboxWritten(id, worker, answer),
-            other => panic!("{other:?} is no write"),
+            DispatchRequest::ReadLedger(_)
+            | DispatchRequest::ListInboxes
+            | DispatchRequest::ReadInbox(..)
+            | DispatchRequest::RemoveInbox(_)
+            | DispatchRequest::Archive(..) => panic!("{words:?} is no write"),
         };
         self.tell(self.now, input)
     }

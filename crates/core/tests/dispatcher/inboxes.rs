@@ -678,14 +678,14 @@ fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
     assert_eq!(desk.state("t1"), TaskState::Lost);
     desk.answer("write ledger");
     desk.workers(5200, &["w2"]);
-    for now in [10_199, 10_200, 10_201, 12_000] {
+    for now in [10_199, 10_200, 12_099, 12_100, 13_000] {
         desk.wake(now);
         assert_eq!(desk.open.len(), 0, "it is left alone");
     }
-    desk.workers(12_000, &["w1", "w2"]);
-    desk.submit(12_000, vec![task("t2")]);
+    desk.workers(13_000, &["w1", "w2"]);
+    desk.submit(13_000, vec![task("t2")]);
     desk.answer("write ledger");
-    desk.assign(12_000, "t2", "w1");
+    desk.assign(13_000, "t2", "w1");
     assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 cannot be read");
 }
 
