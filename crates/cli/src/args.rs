@@ -3,6 +3,11 @@
 #[cfg(test)]
 mod anything;
 mod polls;
+#[cfg(any(test, feature = "fuzzing"))]
+mod typed;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use typed::words;
 
 pub(crate) use polls::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
