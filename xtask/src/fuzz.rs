@@ -14,7 +14,10 @@ use crate::workspace::Workspace;
 const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
 
 /// In the order in which they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
-const TARGETS: [&str; 7] = ["seat", "worker", "snapshot", "presence", "settings", "url", "id"];
+const TARGETS: [&str; 13] = [
+    "seat", "worker", "snapshot", "ledger", "inbox", "presence", "settings", "url", "id", "health",
+    "schedule", "apply", "words",
+];
 
 /// Building comes before fuzzing, and the first time everything is built.
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);

@@ -20,7 +20,6 @@ const LIST_LIMIT: Duration = Duration::from_secs(60);
 const SETTINGS: &str = ".cargo/mutants.toml";
 /// Broken on purpose, or built for the explorer only.
 const NO_PRODUCT: [&str; 2] = ["crates/core/src/mutant.rs", "crates/core/src/explore.rs"];
-const TASKS: [&str; 2] = ["crates/core/src/tasks.rs", "crates/core/src/tasks/**/*.rs"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -30,9 +29,6 @@ pub(crate) struct Args {
     /// Only this share of them, e.g. `0/8`
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
-    /// Those of the tasks, which are not held to it yet, with the library's tests of tasks beside the core's
-    #[arg(long, conflicts_with = "file")]
-    tasks: bool,
     /// Only say how many there are and what is left out
     #[arg(long)]
     list: bool,
@@ -64,12 +60,6 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if let Some(shard) = &args.shard {
         command.args(["--shard", shard]);
     }
-    if args.tasks {
-        command.args(["--no-config", "--test-package", "tenure-core,tenure"]);
-        command.args(["--exclude-re", "::(broken|has)( ->|$)"]);
-        command.args(TASKS.iter().flat_map(|file| ["--file", file]));
-        command.args(["--", "--test", "tasks"]);
-    }
     let passed = process::run(&mut command, LIMIT)?;
     let outcome = Outcome::read(&output)?;
     println!("{}", outcome.told());
@@ -85,10 +75,9 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
 
 /// Says what is left out, and whether every pattern still leaves out something.
 fn tell(all: &str, reasons: &[Reason]) -> bool {
-    let tasks = |name: &&str| name.starts_with("crates/core/src/tasks");
     let product = |name: &&str| !NO_PRODUCT.iter().any(|file| name.starts_with(file));
-    let (tasks, held): (Vec<_>, Vec<_>) = all.lines().filter(product).partition(tasks);
-    println!("{} mutants of the tasks, {} of the rest, of which are left out:", tasks.len(), held.len());
+    let held: Vec<&str> = all.lines().filter(product).collect();
+    println!("{} mutants, of which are left out:", held.len());
     let mut fresh = true;
     let mut left_out = 0;
     for reason in reasons {

@@ -4,6 +4,11 @@
 mod anything;
 mod exec;
 mod polls;
+#[cfg(any(test, feature = "fuzzing"))]
+mod typed;
+
+#[cfg(feature = "fuzzing")]
+pub(crate) use typed::words;
 
 pub(crate) use exec::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
 pub(crate) use polls::{

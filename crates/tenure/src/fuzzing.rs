@@ -4,8 +4,11 @@
 //! understood, and panics where a promise is broken: what is understood lies within its bounds, and written again it reads
 //! the same, with everything a later version added; what is not is explained in one bounded line.
 
+mod tasks;
 #[cfg(test)]
 mod tests;
+
+pub use tasks::{inbox, ledger};
 
 use crate::keys::{Keys, Namespace};
 use crate::settings::{FIELDS, Loader, Settings};

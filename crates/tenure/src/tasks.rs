@@ -20,6 +20,9 @@ pub use spec::{SubmitError, TaskError, TaskSpec};
 pub use tenure_core::{LateResult, OutcomeKind, TakerCounts, TaskLimits, TaskRecord, TaskState, TaskUpdate};
 pub use view::TaskList;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use documents::{read_inbox, read_ledger, write_inbox, write_ledger};
+
 use crate::driver::Voice;
 use crate::fence::Fence;
 use crate::keys::Keys;

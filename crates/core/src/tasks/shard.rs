@@ -175,10 +175,8 @@ impl Shard {
     pub(super) fn on_absent(&mut self) -> Settled {
         self.flight = None;
         (self.must_read, self.failures, self.expect) = (false, 0, Expect::Absent);
-        if self.hold == Hold::Owned {
-            // Somebody's hand removed it: written again from memory.
-            self.touch();
-        }
+        // Of one's own it was somebody's hand, and it is written again from memory: it is read only after a write that failed, and
+        // that is still to be written.
         if matches!(self.hold, Hold::Unread | Hold::Blocked) {
             self.hold = Hold::Found;
         }

@@ -277,7 +277,6 @@ impl Taker {
                 }
             }
         }
-        self.fenced.retain(|(id, attempt)| doc.entries.iter().any(|e| e.id == *id && e.attempt == *attempt));
         self.doc = Some((doc, version));
         self.orphan(out);
     }

@@ -24,6 +24,8 @@
 mod cost;
 mod crew;
 mod document;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzzing;
 mod judge;
 mod probe;
 mod process;
@@ -34,6 +36,9 @@ pub use document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
     WorkerHealth, WorkersHealth, transitions,
 };
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use fuzzing::health;
 pub use judge::{Facts, Judge, JudgeConfig, Look, Own};
 pub use probe::{Probe, ProbeResult};
 pub use reader::{HealthView, ViewNode};

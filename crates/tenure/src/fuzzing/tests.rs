@@ -2,16 +2,21 @@
 //!
 //! The seeds are those of `fuzz/`, which need no fuzzer to be true.
 
+mod mishap;
+
 use super::*;
+use mishap::{befall, mishap};
 use proptest::prelude::*;
 use std::path::Path;
 
 type Check = fn(&[u8]) -> bool;
 
-const CHECKS: [(&str, Check); 7] = [
+const CHECKS: [(&str, Check); 9] = [
     ("seat", seat),
     ("worker", worker),
     ("snapshot", snapshot),
+    ("ledger", ledger),
+    ("inbox", inbox),
     ("presence", presence),
     ("settings", settings),
     ("url", url),
@@ -25,110 +30,6 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
     paths.sort();
     paths.iter().map(|path| std::fs::read(path).expect("a seed")).collect()
-}
-
-/// Something that happens to a document.
-#[derive(Clone, Debug)]
-enum Mishap {
-    Cut(prop::sample::Index),
-    Flip(prop::sample::Index, u8),
-    Insert(prop::sample::Index, Vec<u8>),
-    Remove(prop::sample::Index, usize),
-    Repeat(prop::sample::Index, usize),
-    /// A number becomes another.
-    Number(prop::sample::Index, String),
-}
-
-fn mishap() -> impl Strategy<Value = Mishap> {
-    let at = || any::<prop::sample::Index>();
-    let number = prop_oneof![
-        prop::sample::select(vec![
-            "0",
-            "-1",
-            "-0",
-            "+1",
-            "00",
-            "1e9",
-            "1e400",
-            "0.1",
-            "9223372036854775807",
-            "9223372036854775808",
-            "18446744073709551615",
-            "18446744073709551616",
-            "null",
-            "true",
-            "\"1\"",
-            "[]",
-            "{}",
-        ])
-        .prop_map(str::to_owned),
-        any::<u64>().prop_map(|n| n.to_string()),
-        any::<f64>().prop_filter("JSON has no others", |x| x.is_finite()).prop_map(|x| format!("{x:?}")),
-    ];
-    let pieces = prop_oneof![
-        prop::collection::vec(any::<u8>(), 1..8),
-        prop::sample::select(vec![
-            "\"x\":0.1,",
-            "\"later\":[1,2],",
-            "\\u0000",
-            "..",
-            "//",
-            "\n",
-            "ü",
-            "[[",
-            "}"
-        ])
-        .prop_map(|piece| piece.as_bytes().to_vec()),
-    ];
-    prop_oneof![
-        at().prop_map(Mishap::Cut),
-        (at(), any::<u8>()).prop_map(|(at, byte)| Mishap::Flip(at, byte)),
-        (at(), pieces).prop_map(|(at, piece)| Mishap::Insert(at, piece)),
-        (at(), 1..20usize).prop_map(|(at, count)| Mishap::Remove(at, count)),
-        (at(), 1..200usize).prop_map(|(at, count)| Mishap::Repeat(at, count)),
-        (at(), number.clone()).prop_map(|(at, number)| Mishap::Number(at, number)),
-        (at(), number).prop_map(|(at, number)| Mishap::Number(at, number)),
-    ]
-}
-
-fn befall(mut body: Vec<u8>, mishap: &Mishap) -> Vec<u8> {
-    if body.is_empty() {
-        return body;
-    }
-    let length = body.len();
-    let range = |at: &prop::sample::Index, count: usize| {
-        let from = at.index(length);
-        from..(from + count).min(length)
-    };
-    match mishap {
-        Mishap::Cut(at) => body.truncate(at.index(body.len())),
-        Mishap::Flip(at, byte) => {
-            let at = at.index(body.len());
-            body[at] ^= byte;
-        }
-        Mishap::Insert(at, piece) => {
-            let at = at.index(body.len());
-            body.splice(at..at, piece.iter().copied());
-        }
-        Mishap::Remove(at, count) => drop(body.drain(range(at, *count))),
-        Mishap::Repeat(at, count) => {
-            let range = range(at, *count);
-            let piece = body[range.clone()].to_vec();
-            body.splice(range.start..range.start, piece);
-        }
-        Mishap::Number(at, number) => {
-            let digit = |at: &usize| body[*at].is_ascii_digit();
-            let starts: Vec<usize> =
-                (0..body.len()).filter(|at| digit(at) && (*at == 0 || !digit(&(at - 1)))).collect();
-            if starts.is_empty() {
-                return body;
-            }
-            let from = starts[at.index(starts.len())];
-            let to = (from..body.len()).find(|at| !digit(at)).unwrap_or(body.len());
-            body.splice(from..to, number.bytes());
-        }
-    }
-    body
 }
 
 #[test]
@@ -195,6 +96,30 @@ fn a_seat_at_the_bounds_of_its_numbers_is_read_and_written() {
     }
 }
 
+#[test]
+fn a_ledger_at_the_bounds_of_its_numbers_is_worked_by() {
+    let good: Value = serde_json::from_slice(&seeds("ledger")[1]).expect("JSON");
+    let fields = [
+        ("timeout", u64::MAX / 2),
+        ("ttl", u64::MAX / 2),
+        ("deadline", u64::MAX / 2),
+        ("backoff", u64::MAX / 2),
+        ("attempts", u64::from(u32::MAX)),
+        ("attempt", u64::from(u32::MAX / 2)),
+        ("unbegun", u64::from(u32::MAX / 2)),
+        ("epoch", u64::MAX / 2),
+    ];
+    for (field, most) in fields {
+        let mut body = good.clone();
+        for task in body["tasks"].as_array_mut().expect("a list") {
+            task[field] = most.into();
+        }
+        assert!(ledger(body.to_string().as_bytes()), "{field}");
+        body["tasks"][0][field] = (most + 1).into();
+        assert!(!ledger(body.to_string().as_bytes()), "{field}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -223,7 +148,7 @@ proptest! {
     ) {
         let number = if number.is_finite() { number } else { 0.1 };
         let extra = serde_json::json!({"number": number, "text": text, "count": count});
-        for (kind, check) in CHECKS.iter().take(3) {
+        for (kind, check) in CHECKS.iter().take(5) {
             let mut body: Value = serde_json::from_slice(&seeds(kind)[0]).expect("JSON");
             body[name.as_str()] = extra.clone();
             prop_assert!(check(body.to_string().as_bytes()), "{} with an unknown field", kind);

@@ -20,6 +20,12 @@ const FOREIGN_MAX: usize = 8;
 /// None of these is larger than this, written down.
 const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 
+/// No time or epoch of ours is larger, as in seats: one can still be added to it.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+
+/// Nothing was tried more often.
+const ATTEMPT_MAX: u32 = u32::MAX / 2;
+
 /// No inbox has more; what has is none of ours.
 const ENTRIES_READ_MAX: usize = 1024;
 
@@ -156,6 +162,10 @@ fn nonce_text(nonce: Nonce) -> String {
     format!("{}-{}", nonce.incarnation, nonce.sequence)
 }
 
+fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -> Result<N, String> {
+    if number <= most { Ok(number) } else { Err(format!("`{field}` is {number}, at most {most} is allowed")) }
+}
+
 fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
     match blob.0.len() {
         len if len > limit => Err(format!("`{field}` has {len} bytes, at most {limit} are allowed")),
@@ -202,7 +212,8 @@ fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
         }
         tasks.push(task);
     }
-    Ok((LedgerDoc { epoch: Epoch(document.epoch), nonce, series, tasks }, carried))
+    let epoch = Epoch(bounded("epoch", document.epoch, NUMBER_MAX)?);
+    Ok((LedgerDoc { epoch, nonce, series, tasks }, carried))
 }
 
 fn task_document(task: &TaskRecord, carried: &Carried) -> TaskDocument {
@@ -255,18 +266,18 @@ fn task_record(row: TaskDocument) -> Result<TaskRecord, String> {
         kind: id("kind", &row.kind)?,
         payload: bytes("payload", row.payload, TASK_PAYLOAD_MAX_BYTES)?,
         limits: TaskLimits {
-            timeout_ms: row.timeout,
-            ttl_ms: row.ttl,
-            deadline_ms: row.deadline,
+            timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
+            ttl_ms: bounded("ttl", row.ttl, NUMBER_MAX)?,
+            deadline_ms: bounded("deadline", row.deadline, NUMBER_MAX)?,
             attempts_max: row.attempts,
-            backoff_ms: row.backoff,
+            backoff_ms: bounded("backoff", row.backoff, NUMBER_MAX)?,
         },
         target: row.target.map(|target| id("target", &target)).transpose()?,
         state,
-        attempt: row.attempt,
-        unbegun: row.unbegun,
+        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
+        unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
         worker,
-        epoch: Epoch(row.epoch),
+        epoch: Epoch(bounded("epoch", row.epoch, NUMBER_MAX)?),
         cancel: row.cancel,
         given_up: row.given_up,
         reason: Arc::from(told(&row.reason)),
@@ -337,7 +348,8 @@ fn parse_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), Stri
         None => None,
         Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
     };
-    Ok((InboxDoc { epoch: Epoch(document.epoch), leader, nonce, closed, entries }, carried))
+    let epoch = Epoch(bounded("epoch", document.epoch, NUMBER_MAX)?);
+    Ok((InboxDoc { epoch, leader, nonce, closed, entries }, carried))
 }
 
 fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
@@ -380,12 +392,12 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
     };
     Ok(Entry {
         id: id("id", &row.id)?,
-        attempt: row.attempt,
-        epoch: Epoch(row.epoch),
+        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
+        epoch: Epoch(bounded("epoch", row.epoch, NUMBER_MAX)?),
         dispatched_at: row.dispatched_at,
         kind: id("kind", &row.kind)?,
         payload: bytes("payload", row.payload, TASK_PAYLOAD_MAX_BYTES)?,
-        timeout_ms: row.timeout,
+        timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
         state,
         cancel: row.cancel,
     })

@@ -276,7 +276,8 @@ impl Dispatcher {
                 if running && waited_ms >= limits.timeout_ms + self.config.margin_ms {
                     return self.give_up(now, id, OutcomeKind::TimedOut, "the worker did not end it in time");
                 }
-                if self.has(Mutant::TaskReassignedWhileRun) && waited_ms >= limits.timeout_ms / 2 {
+                let halfway = limits.timeout_ms / 2 <= waited_ms;
+                if self.has(Mutant::TaskReassignedWhileRun) && halfway {
                     return self.give_up(now, id, OutcomeKind::Abandoned, "it takes long");
                 }
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));

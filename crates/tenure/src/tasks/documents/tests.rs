@@ -111,6 +111,16 @@ fn what_cannot_be_is_named() {
     assert!(change("/tasks/0/worker", json!(null)).contains("worker"));
     assert!(change("/tasks/0/payload", json!("x".repeat(16_385))).contains("16385 bytes"));
     assert!(change("/tasks/0/result", json!("x".repeat(1025))).contains("1025 bytes"));
+    // To these a leader adds.
+    for field in ["timeout", "ttl", "deadline", "backoff", "epoch"] {
+        let detail = change(&format!("/tasks/0/{field}"), json!(u64::MAX / 2 + 1));
+        assert!(detail.contains(&format!("`{field}` is 9223372036854775808")), "{detail}");
+    }
+    for field in ["attempt", "unbegun"] {
+        let detail = change(&format!("/tasks/0/{field}"), json!(u32::MAX / 2 + 1));
+        assert!(detail.contains(&format!("`{field}` is 2147483648")), "{detail}");
+    }
+    assert!(change("/epoch", json!(u64::MAX)).contains("`epoch`"));
     let mut twice = ledger();
     twice.tasks.push(task());
     let detail = read_ledger(&write_ledger(&twice, &Carried::default())).map(drop).expect_err("twice");

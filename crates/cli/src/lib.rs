@@ -1,0 +1,117 @@
+//! The `tenure` binary: a view of the library. Nothing here decides anything by itself.
+//!
+//! A library only so that a fuzzer reaches the command line; nobody is meant to build on it.
+
+mod args;
+mod config;
+mod demo;
+mod doctor;
+#[cfg(target_os = "linux")]
+mod exec;
+#[cfg(not(target_os = "linux"))]
+#[path = "exec/elsewhere.rs"]
+mod exec;
+mod exit;
+mod health;
+mod http;
+mod log;
+mod metrics;
+mod out;
+mod polls;
+mod run;
+mod status;
+mod step_down;
+mod watch;
+mod worker;
+
+use args::{Cli, JobAction, Verb, WorkerAction};
+use clap::{CommandFactory, Parser};
+use exit::Failure;
+use out::say;
+use std::process::ExitCode;
+
+/// The whole program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let code = match dispatch(cli.command) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    };
+    match out::failed() {
+        Some(error) => Failure::other(format!("cannot write to stdout: {error}")).report(),
+        None => code,
+    }
+}
+
+fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
+    match verb {
+        Verb::Run(args) => runtime()?.block_on(run::run(args)),
+        Verb::Exec(args) => runtime()?.block_on(exec::exec(args)),
+        Verb::Lock(args) => runtime()?.block_on(exec::lock(args)),
+        Verb::Keeper(args) => exec::keeper(args),
+        Verb::Bound(args) => Ok(exec::bound(&args)),
+        Verb::Status(args) => runtime()?.block_on(status::status(args)),
+        Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
+        Verb::Health(args) => runtime()?.block_on(health::health(args)),
+        Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
+        Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),
+        Verb::Worker(args) => match args.action {
+            WorkerAction::Run(args) => runtime()?.block_on(worker::run(args)),
+        },
+        Verb::Workers(args) => runtime()?.block_on(worker::list(args)),
+        Verb::Agent(args) => runtime()?.block_on(polls::agent(args)),
+        Verb::Apply(args) => runtime()?.block_on(polls::apply(args)),
+        Verb::Schedule(args) => runtime()?.block_on(polls::schedule(args.action)),
+        Verb::Jobs(args) => runtime()?.block_on(polls::jobs(args)),
+        Verb::Job(args) => match args.action {
+            JobAction::Show(args) => runtime()?.block_on(polls::job(args)),
+        },
+        Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
+        Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
+        Verb::Doctor(args) => runtime()?.block_on(doctor::doctor(args)),
+        Verb::Demo(args) => runtime()?.block_on(demo::demo(args)),
+        Verb::Config(args) => config::config(args.action),
+        Verb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
+            say!("{}", String::from_utf8_lossy(&script).trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Reference { what } => reference(&what),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?)
+}
+
+/// The names in the code, for checking the reference pages against.
+fn reference(what: &str) -> Result<ExitCode, Failure> {
+    match what {
+        "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
+        "metrics" => {
+            let plugins = tenure_plugins::poll::POLL_METRIC_NAMES;
+            tenure::metrics::METRIC_NAMES.iter().chain(plugins).for_each(|name| say!("{name}"));
+        }
+        "events" => {
+            let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
+            let polls = tenure_plugins::poll::POLL_EVENT_NAMES;
+            tenure::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
+        }
+        "http" => tenure_server::route_names().iter().for_each(|name| say!("{name}")),
+        "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),
+        other => {
+            return Err(Failure::usage(format!(
+                "no reference for {other:?}: settings, events, metrics, http or exit-codes"
+            )));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The words of a command line, one a line, for a fuzzer: panics where a promise is broken, and says whether they are a command.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn words(input: &[u8]) -> bool {
+    args::words(input)
+}

@@ -1,0 +1,603 @@
+//! A worker's side of tasks, told by hand: one behaviour each, with the very milliseconds.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tenure_core::{
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, NodeId, Nonce, Outcome, OutcomeKind, RequestId, Taker,
+    TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead, Time, Version, WriteAnswer,
+};
+
+const ME: Incarnation = Incarnation(7);
+const FORMER: Incarnation = Incarnation(6);
+
+/// A taker, what it wants done, and the inbox as it stands.
+struct Hand {
+    core: Taker,
+    now: u64,
+    /// What is under way: its number, and what a write would leave.
+    open: Option<(RequestId, Option<InboxDoc>)>,
+    inbox: InboxDoc,
+    version: u64,
+    requests: BTreeSet<RequestId>,
+    nonces: BTreeSet<u64>,
+}
+
+fn config() -> TakerConfig {
+    TakerConfig { incarnation: ME, concurrency: 2, claims_max: 3, fast_ms: 100, slow_ms: 800, linger_ms: 50 }
+}
+
+/// `t1/2`: the second attempt of a task.
+fn key(text: &str) -> (NodeId, u32) {
+    let (id, attempt) = text.split_once('/').expect("id/attempt");
+    (NodeId::new(id).expect("valid"), attempt.parse().expect("a number"))
+}
+
+fn entry(name: &str, state: EntryState) -> Entry {
+    let (id, attempt) = key(name);
+    Entry {
+        id,
+        attempt,
+        epoch: Epoch(3),
+        dispatched_at: 0,
+        kind: NodeId::new("k").expect("valid"),
+        payload: Arc::from(*b"x"),
+        timeout_ms: 1000,
+        state,
+        cancel: false,
+    }
+}
+
+fn new(names: &[&str]) -> Vec<Entry> {
+    names.iter().map(|name| entry(name, EntryState::Dispatched)).collect()
+}
+
+fn shown(entry: &Entry) -> String {
+    let by = |by: &Incarnation| if *by == ME { String::new() } else { format!(" by {by:?}") };
+    let state = match &entry.state {
+        EntryState::Dispatched => "dispatched".to_owned(),
+        EntryState::Acked { by: life } => format!("acked{}", by(life)),
+        EntryState::Running { by: life } => format!("running{}", by(life)),
+        EntryState::Finished { outcome } => {
+            assert!(entry.payload.is_empty(), "what is over needs no payload");
+            outcome.kind.as_str().to_owned()
+        }
+    };
+    format!("{}/{} {state}", entry.id, entry.attempt)
+}
+
+impl Hand {
+    fn new(config: TakerConfig) -> Hand {
+        let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
+        let inbox =
+            InboxDoc { epoch: Epoch(3), leader: Incarnation(1), nonce, closed: None, entries: Vec::new() };
+        let core = Taker::new(config);
+        let (requests, nonces) = (BTreeSet::new(), BTreeSet::new());
+        Hand { core, now: 0, open: None, inbox, version: 1, requests, nonces }
+    }
+
+    fn tell(&mut self, now: u64, input: TakerInput) -> Vec<String> {
+        assert!(now >= self.now, "time goes on");
+        self.now = now;
+        let mut out = Vec::new();
+        self.core.handle(Time(now), input, &mut out);
+        out.into_iter().map(|effect| self.note(effect)).collect()
+    }
+
+    fn note(&mut self, effect: TakerEffect) -> String {
+        match effect {
+            TakerEffect::Read(id, unless) => {
+                assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
+                unless.map_or("read".to_owned(), |version| format!("read unless {}", version.as_str()))
+            }
+            TakerEffect::Write(id, doc, version) => {
+                assert!(self.requests.insert(id), "{id:?} again");
+                assert!(self.nonces.insert(doc.nonce.sequence) && doc.nonce.incarnation == ME, "{doc:?}");
+                assert_eq!((doc.epoch, doc.leader), (self.inbox.epoch, self.inbox.leader), "not its own");
+                let entries: Vec<String> = doc.entries.iter().map(shown).collect();
+                let closed = if doc.closed == Some(ME) { " closed" } else { "" };
+                assert!(self.open.replace((id, Some(doc))).is_none(), "one at a time");
+                format!("write over {}: {}{closed}", version.as_str(), entries.join(", "))
+            }
+            TakerEffect::Run { id, attempt, epoch, kind, payload, timeout_ms } => {
+                assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
+                format!("run {id}/{attempt}")
+            }
+            TakerEffect::Cancel { id, attempt, dropped: false } => format!("call off {id}/{attempt}"),
+            TakerEffect::Cancel { id, attempt, dropped: true } => format!("drop {id}/{attempt}"),
+            TakerEffect::Drained => "drained".to_owned(),
+        }
+    }
+
+    fn wake(&mut self, now: u64) -> Vec<String> {
+        self.tell(now, TakerInput::Wake)
+    }
+
+    /// When it wants to be woken.
+    fn at(&self) -> Option<u64> {
+        self.core.wake_at(Time(self.now)).map(|at| at.0)
+    }
+
+    fn read(&mut self, now: u64, read: TakerRead) -> Vec<String> {
+        let (id, write) = self.open.take().expect("something was asked for");
+        assert!(write.is_none(), "it was a write");
+        self.tell(now, TakerInput::Read(id, read))
+    }
+
+    /// The inbox is as the leader has just left it.
+    fn found(&mut self, now: u64, entries: Vec<Entry>) -> Vec<String> {
+        self.found_fenced(now, entries, &[])
+    }
+
+    fn found_fenced(&mut self, now: u64, entries: Vec<Entry>, fenced: &[&str]) -> Vec<String> {
+        self.version += 1;
+        self.inbox.entries = entries;
+        self.inbox.nonce.sequence += 1000;
+        let (doc, version) = (self.inbox.clone(), Version::new(&self.version.to_string()));
+        let fenced = fenced.iter().map(|name| key(name)).collect();
+        self.read(now, TakerRead::Found { doc, version, fenced })
+    }
+
+    fn written(&mut self, now: u64, answer: WriteAnswer) -> Vec<String> {
+        let (id, write) = self.open.take().expect("something was asked for");
+        assert!(write.is_some(), "it was a read");
+        self.tell(now, TakerInput::Written(id, answer))
+    }
+
+    /// The write under way succeeds.
+    fn won(&mut self, now: u64) -> Vec<String> {
+        self.version += 1;
+        self.inbox = self.open.as_ref().and_then(|(_, doc)| doc.clone()).expect("a write");
+        let version = Version::new(&self.version.to_string());
+        self.written(now, WriteAnswer::Won(version))
+    }
+
+    fn ended(&mut self, now: u64, name: &str, kind: OutcomeKind) -> Vec<String> {
+        let (id, attempt) = key(name);
+        self.tell(now, TakerInput::Ended { id, attempt, outcome: Outcome::bare(kind) })
+    }
+
+    /// One that has claimed these and, as far as there is room, runs them.
+    fn busy(now: u64, names: &[&str]) -> Hand {
+        let mut hand = Hand::new(config());
+        assert_eq!(hand.wake(now), ["read"]);
+        hand.found(now, new(names));
+        hand.won(now);
+        hand
+    }
+}
+
+#[test]
+fn it_looks_at_once_and_then_less_and_less_often() {
+    let mut hand = Hand::new(config());
+    assert_eq!((hand.at(), hand.wake(5000)), (Some(0), vec!["read".to_owned()]));
+    assert_eq!(hand.at(), None, "the answer will come");
+    assert_eq!(hand.read(5010, TakerRead::Absent), [""; 0]);
+    for (at, next) in [(5110, 5310), (5310, 5710), (5710, 6510), (6510, 7310), (7310, 8110)] {
+        assert_eq!((hand.at(), hand.wake(at - 1)), (Some(at), Vec::new()), "not before");
+        assert_eq!(hand.wake(at), ["read"]);
+        assert_eq!(hand.read(at, TakerRead::Absent), [""; 0]);
+        assert_eq!(hand.at(), Some(next));
+    }
+    assert_eq!(hand.tell(7350, TakerInput::Nudge), ["read"], "unless it is told to");
+    assert_eq!(hand.read(7350, TakerRead::Absent), [""; 0]);
+    assert_eq!(hand.at(), Some(7450), "and again soon");
+}
+
+#[test]
+fn a_nudge_does_not_put_off_a_look_that_is_overdue() {
+    let mut hand = Hand::new(config());
+    assert_eq!(hand.tell(0, TakerInput::Nudge), ["read"]);
+    assert_eq!(hand.tell(10, TakerInput::Nudge), [""; 0], "one is under way");
+    assert_eq!(hand.read(20, TakerRead::Absent), [""; 0]);
+    assert_eq!(hand.at(), Some(120));
+}
+
+#[test]
+fn it_asks_only_for_what_has_changed() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    assert_eq!(hand.found(1000, Vec::new()), [""; 0]);
+    assert_eq!(hand.at(), Some(1100), "something changed: again soon");
+    assert_eq!(hand.wake(1100), ["read unless 2"]);
+    assert_eq!(hand.read(1100, TakerRead::Unchanged), [""; 0]);
+    assert_eq!(hand.at(), Some(1200));
+    assert_eq!(hand.wake(1200), ["read unless 2"]);
+    assert_eq!(hand.read(1200, TakerRead::Unreadable), [""; 0]);
+    assert_eq!((hand.at(), hand.core.counts().unreadable), (Some(1400), 1));
+    assert_eq!(hand.wake(1400), ["read"], "nothing is known of it any more");
+    assert_eq!(hand.read(1400, TakerRead::Unreadable), [""; 0]);
+    assert_eq!(hand.core.counts().unreadable, 2);
+}
+
+#[test]
+fn what_is_claimed_runs_once_the_claim_stands_and_not_before() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    let claim = "write over 2: t1/1 running, t2/1 running, t3/1 acked, t4/1 dispatched";
+    assert_eq!(hand.found(1000, new(&["t1/1", "t2/1", "t3/1", "t4/1"])), [claim]);
+    assert_eq!((hand.core.in_hand(), hand.at()), (0, None), "nothing is its own yet");
+    assert_eq!(hand.won(1010), ["run t1/1", "run t2/1"]);
+    assert_eq!((hand.core.in_hand(), hand.at()), (3, Some(1110)));
+    // One is over; its result waits for the others, the next begins at once.
+    assert_eq!(hand.ended(1020, "t1/1", OutcomeKind::Succeeded), ["run t3/1"]);
+    assert_eq!(hand.at(), Some(1070), "for so long");
+    assert_eq!(hand.wake(1069), [""; 0]);
+    let results = "write over 3: t1/1 succeeded, t2/1 running, t3/1 running, t4/1 dispatched";
+    assert_eq!(hand.wake(1070), [results]);
+    assert_eq!(hand.at(), Some(2010), "an answer is under way, and the first to run must end then");
+    let claim = "write over 4: t1/1 succeeded, t2/1 running, t3/1 running, t4/1 acked";
+    assert_eq!(hand.won(1080), [claim], "there is room in hand now");
+    assert_eq!(hand.won(1090), [""; 0]);
+    assert_eq!(hand.core.counts(), TakerCounts { claimed: 4, ..TakerCounts::default() });
+    assert_eq!((hand.core.in_hand(), hand.nonces), (3, [1, 2, 3].into()), "its writes are numbered");
+}
+
+#[test]
+fn the_last_result_in_hand_waits_for_nothing() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1"]);
+    assert_eq!(hand.ended(1010, "t1/1", OutcomeKind::Failed), [""; 0]);
+    assert_eq!(hand.ended(1020, "t1/1", OutcomeKind::Succeeded), [""; 0], "it has spoken");
+    assert_eq!(hand.ended(1030, "t9/1", OutcomeKind::Succeeded), [""; 0], "nobody knows it");
+    assert_eq!(hand.ended(1040, "t2/1", OutcomeKind::Partial), ["write over 3: t1/1 failed, t2/1 partial"]);
+    assert_eq!(hand.won(1050), [""; 0]);
+    assert_eq!(hand.core.in_hand(), 0);
+}
+
+#[test]
+fn what_takes_too_long_is_given_up_to_the_millisecond() {
+    let mut hand = Hand::busy(1000, &["t1/1"]);
+    assert_eq!(hand.wake(1100), ["read unless 3"]);
+    assert_eq!(hand.at(), Some(2000), "whatever is under way");
+    assert_eq!(hand.wake(1999), [""; 0]);
+    assert_eq!(hand.wake(2000), ["drop t1/1"]);
+    assert_eq!(hand.at(), None);
+    assert_eq!(hand.read(2001, TakerRead::Unchanged), ["write over 3: t1/1 timed_out"]);
+    assert_eq!(hand.ended(2002, "t1/1", OutcomeKind::Succeeded), [""; 0], "too late");
+    hand.won(2003);
+    assert_eq!(hand.inbox.entries.iter().map(shown).collect::<Vec<_>>(), ["t1/1 timed_out"]);
+}
+
+#[test]
+fn a_run_that_must_end_before_the_next_look_wakes_it() {
+    let mut hand = Hand::new(TakerConfig { fast_ms: 5000, slow_ms: 5000, ..config() });
+    hand.wake(1000);
+    hand.found(1000, new(&["t1/1"]));
+    assert_eq!(hand.won(1000), ["run t1/1"]);
+    assert_eq!(hand.at(), Some(2000));
+    assert_eq!(hand.wake(2000), ["drop t1/1", "write over 3: t1/1 timed_out"]);
+}
+
+#[test]
+fn what_the_leader_calls_off_is_stopped_once_and_what_has_not_begun_at_once() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1", "t3/1"]);
+    hand.wake(1100);
+    let mut entries = hand.inbox.entries.clone();
+    entries.iter_mut().filter(|entry| entry.id.as_str() != "t2").for_each(|entry| entry.cancel = true);
+    assert_eq!(hand.found(1100, entries.clone()), ["call off t1/1"]);
+    assert_eq!(hand.wake(1150), ["write over 4: t1/1 running, t2/1 running, t3/1 cancelled"]);
+    assert_eq!(hand.won(1160), [""; 0]);
+    hand.wake(1260);
+    assert_eq!(hand.found(1260, hand.inbox.entries.clone()), [""; 0], "it was told");
+    assert_eq!(hand.ended(1270, "t1/1", OutcomeKind::Cancelled), [""; 0]);
+    assert_eq!(hand.wake(1320), ["write over 6: t1/1 cancelled, t2/1 running, t3/1 cancelled"]);
+}
+
+#[test]
+fn what_is_over_cannot_be_called_off() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1"]);
+    assert_eq!(hand.wake(1100), ["read unless 3"]);
+    assert_eq!(hand.ended(1110, "t1/1", OutcomeKind::Succeeded), [""; 0]);
+    let mut entries = hand.inbox.entries.clone();
+    entries[0].cancel = true;
+    assert_eq!(hand.found(1120, entries), [""; 0]);
+    assert_eq!(hand.wake(1160), ["write over 4: t1/1 succeeded, t2/1 running"]);
+}
+
+#[test]
+fn an_attempt_that_is_not_there_any_more_is_dropped_and_never_run_again() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1", "t3/1"]);
+    hand.ended(1010, "t2/1", OutcomeKind::Succeeded);
+    hand.wake(1060);
+    assert_eq!(hand.written(1060, WriteAnswer::Lost), ["read unless 3"], "what stands there tells");
+    // The leader has taken them out; another attempt of the first is there, another worker's, and so is the second again.
+    let other = entry("t3/1", EntryState::Running { by: FORMER });
+    let entries = vec![entry("t1/2", EntryState::Dispatched), entry("t2/1", EntryState::Dispatched), other];
+    let found = hand.found(1070, entries);
+    assert_eq!(found[..2], ["drop t1/1", "drop t3/1"]);
+    assert_eq!(found[2], "write over 4: t1/2 running, t2/1 succeeded, t3/1 abandoned");
+    let counts = hand.core.counts();
+    assert_eq!((counts.orphaned, counts.duplicates, counts.abandoned), (3, 1, 1));
+    assert_eq!(hand.won(1080), ["run t1/2"]);
+    hand.wake(1180);
+    // And once more: what it ran without an end is known to have been begun.
+    let entries = vec![hand.inbox.entries[0].clone(), entry("t1/1", EntryState::Dispatched)];
+    assert_eq!(hand.found(1180, entries), ["write over 6: t1/2 running, t1/1 abandoned"]);
+    assert_eq!(hand.core.counts().duplicates, 2);
+}
+
+#[test]
+fn what_waited_and_vanished_may_come_again() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1", "t3/1"]);
+    hand.wake(1100);
+    let two = hand.inbox.entries[..2].to_vec();
+    assert_eq!(hand.found(1100, two.clone()), [""; 0], "it had not begun");
+    assert_eq!(hand.core.counts().orphaned, 1);
+    hand.wake(1200);
+    let again = two.into_iter().chain(new(&["t3/1"])).collect();
+    assert_eq!(hand.found(1200, again), ["write over 5: t1/1 running, t2/1 running, t3/1 acked"]);
+    assert_eq!(hand.core.counts().duplicates, 0);
+}
+
+#[test]
+fn without_an_inbox_nothing_is_its_own() {
+    let mut hand = Hand::busy(1000, &["t1/1"]);
+    hand.wake(1100);
+    assert_eq!(hand.read(1100, TakerRead::Absent), ["drop t1/1"]);
+    assert_eq!((hand.core.in_hand(), hand.core.counts().orphaned), (0, 1));
+    assert_eq!(hand.at(), Some(1200), "it goes on looking");
+    assert_eq!(hand.wake(1200), ["read"]);
+}
+
+#[test]
+fn what_runs_goes_on_while_the_inbox_cannot_be_read() {
+    let mut hand = Hand::busy(1000, &["t1/1"]);
+    hand.wake(1100);
+    assert_eq!(hand.read(1100, TakerRead::Unreadable), [""; 0]);
+    assert_eq!(hand.ended(1150, "t1/1", OutcomeKind::Succeeded), [""; 0]);
+    assert_eq!(hand.wake(1200), ["read"]);
+    assert_eq!(hand.found(1210, hand.inbox.entries.clone()), ["write over 4: t1/1 succeeded"]);
+}
+
+#[test]
+fn outcomes_are_remembered_for_so_many_attempts() {
+    let names: Vec<String> = (0..256).map(|number| format!("t{number}/1")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut hand = Hand::new(TakerConfig { concurrency: 300, claims_max: 300, ..config() });
+    hand.wake(1000);
+    hand.found(1000, new(&names));
+    assert_eq!(hand.won(1000).len(), 256);
+    names.iter().for_each(|name| drop(hand.ended(1010, name, OutcomeKind::Succeeded)));
+    hand.won(1020);
+    assert_eq!(hand.core.in_hand(), 0);
+    let again = |hand: &mut Hand, entries: &[&str]| {
+        let at = hand.at().expect("it looks");
+        hand.wake(at);
+        let said = hand.found(at, new(entries));
+        (said, hand.core.counts().duplicates)
+    };
+    // In the order of their ids: t0 was written down first, t1 after it.
+    let (said, duplicates) = again(&mut hand, &["t0/1"]);
+    assert_eq!((said[0].ends_with("t0/1 succeeded"), duplicates), (true, 1), "the very first: {said:?}");
+    hand.won(hand.now);
+    let (said, duplicates) = again(&mut hand, &["t0/1", "more/1"]);
+    assert_eq!((said[0].ends_with("t0/1 succeeded, more/1 running"), duplicates), (true, 2), "{said:?}");
+    hand.won(hand.now);
+    hand.ended(hand.now, "more/1", OutcomeKind::Succeeded);
+    hand.won(hand.now);
+    let (said, duplicates) = again(&mut hand, &["t0/1", "t1/1"]);
+    assert!(said[0].ends_with("t0/1 running, t1/1 succeeded"), "the oldest is forgotten: {said:?}");
+    assert_eq!(duplicates, 3);
+}
+
+#[test]
+fn what_the_fence_turns_away_is_left_alone_and_counted_once() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    let write = "write over 2: t1/1 dispatched, t2/1 running";
+    assert_eq!(hand.found_fenced(1000, new(&["t1/1", "t2/1"]), &["t1/1"]), [write]);
+    assert_eq!(hand.won(1010), ["run t2/1"], "it is still turned away");
+    hand.wake(1110);
+    let again = hand.inbox.entries.clone();
+    assert_eq!(hand.found_fenced(1110, again, &["t1/1"]), [""; 0]);
+    assert_eq!(hand.core.counts(), TakerCounts { claimed: 1, fenced: 1, ..TakerCounts::default() });
+    hand.wake(1210);
+    let again = hand.inbox.entries.clone();
+    assert_eq!(hand.found(1210, again), ["write over 5: t1/1 running, t2/1 running"], "now it is not");
+}
+
+#[test]
+fn what_a_former_life_claimed_is_abandoned_not_run() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    let entries = vec![
+        entry("t1/1", EntryState::Running { by: FORMER }),
+        entry("t2/1", EntryState::Acked { by: FORMER }),
+        entry("t3/1", EntryState::Finished { outcome: Outcome::bare(OutcomeKind::Failed) }),
+    ];
+    let mut entries = entries;
+    entries[2].payload = Arc::from([]);
+    assert_eq!(hand.found(1000, entries), ["write over 2: t1/1 abandoned, t2/1 abandoned, t3/1 failed"]);
+    assert_eq!(hand.won(1000), [""; 0]);
+    assert_eq!(hand.core.counts(), TakerCounts { abandoned: 2, ..TakerCounts::default() });
+}
+
+#[test]
+fn a_write_of_unknown_outcome_is_read_back_after_a_pause_that_grows() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    hand.found(1000, new(&["t1/1"]));
+    assert_eq!(hand.written(1000, WriteAnswer::Unknown), [""; 0]);
+    for (at, next) in [(1200, 2000), (2000, 3600), (3600, 6800)] {
+        assert_eq!((hand.at(), hand.wake(at - 1)), (Some(at), Vec::new()));
+        assert_eq!(hand.wake(at), ["read unless 2"]);
+        assert_eq!(hand.read(at, TakerRead::Unavailable), [""; 0]);
+        assert_eq!(hand.at(), Some(next));
+    }
+    hand.wake(6800);
+    // It had landed.
+    let landed = vec![entry("t1/1", EntryState::Running { by: ME })];
+    assert_eq!(hand.found(6800, landed), ["run t1/1"]);
+    assert_eq!(hand.at(), Some(6900), "all is well again");
+}
+
+#[test]
+fn a_refused_or_unavailable_write_is_tried_again_after_a_look() {
+    for (answer, at) in
+        [(WriteAnswer::Lost, 1000), (WriteAnswer::Unavailable, 1400), (WriteAnswer::Denied, 1400)]
+    {
+        let mut hand = Hand::new(config());
+        hand.wake(1000);
+        hand.found(1000, new(&["t1/1"]));
+        let lost = answer == WriteAnswer::Lost;
+        let said = hand.written(1000, answer);
+        let said = if lost { said } else { [hand.wake(at - 1), hand.wake(at)].concat() };
+        assert_eq!(said, ["read unless 2"]);
+        let (doc, version) = (hand.inbox.clone(), Version::new("2"));
+        let read = TakerRead::Found { doc, version, fenced: BTreeSet::new() };
+        assert_eq!(hand.read(at, read), ["write over 2: t1/1 running"]);
+        assert_eq!(hand.won(at), ["run t1/1"]);
+    }
+}
+
+#[test]
+fn failures_are_forgotten_with_the_first_answer() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    assert_eq!(hand.read(1000, TakerRead::Unavailable), [""; 0]);
+    assert_eq!(hand.at(), Some(1400));
+    hand.wake(1400);
+    hand.found(1400, new(&["t1/1"]));
+    hand.written(1400, WriteAnswer::Unavailable);
+    assert_eq!(hand.at(), Some(1800), "as if it were the first");
+    hand.wake(1800);
+    hand.found(1800, new(&["t1/1"]));
+    hand.won(1800);
+    hand.wake(1900);
+    hand.read(1900, TakerRead::Unavailable);
+    assert_eq!(hand.at(), Some(2300), "again");
+}
+
+#[test]
+fn a_result_waits_while_the_store_does_not_answer() {
+    let mut hand = Hand::busy(1000, &["t1/1"]);
+    hand.wake(1100);
+    assert_eq!(hand.read(1100, TakerRead::Unavailable), [""; 0]);
+    assert_eq!(hand.ended(1200, "t1/1", OutcomeKind::Succeeded), [""; 0]);
+    assert_eq!(hand.wake(1250), [""; 0], "not when its time to wait for others is over");
+    assert_eq!((hand.at(), hand.wake(1499)), (Some(1500), Vec::new()));
+    assert_eq!(hand.wake(1500), ["write over 3: t1/1 succeeded"], "with the next try");
+}
+
+#[test]
+fn an_answer_that_is_not_the_one_it_waits_for_changes_nothing() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    let stranger = RequestId(99);
+    assert_eq!(hand.tell(1000, TakerInput::Read(stranger, TakerRead::Absent)), [""; 0]);
+    hand.found(1000, new(&["t1/1"]));
+    let before = hand.core.clone();
+    let won = WriteAnswer::Won(Version::new("9"));
+    assert_eq!(hand.tell(1000, TakerInput::Written(stranger, won)), [""; 0]);
+    assert_eq!(hand.tell(1000, TakerInput::Read(stranger, TakerRead::Absent)), [""; 0]);
+    assert_eq!(hand.core, before);
+    assert_eq!(hand.won(1000), ["run t1/1"]);
+}
+
+/// Looks after the last result, in vain: their times from then on.
+fn looks_after(hand: &mut Hand, looks: usize) -> Vec<u64> {
+    let began = hand.now;
+    (0..looks)
+        .map(|_| {
+            let at = hand.at().expect("it looks");
+            assert!(hand.wake(at)[0].starts_with("read"));
+            hand.read(at, TakerRead::Unchanged);
+            at - began
+        })
+        .collect()
+}
+
+#[test]
+fn after_the_last_result_it_looks_seldom_unless_work_keeps_coming() {
+    // The first work came long after the start: nothing keeps coming.
+    let mut hand = Hand::busy(1700, &["t1/1"]);
+    hand.ended(1710, "t1/1", OutcomeKind::Succeeded);
+    hand.won(1720);
+    assert_eq!(looks_after(&mut hand, 3), [400, 1200, 2000]);
+    // More of it 1.6 s later, and still not steady: that came too late by one millisecond.
+    let mut hand = Hand::busy(1700, &["t1/1"]);
+    hand.ended(1710, "t1/1", OutcomeKind::Succeeded);
+    hand.won(1720);
+    hand.tell(3321, TakerInput::Nudge);
+    hand.found(3321, new(&["t2/1"]));
+    hand.won(3321);
+    hand.ended(3330, "t2/1", OutcomeKind::Succeeded);
+    hand.won(3330);
+    assert_eq!(looks_after(&mut hand, 2), [400, 1200]);
+    // This one not.
+    hand.tell(4900, TakerInput::Nudge);
+    hand.found(4930, new(&["t3/1"]));
+    hand.won(4930);
+    hand.ended(4940, "t3/1", OutcomeKind::Succeeded);
+    hand.won(4940);
+    assert_eq!(looks_after(&mut hand, 7), [100, 200, 300, 400, 500, 600, 800], "four more quick ones");
+}
+
+#[test]
+fn whether_work_keeps_coming_is_told_by_new_work_with_nothing_in_hand() {
+    let mut hand = Hand::busy(1000, &["t1/1"]);
+    // Soon after the start: steady. What comes later beside it, or is not new, does not change that.
+    hand.wake(1100);
+    let beside = hand.inbox.entries.iter().cloned().chain(new(&["t2/1"])).collect();
+    hand.found(1900, beside);
+    hand.won(1900);
+    hand.ended(1910, "t1/1", OutcomeKind::Succeeded);
+    hand.ended(1910, "t2/1", OutcomeKind::Succeeded);
+    hand.won(1910);
+    assert_eq!(looks_after(&mut hand, 2), [100, 200]);
+    // Something changed, with nothing new in it.
+    hand.tell(9000, TakerInput::Nudge);
+    hand.found(9000, hand.inbox.entries.clone());
+    hand.tell(9100, TakerInput::Wake);
+    hand.found(9100, Vec::new());
+    let former = vec![entry("t3/1", EntryState::Running { by: FORMER })];
+    hand.tell(9200, TakerInput::Wake);
+    hand.found(9200, former);
+    hand.won(9200);
+    assert_eq!(looks_after(&mut hand, 2), [100, 200]);
+}
+
+#[test]
+fn draining_gives_back_what_has_not_begun_ends_what_runs_and_closes_the_inbox() {
+    let mut hand = Hand::busy(1000, &["t1/1", "t2/1", "t3/1", "t4/1"]);
+    let closing = "write over 3: t1/1 running, t2/1 running, t3/1 returned, t4/1 returned closed";
+    assert_eq!(hand.tell(1010, TakerInput::Drain), [closing]);
+    assert_eq!(hand.won(1020), [""; 0]);
+    assert_eq!(hand.core.in_hand(), 2);
+    assert_eq!(hand.ended(1030, "t1/1", OutcomeKind::Succeeded), [""; 0]);
+    let last = "write over 4: t1/1 succeeded, t2/1 succeeded, t3/1 returned, t4/1 returned closed";
+    assert_eq!(hand.ended(1040, "t2/1", OutcomeKind::Succeeded), [last]);
+    assert_eq!(hand.won(1050), ["drained"]);
+    assert_eq!((hand.at(), hand.wake(9000)), (None, Vec::new()), "it is over");
+    assert_eq!(hand.tell(9001, TakerInput::Nudge), [""; 0]);
+}
+
+#[test]
+fn draining_does_not_end_before_the_inbox_was_read() {
+    let mut hand = Hand::new(config());
+    assert_eq!(hand.tell(1000, TakerInput::Drain), ["read"]);
+    assert_eq!(hand.read(1000, TakerRead::Unavailable), [""; 0], "what stands there is not known");
+    assert_eq!(hand.wake(1400), ["read"]);
+    assert_eq!(hand.read(1400, TakerRead::Absent), ["drained"], "there is nothing to close");
+}
+
+#[test]
+fn a_write_under_way_is_waited_for_before_it_is_drained() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    hand.found(1000, Vec::new());
+    assert_eq!(hand.tell(1010, TakerInput::Drain), ["write over 2:  closed"]);
+    assert_eq!(hand.written(1010, WriteAnswer::Unknown), [""; 0], "perhaps it did not land");
+    assert_eq!(hand.wake(1210), ["read unless 2"]);
+    assert_eq!(hand.read(1210, TakerRead::Unchanged), ["write over 2:  closed"]);
+    assert_eq!(hand.won(1220), ["drained"]);
+}
+
+#[test]
+fn the_next_life_opens_what_the_former_closed() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    hand.inbox.closed = Some(FORMER);
+    assert_eq!(hand.found(1000, Vec::new()), ["write over 2: "]);
+    hand.won(1000);
+    assert_eq!(hand.inbox.closed, None);
+}

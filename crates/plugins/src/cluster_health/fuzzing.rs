@@ -1,0 +1,67 @@
+//! What holds for `health.json`, whatever it says; see [`crate::fuzzing`].
+
+use super::{HealthDocument, Judge, JudgeConfig, Look, Own, transitions};
+use crate::fuzzing::{assert_kept, assert_told};
+use serde_json::Value;
+
+/// Looks of a judge.
+const STEPS: u64 = 12;
+
+const KNOWN: [&str; 12] = [
+    "v", "epoch", "sequence", "nonce", "refresh", "status", "told", "reasons", "nodes", "cut", "workers",
+    "probes",
+];
+
+/// `health.json`.
+pub fn health(body: &[u8]) -> bool {
+    let found = match HealthDocument::parse(body) {
+        Ok(found) => found,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail);
+            return false;
+        }
+    };
+    assert!(found.epoch <= u64::MAX / 2 && found.sequence <= u64::MAX / 2);
+    let again = found.to_bytes();
+    assert_eq!(HealthDocument::parse(&again).expect("our own"), found);
+    let json = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("what was understood is JSON");
+    assert_kept(&json(body), &json(&again), &KNOWN);
+    assert!(found.is_old_news(&found), "nothing is new in it");
+    // Nobody counts as far as that.
+    if found.sequence < u64::MAX / 2 - STEPS {
+        judge(&found);
+    }
+    true
+}
+
+/// A leader goes on where the document left off; its own node and every second one of the document live.
+fn judge(found: &HealthDocument) {
+    let config = JudgeConfig {
+        suspect_ms: 200,
+        down_ms: 300,
+        retention_ms: 10_000,
+        calm_ms: 300,
+        flap_window_ms: 3000,
+        flap_hold_ms: 600,
+        stall_ms: 50,
+        slow_ms: 50,
+        refresh_ms: 300,
+        rereads: 1,
+    };
+    let mut judge = Judge::new(config, found.epoch, "a", Some(found));
+    let mut last = found.clone();
+    for step in 1..=STEPS {
+        let mark = |(place, row): (usize, &super::NodeHealth)| {
+            (row.node.clone(), row.last_seen.wrapping_add(if place % 2 == 0 { step } else { 0 }))
+        };
+        let list = found.nodes.iter().enumerate().map(mark).collect();
+        let now_ms = 5000 + step * 100;
+        judge.look(Look { sent_ms: now_ms, now_ms, late_ms: 60 * (step % 2), list: Some((list, true)) });
+        let document = judge.judge(now_ms, Own::default());
+        assert_eq!((document.epoch, document.sequence), (found.epoch, last.sequence + 1), "it rises");
+        assert_eq!(HealthDocument::parse(&document.to_bytes()).as_ref(), Ok(&document), "our own");
+        transitions(Some(&last), &document);
+        assert_eq!(transitions(Some(&document), &document), [], "nothing is told twice");
+        last = document;
+    }
+}

@@ -1,0 +1,137 @@
+//! What holds for everything the plugins read from outside, as functions that a fuzzer calls with any bytes; see
+//! `tenure::fuzzing`, which this goes on.
+//!
+//! Compiled for tests and with the feature `fuzzing` only; no part of the API.
+
+#[cfg(test)]
+mod tests;
+
+pub use crate::cluster_health::health;
+
+use crate::poll::{Problems, Rules, Schedule, Timing, read_file};
+use serde_json::Value;
+use tenure::NodeId;
+
+/// No line about one fault is longer, whatever the document was.
+const LINE_MAX_CHARS: usize = 2000;
+
+/// No payload of a job is larger.
+const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
+
+/// 2026-11-16, in ms since 1970.
+const NOW_MS: u64 = 1_794_787_200_000;
+
+#[track_caller]
+pub(crate) fn assert_told(detail: &str) {
+    assert!(!detail.trim().is_empty(), "nothing is said");
+    let chars = detail.chars().count();
+    assert!(chars <= LINE_MAX_CHARS, "{chars} characters: {detail}");
+    assert!(!detail.contains(char::is_control), "{detail:?}");
+}
+
+/// What a rewrite must leave as it is: every field that is not in `known`.
+#[track_caller]
+pub(crate) fn assert_kept(before: &Value, after: &Value, known: &[&str]) {
+    let fields = before.as_object().expect("documents are objects");
+    for (name, value) in fields.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+        assert_eq!(after.get(name), Some(value), "{name:?} did not survive");
+    }
+}
+
+fn rules() -> Rules {
+    Rules { own_kinds: [NodeId::new("disk").expect("valid")].into() }
+}
+
+fn assert_explained(problems: &Problems) {
+    assert!(!problems.all().is_empty());
+    problems.all().iter().for_each(|problem| assert_told(&problem.to_string()));
+}
+
+/// What every schedule keeps to, however it was written down.
+fn assert_sound(schedule: &Schedule) {
+    assert!(schedule.id.as_str().len() <= 100 && (1..=32).contains(&schedule.checks.len()));
+    assert!(NodeId::new(&schedule.job_id(u64::MAX)).is_ok(), "job ids are ids");
+    assert!(schedule.job_payload(u64::MAX).len() <= PAYLOAD_MAX_BYTES);
+    assert!((1..=100).contains(&schedule.open_max()));
+    if let Timing::Interval(interval) = &schedule.timing {
+        assert!(interval.offset_ms < interval.every_ms && interval.jitter_ms < interval.every_ms);
+    }
+    for after_ms in [0, NOW_MS, u64::MAX - 1] {
+        if let Some(next_ms) = schedule.timing.next(after_ms) {
+            assert!(next_ms > after_ms, "due in the past");
+            assert!(schedule.timing.begins_ms(schedule.id.as_str(), next_ms) >= next_ms);
+        }
+    }
+    let newest = schedule.timing.newest(NOW_MS - 3_600_000, NOW_MS, 5);
+    assert!(newest.len() <= 5 && newest.is_sorted() && newest.iter().all(|due| *due <= NOW_MS));
+    let again = Schedule::from_wire(&schedule.to_wire(), &rules()).expect("our own");
+    assert_eq!(again, *schedule);
+}
+
+/// `schedules/<id>.json`.
+pub fn schedule(body: &[u8]) -> bool {
+    match Schedule::from_wire(body, &rules()) {
+        Ok(schedule) => {
+            assert_sound(&schedule);
+            let before: Value = serde_json::from_slice(body).expect("what was understood is JSON");
+            let after: Value = serde_json::from_slice(&schedule.to_wire()).expect("our own");
+            let known: Vec<&str> =
+                before.as_object().expect("an object").keys().map(String::as_str).filter(is_known).collect();
+            assert_kept(&before, &after, &known);
+            true
+        }
+        Err(problems) => {
+            assert_explained(&problems);
+            false
+        }
+    }
+}
+
+/// Fields that are read, and may be written in another way.
+fn is_known(name: &&str) -> bool {
+    const KNOWN: [&str; 27] = [
+        "v",
+        "id",
+        "every",
+        "offset",
+        "jitter",
+        "cron",
+        "zone",
+        "manual",
+        "enabled",
+        "priority",
+        "maxConcurrent",
+        "timeout",
+        "ttl",
+        "attempts",
+        "backoff",
+        "overlap",
+        "misfire",
+        "misfireThreshold",
+        "partition",
+        "domain",
+        "capabilities",
+        "failAfter",
+        "recoverAfter",
+        "since",
+        "runNow",
+        "ran",
+        "checks",
+    ];
+    KNOWN.contains(name)
+}
+
+/// A file for `tenure apply`, YAML or JSON.
+pub fn apply(input: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(input) else { return false };
+    match read_file(text, &rules()) {
+        Ok(schedules) => {
+            schedules.iter().for_each(assert_sound);
+            true
+        }
+        Err(problems) => {
+            assert_explained(&problems);
+            false
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The fuzzer's checks in every test run: on any bytes, and on good documents that something happened to.
+
+#[path = "../../../tenure/src/fuzzing/tests/mishap.rs"]
+mod mishap;
+
+use super::*;
+use mishap::{befall, mishap};
+use proptest::prelude::*;
+use std::path::Path;
+
+type Check = fn(&[u8]) -> bool;
+
+const CHECKS: [(&str, Check); 3] = [("health", health), ("schedule", schedule), ("apply", apply)];
+
+/// The seeds of a check, in the order of their names.
+fn seeds(name: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read(path).expect("a seed")).collect()
+}
+
+#[test]
+fn every_seed_is_understood() {
+    for (name, check) in CHECKS {
+        let seeds = seeds(name);
+        assert!(!seeds.is_empty(), "{name} has no seeds");
+        for seed in seeds {
+            assert!(check(&seed), "{name}: {}", String::from_utf8_lossy(&seed));
+        }
+    }
+}
+
+#[test]
+fn a_health_document_at_the_bounds_of_its_numbers_is_gone_on_with() {
+    for name in ["epoch", "sequence"] {
+        let mut body: Value = serde_json::from_slice(&seeds("health")[0]).expect("JSON");
+        body[name] = (u64::MAX / 2).into();
+        assert!(health(body.to_string().as_bytes()), "{name}");
+        body[name] = (u64::MAX / 2 + 1).into();
+        assert!(!health(body.to_string().as_bytes()), "{name}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_understood_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..300), text in ".{0,200}") {
+        for (_, check) in CHECKS {
+            check(&bytes);
+            check(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_happens_to_a_good_document_is_noticed_or_kept(
+        which in any::<prop::sample::Index>(),
+        mishaps in prop::collection::vec(mishap(), 1..4),
+    ) {
+        for (name, check) in CHECKS {
+            let seeds = seeds(name);
+            check(&mishaps.iter().fold(seeds[which.index(seeds.len())].clone(), befall));
+        }
+    }
+
+    #[test]
+    fn unknown_fields_survive_a_rewrite(
+        name in "[a-z]{1,12}Later", number in any::<f64>(), text in any::<String>(), count in any::<u64>(),
+    ) {
+        let number = if number.is_finite() { number } else { 0.1 };
+        let extra = serde_json::json!({"number": number, "text": text, "count": count});
+        for (kind, check) in CHECKS.iter().take(2) {
+            let mut body: Value = serde_json::from_slice(&seeds(kind)[0]).expect("JSON");
+            body[name.as_str()] = extra.clone();
+            prop_assert!(check(body.to_string().as_bytes()), "{} with an unknown field", kind);
+        }
+    }
+}
