@@ -63,7 +63,7 @@ async fn bench() {
     for preset in ["default", "fast"] {
         let store = format!("sqlite:{}/{preset}.db", dir.display());
         let settings = Settings::builder()
-            .store(&*store)
+            .store(store.as_str())
             .node("pod-a")
             .preset(preset)
             .startup_jitter_max(0)
