@@ -16,7 +16,7 @@ const TOKEN_FILE_MAX: u64 = 64 * 1024;
 
 /// An address that was taken, or what to say about one that was not to be had.
 pub(crate) enum Web {
-    Bound(Bound),
+    Bound(Box<Bound>),
     Taken(String),
 }
 
@@ -32,7 +32,7 @@ impl Web {
             options = options.host(host).map_err(|error| Failure::usage(format!("--http-host: {error}")))?;
         }
         Ok(Some(match Server::bind(options) {
-            Ok(bound) => Web::Bound(bound),
+            Ok(bound) => Web::Bound(Box::new(bound)),
             Err(error) => Web::Taken(format!(
                 "http: {} cannot be had ({error}); the node runs without HTTP. --listen chooses another address",
                 args.listen

@@ -109,7 +109,9 @@ impl Cluster {
                     self.signal(node, Signal::CONT)?;
                     tokio::time::sleep(FREE_WITHIN / 20).await;
                 }
-                _ => return Ok(()),
+                Remove::Done | Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_) => {
+                    return Ok(());
+                }
             }
         }
     }
