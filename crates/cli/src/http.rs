@@ -68,7 +68,17 @@ impl Web {
 }
 
 fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
-    let text = match file {
+    let text = text(file)?;
+    let checked = text.map(|text| Token::new(&text)).transpose();
+    checked.map_err(|error| match file {
+        Some(path) => Failure::usage(format!("--http-token-file {}: {error}", path.display())),
+        None => Failure::usage(format!("{TOKEN_VARIABLE}: {error}")),
+    })
+}
+
+/// The token as it stands in the file, or in the environment.
+pub(crate) fn text(file: Option<&Path>) -> Result<Option<String>, Failure> {
+    Ok(match file {
         Some(path) => Some(read(path)?),
         None => match std::env::var(TOKEN_VARIABLE) {
             Ok(text) => Some(text),
@@ -77,11 +87,6 @@ fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
                 return Err(Failure::usage(format!("{TOKEN_VARIABLE} is no text")));
             }
         },
-    };
-    let checked = text.map(|text| Token::new(&text)).transpose();
-    checked.map_err(|error| match file {
-        Some(path) => Failure::usage(format!("--http-token-file {}: {error}", path.display())),
-        None => Failure::usage(format!("{TOKEN_VARIABLE}: {error}")),
     })
 }
 

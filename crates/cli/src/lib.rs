@@ -6,6 +6,7 @@ mod args;
 mod config;
 mod demo;
 mod doctor;
+mod events;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(not(target_os = "linux"))]
@@ -52,6 +53,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Bound(args) => Ok(exec::bound(&args)),
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
         Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
+        Verb::Events(args) => runtime()?.block_on(events::events(args)),
         Verb::Health(args) => runtime()?.block_on(health::health(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),

@@ -84,7 +84,8 @@ fn settings(verb: &Verb) -> Option<&SettingsArgs> {
             ConfigAction::Check { settings } | ConfigAction::Show { settings, .. } => Some(settings),
             ConfigAction::Default => None,
         },
-        Verb::Demo(_)
+        Verb::Events(_)
+        | Verb::Demo(_)
         | Verb::Completions { .. }
         | Verb::Reference { .. }
         | Verb::Keeper(_)

@@ -1,0 +1,67 @@
+//! `tenure events` against a real node.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Cluster, FAST, Sandbox};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+#[test]
+fn events_of_a_node_are_printed_and_followed_through_its_restart() {
+    let sandbox = Sandbox::new();
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0"]);
+    let address = cluster.http_address(a);
+    cluster.event(0, a, "lease_renewed");
+    let url = format!("http://{address}");
+    let json = sandbox.tenure(["events", "--json", "--url", &url]).assert_code(0).stdout;
+    let names: Vec<String> = json
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.iter().any(|name| name.ends_with(".became_leader")), "{names:?}");
+    let lines = sandbox.tenure(["events", "--only", "became", "--url", &url]).assert_code(0).stdout;
+    assert_eq!(lines.lines().count(), 1, "{lines}");
+    assert!(lines.contains("pod-a  epoch 1  became_leader"), "{lines}");
+    assert_eq!(sandbox.tenure(["events", "--recent", "0", "--url", &url]).assert_code(0).stdout, "");
+
+    let mut command = sandbox.command();
+    command.args(["events", "--follow", "--json", "--only", "became_leader", "--url", &url]);
+    let mut follower = common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut told = BufReader::new(follower.0.stdout.take().unwrap()).lines();
+    let mut warned = BufReader::new(follower.0.stderr.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["epoch"], 1, "it follows by now");
+    cluster.signal(a, Signal::TERM);
+    cluster.exit(a);
+    let mark = cluster.mark();
+    let again = cluster.start_args("pod-a", &["--listen", &address]);
+    cluster.event(mark, again, "became_leader");
+    let next: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
+    assert_eq!((&next["epoch"], &next["node"]), (&2.into(), &"pod-a".into()));
+    let all = warned.find(|line| line.as_ref().unwrap().contains("events are missing here"));
+    assert!(all.is_some(), "what was missed is said");
+    cluster.finish();
+}
+
+#[test]
+fn a_node_that_cannot_be_asked_is_named() {
+    let sandbox = Sandbox::new();
+    let nobody = sandbox.tenure(["events", "--url", "http://127.0.0.1:1"]).assert_code(1);
+    assert!(nobody.stderr.contains("http://127.0.0.1:1") && nobody.stderr.contains("refused"), "{nobody:?}");
+    let wrong = sandbox.tenure(["events", "--url", "file:///etc/passwd"]).assert_code(2);
+    assert!(wrong.stderr.contains("must begin with http://"), "{wrong:?}");
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let file = sandbox.write("token", "a-token-of-many-letters-4711\n");
+    let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0", "--http-token-file", &file]);
+    let url = format!("http://{}", cluster.http_address(a));
+    cluster.event(0, a, "became_leader");
+    let refused = sandbox.tenure(["events", "--url", &url]).assert_code(1);
+    assert!(refused.stderr.contains("wants another token"), "{refused:?}");
+    let told = sandbox.tenure(["events", "--url", &url, "--token-file", &file]).assert_code(0);
+    assert!(told.stdout.contains("became_leader") && !told.stdout.contains("4711"), "{told:?}");
+    cluster.finish();
+}
