@@ -42,6 +42,9 @@ pub(crate) struct Book {
     pub(crate) promised: BTreeSet<NodeId>,
     claims: BTreeMap<Key, Claim>,
     pub(crate) runs: BTreeMap<Key, u32>,
+    /// Changes that leaders told of; of these, attempts that were given out.
+    pub(crate) updates: u64,
+    pub(crate) dispatched: u64,
     /// Attempts that the ledger says were never begun.
     unbegun: BTreeSet<Key>,
     /// Workers that a leader was told to be gone.
@@ -99,6 +102,8 @@ impl Book {
     }
 
     pub(crate) fn update(&mut self, update: &TaskUpdate) {
+        self.updates += 1;
+        self.dispatched += u64::from(update.state == TaskState::Dispatched);
         if update.late.is_some() || !update.state.is_final() {
             return;
         }

@@ -7,6 +7,9 @@ use crate::world::World;
 /// Counts requests for so long and holds them against the published cost: a standby makes one read per election interval,
 /// the leader one write per heartbeat, each node one write per presence interval, and nothing else.
 pub(crate) fn steady(world: &mut World, ms: u64) {
+    // A leader that has just begun is not known to all yet, and some may still be about to claim.
+    let look = world.nodes.iter().map(|node| node.config.election_interval_ms).max().unwrap_or(0);
+    world.run_for(2 * look + 4 * world.latency_ms.1);
     let Some(leader) = world.acting().first().copied() else { return };
     let before: Vec<_> = world.nodes.iter().map(|node| node.sent).collect();
     let epoch = world.nodes[leader].acting.map(|acting| acting.epoch);

@@ -102,7 +102,7 @@ pub(crate) struct World {
     /// How many things happened at this instant.
     at_once: u64,
     /// Requests for tasks within the second that began then, by node.
-    pub(crate) task_second: BTreeMap<usize, (u64, u64)>,
+    pub(crate) task_second: BTreeMap<usize, (u64, u64, u64)>,
 }
 
 impl World {
