@@ -38,6 +38,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => failure.report(),
     };
+    log::finish();
     match out::failed() {
         Some(error) => Failure::other(format!("cannot write to stdout: {error}")).report(),
         None => code,

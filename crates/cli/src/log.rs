@@ -1,5 +1,7 @@
 //! The log on stderr: a calm line for people, JSON for machines.
 
+mod otlp;
+
 use clap::ValueEnum;
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
@@ -8,7 +10,9 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 /// Forms of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -23,15 +27,29 @@ pub(crate) enum LogForm {
 
 /// Starts logging to stderr. The level comes from `TENURE_LOG` (`info` if not set), in `tracing`'s filter syntax.
 pub(crate) fn start(form: LogForm) {
+    let (otlp, trouble) = match otlp::layer() {
+        Ok(layer) => (layer, None),
+        Err(trouble) => (None, Some(trouble)),
+    };
     let filter = EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter);
+    let registry = tracing_subscriber::registry().with(filter).with(otlp);
     // It would report a log that cannot be written by a panic, on the very task that holds the lease.
-    let builder = builder.log_internal_errors(false);
+    let words = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     match form {
-        LogForm::Human => builder.with_ansi(std::io::stderr().is_terminal()).event_format(Human).init(),
-        LogForm::Json => builder.json().flatten_event(true).init(),
-        LogForm::Off => {}
+        LogForm::Human => {
+            registry.with(words.with_ansi(std::io::stderr().is_terminal()).event_format(Human)).init();
+        }
+        LogForm::Json => registry.with(words.json().flatten_event(true)).init(),
+        LogForm::Off => registry.init(),
     }
+    if let Some(trouble) = trouble {
+        tracing::warn!("{trouble}");
+    }
+}
+
+/// Whatever is under way is sent; for the end of a program.
+pub(crate) fn finish() {
+    otlp::finish();
 }
 
 /// `12:00:01.234 INFO  pod-a: LEADING in epoch 1`
