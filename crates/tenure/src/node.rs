@@ -474,9 +474,9 @@ impl Supervisor {
             self.pointers.clone(),
             self.outlets.flaws,
         );
-        let config = self.outlets.flaws.config(self.settings.core_config());
-        let core = Coordinator::new(config, me).above(Epoch(self.floor));
-        let driver = Driver::new(core, carrier, self.outlets.clone(), &self.settings);
+        let core = Coordinator::new(self.outlets.flaws.config(self.settings.core_config()), me);
+        let driver =
+            Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
         // Numbered replicas are spread evenly; others draw.
         let place = || tenure_core::spread(&self.outlets.voice.node, &self.outlets.voice.namespace);
         let random = self.random.or_else(place).unwrap_or_else(rand::random);
@@ -488,10 +488,9 @@ impl Supervisor {
         let last = self.outlets.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {
             let acted_until_boot_ms = self.outlets.voice.clock.now_ms();
-            self.outlets.emit(
-                last.epoch,
-                EventKind::LostLeadership { reason: LostReason::Panic, vacated: false, acted_until_boot_ms },
-            );
+            let reason = LostReason::Panic;
+            let lost = EventKind::LostLeadership { reason, vacated: false, acted_until_boot_ms };
+            self.outlets.emit(last.epoch, lost);
         }
         self.outlets.leadership.send_modify(|leadership| leadership.role = None);
         let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);

@@ -12,6 +12,7 @@ use tenure_core::{
     Nonce, RequestId, TaskRecord, WriteAnswer,
 };
 use tenure_store::{Condition, List, Read, Remove, Trouble, Version};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -44,6 +45,8 @@ pub(super) struct Carrier {
     looked: Arc<Mutex<Option<Instant>>>,
     /// What was complained about last.
     said: Arc<Mutex<String>>,
+    /// Taking over a ledger is a request for each of its parts: no more at once than the store has use for.
+    gate: Arc<Semaphore>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -72,6 +75,7 @@ impl Carrier {
             batches: Arc::default(),
             looked: Arc::default(),
             said: Arc::default(),
+            gate: Arc::new(Semaphore::new(place.store.at_once().max(1))),
         }
     }
 
@@ -154,6 +158,8 @@ impl Carrier {
         id: RequestId,
         request: DispatchRequest,
     ) -> DispatchInput {
+        // Never closed. The time a request may take begins with its turn.
+        let _turn = self.gate.acquire().await;
         let silence = request.unanswered(id);
         match request {
             DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, self.ledger(shard).await),

@@ -14,7 +14,7 @@ use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, NodeId, RequestId,
     SubmitAnswer, TaskRecord, TaskUpdate, Time,
 };
-use tokio::sync::{Semaphore, broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 
 pub use tenure_core::DispatchCounts as TaskCounts;
@@ -135,7 +135,6 @@ impl Dispatcher {
             pool: Pool::default(),
             tried: None,
             requests: JoinSet::new(),
-            gate: Arc::new(Semaphore::new(place.store.at_once().max(1))),
             running: HashMap::new(),
             answers: HashMap::new(),
             tokens: 0,
@@ -266,8 +265,6 @@ struct Feeder {
     /// The last task for which nobody was found, where not all were looked at.
     tried: Option<NodeId>,
     requests: JoinSet<DispatchInput>,
-    /// Taking over a ledger is a request for each of its parts: no more at once than the store has use for.
-    gate: Arc<Semaphore>,
     /// What is under way, in case its task dies and cannot say so itself.
     running: HashMap<Id, DispatchInput>,
     /// Submissions that wait: which batch a token belongs to, and the batches.
@@ -407,12 +404,7 @@ impl Feeder {
     fn send(&mut self, id: RequestId, request: DispatchRequest) {
         let (carrier, guard, epoch, silence) =
             (self.carrier.clone(), self.guard.clone(), self.epoch, request.unanswered(id));
-        let gate = Arc::clone(&self.gate);
-        let task = self.requests.spawn(async move {
-            // Never closed. The time a request may take begins with its turn.
-            let _turn = gate.acquire().await;
-            carrier.carry(&guard, epoch, id, request).await
-        });
+        let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, request).await });
         self.running.insert(task.id(), silence);
     }
 

@@ -1,0 +1,51 @@
+//! Who is there to do checks, and what they say about themselves.
+
+use super::super::choice::AgentFacts;
+use super::{Looked, Term};
+use std::sync::Arc;
+use tenure::NodeId;
+use tokio::time::Instant;
+
+/// Agents read at once, and in one look.
+const AGENTS_AT_ONCE: usize = 16;
+const AGENTS_PER_LOOK: usize = 512;
+
+impl Term<'_> {
+    /// Takes the registry's word for who is active; reads what they say about themselves.
+    pub(super) fn muster(&mut self) {
+        let list = Arc::clone(&self.inner.workers.borrow().list);
+        let active: Vec<&NodeId> =
+            list.iter().filter(|info| info.active).map(|info| &info.worker_id).collect();
+        // Whoever comes back may be another.
+        self.agents.retain(|id, _| active.binary_search(&id).is_ok());
+        self.tell_fleet();
+        if self.looks.len() > 1 {
+            return;
+        }
+        let (now, age) = (Instant::now(), self.inner.options.agent_interval);
+        let old = |id: &&NodeId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
+        let wanted: Vec<NodeId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
+        let gate =
+            Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE.min(self.inner.shelf.store.at_once())));
+        for id in wanted {
+            let (shelf, gate) = (self.inner.shelf.clone(), Arc::clone(&gate));
+            self.looks.spawn(async move {
+                // It is never closed.
+                let _permit = gate.acquire().await;
+                let facts = shelf.agent(&id).await;
+                Looked::Agent(id, facts)
+            });
+        }
+    }
+
+    pub(super) fn tell_fleet(&mut self) {
+        // What a worker says about itself is read now and then; that it drains, its inbox tells sooner.
+        let closed = self.dispatcher.draining();
+        let agents = self.agents.iter().filter_map(|(id, (facts, _))| {
+            let facts = facts.clone()?;
+            let draining = facts.draining || closed.contains(id);
+            Some((id.clone(), AgentFacts { draining, ..facts }))
+        });
+        self.reassign |= self.fleet.replace(agents.collect());
+    }
+}
