@@ -10,7 +10,7 @@ mod schedule;
 
 pub(crate) use agent::agent;
 pub(crate) use apply::apply;
-#[cfg(test)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use inline::schedule as schedule_of;
 pub(crate) use jobs::{jobs, show as job};
 pub(crate) use schedule::schedule;

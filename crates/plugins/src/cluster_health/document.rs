@@ -282,8 +282,11 @@ pub(super) struct Unreadable {
 
 impl HealthDocument {
     pub(super) fn parse(body: &[u8]) -> Result<HealthDocument, Unreadable> {
-        let corrupt =
-            |detail: String| Unreadable { newer: false, detail: detail.chars().take(200).collect() };
+        let clean = |c: char| if c.is_control() { ' ' } else { c };
+        let corrupt = |detail: String| Unreadable {
+            newer: false,
+            detail: detail.chars().map(clean).take(200).collect(),
+        };
         let value: Value =
             serde_json::from_slice(body).map_err(|error| corrupt(format!("not JSON: {error}")))?;
         match value.get("v").and_then(Value::as_u64) {

@@ -43,6 +43,18 @@ fn a_health_document_at_the_bounds_of_its_numbers_is_gone_on_with() {
     }
 }
 
+/// Found by the fuzzer: what a document says was told as it was, to a terminal or a log.
+#[test]
+fn no_explanation_has_control_characters_of_the_document_in_it() {
+    let health_body = String::from_utf8(seeds("health")[0].clone()).expect("text");
+    assert!(!health(health_body.replace("\"state\": \"down\"", "\"state\": \"do\u{7f}n\"").as_bytes()));
+    let cron = format!("0 {}\u{7f} * * 1-5", "_".repeat(5000));
+    let body = serde_json::json!({"v": 1, "id": "report", "cron": cron, "checks": []});
+    assert!(!schedule(body.to_string().as_bytes()));
+    assert!(!apply(b"[{\"ca\": \"dns\", \x1b[31mred: true, \"checks\": []}]"));
+    assert!(!apply(b"- id: web\n  \"\\e[31mred\": true\n"));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -5,6 +5,9 @@ use std::fmt;
 /// Values are told up to this length.
 const TOLD_MAX_CHARS: usize = 80;
 
+/// Fields and rules are told up to this length: both may have words of the document in them.
+const WORDS_MAX_CHARS: usize = 400;
+
 /// One fault.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
@@ -25,15 +28,25 @@ impl Problem {
         value: impl fmt::Display,
         rule: impl Into<String>,
     ) -> Problem {
-        Problem { line, field: field.into(), value: told(&value.to_string()), rule: rule.into() }
+        let words = |text: String| cut(&text, WORDS_MAX_CHARS);
+        Problem {
+            line,
+            field: words(field.into()),
+            value: told(&value.to_string()),
+            rule: words(rule.into()),
+        }
     }
 }
 
 /// A text cut to a length that can be printed, without control characters.
 pub(crate) fn told(text: &str) -> String {
+    cut(text, TOLD_MAX_CHARS)
+}
+
+fn cut(text: &str, max_chars: usize) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
-    let mut cut: String = text.chars().take(TOLD_MAX_CHARS).map(clean).collect();
-    if text.chars().nth(TOLD_MAX_CHARS).is_some() {
+    let mut cut: String = text.chars().take(max_chars).map(clean).collect();
+    if text.chars().nth(max_chars).is_some() {
         cut.push('…');
     }
     cut
