@@ -33,7 +33,7 @@ pub(crate) enum Played {
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
     let mut build = workspace.cargo();
-    if !process::run(build.args(["build", "--package", "tenure-cli"]), BUILD_LIMIT)? {
+    if !process::run(build.args(["build", "--workspace", "--bins"]), BUILD_LIMIT)? {
         bail!("the build failed");
     }
     play(workspace)

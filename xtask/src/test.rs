@@ -81,27 +81,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     report.tests("tests", test(&["--"])?, filtered);
     // Broken variants of the protocol live behind a feature, so that no product build carries them.
     let mut teeth = workspace.cargo();
-    teeth
-        .args([
-            "test",
-            "--package",
-            "tenure-core",
-            "--package",
-            "tenure",
-            "--package",
-            "tenure-sim",
-            "--features",
-            "teeth",
-            "--test",
-            "teeth",
-            "--",
-        ])
-        .args(&args.filter);
+    let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
+    teeth.args(["test", "--workspace", "--features", features, "--test", "teeth", "--"]).args(&args.filter);
     report.tests("teeth", teeth, filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
+        // Built with the tests.
         report.step(&format!("example {example}"), || {
-            let mut command = workspace.cargo();
-            command.args(["run", "--quiet", "--package", "tenure", "--example", &example]);
+            let mut command = Command::new(workspace.program("examples").join(&example));
             process::tee(&mut command, LIMIT, |_| {})
         });
     }
