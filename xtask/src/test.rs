@@ -97,9 +97,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip("engine tests (no engine started)");
     } else {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
-        // Named targets: other tests that are marked as ignored need other things.
-        let targets = ["--test", "engines", "--test", "sweep_speed", "--test", "workers", "--", "--ignored"];
-        let command = test(&targets)?;
+        // By name: other tests that are marked as ignored need other things, or measure.
+        let command = test(&["--test", "engines", "--", "--ignored"])?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
     for (name, needed, target) in [
