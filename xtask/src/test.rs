@@ -101,11 +101,9 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         let command = test(&["--test", "engines", "--", "--ignored"])?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
-    for (name, needed, target) in [
-        ("dashboard", debian::BROWSER, "dashboard"),
-        ("newcomer", debian::BROWSER, "newcomer"),
-        ("alerts and scrape", debian::PROMETHEUS, "scrape"),
-    ] {
+    for (name, needed, target) in
+        [("dashboard", debian::BROWSER, "dashboard"), ("alerts and scrape", debian::PROMETHEUS, "scrape")]
+    {
         report.with_programs(name, &needed, args.quick, || {
             Ok((test(&["--test", target, "--", "--ignored", "--test-threads", "1"])?, filtered))
         });
