@@ -51,6 +51,14 @@ async fn requests_per_job_do_not_grow_with_the_number_of_schedules() {
     );
 }
 
+async fn has_ledger(rig: &Rig) -> bool {
+    let List::Entries { entries, .. } = rig.store.list("plg_coordinator_global/test/tasks/ledger-", 1).await
+    else {
+        panic!("it cannot be listed")
+    };
+    !entries.is_empty()
+}
+
 /// Who does not poll pays for a look at the schedules, and for nothing else; the first schedule is seen with the next look.
 #[tokio::test(start_paused = true)]
 async fn a_leader_without_schedules_only_looks_for_them() {
@@ -64,13 +72,47 @@ async fn a_leader_without_schedules_only_looks_for_them() {
     let looks = pod.meter.snapshot().requests() - before;
     assert!((119..=121).contains(&looks), "{looks} requests in ten minutes, one every 5 s");
     assert_eq!(pod.node.metrics().tasks.requests, tasks, "nothing of tasks");
-    let List::Entries { entries, .. } = rig.store.list("plg_coordinator_global/test/tasks/ledger-", 1).await
-    else {
-        panic!("it cannot be listed")
-    };
-    assert_eq!(entries, [], "nothing was taken over");
+    assert!(!has_ledger(&rig).await, "nothing was taken over");
     pod.polls.schedules().put(&schedule("first", "every: 1s"), START).await.expect("written");
     pod.until(|view| view.counts.plan.created > 3).await;
+}
+
+/// What cannot be seen is no reason to write 64 objects: it looks again, says why, and goes on when it sees.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_cannot_look_takes_nothing_over() {
+    let rig = Rig::new();
+    let pod = rig.pod("pod-a").await;
+    pod.own.cut(true);
+    let view = pod.leads().await;
+    assert!(view.trouble.is_some_and(|why| why.contains("/tasks/")), "it says what it cannot list");
+    sleep_s(60).await;
+    assert!(!has_ledger(&rig).await, "nothing was taken over");
+    let first = schedule("first", "every: 1s");
+    pod.own.cut(false);
+    pod.polls.schedules().put(&first, START).await.expect("written");
+    let healed_ms = rig.now_ms();
+    pod.until(|view| view.counts.plan.created > 0).await;
+    let took_ms = rig.now_ms() - healed_ms;
+    assert!(took_ms < 3000, "{took_ms} ms: a look within a second, and the next due time");
+}
+
+/// A new leader that could not see its schedules does not wait for its regular look to see them.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_failed_is_made_again_within_a_second() {
+    let rig = Rig::new();
+    let pod = rig.pod("pod-a").await;
+    pod.polls.schedules().put(&schedule("web", "every: 1s"), START).await.expect("written");
+    pod.until(|view| view.counts.plan.created > 0).await;
+    for round in 0..5 {
+        pod.own.cut(true);
+        pod.until(|view| view.trouble.is_some()).await;
+        pod.own.cut(false);
+        let healed_ms = rig.now_ms();
+        pod.until(|view| view.trouble.is_none()).await;
+        let took_ms = rig.now_ms() - healed_ms;
+        assert!(took_ms <= 1500, "round {round}: {took_ms} ms");
+        sleep_s(round).await;
+    }
 }
 
 /// Fifty jobs a second, each second, with results coming back.

@@ -31,6 +31,8 @@ pub struct Pod {
     pub link: Faulty,
     /// The node's lane for tasks and workers; the orchestrator's own requests go round it.
     pub bulk: Faulty,
+    /// The orchestrator's own requests.
+    pub own: Faulty,
     pub polls: PollOrchestrator,
     pub events: broadcast::Receiver<PollEvent>,
     pub processes: Processes,
@@ -100,11 +102,12 @@ impl Rig {
         };
         let namespace = Namespace::new("test").expect("valid");
         let meter = Meter::default();
-        let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()));
+        let own = Faulty::new(Arc::new(link.clone()), 11);
+        let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(own.clone()), meter.clone()));
         let polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
         let events = polls.events();
         let processes = Supervisor::new([polls.process()]).run(&node).expect("valid");
-        Pod { node, link, bulk, polls, events, processes, skew, meter }
+        Pod { node, link, bulk, own, polls, events, processes, skew, meter }
     }
 
     pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
