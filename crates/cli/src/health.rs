@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::Namespace;
-use tenure_plugins::cluster_health::{HealthStatus, HealthView, Reason};
+use tenure_plugins::cluster_health::{HealthStatus, HealthView};
 
 /// Exit codes by status.
 const DEGRADED: u8 = 7;
@@ -52,7 +52,7 @@ fn print(view: &HealthView) {
         );
     }
     for reason in &view.reasons {
-        say!("reason     {}", line(reason));
+        say!("reason     {reason}");
     }
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     if !view.nodes.is_empty() {
@@ -93,13 +93,6 @@ fn print(view: &HealthView) {
     for probe in &view.probes {
         say!("probe {}: {}", probe.name, if probe.ok { "ok" } else { &probe.detail });
     }
-}
-
-/// `node_down pod-c: its presence did not change …`
-fn line(reason: &Reason) -> String {
-    let subject = reason.subject.as_ref().map(|subject| format!(" {subject}")).unwrap_or_default();
-    let detail = if reason.detail.is_empty() { String::new() } else { format!(": {}", reason.detail) };
-    format!("{}{subject}{detail}", reason.code.as_str())
 }
 
 fn new_table(header: &[&str]) -> Table {

@@ -102,7 +102,7 @@ impl Visit for Fields {
         // Writing to a String cannot fail.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
-            "event" | "namespace" | "epoch" | "reason" | "found" => Ok(()),
+            "event" | "namespace" | "epoch" | "reason" | "found" | "fields" => Ok(()),
             "node" => write!(self.node, "{value:?}"),
             name => write!(self.rest, " {name}={value:?}"),
         };

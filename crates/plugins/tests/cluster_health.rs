@@ -142,12 +142,19 @@ async fn cp1_the_leader_watches_for_a_timeout_then_everybody_reads_that_all_is_w
     }
     assert_eq!(members[0].said(), ["1+pod-a", "1+pod-b", "1+pod-c", "1 unknown>healthy"]);
     assert!(members[1].said().is_empty(), "only the leader tells");
-    let names: Vec<String> = std::iter::from_fn(|| members[0].events.try_recv().ok())
-        .filter(|event| matches!(event.kind, EventKind::Plugin { .. }))
-        .map(|event| format!("{} {} {}", event.name(), event.epoch, event.to_json()["subject"]))
+    let told: Vec<(String, String)> = std::iter::from_fn(|| members[0].events.try_recv().ok())
+        .filter_map(|event| match &event.kind {
+            EventKind::Plugin(news) => Some((event.to_json().to_string(), news.sentence.clone())),
+            _ => None,
+        })
         .collect();
-    assert_eq!(names[0], "serviceradar.coordinator.node_up 1 \"pod-a\"");
-    assert_eq!(names.len(), 4);
+    let (event, sentence) = &told[0];
+    assert!(
+        event.contains("\"serviceradar.coordinator.node_up\"") && event.contains("\"subject\":\"pod-a\"")
+    );
+    assert_eq!(sentence, "node pod-a is up");
+    assert_eq!(told[3].1, "the cluster is healthy (before: unknown)");
+    assert_eq!(told.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,14 +2,13 @@
 
 use crate::clock::Clock;
 use crate::driver::Voice;
-use crate::event::EventKind;
+use crate::event::{EventKind, News};
 use crate::guard::{LeaderGuard, Leadership, LeadershipEnded};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::wire::{DOCUMENT_MAX_BYTES, PresenceDocument, VERSION};
 use crate::workers::{Lives, WorkerLife, Workers};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -139,8 +138,8 @@ impl Annex {
     }
 
     /// Tells something with the node's events: on its channel and in its log. The wire name gets the node's prefix.
-    pub fn tell(&self, epoch: u64, name: &'static str, fields: Value) {
-        self.voice.emit(epoch, EventKind::Plugin { name, fields });
+    pub fn tell(&self, epoch: u64, news: News) {
+        self.voice.emit(epoch, EventKind::Plugin(news));
     }
 }
 

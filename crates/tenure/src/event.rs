@@ -256,14 +256,22 @@ pub enum EventKind {
         hold_ms: u64,
     },
     /// What a plugin tells by [`Annex::tell`](crate::Annex::tell).
-    Plugin {
-        /// The event, without the prefix.
-        name: &'static str,
-        /// Its own fields, an object.
-        fields: Value,
-    },
+    Plugin(News),
     /// The node has left.
     Stopped,
+}
+
+/// What a plugin tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct News {
+    /// The event, without the prefix.
+    pub name: &'static str,
+    /// For people: one line, which says all there is to know at night.
+    pub sentence: String,
+    /// Whether it is a warning.
+    pub alarming: bool,
+    /// For programs: an object.
+    pub fields: Value,
 }
 
 /// A worker, as events name it.
@@ -383,7 +391,7 @@ impl EventKind {
             EventKind::ProcessExited { .. } => "process_exited",
             EventKind::ProcessStuck { .. } => "process_stuck",
             EventKind::ProcessesGaveUp { .. } => "processes_gave_up",
-            EventKind::Plugin { name, .. } => name,
+            EventKind::Plugin(news) => news.name,
             EventKind::Stopped => "stopped",
         }
     }
@@ -472,7 +480,7 @@ impl EventKind {
                 "restartInMs": restart_in_ms,
                 "detail": detail.as_deref(),
             }),
-            EventKind::Plugin { fields, .. } => fields.clone(),
+            EventKind::Plugin(news) => news.fields.clone(),
             EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
                 json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
             }

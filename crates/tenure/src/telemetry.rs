@@ -168,7 +168,8 @@ pub(crate) fn log(event: &Event) {
             let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
             say!(error, process, cause, "giving leadership up for {hold_ms} ms because{whose}: {cause}")
         }
-        EventKind::Plugin { name, fields } => say!(info, "{name}: {fields}"),
+        EventKind::Plugin(news) if news.alarming => say!(warn, fields = %news.fields, "{}", news.sentence),
+        EventKind::Plugin(news) => say!(info, fields = %news.fields, "{}", news.sentence),
         EventKind::Stopped => say!(info, "left the namespace"),
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The major version this software writes and reads.
 pub(super) const VERSION: u64 = 1;
@@ -110,6 +111,17 @@ impl Reason {
     pub(super) fn new(code: ReasonCode, subject: Option<&str>, detail: &str) -> Reason {
         let detail = detail.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
         Reason { code, subject: subject.map(str::to_owned), detail }
+    }
+}
+
+/// `node_down pod-c: its presence did not change …`
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code.as_str())?;
+        if let Some(subject) = &self.subject {
+            write!(f, " {subject}")?;
+        }
+        if self.detail.is_empty() { Ok(()) } else { write!(f, ": {}", self.detail) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The process: looks, asks the judge, publishes, tells. It decides nothing.
 
 use super::crew::crew;
-use super::document::{HealthDocument, Transition, transitions};
+use super::document::{HealthDocument, HealthStatus, Transition, transitions};
 use super::judge::{Facts, Judge, JudgeConfig, Look, Own};
 use super::probe::{Probe, run_all};
 use super::{HealthEvent, HealthOptions, Outlets};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::{Condition, Read, Version, Write};
-use tenure::{Annex, Clock, Document, LeadershipEnded, NodeId, Presence, ProcessContext};
+use tenure::{Annex, Clock, Document, LeadershipEnded, News, NodeId, Presence, ProcessContext};
 
 /// Presences looked at at most.
 const LIST_MAX: usize = 10_000;
@@ -266,8 +266,7 @@ impl Keeper {
     fn tell(&mut self, document: HealthDocument) {
         let epoch = self.context.epoch();
         for transition in transitions(self.published.as_ref(), &document) {
-            let (name, fields) = told(&transition);
-            self.annex.tell(epoch, name, fields);
+            self.annex.tell(epoch, news(&transition));
             let namespace = Arc::from(self.annex.namespace());
             // Nobody listens: then nobody misses it.
             let _ = self.outlets.events.send(HealthEvent { namespace, epoch, transition });
@@ -288,13 +287,27 @@ fn facts(presence: &Presence) -> Facts {
     }
 }
 
-/// The name and the fields of the event. `node` is the one who speaks, so whom it is about is `subject`.
-fn told(transition: &Transition) -> (&'static str, Value) {
-    match transition {
-        Transition::NodeUp { node } => ("node_up", json!({"subject": node})),
-        Transition::NodeDown { node } => ("node_down", json!({"subject": node})),
-        Transition::HealthChanged { from, to, reasons } => {
-            ("health_changed", json!({"from": from.as_str(), "to": to.as_str(), "reasons": reasons}))
+/// The event. `node` is the one who speaks, so whom it is about is `subject`.
+fn news(transition: &Transition) -> News {
+    let (name, alarming, sentence, fields) = match transition {
+        Transition::NodeUp { node } => {
+            ("node_up", false, format!("node {node} is up"), json!({"subject": node}))
         }
-    }
+        Transition::NodeDown { node } => {
+            ("node_down", true, format!("node {node} is down"), json!({"subject": node}))
+        }
+        Transition::HealthChanged { from, to, reasons } => {
+            let why: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+            let why = if why.is_empty() { String::new() } else { format!(": {}", why.join("; ")) };
+            let fields = json!({"from": from.as_str(), "to": to.as_str(), "reasons": reasons});
+            let worse = matches!(to, HealthStatus::Degraded | HealthStatus::Critical);
+            (
+                "health_changed",
+                worse,
+                format!("the cluster is {} (before: {}){why}", to.as_str(), from.as_str()),
+                fields,
+            )
+        }
+    };
+    News { name, sentence, alarming, fields }
 }

@@ -393,8 +393,8 @@ impl Term<'_> {
     fn tell(&self, event: PollEvent) {
         match &self.inner.annex {
             // The node's own way of telling has its log, too.
-            Some(annex) => annex.tell(self.context.epoch(), event.name(), event.fields()),
-            None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.fields()),
+            Some(annex) => annex.tell(self.context.epoch(), event.news()),
+            None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.news().sentence),
         }
         // Nobody has to listen.
         let _ = self.inner.events.send(event);

@@ -9,13 +9,14 @@ use super::problem::Problems;
 use super::read::Rules;
 use super::schedules::Schedules;
 use super::shelf::Shelf;
+use super::shown::clean;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::Store;
 use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
-use tenure::{Annex, IdError, Keys, Namespace, Node, NodeId, ProcessContext, ProcessSpec, Workers};
+use tenure::{Annex, IdError, Keys, Namespace, News, Node, NodeId, ProcessContext, ProcessSpec, Workers};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 /// Events kept for a reader that is behind; one further behind is told how many it missed.
@@ -98,8 +99,26 @@ impl PollEvent {
         value
     }
 
+    /// The event as a node tells it.
+    pub(super) fn news(&self) -> News {
+        let (alarming, sentence) = match self {
+            PollEvent::CheckFailing(told) => {
+                let Transition { schedule, check, in_a_row, detail, .. } = told;
+                (true, format!("check {check} of {schedule} fails, {in_a_row} times in a row: {detail}"))
+            }
+            PollEvent::CheckRecovered(told) => {
+                (false, format!("check {} of {} is well again", told.check, told.schedule))
+            }
+            PollEvent::ScheduleRefused { schedule, problems } => {
+                let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
+                (true, format!("schedule {schedule} is not acted on: {}", problems.join("; ")))
+            }
+        };
+        News { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
+    }
+
     /// What it says beside its name.
-    pub(super) fn fields(&self) -> Value {
+    fn fields(&self) -> Value {
         match self {
             PollEvent::CheckFailing(told) | PollEvent::CheckRecovered(told) => json!({
                 "schedule": told.schedule.as_str(), "check": told.check.as_str(),
@@ -324,5 +343,32 @@ impl PollOrchestrator {
     /// The schedules on the store. Any process may change them; the leader sees it with its next look.
     pub fn schedules(&self) -> Schedules {
         Schedules::on(self.0.shelf.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_one_line_whatever_an_agent_said() {
+        let id = |text: &str| NodeId::new(text).expect("valid");
+        let detail = "refused\n12:00 INFO all is well\u{1b}[2J".to_owned();
+        let told = Transition {
+            schedule: id("web"),
+            check: id("home"),
+            failing: true,
+            due_ms: 5,
+            in_a_row: 3,
+            detail: detail.clone(),
+        };
+        let failing = PollEvent::CheckFailing(told.clone()).news();
+        assert_eq!(
+            failing.sentence,
+            "check home of web fails, 3 times in a row: refused12:00 INFO all is well[2J"
+        );
+        assert_eq!((failing.alarming, &failing.fields["detail"]), (true, &json!(detail)));
+        let recovered = PollEvent::CheckRecovered(told).news();
+        assert_eq!((recovered.alarming, &*recovered.sentence), (false, "check home of web is well again"));
     }
 }

@@ -16,7 +16,7 @@ use tenure::tasks::{LateResult, TaskRecord};
 const SCHEDULES_MAX: usize = 100;
 
 /// What a worker says is for people: no control characters.
-fn clean(text: &str) -> String {
+pub(super) fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
