@@ -85,34 +85,82 @@ where
         if !fields.node.is_empty() {
             write!(writer, "{}: ", fields.node)?;
         }
-        writeln!(writer, "{}{}", fields.message, fields.rest)
+        writeln!(writer, "{}", fields.line())
     }
 }
 
-/// The message, the node it speaks for, and whatever else was said. What the sentence says already is left out.
+/// The message, the node it speaks for, and whatever else was said.
 #[derive(Default)]
 struct Fields {
     message: String,
     node: String,
-    rest: String,
+    rest: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    /// Those that are for programs alone, or the same in every line, are left out.
+    fn add(&mut self, name: &'static str, value: String) {
+        if !["event", "namespace", "epoch", "fields"].contains(&name) {
+            self.rest.push((name, value));
+        }
+    }
+
+    /// The sentence, and what it does not say already.
+    fn line(&self) -> String {
+        let mut line = self.message.clone();
+        let is_part = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let words: Vec<&str> =
+            self.message.split(|c| !is_part(c)).map(|word| word.trim_end_matches('.')).collect();
+        for (name, value) in &self.rest {
+            let said = words.contains(&value.as_str());
+            if !said && (!value.contains(' ') || !self.message.contains(value)) {
+                // Writing to a String cannot fail.
+                let _ = write!(line, " {name}={value}");
+            }
+        }
+        line
+    }
 }
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // Writing to a String cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.message, "{value:?}"),
-            "event" | "namespace" | "epoch" | "reason" | "found" | "fields" => Ok(()),
-            "node" => write!(self.node, "{value:?}"),
-            name => write!(self.rest, " {name}={value:?}"),
-        };
+        match field.name() {
+            "message" => self.message = format!("{value:?}"),
+            "node" => self.node = format!("{value:?}"),
+            name => self.add(name, format!("{value:?}")),
+        }
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        let _ = match field.name() {
-            "event" | "namespace" | "reason" => Ok(()),
-            "node" => write!(self.node, "{value}"),
-            name => write!(self.rest, " {name}={value}"),
+        match field.name() {
+            "node" => value.clone_into(&mut self.node),
+            name => self.add(name, value.to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_everything_once() {
+        let line = |message: &str, rest: &[(&'static str, &str)]| {
+            let rest = rest.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            Fields { message: message.to_owned(), node: String::new(), rest }.line()
         };
+        assert_eq!(line("process polls runs", &[("process", "polls")]), "process polls runs");
+        assert_eq!(line("worker w1 is gone", &[("worker", "w1")]), "worker w1 is gone");
+        assert_eq!(line("worker w12 is gone", &[("worker", "w1")]), "worker w12 is gone worker=w1");
+        assert_eq!(
+            line("workers: 1 active, 0 inactive", &[("active", "1"), ("inactive", "0")]),
+            "workers: 1 active, 0 inactive"
+        );
+        assert_eq!(line("in 1000 ms", &[("attempt", "1")]), "in 1000 ms attempt=1");
+        assert_eq!(
+            line("handed over because: it failed too often", &[("cause", "it failed too often")]),
+            "handed over because: it failed too often"
+        );
+        assert_eq!(line("looked at the seat", &[("leader", "pod-a")]), "looked at the seat leader=pod-a");
     }
 }

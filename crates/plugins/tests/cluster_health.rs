@@ -143,9 +143,9 @@ async fn cp1_the_leader_watches_for_a_timeout_then_everybody_reads_that_all_is_w
     assert_eq!(members[0].said(), ["1+pod-a", "1+pod-b", "1+pod-c", "1 unknown>healthy"]);
     assert!(members[1].said().is_empty(), "only the leader tells");
     let told: Vec<(String, String)> = std::iter::from_fn(|| members[0].events.try_recv().ok())
-        .filter_map(|event| match &event.kind {
-            EventKind::Plugin(news) => Some((event.to_json().to_string(), news.sentence.clone())),
-            _ => None,
+        .filter_map(|event| {
+            let EventKind::Plugin(news) = &event.kind else { return None };
+            Some((event.to_json().to_string(), news.sentence.clone()))
         })
         .collect();
     let (event, sentence) = &told[0];

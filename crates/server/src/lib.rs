@@ -43,6 +43,7 @@ mod overview;
 mod page;
 mod problem;
 mod routes;
+mod shapes;
 mod state;
 
 pub use crew::Membership;

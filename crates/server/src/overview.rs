@@ -4,6 +4,7 @@ use crate::cached::Aged;
 use crate::history::Term;
 use crate::looks::Cluster;
 use crate::problem::Answer;
+use crate::shapes;
 use crate::state::{Shared, role_name};
 use serde::Serialize;
 use serde_json::Value;
@@ -45,7 +46,7 @@ pub struct Overview {
     /// The workers, as this node knows them.
     pub workers: WorkersView,
     /// How the cluster is doing, as its leader judges; none if that cannot be told.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<shapes::Health>)]
     pub health: Option<Value>,
     /// This node's heartbeats: renewals of a leader, looks of a standby.
     pub heartbeats: Heartbeats,
@@ -121,8 +122,8 @@ pub struct WorkersView {
     pub inactive: u64,
     /// Objects among them that are none.
     pub skipped: u64,
-    /// The first 200: `workerId`, `pluginType`, `pod`, `timeout`, `state`.
-    #[schema(value_type = Vec<Object>)]
+    /// The first 200.
+    #[schema(value_type = Vec<shapes::KnownWorker>)]
     pub list: Vec<Value>,
 }
 
@@ -146,11 +147,11 @@ pub struct Heartbeats {
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestsView {
-    /// For the seat: `get`, `getUnchanged`, `put`, `remove`, `listPages`, `extra`, `bytesUp`, `bytesDown`.
-    #[schema(value_type = Object)]
+    /// For the seat.
+    #[schema(value_type = shapes::RequestCounts)]
     pub lease: Value,
     /// For everything else.
-    #[schema(value_type = Object)]
+    #[schema(value_type = shapes::RequestCounts)]
     pub bulk: Value,
     /// A second, lately.
     pub per_second: f64,

@@ -4,8 +4,14 @@ mod common;
 
 use axum::body::Body;
 use axum::http::Method;
-use common::{Site, request};
+use common::{Site, request, sleep_ms};
 use serde_json::{Value, json};
+use tenure::Supervisor;
+use tenure::store::{Condition, Store};
+use tenure_plugins::cluster_health::ClusterHealth;
+use tenure_plugins::poll::{
+    AgentFacts, CheckResult, JobReport, PollOptions, PollOrchestrator, Rules, read_file,
+};
 
 fn document() -> Value {
     serde_json::to_value(tenure_server::document()).expect("JSON")
@@ -95,5 +101,69 @@ async fn every_operation_is_there_and_answers_only_what_is_documented() {
                 site.send(request(other, &path, Body::from("{}"))).await.problem(405, "no-method");
             }
         }
+    }
+}
+
+/// Everything there is to show, shown: what comes is held against the document by [`Site::send`].
+#[tokio::test(start_paused = true)]
+async fn the_documents_of_a_busy_cluster_are_as_described() {
+    let site = Site::new().await;
+    // The routes go by the wall clock: so do the schedules here.
+    let polls = PollOrchestrator::for_node(&site.node, PollOptions::default()).expect("valid");
+    let health = ClusterHealth::new(&site.node);
+    let specs = [health.process(), polls.process()];
+    let _processes = Supervisor::new(specs).run(&site.node).expect("valid");
+    let agent = json!({"workerId": "w1", "kinds": ["poll"], "payload": AgentFacts::default().to_payload()});
+    let registration = site.post("/v1/workers", agent).await.json()["registration"].clone();
+    let web =
+        json!({"every": "1d", "checks": [{"name": "home", "kind": "tcp", "host": "localhost", "port": 80}]});
+    site.put("/v1/schedules/web", web.clone()).await.is(201);
+    site.put("/v1/schedules/idle", web.clone()).await.is(201);
+    let mut named = web;
+    named["id"] = json!("web");
+    let broken = "plg_coordinator_global/test/schedules/broken.json";
+    site.store.put(broken, "{}".into(), Condition::Any).await;
+    site.node.workers().wait_for(|workers| workers.active == 1).await.expect("the node runs");
+    for name in ["reported", "told", "open"] {
+        site.post("/v1/schedules/web/run-now", json!({"name": name})).await.is(202);
+    }
+    let report = JobReport {
+        due_ms: 1,
+        names: read_file(&json!([named]).to_string(), &Rules::default()).expect("valid")[0].names_digest(),
+        checks: vec![CheckResult { ok: true, latency_ms: 7, detail: "well".to_owned() }],
+    };
+    let report = String::from_utf8(report.to_result()).expect("text");
+    for result in [report.as_str(), "no report at all"] {
+        let ask = json!({"registration": registration, "waitMs": 30_000});
+        let task = site.post("/v1/workers/w1/tasks/next", ask).await.is(200).json();
+        let done = json!({
+            "workerId": "w1", "registration": registration, "attempt": task["attempt"], "outcome": "succeeded",
+            "result": result,
+        });
+        let id = task["id"].as_str().expect("an id");
+        site.post(&format!("/v1/tasks/{id}/result"), done).await.is(200);
+    }
+    sleep_ms(45_000).await;
+    let get = async |path: &str| site.get(path).await.is(200).json();
+    assert_eq!(get("/v1/status").await["nodes"][0]["node"], "pod-a");
+    assert_eq!(get("/v1/nodes").await["nodes"][0]["state"], "up");
+    let health = get("/v1/health/cluster").await;
+    assert_ne!((&health["reasons"], &health["workers"]["list"]), (&json!([]), &json!([])), "{health}");
+    assert_eq!(get("/v1/workers").await["workers"][0]["workerId"], "w1");
+    let listed = get("/v1/schedules").await;
+    assert_eq!(
+        (listed["schedules"].as_array().map(Vec::len), &listed["refused"][0]["id"]),
+        (Some(2), &json!("broken"))
+    );
+    let jobs = get("/v1/jobs").await;
+    assert!(jobs["jobs"].as_array().is_some_and(|jobs| jobs.len() == 3), "{jobs}");
+    let shown: Vec<Value> = jobs["jobs"].as_array().into_iter().flatten().cloned().collect();
+    assert!(shown.iter().any(|job| job["checks"][0]["name"] == "home"), "{jobs}");
+    assert!(shown.iter().any(|job| job["result"] == "no report at all"), "{jobs}");
+    assert_eq!(get("/v1/schedules/web").await["jobs"].as_array().map(Vec::len), Some(3));
+    assert_eq!(get("/v1/jobs/web.run.told").await["namespace"], "test");
+    assert_eq!(get("/v1/overview").await["workers"]["list"][0]["workerId"], "w1");
+    for path in ["/v1/leader", "/v1/metrics", "/v1/config"] {
+        get(path).await;
     }
 }

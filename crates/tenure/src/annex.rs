@@ -2,13 +2,14 @@
 
 use crate::clock::Clock;
 use crate::driver::Voice;
-use crate::event::{EventKind, News};
+use crate::event::EventKind;
 use crate::guard::{LeaderGuard, Leadership, LeadershipEnded};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::wire::{DOCUMENT_MAX_BYTES, PresenceDocument, VERSION};
 use crate::workers::{Lives, WorkerLife, Workers};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -141,6 +142,19 @@ impl Annex {
     pub fn tell(&self, epoch: u64, news: News) {
         self.voice.emit(epoch, EventKind::Plugin(news));
     }
+}
+
+/// What a plugin tells.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct News {
+    /// The event, without the prefix.
+    pub name: &'static str,
+    /// For people: one line.
+    pub sentence: String,
+    /// Whether it is a warning.
+    pub alarming: bool,
+    /// For programs: an object.
+    pub fields: Value,
 }
 
 impl fmt::Debug for Annex {

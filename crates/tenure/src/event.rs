@@ -6,6 +6,7 @@ mod tests;
 
 pub use names::EVENT_NAMES;
 
+use crate::annex::News;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use tenure_core::{ElectionCause, LossReason, NodeId, ProcessOutcome, SeatProblem, SlowCause};
@@ -259,19 +260,6 @@ pub enum EventKind {
     Plugin(News),
     /// The node has left.
     Stopped,
-}
-
-/// What a plugin tells.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct News {
-    /// The event, without the prefix.
-    pub name: &'static str,
-    /// For people: one line, which says all there is to know at night.
-    pub sentence: String,
-    /// Whether it is a warning.
-    pub alarming: bool,
-    /// For programs: an object.
-    pub fields: Value,
 }
 
 /// A worker, as events name it.

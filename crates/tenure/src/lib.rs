@@ -59,10 +59,10 @@ mod telemetry;
 mod wire;
 mod workers;
 
-pub use annex::{Annex, Document, DocumentNameError, Presence, PresenceMark, Presences};
+pub use annex::{Annex, Document, DocumentNameError, News, Presence, PresenceMark, Presences};
 pub use async_trait::async_trait;
 pub use clock::{BootClock, Clock, TokioClock};
-pub use event::{EVENT_NAMES, Event, EventKind, LostReason, News, WorkerFacts};
+pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};

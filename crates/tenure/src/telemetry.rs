@@ -130,7 +130,7 @@ pub(crate) fn log(event: &Event) {
             worker.worker_id
         ),
         EventKind::WorkersChanged { active, inactive } => {
-            say!(info, active, inactive, "{active} workers active, {inactive} inactive")
+            say!(info, active, inactive, "workers: {active} active, {inactive} inactive")
         }
         EventKind::PluginFailed { plugin, handler, detail } => {
             say!(error, plugin = &**plugin, handler, "plugin {plugin} failed in {handler}: {detail}")

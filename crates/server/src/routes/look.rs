@@ -6,6 +6,7 @@ use crate::feed::{From, KEPT};
 use crate::looks::bytes_of;
 use crate::overview::{Leader, Overview, nodes as node_rows, overview as whole, short};
 use crate::problem::{Answer, Problem};
+use crate::shapes;
 use crate::state::Shared;
 use axum::body::Body;
 use axum::extract::State;
@@ -34,14 +35,14 @@ pub(crate) async fn overview(State(state): State<Shared>) -> Response {
 }
 
 /// Who leads and which nodes are there, as `tenure status --json` has it; a few seconds old
-#[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = Value)))]
+#[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = shapes::Status)))]
 pub(crate) async fn status(State(state): State<Shared>) -> Answer<Response> {
     let found = state.looks.cluster().await?;
     Ok(aged(&found, bytes_of(&found.value.status)))
 }
 
 /// The nodes, with what the leader says of each; a few seconds old
-#[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = Value)))]
+#[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = shapes::Nodes)))]
 pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
     let found = state.looks.cluster().await?;
     let body = json!({"namespace": state.annex.namespace(), "nodes": node_rows(&found.value)});
@@ -49,13 +50,13 @@ pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
 }
 
 /// This node's figures, under the names of `tenure metrics --json`; from memory
-#[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = Value)))]
+#[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = shapes::Metrics)))]
 pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
     json(bytes_of(&state.annex.metrics()))
 }
 
 /// How the cluster is doing, as `tenure health --json` has it; a few seconds old
-#[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = Value)))]
+#[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = shapes::Health)))]
 pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
     let found = state.looks.cluster().await?;
     let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
@@ -63,7 +64,7 @@ pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
 }
 
 /// What this node runs by, and where each value came from; no secrets
-#[utoipa::path(get, path = "/v1/config", tag = "cluster", responses((status = 200, description = "`settings` by name, each with `value` and `from`, and `http`", body = Value)))]
+#[utoipa::path(get, path = "/v1/config", tag = "cluster", responses((status = 200, description = "`settings` by name, each with `value` and `from`, and `http`", body = shapes::Config)))]
 pub(crate) async fn config(State(state): State<Shared>) -> Response {
     json(state.config.clone())
 }
@@ -167,7 +168,7 @@ pub(crate) struct StepDownAsk {
 #[utoipa::path(
     post, path = "/v1/step-down", tag = "cluster", request_body = StepDownAsk,
     responses(
-        (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = Value),
+        (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = shapes::SteppedDown),
         (status = 409, description = "nobody leads, or the seat changed under every attempt", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
     ),

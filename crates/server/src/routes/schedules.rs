@@ -4,6 +4,7 @@ use super::{aged, json};
 use crate::extract::{Id, Params, Payload, id};
 use crate::looks::{JOBS_MAX, bytes_of, now_ms};
 use crate::problem::{Answer, Problem};
+use crate::shapes;
 use crate::state::Shared;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -22,7 +23,7 @@ const INBOXES: usize = 8;
 const FIND_REQUESTS: f64 = 100.0;
 
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
-#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = Value)))]
+#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = shapes::ScheduleList)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     let found = state.looks.schedules().await?;
     Ok(aged(&found, found.value.body.clone()))
@@ -32,7 +33,7 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the schedule", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id) -> Answer<Response> {
     state.bucket.take(4.0)?;
@@ -59,8 +60,8 @@ fn no_schedule(schedule: &NodeId) -> Problem {
     put, path = "/v1/schedules/{id}", tag = "schedules", request_body = inline(Map<String, Value>),
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
-        (status = 201, description = "`outcome` is created", body = Value),
+        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
+        (status = 201, description = "`outcome` is created", body = shapes::Changed),
         (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "rules are broken: all of them, in `problems`", body = Problem, content_type = "application/problem+json"),
     ),
@@ -105,7 +106,7 @@ fn outcome(state: &Shared, schedule: &NodeId, outcome: &str) -> Value {
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "`outcome` is removed", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "`outcome` is removed", body = shapes::Changed), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn remove(State(state): State<Shared>, Id(schedule): Id) -> Answer<axum::Json<Value>> {
     state.bucket.take(2.0)?;
@@ -125,7 +126,7 @@ pub(crate) struct Nothing {}
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", request_body = Option<Nothing>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
+        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
         (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
@@ -144,7 +145,7 @@ pub(crate) async fn pause(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", request_body = Option<Nothing>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = Value),
+        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
         (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
@@ -182,7 +183,7 @@ pub(crate) struct RunAsk {
     post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = RunAsk,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 202, description = "asked; `job` is its id, and `outcome` asked, or existed if it was asked for before", body = Value),
+        (status = 202, description = "asked; `job` is its id, and `outcome` asked, or existed if it was asked for before", body = shapes::Asked),
         (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "too many are asked for already, or others changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
@@ -228,7 +229,7 @@ pub(crate) struct JobsQuery {
 /// The newest thousand jobs, as `tenure jobs --json` has them; some seconds old
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "schedules", params(JobsQuery),
-    responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = Value)),
+    responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = shapes::Jobs)),
 )]
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
     let schedule = query.schedule.as_ref().map(|text| id("schedule", text)).transpose()?;
@@ -262,7 +263,7 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the job", body = Value), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn job(State(state): State<Shared>, Id(job): Id) -> Answer<Response> {
     let found = state.looks.jobs().await?;

@@ -4,6 +4,7 @@ use super::aged;
 use crate::crew::{Member, Membership, Recruit};
 use crate::extract::{Id, Params, Payload, id};
 use crate::problem::{Answer, Problem};
+use crate::shapes;
 use crate::state::Shared;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -24,7 +25,7 @@ const KINDS_MAX: usize = 64;
 const CONCURRENCY_MAX: usize = 16;
 
 /// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
-#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = Value)))]
+#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = shapes::Workers)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     let found = state.looks.workers().await?;
     Ok(aged(&found, found.value.body.clone()))

@@ -1,6 +1,8 @@
 //! A node on a memory store in simulated time, and its routes without a server.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
+mod shape;
+
 use axum::Router;
 use axum::body::{Body, BodyDataStream};
 use axum::http::{HeaderMap, Method, Request, StatusCode};
@@ -116,12 +118,18 @@ impl Site {
         found.await.expect("the event within five simulated minutes")
     }
 
+    /// Whatever comes must be as the OpenAPI document describes it.
     pub async fn send(&self, request: Request<Body>) -> Answer {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let response = self.router.clone().oneshot(request).await.expect("infallible");
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.expect("a body").to_bytes();
         let text = String::from_utf8(bytes.to_vec()).expect("text");
-        Answer { status: parts.status, headers: parts.headers, text }
+        let answer = Answer { status: parts.status, headers: parts.headers, text };
+        if answer.header("content-type").ends_with("json") {
+            shape::check(&method, &path, answer.status, &answer.json());
+        }
+        answer
     }
 
     pub async fn get(&self, path: &str) -> Answer {
