@@ -139,6 +139,23 @@ fn a_clock_that_was_put_back_creates_nothing_twice() {
 }
 
 #[test]
+fn a_new_leader_with_a_slow_clock_asks_for_what_exists_and_creates_nothing() {
+    let mut planner = every_minute(PlanTerms { misfire: Misfire::CatchUp(5), ..TERMS });
+    // The leader before it created up to the tenth, and all of them have ended.
+    let mut created = Vec::new();
+    for second in 0..=360 {
+        let now_ms = nth(5) + second * 1000;
+        for due in planner.plan(now_ms) {
+            let answer = if due.due_ms <= nth(10) { JobAnswer::Existed } else { JobAnswer::Created };
+            planner.answered(&due, answer);
+            created.extend((answer == JobAnswer::Created).then_some(due.due_ms));
+        }
+    }
+    assert_eq!(created, [nth(11)]);
+    assert_eq!((planner.counts().duplicates, missed(&planner)), (10, 0));
+}
+
+#[test]
 fn how_far_a_mark_is_ahead_of_the_clock_is_shown() {
     let mut planner = every_minute(TERMS);
     planner.observe([(&web(), &job(10), nth(10), false)]);
