@@ -1,3 +1,5 @@
+//! What schedules as they are written become in a plan. The planner's own behaviour is told by the core's tests.
+
 use super::*;
 use crate::poll::{Rules, read_file};
 use proptest::prelude::*;
@@ -72,19 +74,6 @@ impl Ledger {
 }
 
 #[test]
-fn on_time_every_due_time_becomes_one_job() {
-    let (mut planner, mut ledger) = (planner("every: 1m"), Ledger::default());
-    for second in 1..=300 {
-        ledger.tick(&mut planner, START + second * 1000);
-        ledger.done();
-    }
-    assert_eq!(ledger.created, (1..=5).map(|n| START + n * MIN).collect::<Vec<_>>());
-    let counts = planner.counts();
-    assert_eq!((counts.created, counts.missed, counts.duplicates, counts.blocked), (5, 0, 0, 0));
-    assert_eq!(planner.next_ms(START + 300_000), Some(START + 6 * MIN));
-}
-
-#[test]
 fn missed_due_times_follow_the_policy() {
     // Nobody looked for ten minutes and a half.
     let now = START + 10 * MIN + 30_000;
@@ -151,31 +140,6 @@ fn max_concurrent_bounds_what_is_open_and_the_oldest_goes_first() {
 }
 
 #[test]
-fn a_clock_that_jumps_back_creates_nothing_twice() {
-    let (mut old, mut ledger) = (planner("every: 1m, misfire: catch_up(5)"), Ledger::default());
-    for minute in 1..=10 {
-        ledger.tick(&mut old, START + minute * MIN);
-        ledger.done();
-    }
-    let before = ledger.created.clone();
-    for second in 0..300 {
-        ledger.tick(&mut old, START + 5 * MIN + second * 1000);
-        ledger.done();
-    }
-    assert_eq!(ledger.created, before, "the same leader");
-    let mut new = planner("every: 1m, misfire: catch_up(5)");
-    for second in 0..300 {
-        ledger.tick(&mut new, START + 5 * MIN + second * 1000);
-        ledger.done();
-    }
-    assert_eq!(ledger.created, before, "another leader, with a slow clock");
-    assert!(new.counts().duplicates > 0, "the ledger refused");
-    let view = old.view(&NodeId::new("web").expect("valid"), START + 6 * MIN).expect("known");
-    assert_eq!(view.ahead_ms, 4 * MIN);
-    assert_eq!(view.next_ms, Some(START + 11 * MIN));
-}
-
-#[test]
 fn jitter_delays_the_job_and_not_its_name() {
     let (mut planner, mut ledger) =
         (planner("every: 1m, jitter: 30s, misfireThreshold: 0s"), Ledger::default());
@@ -202,28 +166,6 @@ fn higher_priorities_go_first_and_nothing_is_planned_for_the_disabled() {
     let planned: Vec<String> =
         planner.plan(START + MIN).into_iter().map(|due| due.schedule.to_string()).collect();
     assert_eq!(planned, ["high", "low"]);
-}
-
-#[test]
-fn what_was_refused_is_planned_again() {
-    let mut planner = planner("every: 1m");
-    let first = planner.plan(START + MIN);
-    planner.answered(&first[0], Answer::Refused);
-    assert_eq!(planner.plan(START + MIN), first);
-}
-
-#[test]
-fn a_job_that_is_never_seen_does_not_block_for_ever() {
-    let mut planner = planner("every: 1m");
-    let first = planner.plan(START + MIN);
-    planner.answered(&first[0], Answer::Created);
-    let id = NodeId::new("web").expect("valid");
-    planner.observe([]);
-    assert!(!planner.has_room(&id), "the ledger's view may be behind");
-    for _ in 0..3 {
-        planner.observe([]);
-    }
-    assert!(planner.has_room(&id));
 }
 
 /// Told only what changed, it plans what it would if it were told everything: at every tick, through jumps of the clock.
