@@ -5,6 +5,7 @@
 
 mod keeper;
 mod lock;
+mod mutant;
 mod policy;
 mod terms;
 mod tree;
@@ -13,6 +14,8 @@ mod ward;
 
 pub(crate) use keeper::{bound, keeper};
 pub(crate) use lock::lock;
+#[cfg(feature = "teeth")]
+pub(crate) use mutant::ExecMutant;
 pub(crate) use policy::RestartWhen;
 
 use crate::args::{ExecArgs, SettingsArgs};

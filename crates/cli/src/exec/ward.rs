@@ -1,5 +1,6 @@
 //! One run of a command under a guard: starts its keeper, tells it how long it may go on, hears how it ended.
 
+use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
 use super::terms::Terms;
 use super::tree;
@@ -38,6 +39,9 @@ impl Plan {
 
 /// Whatever loses its keeper becomes our child, and is ended by us.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
+    if ExecMutant::NoSubreaper.on() {
+        return Ok(());
+    }
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)
 }
 
@@ -80,6 +84,11 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
                 ward.say(Word::Stop(ask, plan.stop_grace_ms));
             }
             () = tokio::time::sleep(Duration::from_millis(plan.terms.tell_ms)), if !over => ward.go_on(guard),
+        }
+        if ExecMutant::EndedWhenTold.on() && (over || told) {
+            // The line stays open: what was told is to be done in its own time.
+            std::mem::forget(ward);
+            return Ended { why, code: Ok(0) };
         }
     }
     ward.bury(clear).await;
@@ -159,7 +168,7 @@ impl Ward {
     async fn bury(mut self, clear: bool) {
         // It is gone, or about to be: the line to it is closed.
         let _ = self.keeper.wait();
-        if clear {
+        if clear || ExecMutant::StartedBesideTheOld.on() {
             return;
         }
         loop {
