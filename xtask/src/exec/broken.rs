@@ -84,10 +84,10 @@ const VARIANTS: &[Variant] = &[
     Variant {
         name: "EndedWhenTold",
         what: "the seat is vacated when the command was told to end, not when it has",
-        // It lives on for a grace; whoever follows may take a little longer than that to look.
+        // It lives on for a grace; whoever follows may or may not look sooner than that.
         faults: &["stop"],
-        rounds: 20,
-        guilty_of: &[TWO],
+        rounds: 3,
+        guilty_of: &[TWO, "it left before its command had ended"],
     },
 ];
 

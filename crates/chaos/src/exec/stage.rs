@@ -228,6 +228,9 @@ impl Stage {
                 self.nodes[lead.node].signal(Signal::TERM)?;
                 let status = self.nodes[lead.node].wait(PATIENCE_MS)?;
                 ensure!(status.success(), "{} ended with {status}", lead.name());
+                if !alive(&lead.command).is_empty() {
+                    round.amiss.push("it left before its command had ended".to_owned());
+                }
                 self.successor(lead)?;
                 self.restart(lead.node)?;
             }

@@ -5,6 +5,8 @@ use super::policy::{Ended, Why};
 use super::terms::Terms;
 use super::tree;
 use super::vigil::{Ask, Report, Word};
+use crate::args::KeptArgs;
+use crate::exit::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getpid, set_child_subreaper};
 use std::ffi::OsString;
@@ -14,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tenure::{BootClock, Clock, LeaderGuard};
+use tenure::{BootClock, Clock, LeaderGuard, Settings};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -31,6 +33,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What was asked for, if its times fit into the lease.
+    pub(crate) fn new(args: KeptArgs, settings: &Settings) -> Result<Plan, Failure> {
+        let environment = vec![
+            ("TENURE_NAMESPACE", settings.namespace.clone()),
+            ("TENURE_NODE", settings.node.to_string()),
+        ];
+        let terms = Terms::new(settings, args.grace).map_err(Failure::usage)?;
+        Ok(Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace })
+    }
+
     /// The command as people know it.
     pub(crate) fn name(&self) -> String {
         self.command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
