@@ -10,7 +10,8 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a line is written: nothing is known more exactly than this.
+/// How often a line is written: the end of a command is known no more exactly than this, and its beginning to 10 ms, rather
+/// too early.
 pub const EVERY_MS: u64 = 5;
 
 /// One line.
@@ -65,11 +66,22 @@ pub fn live(daemon: bool) -> Result<()> {
     let run: i32 = std::env::var(RUN).unwrap_or_else(|_| "0".to_owned()).parse().context("the run")?;
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let pid = std::process::id();
+    // One write each: lines of several processes do not mix.
+    let mut sign = |at_ms: u64| file.write_all(format!("{at_ms} {pid} {epoch} {run}\n").as_bytes());
+    // The copy is as old as the process it began with, which was a shell, and something else before that.
+    let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let oldest = stat(&run.to_string()).or_else(|_| stat("self"))?;
+    sign(born_ms(&oldest).context("when it began")?)?;
     loop {
-        // One write: lines of several processes do not mix.
-        file.write_all(format!("{} {pid} {epoch} {run}\n", boot_ms()).as_bytes())?;
+        sign(boot_ms())?;
         std::thread::sleep(Duration::from_millis(EVERY_MS));
     }
+}
+
+/// When a process began, from its line in `/proc`: in hundredths of a second, rounded down.
+fn born_ms(stat: &str) -> Option<u64> {
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    Some(ticks * 10)
 }
 
 /// All lines so far. The last may be half written.
@@ -211,6 +223,13 @@ mod tests {
     fn one_that_never_ends_meets_every_other_not_only_the_next() {
         let told = marks(&[(100, 7, 1), (300, 9, 2), (310, 9, 2), (500, 10, 3), (600, 7, 1)]);
         assert_eq!(gaps(&lives(&told)).1.len(), 2);
+    }
+
+    #[test]
+    fn a_process_knows_when_it_began() {
+        let stat = std::fs::read_to_string("/proc/self/stat").expect("it runs");
+        let born_ms = born_ms(&stat).expect("well-formed");
+        assert!(born_ms <= boot_ms() && boot_ms() - born_ms < 600_000, "{born_ms}");
     }
 
     #[test]
