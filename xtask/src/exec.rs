@@ -28,7 +28,7 @@ the keeper), freeze (SIGSTOP to tenure, keeper and command together).\n\
 The command ignores SIGTERM and has a daemon of its own; both write down every 5 ms that they are alive, and that is all that is \
 judged. Exit code 0: never two copies alive at one instant, none past its lease, none begun in an epoch that was over. The frozen \
 are judged up to the moment they are woken, and counted after.\n\
-A round takes about five seconds, with pause and freeze the pause besides. 50 rounds: a quarter of an hour."
+A round takes about two seconds, with pause and freeze as long as the pause. 50 rounds: about seven minutes."
 )]
 pub(crate) struct Args {
     /// How many faults, of all kinds in turn

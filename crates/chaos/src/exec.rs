@@ -125,6 +125,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Where the commands write.
+    pub fn marks(&self) -> PathBuf {
+        self.dir.join("marks")
+    }
+
     /// So many faults, these in turn; all kinds if none is named.
     pub fn rounds(count: usize, only: &[Kind]) -> Vec<Kind> {
         let kinds = if only.is_empty() { &Kind::ALL[..] } else { only };

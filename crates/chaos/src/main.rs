@@ -15,6 +15,7 @@ use tenure_chaos::record::Record;
 use tenure_chaos::schedule::Kind;
 use tenure_chaos::verdict::{Verdict, judge};
 use tenure_chaos::{exec, polls, report};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Chooses the mistake of a binary that was built to have one; any other has no such variable.
 const BROKEN: &str = "TENURE_BROKEN";
@@ -338,10 +339,30 @@ fn run_exec(args: ExecArgs) -> Result<bool> {
         until_caught: args.broken.is_some(),
         dir: dir.clone(),
     };
+    end_with_us(plan.marks())?;
     println!("record in {}", dir.display());
     let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
     conclude(&dir, args.keep, args.json.as_deref(), &verdict, verdict.violations.is_empty())
+}
+
+/// Ctrl-C and SIGTERM end the nodes and all they run, too: what is frozen cannot end by itself.
+fn end_with_us(marks: PathBuf) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listening = runtime.enter();
+    let (mut asked, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    drop(listening);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = asked.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        });
+        exec::crew::end_all(exec::MARKS, &marks);
+        std::process::exit(130);
+    });
+    Ok(())
 }
 
 /// Writes a verdict down, and removes the record if nobody wants it.

@@ -147,6 +147,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_mistake_there_is_gets_played() {
+        let source = include_str!("../../../crates/cli/src/exec/mutant.rs");
+        let listed =
+            source.lines().filter_map(|line| line.trim().strip_prefix("ExecMutant::")?.strip_suffix(','));
+        let listed: Vec<&str> = listed.collect();
+        let played: Vec<&str> =
+            VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != SOUND).collect();
+        assert_eq!(listed, played);
+    }
+
+    #[test]
     fn the_sound_one_plays_the_faults_of_all_others() {
         let sound = VARIANTS.iter().find(|variant| variant.name == SOUND).expect("it comes first");
         for variant in VARIANTS {

@@ -126,6 +126,19 @@ pub fn with_variable(name: &str, value: &Path) -> Vec<i32> {
     numbers.filter(has).collect()
 }
 
+/// Kills all that have this variable, until nothing is left of them.
+pub fn end_all(name: &str, value: &Path) {
+    let limit_ms = boot_ms() + 10_000;
+    loop {
+        let left = with_variable(name, value);
+        if left.is_empty() || boot_ms() > limit_ms {
+            return;
+        }
+        signal_all(&left, Signal::KILL);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Holds the lock of a database file: nobody writes meanwhile.
 #[derive(Debug)]
 pub struct Held(rusqlite::Connection);

@@ -67,15 +67,7 @@ impl Drop for Stage {
     /// Nothing is left behind, whatever the accused left undone.
     fn drop(&mut self) {
         self.nodes.clear();
-        let limit_ms = boot_ms() + SOON_MS;
-        loop {
-            let left = crew::with_variable(MARKS, &self.marks_file);
-            if left.is_empty() || boot_ms() > limit_ms {
-                return;
-            }
-            crew::signal_all(&left, Signal::KILL);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        crew::end_all(MARKS, &self.marks_file);
     }
 }
 
@@ -99,7 +91,9 @@ impl Stage {
                 proxies.push(runtime.block_on(proxy)?);
             }
         }
-        let marks_file = plan.dir.join("marks");
+        let marks_file = plan.marks();
+        // A judge that was killed leaves behind what was frozen at that moment, and nothing else.
+        crew::end_all(MARKS, &marks_file);
         let marks = Reader::new(marks_file.clone());
         let lease_ms = lease_ms(&plan)?;
         let mut stage =
