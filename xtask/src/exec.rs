@@ -25,8 +25,8 @@ const PAUSE: u16 = 20;
     after_help = "Faults, always at whoever runs the command: kill (SIGKILL to tenure), pause (SIGSTOP to tenure alone), \
 cut (its way to the store, both directions; on SQLite the store is away for all), stop (SIGTERM to tenure), keeper (SIGKILL to \
 the keeper), freeze (SIGSTOP to tenure, keeper and command together).\n\
-The command ignores SIGTERM and has a daemon of its own; both write down every 5 ms that they are alive, and that is all that is \
-judged. Exit code 0: never two copies alive at one instant, none past its lease, none begun in an epoch that was over. The frozen \
+The command ignores SIGTERM and has a daemon of its own; both write down every 5 ms that they are alive, and by that \
+they are judged. Exit code 0: never two copies alive at one instant, none past its lease, none begun in an epoch that was over. The frozen \
 are judged up to the moment they are woken, and counted after.\n\
 A round takes about two seconds, with pause and freeze as long as the pause. 50 rounds: about seven minutes."
 )]
