@@ -1,4 +1,5 @@
-//! `cargo xtask chaos --broken`: binaries that are broken on purpose, each of which the judge of chaos must find guilty.
+//! `cargo xtask chaos --broken`: binaries that are broken on purpose, each of which the judge of chaos must find guilty. Those
+//! of `cargo xtask exec --broken` are built and sentenced here, too.
 //!
 //! They are built into a directory of their own, so that nobody can take one for the product. What a binary can be caught
 //! at is what it shows: its events, its requests, its end. A mistake that leaves no trace there is left to the simulator.
@@ -21,7 +22,7 @@ const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// A run that is not over by then, with its last round and the judge, never will be.
 const PLAY_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// Not broken: plays every fault of the others and must be found innocent, or their guilt means nothing.
-const SOUND: &str = "none";
+pub(crate) const SOUND: &str = "none";
 
 /// A mistake, what brings it to light, and what it must be found guilty of.
 struct Variant {
@@ -140,7 +141,12 @@ fn directory(workspace: &Workspace) -> PathBuf {
     workspace.target.join("broken")
 }
 
-fn build(workspace: &Workspace) -> Result<()> {
+/// The binary that can be broken, once it is built.
+pub(crate) fn program(workspace: &Workspace) -> PathBuf {
+    directory(workspace).join("debug/tenure")
+}
+
+pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     let mut broken = workspace.cargo();
     broken.args(["build", "--package", "tenure-cli", "--features", "teeth", "--target-dir"]);
     broken.arg(directory(workspace));
@@ -159,7 +165,7 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     let file = workspace.target.join("chaos-broken.json");
     let _ = fs::remove_file(&file);
     let mut command = Command::new(workspace.program("tenure-chaos"));
-    command.arg("run").arg("--tenure").arg(directory(workspace).join("debug/tenure"));
+    command.arg("run").arg("--tenure").arg(program(workspace));
     command.arg("--record").arg(workspace.chaos()).arg("--json").arg(&file);
     chaos::on_store(&mut command, site.filter(|_| variant.network), Duration::from_secs(variant.seconds));
     command.arg("--preset=fast");
@@ -173,7 +179,7 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     process::run(&mut process::bound(&command), PLAY_LIMIT)?;
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
     let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
-    let found = sentence(variant, &verdict);
+    let found = sentence(variant.name, variant.guilty_of, &verdict);
     let after = format!("{} s, {} faults", verdict["seconds"], verdict["faults"]);
     match &found {
         Ok(line) => println!("==> {}: {line}, {after}\n", variant.name),
@@ -187,18 +193,18 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
 }
 
 /// What the variant was found guilty of, in the judge's first words; or why it was not.
-fn sentence(variant: &Variant, verdict: &Value) -> Result<String, String> {
+pub(crate) fn sentence(name: &str, guilty_of: &[&str], verdict: &Value) -> Result<String, String> {
     let violations: Vec<&str> = verdict["violations"]
         .as_array()
         .map(|lines| lines.iter().filter_map(Value::as_str).collect())
         .ok_or("no verdict")?;
-    if variant.name == SOUND {
+    if name == SOUND {
         return match violations.first() {
             None => Ok("innocent".to_owned()),
             Some(line) => Err((*line).to_owned()),
         };
     }
-    let crime = |line: &&str| variant.guilty_of.iter().find(|crime| line.contains(**crime)).copied();
+    let crime = |line: &&str| guilty_of.iter().find(|crime| line.contains(**crime)).copied();
     violations.iter().find_map(crime).map(str::to_owned).ok_or_else(|| format!("found only {violations:?}"))
 }
 
@@ -213,16 +219,17 @@ mod tests {
     #[test]
     fn only_the_crime_itself_counts() {
         let verdict = |lines: &[&str]| json!({ "violations": lines });
+        let of = |variant: &Variant, verdict: &Value| sentence(variant.name, variant.guilty_of, verdict);
         let broken = variant("ExpiryTooShort");
         assert_eq!(
-            sentence(broken, &verdict(&["pod-a led late", "two led at once: x and y"])).as_deref(),
+            of(broken, &verdict(&["pod-a led late", "two led at once: x and y"])).as_deref(),
             Ok("two led at once")
         );
-        assert!(sentence(broken, &verdict(&["pod-a led late"])).is_err());
-        assert!(sentence(broken, &verdict(&[])).is_err() && sentence(broken, &json!({})).is_err());
-        assert!(sentence(variant(SOUND), &verdict(&[])).is_ok());
-        assert!(sentence(variant(SOUND), &verdict(&["anything"])).is_err());
-        assert!(sentence(variant(SOUND), &json!({})).is_err(), "no verdict is no acquittal");
+        assert!(of(broken, &verdict(&["pod-a led late"])).is_err());
+        assert!(of(broken, &verdict(&[])).is_err() && of(broken, &json!({})).is_err());
+        assert!(of(variant(SOUND), &verdict(&[])).is_ok());
+        assert!(of(variant(SOUND), &verdict(&["anything"])).is_err());
+        assert!(of(variant(SOUND), &json!({})).is_err(), "no verdict is no acquittal");
     }
 
     #[test]

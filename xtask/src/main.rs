@@ -47,7 +47,8 @@ enum Task {
     Chaos(chaos::Args),
     /// Real nodes and agents that poll while the leader is killed over and over, with a judge over what was done
     Polls(polls::Args),
-    /// Real nodes that run a command while they lead, through faults, with a judge over what the commands wrote
+    /// Real nodes that run a command while they lead: the one that does is killed, stopped, cut off, over and over, with a
+    /// judge over what the commands wrote
     Exec(exec::Args),
     /// Schedules, every state, broken variants and chaos; writes the page of evidence
     Prove(prove::Args),

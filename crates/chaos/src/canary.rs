@@ -60,6 +60,11 @@ impl Canary {
         Canary { over, stalls, thread: Some(thread) }
     }
 
+    /// What it saw until now.
+    pub fn so_far(&self) -> Vec<Stall> {
+        self.stalls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Ends it and tells what it saw.
     pub fn finish(mut self) -> Vec<Stall> {
         self.end();

@@ -3,37 +3,37 @@
 //!
 //! The command is as unwilling as a command can be: it ignores SIGTERM, and it has a daemon that left its session and its
 //! parent, which ignores it too and writes as well.
+//!
+//! On a network each node has a way to the store of its own, so that one alone can be cut off. A database file has no such
+//! ways: there the store is away for all.
 
 pub mod crew;
 pub mod marks;
+mod stage;
 mod verdict;
 
 pub use verdict::{Figures, Verdict};
 
+use crate::canary::Canary;
 use crate::clock::boot_ms;
-use anyhow::{Context, Result, bail, ensure};
-use crew::{Held, Node};
-use marks::Mark;
-use rustix::process::Signal;
+use anyhow::Result;
+use marks::Copy;
 use serde::Serialize;
+use stage::{Lead, Stage};
 use std::path::PathBuf;
-use std::process::Command;
+use std::str::FromStr;
 use std::time::Duration;
-
-/// Nothing takes longer to come about.
-const PATIENCE_MS: u64 = 60_000;
-
-/// Before each fault the command has run for so long.
-const CALM_MS: u64 = 400;
-
-/// How long the store is away: two and a half leases of the preset `fast`.
-const AWAY_MS: u64 = 2500;
-
-/// A paused node goes on so much later than its successor.
-const PAUSED_ON_MS: u64 = 1500;
+use verdict::Evidence;
 
 /// The variable that tells the command where to write.
 pub const MARKS: &str = "MARKS";
+
+/// The variable that tells a run of the command from the next one.
+pub const RUN: &str = "RUN";
+
+/// A shell's script that runs the command "$@" and, with one more word, its daemon. Both ignore SIGTERM; the second has no
+/// parent and no session in common with the first.
+pub const COMMAND: &str = r#"trap "" TERM; export RUN=$$; ("$@" daemon &); exec "$@""#;
 
 /// What is done to whoever runs the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -43,7 +43,7 @@ pub enum Kind {
     Kill,
     /// `tenure` is stopped (SIGSTOP) and goes on long after its successor; its keeper is not.
     Pause,
-    /// The store is away for all nodes.
+    /// The store is away: for this node, or for all if there is no network.
     Cut,
     /// `tenure` is told to leave (SIGTERM).
     Stop,
@@ -68,6 +68,33 @@ impl Kind {
             Kind::Freeze => "all frozen together",
         }
     }
+
+    /// In one word, as it is asked for.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Kill => "kill",
+            Kind::Pause => "pause",
+            Kind::Cut => "cut",
+            Kind::Stop => "stop",
+            Kind::Keeper => "keeper",
+            Kind::Freeze => "freeze",
+        }
+    }
+
+    /// Whether somebody stands still for the length of a pause.
+    pub fn pauses(self) -> bool {
+        matches!(self, Kind::Pause | Kind::Freeze)
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(word: &str) -> Result<Kind, String> {
+        let words = || Kind::ALL.map(Kind::word).join(", ");
+        let found = Kind::ALL.into_iter().find(|kind| kind.word() == word);
+        found.ok_or_else(|| format!("there is no fault {word:?}; there are {}", words()))
+    }
 }
 
 /// What is to be played.
@@ -75,207 +102,134 @@ impl Kind {
 pub struct Plan {
     /// The binary `tenure`.
     pub tenure: PathBuf,
-    /// A command that writes marks into the file named by `MARKS`; with `daemon` as one more word it leaves its session
-    /// first.
+    /// The store's name, for the record.
+    pub engine: String,
+    /// The store's URL; a database's file is made in `dir`.
+    pub store: String,
+    /// The store's addresses; the nodes share them out, each behind a proxy of its own. Empty: there is no network.
+    pub endpoints: Vec<String>,
+    /// The nodes' set of defaults.
+    pub preset: String,
+    /// Keys and the like, the same for all nodes.
+    pub environment: Vec<(String, String)>,
+    /// A command that calls [`marks::live`], as a daemon if it gets `daemon` as one more word.
     pub marker: Vec<String>,
     /// The faults, in order.
     pub rounds: Vec<Kind>,
+    /// How long those that are stopped stand still, and at least until a successor runs.
+    pub pause: Duration,
+    /// The binary is broken on purpose: the run is over once it shows.
+    pub until_caught: bool,
     /// Where everything goes.
     pub dir: PathBuf,
 }
 
 impl Plan {
-    /// The faults in turn, so many of them.
-    pub fn rounds(count: usize) -> Vec<Kind> {
-        Kind::ALL.into_iter().cycle().take(count).collect()
+    /// Where the commands write.
+    pub fn marks(&self) -> PathBuf {
+        self.dir.join("marks")
+    }
+
+    /// So many faults, these in turn; all kinds if none is named.
+    pub fn rounds(count: usize, only: &[Kind]) -> Vec<Kind> {
+        let kinds = if only.is_empty() { &Kind::ALL[..] } else { only };
+        kinds.iter().copied().cycle().take(count).collect()
     }
 }
 
 /// One fault, and what came of it.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Round {
     /// What was done.
     pub kind: Kind,
-    /// In which epoch.
-    pub epoch: u64,
-    /// When.
+    /// To which node.
+    pub node: &'static str,
+    /// To which copy of the command.
+    pub copy: Copy,
+    /// When it was done: a renewal that counts was sent before.
     pub at_ms: u64,
+    /// How long the stopped stood still.
+    pub stood_ms: Option<u64>,
     /// When the frozen were let go.
     pub woken_ms: Option<u64>,
-}
-
-const NODES: [&str; 3] = ["pod-a", "pod-b", "pod-c"];
-
-/// Both words ignore SIGTERM; the second has no parent and no session in common with the first.
-const COMMAND: &str = r#"trap "" TERM; ("$@" daemon &); exec "$@""#;
-
-struct Stage {
-    plan: Plan,
-    database: PathBuf,
-    marks: PathBuf,
-    nodes: Vec<Node>,
-}
-
-/// Whoever runs the command.
-#[derive(Clone, Debug)]
-struct Lead {
-    node: usize,
-    keeper: i32,
-    /// All below the keeper.
-    command: Vec<i32>,
-    epoch: u64,
+    /// What should have come about and did not.
+    pub amiss: Vec<String>,
 }
 
 /// Plays it, and judges what the commands wrote.
 pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
-    let (database, marks) = (plan.dir.join("exec.db"), plan.dir.join("marks"));
-    let mut stage = Stage { plan, database, marks, nodes: Vec::new() };
-    for name in NODES {
-        let node = stage.start(name)?;
-        stage.nodes.push(node);
-    }
-    let mut rounds = Vec::new();
-    for (number, kind) in stage.plan.rounds.clone().into_iter().enumerate() {
-        let lead = stage.calm()?;
-        let round = stage.play(kind, &lead)?;
-        tell(&format!(
-            "round {:>3}: {} ({}, epoch {})",
-            number + 1,
-            kind.name(),
-            NODES[lead.node],
-            lead.epoch
-        ));
-        rounds.push(round);
-    }
-    stage.calm()?;
-    for node in &stage.nodes {
-        node.signal(Signal::TERM)?;
-    }
-    for node in &mut stage.nodes {
-        let status = node.wait(PATIENCE_MS)?;
-        ensure!(status.success(), "{} ended with {status}", node.name);
-    }
-    let marks = marks::read(&stage.marks)?;
-    std::fs::write(stage.plan.dir.join("rounds.json"), serde_json::to_vec(&rounds)?)?;
-    Ok(verdict::judge(&marks, &rounds))
-}
-
-impl Stage {
-    fn start(&self, name: &str) -> Result<Node> {
-        let mut command = Command::new(&self.plan.tenure);
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("HOME", &self.plan.dir).env(MARKS, &self.marks).current_dir(&self.plan.dir);
-        command.args(["exec", "--preset", "fast", "--startup-jitter-max", "0", "--stop-grace", "300ms"]);
-        command.arg(format!("--store=sqlite:{}", self.database.display())).args(["--node", name]);
-        command.args(["--", "sh", "-c", COMMAND, "sh"]).args(&self.plan.marker);
-        Node::start(name, command, &self.plan.dir.join(format!("{name}.log")))
-    }
-
-    /// Waits until a command and its daemon have run undisturbed for a moment, and says whose they are.
-    fn calm(&mut self) -> Result<Lead> {
-        let limit_ms = boot_ms() + PATIENCE_MS;
-        while boot_ms() < limit_ms {
-            if let Some(lead) = self.lead()? {
-                std::thread::sleep(Duration::from_millis(CALM_MS));
-                let again = self.lead()?;
-                if again.is_some_and(|again| again.epoch == lead.epoch && again.keeper == lead.keeper) {
-                    return Ok(lead);
-                }
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        bail!("no command ran within {} s", PATIENCE_MS / 1000)
-    }
-
-    /// Whoever runs the command now, by what it last wrote.
-    fn lead(&mut self) -> Result<Option<Lead>> {
-        let marks = marks::read(&self.marks)?;
-        let Some(last) = marks.iter().max_by_key(|mark| (mark.epoch, mark.at_ms)) else { return Ok(None) };
-        if boot_ms().saturating_sub(last.at_ms) > 20 * marks::EVERY_MS {
-            return Ok(None);
-        }
-        let Some(keeper) = crew::parent(last.pid) else { return Ok(None) };
-        let Some(tenure) = crew::parent(keeper) else { return Ok(None) };
-        let Some(node) = self.nodes.iter().position(|node| node.pid() == tenure) else { return Ok(None) };
-        let command = crew::below(keeper);
-        // The command and its daemon.
-        Ok((command.len() >= 2).then_some(Lead { node, keeper, command, epoch: last.epoch }))
-    }
-
-    fn play(&mut self, kind: Kind, lead: &Lead) -> Result<Round> {
-        let node = lead.node;
-        let mut round = Round { kind, epoch: lead.epoch, at_ms: boot_ms(), woken_ms: None };
-        match kind {
-            Kind::Kill => {
-                self.nodes[node].signal(Signal::KILL)?;
-                self.successor(lead.epoch)?;
-                self.nodes[node] = self.start(NODES[node])?;
-            }
-            Kind::Pause => {
-                self.stop_still(&[self.nodes[node].pid()])?;
-                self.successor(lead.epoch)?;
-                std::thread::sleep(Duration::from_millis(PAUSED_ON_MS));
-                self.nodes[node].signal(Signal::CONT)?;
-                ensure!(self.nodes[node].lives()?, "{} did not survive its pause", NODES[node]);
-            }
-            Kind::Cut => {
-                let held = Held::take(&self.database)?;
-                round.at_ms = boot_ms();
-                std::thread::sleep(Duration::from_millis(AWAY_MS));
-                drop(held);
-                self.successor(lead.epoch)?;
-            }
-            Kind::Stop => {
-                self.nodes[node].signal(Signal::TERM)?;
-                let status = self.nodes[node].wait(PATIENCE_MS)?;
-                ensure!(status.success(), "{} ended with {status}", NODES[node]);
-                self.successor(lead.epoch)?;
-                self.nodes[node] = self.start(NODES[node])?;
-            }
-            Kind::Keeper => {
-                crew::signal_all(&[lead.keeper], Signal::KILL);
-                self.until("the command is gone", |_| Ok(alive(&lead.command).is_empty()))?;
-            }
-            Kind::Freeze => {
-                // The command is woken first: it has as much of a start as can be.
-                let mut all = lead.command.clone();
-                all.extend([lead.keeper, self.nodes[node].pid()]);
-                self.stop_still(&all)?;
-                self.successor(lead.epoch)?;
-                std::thread::sleep(Duration::from_millis(PAUSED_ON_MS));
-                round.woken_ms = Some(boot_ms());
-                crew::signal_all(&all, Signal::CONT);
-                self.until("what was frozen is gone", |_| Ok(alive(&lead.command).is_empty()))?;
-            }
-        }
-        Ok(round)
-    }
-
-    /// Stops processes, but never in the middle of a write to the database: it would stay locked for everybody.
-    fn stop_still(&self, pids: &[i32]) -> Result<()> {
-        let _held = Held::take(&self.database)?;
-        crew::stop_all(pids)
-    }
-
-    /// Waits for a command of a later epoch.
-    fn successor(&mut self, epoch: u64) -> Result<()> {
-        self.until("a successor", |marks| Ok(marks.iter().any(|mark| mark.epoch > epoch)))
-    }
-
-    fn until(&self, what: &str, come: impl Fn(&[Mark]) -> Result<bool>) -> Result<()> {
-        let limit_ms = boot_ms() + PATIENCE_MS;
-        while boot_ms() < limit_ms {
-            if come(&marks::read(&self.marks)?)? {
+    let canary = Canary::start();
+    let (kinds, until_caught, engine) = (plan.rounds.clone(), plan.until_caught, plan.engine.clone());
+    let pause_ms = u64::try_from(plan.pause.as_millis()).unwrap_or(u64::MAX);
+    let mut stage = Stage::new(plan)?;
+    let mut rounds: Vec<Round> = Vec::new();
+    let mut left = Vec::new();
+    let mut play = || -> Result<()> {
+        for (number, kind) in kinds.iter().enumerate() {
+            let began_ms = boot_ms();
+            let lead = stage.calm()?;
+            rounds.push(stage.play(*kind, &lead)?);
+            tell(&line(&stage, &lead, &rounds[number], kinds.len(), number, began_ms));
+            if until_caught && !verdict::judge(&stage.evidence(&rounds, canary.so_far(), &[])).is_empty() {
                 return Ok(());
             }
-            std::thread::sleep(Duration::from_millis(20));
         }
-        Err(anyhow::anyhow!("waited {} s in vain until {what}", PATIENCE_MS / 1000))
-            .with_context(|| format!("see the logs in {}", self.plan.dir.display()))
+        if !until_caught {
+            left = stage.leave()?;
+        }
+        Ok(())
+    };
+    let played = play();
+    std::fs::write(stage.dir().join("rounds.json"), serde_json::to_vec(&rounds)?)?;
+    stage.read_on()?;
+    let evidence = stage.evidence(&rounds, canary.finish(), &left);
+    let verdict = Verdict::of(&evidence, engine, pause_ms);
+    match played {
+        // Whoever is broken may well not get to the end.
+        Err(error) if verdict.violations.is_empty() => Err(error),
+        Ok(()) | Err(_) => Ok(verdict),
     }
 }
 
-fn alive(pids: &[i32]) -> Vec<i32> {
-    pids.iter().copied().filter(|&pid| crew::parent(pid).is_some()).collect()
+/// What is told of a round.
+fn line(stage: &Stage, lead: &Lead, round: &Round, of: usize, number: usize, began_ms: u64) -> String {
+    let mut text = format!(
+        "round {:>3}/{of}: {} ({}, epoch {})",
+        number + 1,
+        round.kind.name(),
+        lead.name(),
+        round.copy.epoch
+    );
+    let evidence = Evidence { rounds: std::slice::from_ref(round), ..stage.evidence(&[], Vec::new(), &[]) };
+    if let Some(stood_ms) = round.stood_ms {
+        text.push_str(&format!(", stood still for {stood_ms} ms"));
+    }
+    if let Some(lived_ms) = evidence.lived_on(round) {
+        text.push_str(&format!(", the command lived on for {lived_ms} ms"));
+    }
+    if let Some(gap_ms) = evidence.gaps().0.get(&round.copy) {
+        text.push_str(&format!(", the next came {gap_ms} ms later"));
+    }
+    for amiss in &round.amiss {
+        text.push_str(&format!(", AMISS: {amiss}"));
+    }
+    text.push_str(&format!(" [{:.1} s]", (boot_ms() - began_ms) as f64 / 1000.0));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_come_in_turn_and_by_their_words() {
+        assert_eq!(Plan::rounds(7, &[]).last(), Some(&Kind::Kill));
+        assert_eq!(Plan::rounds(3, &[Kind::Cut, Kind::Pause]), [Kind::Cut, Kind::Pause, Kind::Cut]);
+        for kind in Kind::ALL {
+            assert_eq!(kind.word().parse(), Ok(kind));
+            assert_eq!(serde_json::to_value(kind).expect("a word"), kind.word());
+        }
+        assert!("nap".parse::<Kind>().expect_err("no such fault").contains("freeze"));
+    }
 }

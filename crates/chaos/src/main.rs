@@ -15,6 +15,7 @@ use tenure_chaos::record::Record;
 use tenure_chaos::schedule::Kind;
 use tenure_chaos::verdict::{Verdict, judge};
 use tenure_chaos::{exec, polls, report};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Chooses the mistake of a binary that was built to have one; any other has no such variable.
 const BROKEN: &str = "TENURE_BROKEN";
@@ -41,7 +42,7 @@ enum Task {
     /// Nodes and agents that poll, a leader that is killed over and over, and a judge over what was done
     Polls(Box<PollsArgs>),
     /// Three nodes that run a command while they lead, faults at whoever runs it, and a judge over what the commands wrote
-    Exec(ExecArgs),
+    Exec(Box<ExecArgs>),
     /// Write down being alive, every few milliseconds (internal)
     #[command(hide = true)]
     Mark {
@@ -160,9 +161,30 @@ struct ExecArgs {
     /// The binary `tenure`
     #[arg(long)]
     tenure: PathBuf,
+    /// The store's name, for the record
+    #[arg(long)]
+    engine: String,
+    /// The store's URL
+    #[arg(long)]
+    store: String,
+    /// An address of the store; several are shared out among the nodes
+    #[arg(long)]
+    endpoint: Vec<String>,
     /// How many faults, of all kinds in turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
+    /// This fault and no other; may be repeated
+    #[arg(long, value_name = "FAULT")]
+    only: Vec<exec::Kind>,
+    /// How many seconds those that are stopped stand still
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=3600))]
+    pause: u16,
+    /// The nodes' settings
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
     /// Where the record goes
     #[arg(long)]
     record: PathBuf,
@@ -181,8 +203,8 @@ fn main() -> ExitCode {
             check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
         }
         Task::Polls(args) => run_polls(*args),
-        Task::Exec(args) => run_exec(&args),
-        Task::Mark { word } => mark(word.is_some()).map(|()| true),
+        Task::Exec(args) => run_exec(*args),
+        Task::Mark { word } => exec::marks::live(word.is_some()).map(|()| true),
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
     match outcome {
@@ -295,51 +317,72 @@ fn run_polls(args: PollsArgs) -> Result<bool> {
     println!("record in {}", dir.display());
     let verdict = polls::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
-    if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
-            .with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let good = verdict.violations.is_empty();
-    if good && !args.keep {
-        std::fs::remove_dir_all(&dir)?;
-    } else {
-        println!("record kept in {}", dir.display());
-    }
-    Ok(good)
+    conclude(&dir, args.keep, args.json.as_deref(), &verdict, verdict.violations.is_empty())
 }
 
-fn run_exec(args: &ExecArgs) -> Result<bool> {
-    let dir = record_dir(&args.record, "exec-sqlite")?;
+fn run_exec(args: ExecArgs) -> Result<bool> {
+    let name = args.broken.as_deref().unwrap_or(&args.engine);
+    let dir = record_dir(&args.record, &format!("exec-{name}"))?;
     let me = std::env::current_exe()?.display().to_string();
+    let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
+    let launch = launch(&args.tenure, args.store, args.preset, None, broken)?;
     let plan = exec::Plan {
-        tenure: args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?,
+        tenure: launch.binary,
+        engine: args.engine,
+        store: launch.store,
+        endpoints: args.endpoint,
+        preset: launch.preset,
+        environment: launch.environment,
         marker: vec![me, "mark".to_owned()],
-        rounds: exec::Plan::rounds(args.rounds.into()),
+        rounds: exec::Plan::rounds(args.rounds.into(), &args.only),
+        pause: Duration::from_secs(args.pause.into()),
+        until_caught: args.broken.is_some(),
         dir: dir.clone(),
     };
+    end_with_us(plan.marks())?;
     println!("record in {}", dir.display());
     let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
-    if let Some(path) = &args.json {
-        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
+    conclude(&dir, args.keep, args.json.as_deref(), &verdict, verdict.violations.is_empty())
+}
+
+/// Ctrl-C and SIGTERM end the nodes and all they run, too: what is frozen cannot end by itself.
+fn end_with_us(marks: PathBuf) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let listening = runtime.enter();
+    let (mut asked, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    drop(listening);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            tokio::select! {
+                _ = asked.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        });
+        exec::crew::end_all(exec::MARKS, &marks);
+        std::process::exit(130);
+    });
+    Ok(())
+}
+
+/// Writes a verdict down, and removes the record if nobody wants it.
+fn conclude(
+    dir: &Path,
+    keep: bool,
+    json: Option<&Path>,
+    verdict: &impl serde::Serialize,
+    good: bool,
+) -> Result<bool> {
+    if let Some(path) = json {
+        std::fs::write(path, serde_json::to_vec_pretty(verdict)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let good = verdict.violations.is_empty();
-    if good && !args.keep {
-        std::fs::remove_dir_all(&dir)?;
+    if good && !keep {
+        std::fs::remove_dir_all(dir)?;
     } else {
         println!("record kept in {}", dir.display());
     }
     Ok(good)
-}
-
-fn mark(leave: bool) -> Result<()> {
-    if leave {
-        rustix::process::setsid()?;
-    }
-    let file = std::env::var_os(exec::MARKS).context("no file to write to")?;
-    let epoch = std::env::var("TENURE_EPOCH").context("no epoch")?.parse().context("the epoch")?;
-    exec::marks::write(Path::new(&file), epoch)
 }
 
 fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {

@@ -10,6 +10,8 @@ mod typed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use typed::words;
 
+#[cfg(target_os = "linux")]
+pub(crate) use exec::KeptArgs;
 pub(crate) use exec::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
 pub(crate) use polls::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,

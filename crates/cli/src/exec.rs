@@ -5,6 +5,7 @@
 
 mod keeper;
 mod lock;
+mod mutant;
 mod policy;
 mod terms;
 mod tree;
@@ -13,6 +14,8 @@ mod ward;
 
 pub(crate) use keeper::{bound, keeper};
 pub(crate) use lock::lock;
+#[cfg(feature = "teeth")]
+pub(crate) use mutant::ExecMutant;
 pub(crate) use policy::RestartWhen;
 
 use crate::args::{ExecArgs, SettingsArgs};
@@ -25,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::settings::Resolved;
 use tenure::{Node, ProcessContext, ProcessSpec, Restart, Settings, StopReason, Supervisor};
-use terms::Terms;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use vigil::Ask;
@@ -33,10 +35,8 @@ use ward::Plan;
 
 pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
-    let settings = ready(args.settings.load()?)?;
-    let terms = Terms::new(&settings, args.grace).map_err(Failure::usage)?;
-    let environment = environment(&settings);
-    let plan = Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace };
+    let settings = ready(args.kept.settings.load()?)?;
+    let plan = Plan::new(args.kept, &settings)?;
     let restart = if args.once { RestartWhen::Never } else { args.restart };
     let desk = Arc::new(Desk::new(plan, Policy { restart, once: args.once }));
 
@@ -85,10 +85,6 @@ fn ready(resolved: Resolved) -> Result<Settings, Failure> {
     }
     SettingsArgs::prepare_store(&resolved)?;
     Ok(resolved.settings)
-}
-
-fn environment(settings: &Settings) -> Vec<(&'static str, String)> {
-    vec![("TENURE_NAMESPACE", settings.namespace.clone()), ("TENURE_NODE", settings.node.to_string())]
 }
 
 /// What the command hears instead of us.

@@ -112,10 +112,19 @@ fn leader_only(node: &Node, health: bool, polls: bool) -> Result<Option<Processe
     Supervisor::new(specs).run(node).map(Some).map_err(Failure::other)
 }
 
-/// Chooses what is wrong with this node, in a build that exists to be caught.
+/// Says what is wrong with a process, in a build that exists to be caught.
+#[cfg(feature = "teeth")]
+pub(crate) const BROKEN: &str = "TENURE_BROKEN";
+
+/// Chooses what is wrong with this node.
 #[cfg(feature = "teeth")]
 pub(crate) fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> {
-    let Ok(name) = std::env::var("TENURE_BROKEN") else { return Ok(builder) };
+    let Ok(name) = std::env::var(BROKEN) else { return Ok(builder) };
+    #[cfg(target_os = "linux")]
+    if let Some(mutant) = crate::exec::ExecMutant::named(&name) {
+        tracing::warn!("what this node runs is broken on purpose: {mutant:?}");
+        return Ok(builder);
+    }
     let broken = name.parse().map_err(|problem: String| Failure::usage(problem))?;
     tracing::warn!("this node is broken on purpose: {broken:?}");
     Ok(builder.broken(broken))

@@ -8,12 +8,11 @@ use common::{FAST, PATIENCE, Ran, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tenure_chaos::exec::crew::{self, Held, Node};
 use tenure_chaos::exec::marks::{self, Mark};
-use tenure_chaos::exec::{Kind, MARKS, Plan};
+use tenure_chaos::exec::{COMMAND as STUBBORN, Kind, MARKS, Plan};
 
 /// Longest time until a process has ended.
 const END_MS: u64 = 60_000;
@@ -21,12 +20,9 @@ const END_MS: u64 = 60_000;
 /// Not a test: what the commands below run, which is this very program. Writes down that it is alive, until it is killed.
 #[test]
 fn marker() {
-    let Some(file) = std::env::var_os(MARKS) else { return };
-    if std::env::args().any(|word| word == "daemon") {
-        rustix::process::setsid().unwrap();
+    if std::env::var_os(MARKS).is_some() {
+        marks::live(std::env::args().any(|word| word == "daemon")).unwrap();
     }
-    let epoch = std::env::var("TENURE_EPOCH").unwrap().parse().unwrap();
-    marks::write(Path::new(&file), epoch).unwrap();
 }
 
 /// The command line that becomes a marker.
@@ -40,9 +36,6 @@ fn shell(script: &str) -> Vec<String> {
     let words = ["sh", "-c", script, "sh"].map(str::to_owned).to_vec();
     [words, marker_command()].concat()
 }
-
-/// A shell with a daemon below it that left its session and its parent; neither listens to SIGTERM.
-const STUBBORN: &str = r#"trap "" TERM; ("$@" daemon &); exec "$@""#;
 
 struct Place {
     sandbox: Sandbox,
@@ -415,8 +408,15 @@ fn never_two_commands_at_one_instant_through_faults() {
     let sandbox = Sandbox::new();
     let plan = Plan {
         tenure: env!("CARGO_BIN_EXE_tenure").into(),
+        engine: "sqlite".to_owned(),
+        store: "sqlite:".to_owned(),
+        endpoints: Vec::new(),
+        preset: "fast".to_owned(),
+        environment: Vec::new(),
         marker: marker_command(),
         rounds: vec![Kind::Kill, Kind::Pause, Kind::Cut],
+        pause: Duration::from_secs(3),
+        until_caught: false,
         dir: sandbox.home().to_owned(),
     };
     let verdict = tenure_chaos::exec::run(plan, &mut |line| println!("{line}")).unwrap();

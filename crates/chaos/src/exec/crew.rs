@@ -4,6 +4,7 @@ use crate::clock::boot_ms;
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -96,7 +97,7 @@ pub fn stop_all(pids: &[i32]) -> Result<()> {
 }
 
 /// Whether no thread of a process runs. One that is gone does not.
-fn is_stopped(pid: i32) -> bool {
+pub fn is_stopped(pid: i32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let mut states = threads.flatten().filter_map(|thread| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
@@ -109,6 +110,32 @@ fn is_stopped(pid: i32) -> bool {
 pub fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
         let _ = kill_process(pid, signal);
+    }
+}
+
+/// Those that have this among the variables they were started with, wherever they have got to.
+pub fn with_variable(name: &str, value: &Path) -> Vec<i32> {
+    let wanted = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
+    let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let has = |pid: &i32| {
+        // What may not be read is not ours.
+        let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        variables.split(|&byte| byte == 0).any(|variable| variable == wanted) && parent(*pid).is_some()
+    };
+    numbers.filter(has).collect()
+}
+
+/// Kills all that have this variable, until nothing is left of them.
+pub fn end_all(name: &str, value: &Path) {
+    let limit_ms = boot_ms() + 10_000;
+    loop {
+        let left = with_variable(name, value);
+        if left.is_empty() || boot_ms() > limit_ms {
+            return;
+        }
+        signal_all(&left, Signal::KILL);
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -1,15 +1,17 @@
 //! What the commands under `tenure exec` leave behind: a line every few milliseconds, for as long as they live.
 
+use super::{MARKS, RUN};
 use crate::clock::boot_ms;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a line is written: nothing is known more exactly than this.
+/// How often a line is written: the end of a command is known no more exactly than this, and its beginning to 10 ms, rather
+/// too early.
 pub const EVERY_MS: u64 = 5;
 
 /// One line.
@@ -21,6 +23,8 @@ pub struct Mark {
     pub pid: i32,
     /// In which epoch it was started.
     pub epoch: u64,
+    /// By which run of the command: the process it began with, 0 if it does not say.
+    pub run: i32,
 }
 
 impl Mark {
@@ -30,36 +34,104 @@ impl Mark {
             at_ms: words.next()?.parse().ok()?,
             pid: words.next()?.parse().ok()?,
             epoch: words.next()?.parse().ok()?,
+            run: words.next()?.parse().ok()?,
         };
         words.next().is_none().then_some(mark)
     }
+
+    /// Which copy of the command it is a sign of.
+    pub fn copy(&self) -> Copy {
+        Copy { epoch: self.epoch, run: self.run }
+    }
 }
 
-/// Writes lines until the process is killed, or the file cannot be written.
-pub fn write(path: &Path, epoch: u64) -> Result<()> {
+/// One run of the command, with all it started.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Copy {
+    /// In this epoch.
+    pub epoch: u64,
+    /// The process it began with.
+    pub run: i32,
+}
+
+/// What a command does that is watched: it writes lines until it is killed. Where to, and for which copy, the environment
+/// says. A daemon leaves its session first.
+pub fn live(daemon: bool) -> Result<()> {
+    if daemon {
+        rustix::process::setsid()?;
+    }
+    let path = std::env::var_os(MARKS).context("no file to write to")?;
+    let epoch: u64 = std::env::var("TENURE_EPOCH").context("no epoch")?.parse().context("the epoch")?;
+    let run: i32 = std::env::var(RUN).unwrap_or_else(|_| "0".to_owned()).parse().context("the run")?;
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let pid = std::process::id();
+    // One write each: lines of several processes do not mix.
+    let mut sign = |at_ms: u64| file.write_all(format!("{at_ms} {pid} {epoch} {run}\n").as_bytes());
+    // The copy is as old as the process it began with, which was a shell, and something else before that.
+    let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    let oldest = stat(&run.to_string()).or_else(|_| stat("self"))?;
+    sign(born_ms(&oldest).context("when it began")?)?;
     loop {
-        // One write: lines of several processes do not mix.
-        file.write_all(format!("{} {pid} {epoch}\n", boot_ms()).as_bytes())?;
+        sign(boot_ms())?;
         std::thread::sleep(Duration::from_millis(EVERY_MS));
     }
 }
 
-/// All lines so far. The last may be half written.
-pub fn read(path: &Path) -> Result<Vec<Mark>> {
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error).with_context(|| path.display().to_string()),
-    };
-    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mark = |line: &str| Mark::parse(line).with_context(|| format!("a mark cannot be read: {line:?}"));
-    whole.lines().map(mark).collect()
+/// When a process began, from its line in `/proc`: in hundredths of a second, rounded down.
+fn born_ms(stat: &str) -> Option<u64> {
+    let ticks: u64 = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
+    Some(ticks * 10)
 }
 
-/// When the processes of one epoch were alive, as far as they wrote.
+/// All lines so far. The last may be half written.
+pub fn read(path: &Path) -> Result<Vec<Mark>> {
+    let mut reader = Reader::new(path.to_owned());
+    reader.read_on()?;
+    Ok(reader.marks)
+}
+
+/// Reads a file that grows, each line once.
+#[derive(Debug)]
+pub struct Reader {
+    path: PathBuf,
+    at: u64,
+    half: Vec<u8>,
+    /// All lines so far.
+    pub marks: Vec<Mark>,
+    /// The lives they tell of.
+    pub lives: BTreeMap<Copy, Life>,
+}
+
+impl Reader {
+    /// Nothing is read yet.
+    pub fn new(path: PathBuf) -> Reader {
+        Reader { path, at: 0, half: Vec::new(), marks: Vec::new(), lives: BTreeMap::new() }
+    }
+
+    /// Reads what has come since. A line that is half written is left for the next time.
+    pub fn read_on(&mut self) -> Result<()> {
+        let mut file = match File::open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error).with_context(|| self.path.display().to_string()),
+        };
+        file.seek(SeekFrom::Start(self.at))?;
+        self.at += file.read_to_end(&mut self.half)? as u64;
+        let whole = self.half.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        let lines: Vec<u8> = self.half.drain(..whole).collect();
+        for line in String::from_utf8_lossy(&lines).lines() {
+            let mark = Mark::parse(line).with_context(|| format!("a mark cannot be read: {line:?}"))?;
+            extend(&mut self.lives, &mark);
+            self.marks.push(mark);
+        }
+        Ok(())
+    }
+}
+
+/// When a copy of the command was alive, as far as it wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Life {
     /// Its first line.
     pub first_ms: u64,
@@ -67,34 +139,57 @@ pub struct Life {
     pub last_ms: u64,
 }
 
-/// The lives of all epochs.
-pub fn lives(marks: &[Mark]) -> BTreeMap<u64, Life> {
-    let mut lives: BTreeMap<u64, Life> = BTreeMap::new();
-    for mark in marks {
-        let life = lives.entry(mark.epoch).or_insert(Life { first_ms: mark.at_ms, last_ms: mark.at_ms });
-        life.first_ms = life.first_ms.min(mark.at_ms);
-        life.last_ms = life.last_ms.max(mark.at_ms);
-    }
+fn extend(lives: &mut BTreeMap<Copy, Life>, mark: &Mark) {
+    let life = lives.entry(mark.copy()).or_insert(Life { first_ms: mark.at_ms, last_ms: mark.at_ms });
+    life.first_ms = life.first_ms.min(mark.at_ms);
+    life.last_ms = life.last_ms.max(mark.at_ms);
+}
+
+/// The lives of all copies.
+pub fn lives<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> BTreeMap<Copy, Life> {
+    let mut lives = BTreeMap::new();
+    marks.into_iter().for_each(|mark| extend(&mut lives, mark));
     lives
 }
 
-/// From the last sign of life of each epoch to the first of the next, by the epoch that ended. An error if two were ever
-/// alive at one instant.
-pub fn margins(marks: &[Mark]) -> Result<BTreeMap<u64, u64>> {
-    let lives: Vec<(u64, Life)> = lives(marks).into_iter().collect();
-    let mut margins = BTreeMap::new();
-    for pair in lives.windows(2) {
-        let [(old, before), (new, after)] = pair else { continue };
-        match after.first_ms.checked_sub(before.last_ms) {
-            Some(margin_ms) if margin_ms > 0 => drop(margins.insert(*old, margin_ms)),
-            Some(_) | None => bail!(
-                "a command of epoch {old} was alive at {} ms, one of epoch {new} since {} ms",
-                before.last_ms,
-                after.first_ms
-            ),
+/// From the last sign of life of each copy to the first of the next, by the copy that ended; and in words, each time two
+/// were alive at one instant, or a copy of an epoch began after one of a later epoch.
+pub fn gaps(lives: &BTreeMap<Copy, Life>) -> (BTreeMap<Copy, u64>, Vec<String>) {
+    let mut in_order: Vec<(&Copy, &Life)> = lives.iter().collect();
+    in_order.sort_by_key(|(_, life)| life.first_ms);
+    let (mut gaps, mut wrong) = (BTreeMap::new(), Vec::new());
+    let mut latest: Option<(&Copy, &Life)> = None;
+    let mut highest = 0;
+    for (copy, life) in in_order {
+        if let Some((before, old)) = latest {
+            match life.first_ms.checked_sub(old.last_ms) {
+                Some(gap_ms) if gap_ms > 0 => drop(gaps.insert(*before, gap_ms)),
+                Some(_) | None => wrong.push(format!(
+                    "two at one instant: a command of epoch {} was alive at {} ms, another, of epoch {}, since {} ms",
+                    before.epoch, old.last_ms, copy.epoch, life.first_ms
+                )),
+            }
+        }
+        if copy.epoch < highest {
+            wrong.push(format!(
+                "begun too late: a command of epoch {} at {} ms, after one of epoch {highest}",
+                copy.epoch, life.first_ms
+            ));
+        }
+        highest = highest.max(copy.epoch);
+        if latest.is_none_or(|(_, old)| life.last_ms >= old.last_ms) {
+            latest = Some((copy, life));
         }
     }
-    Ok(margins)
+    (gaps, wrong)
+}
+
+/// The gaps; an error if two copies were ever alive at one instant.
+pub fn margins(marks: &[Mark]) -> Result<BTreeMap<Copy, u64>> {
+    match gaps(&lives(marks)) {
+        (gaps, wrong) if wrong.is_empty() => Ok(gaps),
+        (_, wrong) => bail!("{}", wrong.join("; ")),
+    }
 }
 
 #[cfg(test)]
@@ -102,13 +197,17 @@ mod tests {
     use super::*;
 
     fn marks(lines: &[(u64, i32, u64)]) -> Vec<Mark> {
-        lines.iter().map(|&(at_ms, pid, epoch)| Mark { at_ms, pid, epoch }).collect()
+        lines.iter().map(|&(at_ms, pid, epoch)| Mark { at_ms, pid, epoch, run: 0 }).collect()
+    }
+
+    fn copy(epoch: u64) -> Copy {
+        Copy { epoch, run: 0 }
     }
 
     #[test]
     fn the_margin_is_between_the_last_of_one_and_the_first_of_the_next() {
         let told = marks(&[(100, 7, 1), (105, 8, 1), (110, 7, 1), (300, 9, 2), (305, 9, 2), (900, 10, 5)]);
-        assert_eq!(margins(&told).expect("in order"), BTreeMap::from([(1, 190), (2, 595)]));
+        assert_eq!(margins(&told).expect("in order"), BTreeMap::from([(copy(1), 190), (copy(2), 595)]));
     }
 
     #[test]
@@ -121,12 +220,45 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_half_written_is_left_out_and_a_broken_one_is_told() {
+    fn one_that_never_ends_meets_every_other_not_only_the_next() {
+        let told = marks(&[(100, 7, 1), (300, 9, 2), (310, 9, 2), (500, 10, 3), (600, 7, 1)]);
+        assert_eq!(gaps(&lives(&told)).1.len(), 2);
+    }
+
+    #[test]
+    fn a_process_knows_when_it_began() {
+        let stat = std::fs::read_to_string("/proc/self/stat").expect("it runs");
+        let born_ms = born_ms(&stat).expect("well-formed");
+        assert!(born_ms <= boot_ms() && boot_ms() - born_ms < 600_000, "{born_ms}");
+    }
+
+    #[test]
+    fn two_runs_of_one_epoch_are_two() {
+        let of = |at_ms, run| Mark { at_ms, pid: run, epoch: 1, run };
+        assert!(margins(&[of(100, 7), of(205, 7), of(400, 8)]).is_ok());
+        assert!(margins(&[of(100, 7), of(400, 8), of(405, 7)]).is_err());
+    }
+
+    #[test]
+    fn an_epoch_that_is_over_does_not_come_back() {
+        let of = |at_ms, epoch, run| Mark { at_ms, pid: run, epoch, run };
+        let told = margins(&[of(100, 1, 7), of(200, 2, 8), of(300, 1, 9)]).expect_err("1 after 2");
+        assert!(told.to_string().contains("begun too late"), "{told}");
+    }
+
+    #[test]
+    fn a_line_that_is_half_written_waits_for_its_end_and_a_broken_one_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("marks");
         assert_eq!(read(&path).expect("no file, no marks"), []);
-        std::fs::write(&path, "100 7 1\n105 7 1\n11").expect("written");
-        assert_eq!(read(&path).expect("two"), marks(&[(100, 7, 1), (105, 7, 1)]));
+        std::fs::write(&path, "100 7 1 0\n105 7 1 0\n11").expect("written");
+        let mut reader = Reader::new(path.clone());
+        reader.read_on().expect("two");
+        assert_eq!(reader.marks, marks(&[(100, 7, 1), (105, 7, 1)]));
+        std::fs::write(&path, "100 7 1 0\n105 7 1 0\n110 7 1 0\n").expect("written");
+        reader.read_on().expect("one more");
+        assert_eq!(reader.marks, read(&path).expect("all at once"));
+        assert_eq!(reader.lives, lives(&reader.marks));
         std::fs::write(&path, "100 7\n").expect("written");
         assert!(read(&path).is_err());
     }

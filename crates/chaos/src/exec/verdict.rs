@@ -1,9 +1,10 @@
 //! What the marks say about a run.
 
-use super::marks::{self, Life, Mark};
+use super::marks::{self, Copy, Life, Mark};
 use super::{Kind, Round};
+use crate::canary::{Stall, stalled_ms};
 use serde::Serialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// Least, middle and most of some figures, in ms.
@@ -38,100 +39,184 @@ impl Figures {
 pub struct Verdict {
     /// What must not have happened and did.
     pub violations: Vec<String>,
+    /// The store.
+    pub engine: String,
+    /// How long a lease is.
+    pub lease_ms: u64,
+    /// How long the stopped were to stand still.
+    pub pause_ms: u64,
     /// How many faults of each kind.
     pub rounds: BTreeMap<&'static str, usize>,
+    /// By kind: from the fault to the last sign of life of the command it hit.
+    pub lived_on: BTreeMap<&'static str, Figures>,
     /// By kind: from the last sign of life of the old command to the first of the new.
     pub margins: BTreeMap<&'static str, Figures>,
     /// Over all of them.
     pub margin: Option<Figures>,
+    /// How long the stopped stood still.
+    pub stood: Option<Figures>,
     /// How long frozen commands wrote on after they were woken, beside their successors.
     pub woken: Option<Figures>,
     /// How many lines were judged.
     pub marks: usize,
 }
 
-/// Judges. Commands that were frozen together with their keeper are judged up to the moment they were woken; what they wrote
-/// after that is counted apart, because nothing could have kept them from it.
-pub(super) fn judge(marks: &[Mark], rounds: &[Round]) -> Verdict {
-    let frozen: BTreeMap<u64, u64> =
-        rounds.iter().filter_map(|round| Some((round.epoch, round.woken_ms?))).collect();
-    let is_woken = |mark: &&Mark| frozen.get(&mark.epoch).is_some_and(|&woken_ms| mark.at_ms >= woken_ms);
-    let (woken, honoured): (Vec<&Mark>, Vec<&Mark>) = marks.iter().partition(is_woken);
-    let honoured: Vec<Mark> = honoured.into_iter().copied().collect();
-    let mut violations = Vec::new();
-    let margins = marks::margins(&honoured).unwrap_or_else(|error| {
-        violations.push(error.to_string());
-        BTreeMap::new()
-    });
-    violations.extend(within_one_epoch(&honoured, rounds));
-    let mut by_kind: BTreeMap<&'static str, Vec<u64>> = BTreeMap::new();
-    for round in rounds {
-        if let Some(&margin_ms) = margins.get(&round.epoch).filter(|_| round.kind != Kind::Keeper) {
-            by_kind.entry(round.kind.name()).or_default().push(margin_ms);
+/// What there is to judge.
+pub(super) struct Evidence<'a> {
+    pub(super) marks: &'a [Mark],
+    pub(super) rounds: &'a [Round],
+    /// When the machine itself stood still. Excuses what is late, never two at one instant.
+    pub(super) stalls: Vec<Stall>,
+    pub(super) lease_ms: u64,
+    /// Processes that were there when all nodes had left.
+    pub(super) left: &'a [i32],
+}
+
+impl Evidence<'_> {
+    fn woken_ms(&self, copy: Copy) -> Option<u64> {
+        self.rounds.iter().find(|round| round.copy == copy)?.woken_ms
+    }
+
+    /// Commands that were frozen together with their keeper are judged up to the moment they were woken; what they wrote
+    /// after that is counted apart, because nothing could have kept them from it.
+    fn honoured(&self) -> BTreeMap<Copy, Life> {
+        let frozen: BTreeMap<Copy, u64> =
+            self.rounds.iter().filter_map(|round| Some((round.copy, round.woken_ms?))).collect();
+        let is_honoured =
+            |mark: &&Mark| frozen.get(&mark.copy()).is_none_or(|&woken_ms| mark.at_ms < woken_ms);
+        marks::lives(self.marks.iter().filter(is_honoured))
+    }
+
+    /// From the end of each command to the next, and what was wrong with that.
+    pub(super) fn gaps(&self) -> (BTreeMap<Copy, u64>, Vec<String>) {
+        marks::gaps(&self.honoured())
+    }
+
+    /// From a fault to the last sign of life of the command it hit. Nothing is known of one that was frozen.
+    pub(super) fn lived_on(&self, round: &Round) -> Option<u64> {
+        let signs = self.marks.iter().rev().filter(|mark| mark.copy() == round.copy);
+        let last_ms = signs.map(|mark| mark.at_ms).max()?;
+        (round.kind != Kind::Freeze).then(|| last_ms.saturating_sub(round.at_ms))
+    }
+
+    /// How long a frozen command wrote on after it was woken; nothing at all counts, too.
+    fn wrote_on(&self, round: &Round) -> Option<u64> {
+        let woken_ms = self.woken_ms(round.copy)?;
+        let signs = self.marks.iter().filter(|mark| mark.copy() == round.copy);
+        Some(signs.map(|mark| mark.at_ms).max()?.saturating_sub(woken_ms))
+    }
+
+    /// The last renewal was sent before the fault: a lease after it the command is gone. With `tenure` dead it is not even
+    /// given that long: the keeper ends it at once, and half a lease is twice what it may take.
+    fn overdue(&self, round: &Round) -> Option<String> {
+        let (limit_ms, whom) = match round.kind {
+            Kind::Kill => (self.lease_ms / 2, "its tenure"),
+            Kind::Pause | Kind::Cut => (self.lease_ms, "its lease"),
+            Kind::Stop | Kind::Keeper | Kind::Freeze => return None,
+        };
+        let lived_ms = self.lived_on(round)?;
+        let excused_ms = stalled_ms(&self.stalls, round.at_ms, round.at_ms + lived_ms);
+        (lived_ms > limit_ms + excused_ms).then(|| {
+            format!(
+                "outlived {whom}: a command of epoch {} was alive {lived_ms} ms after {} ({limit_ms} ms are allowed)",
+                round.copy.epoch,
+                round.kind.name()
+            )
+        })
+    }
+
+    /// An epoch that was over is over: whoever wakes in it, or comes back, starts nothing in it.
+    fn again(&self, round: &Round, lives: &BTreeMap<Copy, Life>) -> Option<String> {
+        if round.kind == Kind::Keeper {
+            return None;
         }
-    }
-    let woken: Vec<Mark> = woken.into_iter().copied().collect();
-    let woken: BTreeMap<u64, Life> = marks::lives(&woken);
-    // One that wrote nothing more counts, too.
-    let lived = |(epoch, &woken_ms): (&u64, &u64)| woken.get(epoch).map_or(0, |life| life.last_ms - woken_ms);
-    let mut counts = BTreeMap::new();
-    for round in rounds {
-        *counts.entry(round.kind.name()).or_default() += 1;
-    }
-    Verdict {
-        violations,
-        rounds: counts,
-        margins: by_kind.into_iter().filter_map(|(kind, all)| Some((kind, Figures::of(all)?))).collect(),
-        margin: Figures::of(margins.into_values().collect()),
-        woken: Figures::of(frozen.iter().map(lived).collect()),
-        marks: marks.len(),
+        let mut later = lives.iter().filter(|(copy, _)| copy.epoch == round.copy.epoch);
+        let (_, life) = later.find(|(_, life)| life.first_ms > round.at_ms)?;
+        Some(format!(
+            "begun too late: a command of epoch {} at {} ms, after {} at {} ms",
+            round.copy.epoch,
+            life.first_ms,
+            round.kind.name(),
+            round.at_ms
+        ))
     }
 }
 
-/// A command whose keeper was killed is followed by another in the same epoch: all that wrote before the kill must have ended
-/// before anybody else wrote.
-fn within_one_epoch(marks: &[Mark], rounds: &[Round]) -> Vec<String> {
-    let mut found = Vec::new();
-    for round in rounds.iter().filter(|round| round.kind == Kind::Keeper) {
-        let of_epoch = || marks.iter().filter(|mark| mark.epoch == round.epoch);
-        let old: BTreeSet<i32> =
-            of_epoch().filter(|mark| mark.at_ms < round.at_ms).map(|mark| mark.pid).collect();
-        let last = of_epoch().filter(|mark| old.contains(&mark.pid)).map(|mark| mark.at_ms).max();
-        let first = of_epoch().filter(|mark| !old.contains(&mark.pid)).map(|mark| mark.at_ms).min();
-        if let (Some(last_ms), Some(first_ms)) = (last, first)
-            && last_ms >= first_ms
-        {
-            found.push(format!(
-                "epoch {}: a command whose keeper was killed was alive at {last_ms} ms, the next since {first_ms} ms",
-                round.epoch
-            ));
-        }
+/// What must not have happened and did.
+pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<String> {
+    let lives = evidence.honoured();
+    let (_, mut violations) = marks::gaps(&lives);
+    for round in evidence.rounds {
+        violations.extend(evidence.overdue(round));
+        violations.extend(evidence.again(round, &lives));
+        let amiss = round.amiss.iter();
+        violations.extend(amiss.map(|amiss| format!("{} after {}: {amiss}", round.node, round.kind.name())));
     }
-    found
+    if !evidence.left.is_empty() {
+        violations.push(format!("left behind when all nodes had left in order: {:?}", evidence.left));
+    }
+    violations
 }
 
 impl Verdict {
+    pub(super) fn of(evidence: &Evidence<'_>, engine: String, pause_ms: u64) -> Verdict {
+        let (gaps, _) = evidence.gaps();
+        let mut rounds = BTreeMap::new();
+        let (mut lived, mut margins) = (BTreeMap::<_, Vec<u64>>::new(), BTreeMap::<_, Vec<u64>>::new());
+        for round in evidence.rounds {
+            let name = round.kind.name();
+            *rounds.entry(name).or_default() += 1;
+            lived.entry(name).or_default().extend(evidence.lived_on(round));
+            margins.entry(name).or_default().extend(gaps.get(&round.copy));
+        }
+        let figures = |by_kind: BTreeMap<&'static str, Vec<u64>>| {
+            by_kind.into_iter().filter_map(|(kind, all)| Some((kind, Figures::of(all)?))).collect()
+        };
+        Verdict {
+            violations: judge(evidence),
+            engine,
+            lease_ms: evidence.lease_ms,
+            pause_ms,
+            rounds,
+            lived_on: figures(lived),
+            margins: figures(margins),
+            margin: Figures::of(gaps.into_values().collect()),
+            stood: Figures::of(evidence.rounds.iter().filter_map(|round| round.stood_ms).collect()),
+            woken: Figures::of(evidence.rounds.iter().filter_map(|round| evidence.wrote_on(round)).collect()),
+            marks: evidence.marks.len(),
+        }
+    }
+
     /// For people.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        let line = |name: &str, rounds: usize, figures: Option<&Figures>| match figures {
-            Some(f) => {
-                format!("{name:<22} {rounds:>6} {:>9} {:>9} {:>9}", f.least_ms, f.median_ms, f.most_ms)
-            }
-            None => format!("{name:<22} {rounds:>6}         -         -         -"),
+        let three = |figures: Option<&Figures>| match figures {
+            Some(f) => format!("{:>8} {:>8} {:>8}", f.least_ms, f.median_ms, f.most_ms),
+            None => format!("{0:>8} {0:>8} {0:>8}", "-"),
         };
         // Writing to a String cannot fail.
-        let _ =
-            writeln!(text, "{:<22} {:>6} {:>9} {:>9} {:>9}", "FAULT", "ROUNDS", "LEAST ms", "MEDIAN", "MOST");
+        let _ = writeln!(text, "on {}, lease {} ms", self.engine, self.lease_ms);
+        let _ = writeln!(text, "{:<22} {:>6}   {:<26}   gap, ms", "", "", "lived on, ms");
+        let heads = ["least", "median", "most"].map(|head| format!("{head:>8}")).join(" ");
+        let _ = writeln!(text, "{:<22} {:>6}   {heads}   {heads}", "FAULT", "ROUNDS");
         for (name, rounds) in &self.rounds {
-            let _ = writeln!(text, "{}", line(name, *rounds, self.margins.get(name)));
+            let (lived, gap) = (three(self.lived_on.get(name)), three(self.margins.get(name)));
+            let _ = writeln!(text, "{name:<22} {rounds:>6}   {lived}   {gap}");
         }
+        let changes = self.margin.map_or(0, |all| all.count);
         let _ = writeln!(
             text,
-            "{}",
-            line("all changes of epoch", self.margin.map_or(0, |all| all.count), self.margin.as_ref())
+            "{:<22} {changes:>6}   {}   {}",
+            "all changes",
+            three(None),
+            three(self.margin.as_ref())
         );
-        let _ = writeln!(text, "from the old command's last sign of life to the new one's first");
+        text.push_str(
+            "lived on: from the fault to the old command's last sign of life; gap: from that to the new one's first\n",
+        );
+        if let Some(stood) = &self.stood {
+            let _ = writeln!(text, "the stopped stood still for {} to {} ms", stood.least_ms, stood.most_ms);
+        }
         if let Some(woken) = &self.woken {
             let _ = writeln!(
                 text,
@@ -154,32 +239,73 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn mark(at_ms: u64, pid: i32, epoch: u64) -> Mark {
-        Mark { at_ms, pid, epoch }
+    /// A mark of the one command of its epoch.
+    fn mark(at_ms: u64, epoch: u64) -> Mark {
+        of_run(at_ms, epoch, 1)
+    }
+
+    fn of_run(at_ms: u64, epoch: u64, run: i32) -> Mark {
+        Mark { at_ms, pid: run, epoch, run }
     }
 
     fn round(kind: Kind, epoch: u64, at_ms: u64, woken_ms: Option<u64>) -> Round {
-        Round { kind, epoch, at_ms, woken_ms }
+        let copy = Copy { epoch, run: 1 };
+        Round { kind, node: "pod-a", copy, at_ms, stood_ms: None, woken_ms, amiss: Vec::new() }
+    }
+
+    fn evidence<'a>(marks: &'a [Mark], rounds: &'a [Round]) -> Evidence<'a> {
+        Evidence { marks, rounds, stalls: Vec::new(), lease_ms: 1000, left: &[] }
+    }
+
+    fn found(marks: &[Mark], rounds: &[Round]) -> Vec<String> {
+        judge(&evidence(marks, rounds))
     }
 
     #[test]
     fn the_woken_are_counted_apart_and_no_others_are_excused() {
-        let marks = [mark(100, 1, 1), mark(2000, 2, 2), mark(3000, 1, 1), mark(3030, 1, 1), mark(3040, 2, 2)];
-        let verdict = judge(&marks, &[round(Kind::Freeze, 1, 110, Some(2990))]);
+        let marks = [mark(100, 1), mark(2000, 2), mark(3000, 1), mark(3030, 1), mark(3040, 2)];
+        let rounds = [round(Kind::Freeze, 1, 110, Some(2990))];
+        let verdict = Verdict::of(&evidence(&marks, &rounds), "sqlite".to_owned(), 20_000);
         assert!(verdict.violations.is_empty(), "{verdict:?}");
         assert_eq!(verdict.woken.map(|woken| woken.most_ms), Some(40));
         assert_eq!(verdict.margins["all frozen together"].least_ms, 1900);
         // The same marks after any other fault, or before it was woken.
-        assert_eq!(judge(&marks, &[round(Kind::Pause, 1, 110, None)]).violations.len(), 1);
-        assert_eq!(judge(&marks, &[round(Kind::Freeze, 1, 110, Some(3010))]).violations.len(), 1);
+        assert!(found(&marks, &[round(Kind::Pause, 1, 110, None)])[0].contains("two at one instant"));
+        assert_eq!(found(&marks, &[round(Kind::Freeze, 1, 110, Some(3010))]).len(), 1);
     }
 
     #[test]
     fn two_of_one_epoch_are_noticed_where_a_keeper_was_killed() {
-        let good = [mark(100, 1, 1), mark(205, 1, 1), mark(400, 2, 1)];
         let kill = [round(Kind::Keeper, 1, 200, None)];
-        assert!(judge(&good, &kill).violations.is_empty());
-        let bad = [mark(100, 1, 1), mark(205, 1, 1), mark(400, 2, 1), mark(405, 1, 1)];
-        assert_eq!(judge(&bad, &kill).violations.len(), 1);
+        let good = [of_run(100, 1, 1), of_run(205, 1, 1), of_run(400, 1, 2)];
+        assert_eq!(found(&good, &kill), [""; 0]);
+        let bad = [&good[..], &[of_run(405, 1, 1)]].concat();
+        assert_eq!(found(&bad, &kill).len(), 1);
+        // After any other fault the epoch was over.
+        assert!(found(&good, &[round(Kind::Pause, 1, 200, None)])[0].contains("begun too late"));
+    }
+
+    #[test]
+    fn a_command_that_outlives_its_lease_is_guilty_even_if_nobody_followed_yet() {
+        let marks = [mark(100, 1), mark(1150, 1), mark(2000, 2)];
+        assert_eq!(found(&marks, &[round(Kind::Pause, 1, 150, None)]), [""; 0]);
+        assert!(found(&marks, &[round(Kind::Pause, 1, 149, None)])[0].contains("outlived its lease"));
+        assert!(found(&marks, &[round(Kind::Kill, 1, 649, None)])[0].contains("outlived its tenure"));
+        assert_eq!(found(&marks, &[round(Kind::Kill, 1, 650, None)]), [""; 0]);
+        // A machine that stood still excuses that, and nothing else.
+        let rounds = [round(Kind::Pause, 1, 149, None)];
+        let stalls = vec![Stall { until_ms: 900, stalled_ms: 100 }];
+        assert_eq!(judge(&Evidence { stalls, ..evidence(&marks, &rounds) }), [""; 0]);
+        let both = [mark(100, 1), mark(2001, 1), mark(2000, 2)];
+        let stalls = vec![Stall { until_ms: 2000, stalled_ms: 1850 }];
+        assert_eq!(judge(&Evidence { stalls, ..evidence(&both, &rounds) }).len(), 1);
+    }
+
+    #[test]
+    fn what_is_left_behind_or_amiss_is_told() {
+        let marks = [mark(100, 1)];
+        assert_eq!(judge(&Evidence { left: &[7], ..evidence(&marks, &[]) }).len(), 1);
+        let amiss = Round { amiss: vec!["asleep".to_owned()], ..round(Kind::Pause, 1, 150, None) };
+        assert!(found(&marks, &[amiss])[0].contains("asleep"));
     }
 }

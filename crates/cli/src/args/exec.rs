@@ -6,6 +6,22 @@ use crate::log::LogForm;
 use clap::Args;
 use std::ffi::OsString;
 
+/// What is to be kept, and how: the same for both.
+#[derive(Args)]
+pub(crate) struct KeptArgs {
+    /// Between SIGTERM and SIGKILL when leadership ends, or the lock is lost [default: what the last fifth of the lease has room for]
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
+    pub(crate) grace: Option<u64>,
+    /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
+    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
+    pub(crate) stop_grace: u64,
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
 #[derive(Args)]
 #[command(
     after_help = "The command gets stdin, stdout and stderr of this process, a session of its own, and TENURE_EPOCH, \
@@ -26,20 +42,11 @@ pub(crate) struct ExecArgs {
     /// minute another node gets a chance
     #[arg(long, value_enum, default_value = "always")]
     pub(crate) restart: RestartWhen,
-    /// Between SIGTERM and SIGKILL when leadership ends [default: what the last fifth of the lease has room for]
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
-    pub(crate) grace: Option<u64>,
-    /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
-    pub(crate) stop_grace: u64,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
+    pub(crate) kept: KeptArgs,
 }
 
 #[derive(Args)]
@@ -57,20 +64,11 @@ pub(crate) struct LockArgs {
     /// How long to wait for it, for ever if not given
     #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
-    /// Between SIGTERM and SIGKILL when the lock is lost [default: what the last fifth of the lease has room for]
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
-    pub(crate) grace: Option<u64>,
-    /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
-    pub(crate) stop_grace: u64,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) log: LogForm,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
-    pub(crate) command: Vec<OsString>,
+    pub(crate) kept: KeptArgs,
 }
 
 #[derive(Args)]

@@ -55,8 +55,8 @@ pub(super) fn check(line: &[String]) -> bool {
 fn settings(verb: &Verb) -> Option<&SettingsArgs> {
     match verb {
         Verb::Run(args) => Some(&args.settings),
-        Verb::Exec(args) => Some(&args.settings),
-        Verb::Lock(args) => Some(&args.settings),
+        Verb::Exec(args) => Some(&args.kept.settings),
+        Verb::Lock(args) => Some(&args.kept.settings),
         Verb::Status(args) => Some(&args.settings),
         Verb::Watch(args) => Some(&args.settings),
         Verb::Health(args) => Some(&args.settings),

@@ -7,7 +7,8 @@
 //! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
 //! Nor while the keeper is stopped as well: nobody can kill from a stopped process.
 
-use super::tree;
+use super::mutant::ExecMutant;
+use super::tree::{self, Entry};
 use super::vigil::{Ask, Order, Report, Vigil, Word};
 use crate::args::{BoundArgs, KeeperArgs};
 use crate::exit::Failure;
@@ -84,7 +85,9 @@ impl Keeper {
     fn start(args: KeeperArgs) -> Result<Option<Keeper>, Failure> {
         // A signal that the terminal or a service manager sends to everybody is not meant for us.
         setsid().map_err(std::io::Error::from)?;
-        set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        if !ExecMutant::NoSubreaper.on() {
+            set_child_subreaper(Some(getpid())).map_err(std::io::Error::from)?;
+        }
         for kind in
             [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()]
         {
@@ -119,19 +122,23 @@ impl Keeper {
         let mut children = signal(SignalKind::child())?;
         loop {
             self.reap();
-            if self.ended && tree::running().is_empty() {
+            if self.ended && self.running().is_empty() {
                 self.report(Report::Clear);
                 return Ok(());
             }
             let now_ms = BootClock.now_ms();
             let was_running = self.vigil.is_running();
-            let order = self.vigil.tick(now_ms);
+            let order = if was_running && ExecMutant::KeeperWithoutDeadline.on() {
+                None
+            } else {
+                self.vigil.tick(now_ms)
+            };
             if was_running && order.is_some() {
                 self.report(Report::Overdue);
             }
             self.obey(order);
             if self.vigil.is_killing() {
-                tree::kill(&tree::running());
+                self.kill();
             }
             let most_ms = if self.vigil.is_running() { LOOK_MS } else { LOOK_CLOSELY_MS };
             let nap = Duration::from_millis(self.vigil.due_ms().saturating_sub(now_ms).clamp(1, most_ms));
@@ -141,7 +148,9 @@ impl Keeper {
                     Ok(Some(line)) => self.hear(&line),
                     Ok(None) | Err(_) => {
                         self.alone = true;
-                        self.wind_up();
+                        if !ExecMutant::LineIgnored.on() {
+                            self.wind_up();
+                        }
                     }
                 },
                 _ = children.recv() => {}
@@ -169,10 +178,25 @@ impl Keeper {
 
     fn obey(&self, order: Option<Order>) {
         match order {
-            Some(Order::Ask(Ask::Terminate)) => tree::ask(&tree::running(), Signal::TERM),
-            Some(Order::Ask(Ask::Interrupt)) => tree::ask(&tree::running(), Signal::INT),
-            Some(Order::Kill) => tree::kill(&tree::running()),
+            Some(Order::Ask(Ask::Terminate)) => tree::ask(&self.running(), Signal::TERM),
+            Some(Order::Ask(Ask::Interrupt)) => tree::ask(&self.running(), Signal::INT),
+            Some(Order::Kill) => self.kill(),
             None => {}
+        }
+    }
+
+    /// What is to be ended: all there is.
+    fn running(&self) -> Vec<Entry> {
+        let mut running = tree::running();
+        if ExecMutant::OnlyTheChild.on() {
+            running.retain(|entry| entry.pid == self.command.as_raw_nonzero().get());
+        }
+        running
+    }
+
+    fn kill(&self) {
+        if !ExecMutant::OnlyTold.on() {
+            tree::kill(&self.running());
         }
     }
 
@@ -183,7 +207,7 @@ impl Keeper {
                 self.ended = true;
                 self.report(Report::Ended(code(status)));
                 // What it left behind ends too: its time was the command's.
-                if !tree::running().is_empty() {
+                if !self.running().is_empty() {
                     self.wind_up();
                 }
             }

@@ -3,9 +3,8 @@
 //! A lock is the seat of a plugin of its own, `lock-<name>`: everything an election promises holds for it.
 
 use super::policy::{Policy, RestartWhen, Why};
-use super::terms::Terms;
 use super::ward::{self, Plan};
-use super::{ask_of, environment, policy, ready, unsafe_or_asked};
+use super::{ask_of, policy, ready, unsafe_or_asked};
 use crate::args::LockArgs;
 use crate::exit::Failure;
 use crate::log;
@@ -21,11 +20,9 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let plugin = NodeId::new(&format!("lock-{}", args.name))
         .map_err(|error| Failure::usage(format!("the lock's name {:?}: {error}", args.name)))?;
-    let settings = ready(unique(args.settings.load_instead(at_once)?)?)?;
-    let terms = Terms::new(&settings, args.grace).map_err(Failure::usage)?;
-    let mut environment = environment(&settings);
-    environment.push(("TENURE_LOCK", args.name.clone()));
-    let plan = Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace };
+    let settings = ready(unique(args.kept.settings.load_instead(at_once)?)?)?;
+    let mut plan = Plan::new(args.kept, &settings)?;
+    plan.environment.push(("TENURE_LOCK", args.name.clone()));
     let mut signals = Signals::new()?;
     ward::adopt_orphans()?;
     let builder = Node::builder(settings).per_plugin(&plugin);

@@ -1,9 +1,12 @@
 //! One run of a command under a guard: starts its keeper, tells it how long it may go on, hears how it ended.
 
+use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
 use super::terms::Terms;
 use super::tree;
 use super::vigil::{Ask, Report, Word};
+use crate::args::KeptArgs;
+use crate::exit::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getpid, set_child_subreaper};
 use std::ffi::OsString;
@@ -13,7 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tenure::{BootClock, Clock, LeaderGuard};
+use tenure::{BootClock, Clock, LeaderGuard, Settings};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -30,6 +33,16 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What was asked for, if its times fit into the lease.
+    pub(crate) fn new(args: KeptArgs, settings: &Settings) -> Result<Plan, Failure> {
+        let environment = vec![
+            ("TENURE_NAMESPACE", settings.namespace.clone()),
+            ("TENURE_NODE", settings.node.to_string()),
+        ];
+        let terms = Terms::new(settings, args.grace).map_err(Failure::usage)?;
+        Ok(Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace })
+    }
+
     /// The command as people know it.
     pub(crate) fn name(&self) -> String {
         self.command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default()
@@ -38,6 +51,9 @@ impl Plan {
 
 /// Whatever loses its keeper becomes our child, and is ended by us.
 pub(crate) fn adopt_orphans() -> io::Result<()> {
+    if ExecMutant::NoSubreaper.on() {
+        return Ok(());
+    }
     set_child_subreaper(Some(getpid())).map_err(io::Error::from)
 }
 
@@ -80,6 +96,11 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
                 ward.say(Word::Stop(ask, plan.stop_grace_ms));
             }
             () = tokio::time::sleep(Duration::from_millis(plan.terms.tell_ms)), if !over => ward.go_on(guard),
+        }
+        if ExecMutant::EndedWhenTold.on() && (over || told) {
+            // The line stays open: what was told is to be done in its own time.
+            std::mem::forget(ward);
+            return Ended { why, code: Ok(0) };
         }
     }
     ward.bury(clear).await;
@@ -159,7 +180,7 @@ impl Ward {
     async fn bury(mut self, clear: bool) {
         // It is gone, or about to be: the line to it is closed.
         let _ = self.keeper.wait();
-        if clear {
+        if clear || ExecMutant::StartedBesideTheOld.on() {
             return;
         }
         loop {

@@ -1,0 +1,170 @@
+//! `cargo xtask exec --broken`: keepers that are broken on purpose, each of which the judge must find guilty.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{Args, command};
+use crate::broken::{SOUND, build, program, sentence};
+use crate::engine::Site;
+use crate::workspace::Workspace;
+use crate::{chaos, process};
+
+/// Long enough for a successor, and for it to be seen beside what should be gone.
+const PAUSE: u16 = 3;
+/// A run that is not over by then never will be.
+const PLAY_LIMIT: Duration = Duration::from_secs(6 * 60);
+
+const TWO: &str = "two at one instant";
+
+/// A mistake, what brings it to light, and what it must be found guilty of.
+struct Variant {
+    name: &'static str,
+    what: &'static str,
+    /// Played in turn, until it shows.
+    faults: &'static [&'static str],
+    rounds: u16,
+    /// One of these in the judge's words.
+    guilty_of: &'static [&'static str],
+}
+
+const VARIANTS: &[Variant] = &[
+    Variant {
+        name: SOUND,
+        what: "nothing: the same build, the same faults",
+        faults: &["pause", "kill", "cut", "keeper", "stop"],
+        rounds: 15,
+        guilty_of: &[],
+    },
+    Variant {
+        name: "KeeperWithoutDeadline",
+        what: "the keeper has no deadline of its own, it waits for a word from tenure",
+        faults: &["pause"],
+        rounds: 3,
+        guilty_of: &[TWO],
+    },
+    Variant {
+        name: "LineIgnored",
+        what: "the keeper does not mind that the line to tenure was closed",
+        // Its deadline saves it: the command ends with the lease, not with tenure.
+        faults: &["kill"],
+        rounds: 3,
+        guilty_of: &["outlived its tenure"],
+    },
+    Variant {
+        name: "OnlyTold",
+        what: "the command is told to end, and never killed",
+        faults: &["cut"],
+        rounds: 3,
+        guilty_of: &[TWO],
+    },
+    Variant {
+        name: "OnlyTheChild",
+        what: "the command alone is ended, not what it started",
+        faults: &["kill"],
+        rounds: 3,
+        guilty_of: &[TWO],
+    },
+    Variant {
+        name: "NoSubreaper",
+        what: "what loses its parent gets away",
+        faults: &["cut"],
+        rounds: 3,
+        guilty_of: &[TWO],
+    },
+    Variant {
+        name: "StartedBesideTheOld",
+        what: "what a killed keeper leaves behind is left alone, and the command started again",
+        faults: &["keeper"],
+        rounds: 3,
+        guilty_of: &[TWO],
+    },
+    Variant {
+        name: "EndedWhenTold",
+        what: "the seat is vacated when the command was told to end, not when it has",
+        // It lives on for a grace; whoever follows may or may not look sooner than that.
+        faults: &["stop"],
+        rounds: 3,
+        guilty_of: &[TWO, "it left before its command had ended"],
+    },
+];
+
+/// Plays the named variant, or all of them; whether each was found to be what it is.
+pub(super) fn run(workspace: &Workspace, args: &Args, name: &str) -> Result<bool> {
+    let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
+    let chosen: Vec<&Variant> =
+        VARIANTS.iter().filter(|variant| name == "all" || variant.name == name).collect();
+    if chosen.is_empty() {
+        bail!("no broken variant {name:?}; there are all, {}", names());
+    }
+    build(workspace)?;
+    let site = args.engine.engine().map(|engine| chaos::start(workspace, engine)).transpose()?;
+    let mut lines = Vec::new();
+    for variant in chosen {
+        let found = play(workspace, args, variant, site.as_ref())?;
+        let (word, line) = match &found {
+            Ok(line) => ("", line),
+            Err(line) => ("NOT CAUGHT: ", line),
+        };
+        println!("==> {}: {word}{line}\n", variant.name);
+        lines.push((variant, found));
+    }
+    println!("on {}:", args.engine.name());
+    for (variant, found) in &lines {
+        let line = found.as_ref().map_or_else(|line| format!("NOT CAUGHT: {line}"), Clone::clone);
+        println!("  {:<22} {:<24} {line}", variant.name, variant.faults.join(" "));
+    }
+    Ok(lines.iter().all(|(_, found)| found.is_ok()))
+}
+
+fn play(
+    workspace: &Workspace,
+    args: &Args,
+    variant: &Variant,
+    site: Option<&Site>,
+) -> Result<Result<String, String>> {
+    println!("==> {} ({})", variant.name, variant.what);
+    let file = workspace.target.join("exec-broken.json");
+    let _ = fs::remove_file(&file);
+    let mut command = command(workspace, args, program(workspace), args.pause.unwrap_or(PAUSE), site);
+    command.arg(format!("--rounds={}", variant.rounds)).arg("--json").arg(&file);
+    command.args(variant.faults.iter().map(|fault| format!("--only={fault}")));
+    command.args((variant.name != SOUND).then(|| format!("--broken={}", variant.name)));
+    // It is meant to fail; what it found is in the file.
+    process::run(&mut process::bound(&command), PLAY_LIMIT)?;
+    let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
+    let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
+    let rounds: u64 =
+        verdict["rounds"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+    let found = sentence(variant.name, variant.guilty_of, &verdict);
+    Ok(found.map(|line| format!("{line}, after {rounds} of {} rounds", variant.rounds)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_there_is_gets_played() {
+        let source = include_str!("../../../crates/cli/src/exec/mutant.rs");
+        let listed =
+            source.lines().filter_map(|line| line.trim().strip_prefix("ExecMutant::")?.strip_suffix(','));
+        let listed: Vec<&str> = listed.collect();
+        let played: Vec<&str> =
+            VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != SOUND).collect();
+        assert_eq!(listed, played);
+    }
+
+    #[test]
+    fn the_sound_one_plays_the_faults_of_all_others() {
+        let sound = VARIANTS.iter().find(|variant| variant.name == SOUND).expect("it comes first");
+        for variant in VARIANTS {
+            assert!(variant.faults.iter().all(|fault| sound.faults.contains(fault)), "{}", variant.name);
+            assert_eq!(variant.guilty_of.is_empty(), variant.name == SOUND, "{}", variant.name);
+            let all_played = usize::from(variant.rounds) >= variant.faults.len();
+            assert!(all_played, "{}", variant.name);
+        }
+    }
+}
