@@ -478,3 +478,17 @@ impl Desk {
         self.record(id).state
     }
 }
+
+pub(crate) fn running() -> EntryState {
+    EntryState::Running { by: LIFE }
+}
+
+pub(crate) fn acked() -> EntryState {
+    EntryState::Acked { by: LIFE }
+}
+
+pub(crate) fn limited(id: &str, change: impl FnOnce(&mut TaskLimits)) -> TaskRecord {
+    let mut record = task(id);
+    change(&mut record.limits);
+    record
+}

@@ -1,9 +1,12 @@
 //! The dispatcher, told by hand. Here: answers that are not the ones it waits for, and two stories that went wrong once.
 
+mod attempts;
 mod desk;
 mod inboxes;
 mod judging;
+mod leaving;
 mod ledger;
+mod looks;
 
 use std::sync::Arc;
 use tenure_core::{
