@@ -75,9 +75,7 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
 
 /// Checks what both commands need, and says what is to be said about the settings.
 fn ready(resolved: Resolved) -> Result<Settings, Failure> {
-    for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
-    }
+    log::speak_for(&resolved.settings, &resolved.warnings);
     if !resolved.settings.eligible {
         return Err(Failure::usage(
             "`eligible` is false: this node would never lead, and the command never run",

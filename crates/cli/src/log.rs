@@ -1,16 +1,19 @@
 //! The log on stderr: a calm line for people, JSON for machines.
 
+mod json;
 mod otlp;
+mod speaker;
 
 use clap::ValueEnum;
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
+use tenure::Settings;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
-use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -31,19 +34,30 @@ pub(crate) fn start(form: LogForm) {
         Ok(layer) => (layer, None),
         Err(trouble) => (None, Some(trouble)),
     };
-    let filter = EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    let registry = tracing_subscriber::registry().with(filter).with(otlp);
+    let filter = || EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let registry = tracing_subscriber::registry();
+    let registry = registry.with(speaker::heard()).with(otlp.map(|otlp| otlp.with_filter(filter())));
     // It would report a log that cannot be written by a panic, on the very task that holds the lease.
     let words = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     match form {
         LogForm::Human => {
-            registry.with(words.with_ansi(std::io::stderr().is_terminal()).event_format(Human)).init();
+            let words = words.with_ansi(std::io::stderr().is_terminal()).event_format(Human);
+            registry.with(words.with_filter(filter())).init();
         }
-        LogForm::Json => registry.with(words.json().flatten_event(true)).init(),
+        LogForm::Json => registry.with(words.event_format(json::Json).with_filter(filter())).init(),
         LogForm::Off => registry.init(),
     }
     if let Some(trouble) = trouble {
         tracing::warn!("{trouble}");
+    }
+}
+
+/// Says for whom this process speaks: its lines for machines have namespace, node and epoch from now on. The first lines are what
+/// is to be said about the settings.
+pub(crate) fn speak_for(settings: &Settings, warnings: &[String]) {
+    speaker::Speaker::set(settings);
+    for warning in warnings {
+        tracing::warn!("{warning}");
     }
 }
 

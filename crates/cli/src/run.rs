@@ -21,9 +21,7 @@ const ECHO: Duration = Duration::from_millis(200);
 pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let resolved = args.settings.load()?;
-    for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
-    }
+    log::speak_for(&resolved.settings, &resolved.warnings);
     let web = Web::prepare(&args)?;
     SettingsArgs::prepare_store(&resolved)?;
     let settings = resolved.settings.clone();

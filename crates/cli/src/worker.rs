@@ -21,13 +21,11 @@ const PLUGIN_TYPE: &str = "worker";
 pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let resolved = args.settings.load()?;
-    for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
-    }
     let mut settings = resolved.settings.clone();
     if let Some(pod) = &args.pod {
         settings.node = NodeId::new(pod).map_err(|error| Failure::usage(format!("--pod: {error}")))?;
     }
+    log::speak_for(&settings, &resolved.warnings);
     let mut spec = WorkerSpec::new(&args.id, args.plugin_type.as_deref().unwrap_or(PLUGIN_TYPE));
     if let Some(timeout_ms) = args.timeout {
         spec = spec.timeout(Duration::from_millis(timeout_ms));

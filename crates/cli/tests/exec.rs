@@ -6,6 +6,7 @@ mod common;
 
 use common::{FAST, PATIENCE, Ran, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -130,6 +131,30 @@ fn a_command_gets_its_environment_its_streams_and_a_session_of_its_own() {
     assert_eq!(lines[..2], ["1 reports pod-a", "what was typed"], "{said}");
     assert_eq!(lines[2], lines[3], "it leads its session");
     assert_eq!(words, "words\n");
+}
+
+#[test]
+fn every_line_for_machines_says_whose_it_is() {
+    let place = Place::new();
+    for (level, least) in [("info", 8), ("warn,tenure_cli=info", 3)] {
+        let options =
+            [FAST, &["--once", "--log", "json", "--namespace", "reports", "--node", "pod-a"]].concat();
+        let mut command = place.command("exec", &options, &shell("exit 0"));
+        command.env("TENURE_LOG", level);
+        let ran = finish(command, PATIENCE).assert_code(0);
+        let lines: Vec<Value> = ran.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines.len() >= least, "{}", ran.stderr);
+        for line in &lines {
+            assert_eq!((&line["namespace"], &line["node"]), (&json!("reports"), &json!("pod-a")), "{line}");
+            assert!(line["epoch"].is_u64() && line["level"].is_string(), "{line}");
+            assert!(line["timestamp"].as_str().unwrap().ends_with('Z'), "{line}");
+        }
+        // No event is behind this one: it has the epoch of the others, also of those that are not written.
+        let runs =
+            lines.iter().find(|line| line["message"].as_str().unwrap().starts_with("runs sh in epoch"));
+        let runs = runs.unwrap_or_else(|| panic!("{}", ran.stderr));
+        assert_eq!(runs["message"], format!("runs sh in epoch {}", runs["epoch"]));
+    }
 }
 
 #[test]

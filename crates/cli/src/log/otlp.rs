@@ -39,12 +39,50 @@ where
         .map_err(|error| format!("OTLP: {error}"))?;
     let resource = opentelemetry_sdk::Resource::builder().with_service_name(service()).build();
     let provider = opentelemetry_sdk::logs::SdkLoggerProvider::builder()
+        .with_log_processor(Completed)
         .with_batch_exporter(exporter)
         .with_resource(resource)
         .build();
     let layer = OpenTelemetryTracingBridge::new(&provider);
     let _ = PROVIDER.set(provider);
     Ok(Some(layer))
+}
+
+/// Adds what a record does not say by itself.
+#[cfg(feature = "otlp")]
+#[derive(Debug)]
+struct Completed;
+
+#[cfg(feature = "otlp")]
+impl opentelemetry_sdk::logs::LogProcessor for Completed {
+    fn emit(
+        &self,
+        record: &mut opentelemetry_sdk::logs::SdkLogRecord,
+        _: &opentelemetry::InstrumentationScope,
+    ) {
+        use super::speaker::{EPOCH, NAMESPACE, NODE, Speaker};
+        use opentelemetry::logs::LogRecord as _;
+        let Some(speaker) = Speaker::get() else { return };
+        let said: Vec<String> = record.attributes_iter().map(|(name, _)| name.to_string()).collect();
+        let is_missing = |name: &str| !said.iter().any(|said| said == name);
+        if is_missing(NAMESPACE) {
+            record.add_attribute(NAMESPACE, speaker.namespace.clone());
+        }
+        if is_missing(NODE) {
+            record.add_attribute(NODE, speaker.node.clone());
+        }
+        if is_missing(EPOCH) {
+            record.add_attribute(EPOCH, i64::try_from(speaker.epoch()).unwrap_or(i64::MAX));
+        }
+    }
+
+    fn force_flush(&self) -> opentelemetry_sdk::error::OTelSdkResult {
+        Ok(())
+    }
+
+    fn shutdown_with_timeout(&self, _: std::time::Duration) -> opentelemetry_sdk::error::OTelSdkResult {
+        Ok(())
+    }
 }
 
 /// A layer that is none.

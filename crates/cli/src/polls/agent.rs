@@ -21,15 +21,13 @@ const CAPABILITIES_MAX: usize = 32;
 pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let resolved = args.settings.load()?;
-    for warning in &resolved.warnings {
-        tracing::warn!("{warning}");
-    }
     let facts = facts(&args)?;
     let checks = checks(&args)?;
     let mut settings = resolved.settings.clone();
     if let Some(pod) = &args.pod {
         settings.node = id("--pod", pod)?;
     }
+    log::speak_for(&settings, &resolved.warnings);
     let spec = WorkerSpec::new(&args.id, &args.plugin_type).payload(facts.to_payload());
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
