@@ -52,7 +52,7 @@ pub struct Coordinator {
     pub(crate) health: Health,
     /// What the store refused was a write: only a write that gets through ends that.
     pub(crate) write_denied: bool,
-    /// No claim before this: a held seat vanished or went back in time, and its holder may not have noticed yet.
+    /// No claim before this: a seat vanished or went back in time, and whoever held it may not have noticed yet.
     pub(crate) wait_out: Time,
     /// Set once a stop was asked for: when to be gone at the latest.
     pub(crate) stop_by: Option<Time>,

@@ -1,7 +1,7 @@
 //! Observation: what the seat looked like when this node last saw or wrote it, who leads by that, and whether the store
 //! answers.
 
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
 use crate::id::NodeId;
 use crate::io::{Effect, SeatAnswer, WriteAnswer};
@@ -128,15 +128,16 @@ impl Coordinator {
         Learned::Changed
     }
 
-    /// Somebody's hand took a held seat away. Its holder may act until its lease ends, so nobody claims before it would
-    /// have been given up for dead anyway.
+    /// Somebody's hand took the seat away. Its holder may act until its lease ends, so nobody claims before it would have been
+    /// given up for dead anyway. A seat that was vacant, or this node's own, may have had a holder since that nobody saw; only
+    /// a leader knows better: it is the holder, and stops.
     fn distrust(&mut self) {
         if let Seen::Seat(seen) = &self.seen
-            && seen.seat.state == SeatState::Held
-            && seen.seat.holder != self.me
+            && !matches!(self.phase, Phase::Leading(_))
             && !self.config.has(Mutant::VanishedSeatClaimed)
         {
-            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(seen.seat.lease_ms));
+            let lease_ms = seen.seat.lease_ms.max(self.config.lease_ms);
+            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(lease_ms));
         }
     }
 

@@ -317,6 +317,46 @@ fn a_held_seat_that_vanished_in_the_confirming_look_is_waited_out() {
     assert_eq!(hand.asked(), [Kind::Claim], "at the very moment, not a look later");
 }
 
+/// Answers whatever it asks, the seat being gone from `now` on, until it claims; says when.
+fn claims_with_the_seat_gone(mut hand: Hand, now: u64) -> u64 {
+    hand.now = now;
+    for _ in 0..100 {
+        let Some(kind) = hand.open.first().map(|(_, request)| kind_of(request)) else {
+            hand.wake();
+            continue;
+        };
+        let answer = match kind {
+            Kind::Claim => return hand.now,
+            Kind::Read => Answer::Seat(SeatAnswer::Absent),
+            Kind::List => nodes(&[("pod-b", 1000)]),
+            Kind::Presence => Answer::PresenceWritten(hand.won()),
+            Kind::Probe | Kind::Renew | Kind::Vacate | Kind::Leave | Kind::Any => {
+                panic!("{kind:?} at {}", hand.now)
+            }
+        };
+        hand.answer(hand.now, kind, answer);
+    }
+    panic!("no claim by {}: {:?}", hand.now, hand.core)
+}
+
+/// Somebody may have claimed it before it was taken away.
+#[test]
+fn a_vacant_seat_that_vanished_is_waited_out() {
+    let mut hand = Hand::enrolled(config());
+    let vacant = hand.found(seat(holder("pod-a", 9), 4, SeatState::Vacant), 1000);
+    hand.answer(0, Kind::Read, vacant);
+    assert_eq!(claims_with_the_seat_gone(hand, 20), 7520);
+}
+
+/// Somebody may have taken it over after the lease, and acted on it until it was taken away.
+#[test]
+fn a_seat_of_its_own_that_vanished_after_its_tenure_is_waited_out() {
+    let mut hand = Hand::wound_down();
+    hand.wake();
+    assert_eq!(hand.lost().map(|(reason, ..)| reason), Some(LossReason::LeaseExpired));
+    assert_eq!(claims_with_the_seat_gone(hand, 60_000), 67_500);
+}
+
 /// A claim that is known not to have landed is repeated a pause after the last, not later.
 #[test]
 fn an_unresolved_claim_is_repeated_after_the_pause() {

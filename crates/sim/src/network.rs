@@ -176,6 +176,11 @@ impl World {
                     self.check_landing(node, life, seat, sent, down);
                     let (kind, epoch) = (Kind::of(request), seat.epoch);
                     self.trace.note(now, node, || Noted::Landed(kind, epoch));
+                    if kind == Kind::Claim {
+                        // An epoch that is claimed twice by one life, the seat having been deleted in between: whoever has
+                        // seen the first record has not seen this one.
+                        self.seen.retain(|(_, holder, of), _| (*holder, *of) != (life, epoch));
+                    }
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
                     let wanted = self.desks.get(node).and_then(|desk| desk.wanted);
                     if let Some(object) = self.store.seat.as_mut()
