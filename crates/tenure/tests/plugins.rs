@@ -195,7 +195,7 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     };
     assert_eq!((&changed["active"], &changed["namespace"]), (&1.into(), &"test".into()));
     assert_eq!(changed["plugins"], serde_json::json!(["queue", "scheduler"]));
-    let line = log::lines("1 workers active").pop().expect("a line");
+    let line = log::lines("workers: 1 active").pop().expect("a line");
     assert!(line.contains("namespace=\"test\"") && line.contains("plugins=\"queue,scheduler\""), "{line}");
     let mut text = String::new();
     tenure::prometheus_client::encoding::text::encode(&mut text, &service.node().registry()).expect("text");
