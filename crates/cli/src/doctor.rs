@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::conformance::{self, Plan, Probe, Progress, Report, Verdict};
-use tenure::store::{OpenOptions, Store, open};
+use tenure::store::{OpenOptions, Store, StoreUrl, open};
 
 /// Contended writes on some engines take seconds; the doctor wants to see them end, not to hurry them.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -21,6 +21,11 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     let options = OpenOptions::with_request_timeout(REQUEST_TIMEOUT);
     let mut endpoints = vec![open(url, &options).await?.lease];
     if let Some(second) = args.second_endpoint {
+        if let StoreUrl::Memory { .. } | StoreUrl::Sqlite { .. } = url {
+            return Err(Failure::usage(format!(
+                "--second-endpoint = {second:?}: only a bucket has endpoints, {url} has none"
+            )));
+        }
         let options = OpenOptions { endpoint: Some(second), ..options };
         endpoints.push(open(url, &options).await?.lease);
     }

@@ -72,7 +72,8 @@ fn print(view: &HealthView) {
     let workers = &view.workers;
     if !workers.list.is_empty() {
         let mut table = new_table(&["WORKER", "STATE", "TYPE", "POD", "INCARNATION", "VERSION", "LAST SEEN"]);
-        let newest = workers.list.iter().map(|worker| worker.last_seen).max().unwrap_or(0);
+        let seen = workers.list.iter().map(|worker| worker.last_seen);
+        let newest = seen.fold(view.store_time.unwrap_or(0), u64::max);
         for worker in &workers.list {
             let seen = (worker.last_seen > 0).then(|| newest - worker.last_seen);
             table.add_row([

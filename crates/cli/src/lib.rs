@@ -94,7 +94,8 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
         "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
         "metrics" => {
             let plugins = tenure_plugins::poll::POLL_METRIC_NAMES;
-            tenure::metrics::METRIC_NAMES.iter().chain(plugins).for_each(|name| say!("{name}"));
+            let health = tenure_plugins::cluster_health::HEALTH_METRIC_NAMES;
+            tenure::metrics::METRIC_NAMES.iter().chain(plugins).chain(health).for_each(|name| say!("{name}"));
         }
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;

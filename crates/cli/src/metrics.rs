@@ -32,7 +32,8 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
     let health = HealthCost::new(&settings, args.nodes);
     let totals = published(&settings).await?.totals;
-    let measured = (totals.nodes > 0).then_some(totals);
+    // Before its second presence a node has nothing to say yet.
+    let measured = (totals.nodes > 0 && totals.requests_per_second > 0.0).then_some(totals);
     if args.json {
         let value = serde_json::json!({"projected": projected, "health": health, "measured": measured});
         say!("{}", serde_json::to_string_pretty(&value).map_err(Failure::other)?);
@@ -106,9 +107,9 @@ fn print(cluster: &ClusterMetrics) {
 fn row(node: &NodeMetrics) -> [String; 11] {
     let seen = Duration::from_millis(node.last_seen_ms_ago);
     let seen = format!("{:.1} s ago{}", seen.as_secs_f64(), if node.live { "" } else { ", not counted" });
-    let Some(metrics) = &node.metrics else {
+    let Some(metrics) = node.metrics.as_ref().filter(|metrics| metrics.measured_ms > 0) else {
         let mut row: [String; 11] = Default::default();
-        (row[0], row[1], row[10]) = (node.node.clone(), "no figures".to_owned(), seen);
+        (row[0], row[1], row[10]) = (node.node.clone(), "no figures yet".to_owned(), seen);
         return row;
     };
     // A presence is written by others: nothing in it may command the terminal.
@@ -159,7 +160,7 @@ fn print_line(line: &ProjectionLine) {
 
 fn print_measured(settings: &Settings, measured: Option<&Totals>) {
     let Some(totals) = measured else {
-        say!("measured:  nothing; no live node of {} has published figures", settings.namespace);
+        say!("measured:  nothing; no live node of {} has published figures yet", settings.namespace);
         return;
     };
     say!(

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::OpenOptions;
 use tenure::{
-    BootClock, Namespace, NodeId, Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerSpec,
+    BootClock, Namespace, NodeId, Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase,
+    WorkerSpec,
 };
 
 /// The plugin of a worker that names none.
@@ -59,12 +60,17 @@ pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
         }
         end = worker.ended() => Some(end),
     };
+    let was_registered = worker.status().borrow().phase == WorkerPhase::Registered;
     // Leaving is the same for a worker that has ended already.
     let left = worker.deregister().await;
     drop(observer);
     if let Some(printer) = printer {
         // The channel closes with the observer's last task, so the thread ends once it has printed what is left.
         let _ = printer.join();
+    }
+    if !was_registered && ended.is_none() && left == WorkerEnd::Deregistered {
+        tracing::info!("worker {} was not registered yet", args.id);
+        return Ok(ExitCode::SUCCESS);
     }
     outcome(&args.id, ended.unwrap_or(left))
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tenure::store::{Condition, Faults, Faulty, Lanes, MemoryStore, Meter, Metered, Read, Store, Write};
 use tenure::{
-    Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait,
+    Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerList, WorkerSpec,
+    async_trait,
 };
 use tenure_plugins::cluster_health::{
     ClusterHealth, HealthEvent, HealthStatus, HealthView, NodeState, Probe, ProbeResult, ReasonCode,
@@ -230,7 +231,17 @@ async fn each_worker_is_shown_with_its_life_through_silence_failover_and_leave()
     let view = rig.view().await;
     assert_eq!(row(&view, "w3").state, NodeState::Down);
     assert_eq!(view.workers.list[0].worker_id, "w3", "trouble first");
-    assert!(codes(&view).contains(&"worker_down"));
+    let reason = view.reasons.iter().find(|reason| reason.code == ReasonCode::WorkerDown).expect("told");
+    assert_eq!(reason.to_string(), "worker_down w3: it was silent for its timeout");
+    // Ages are told by the store's clock, whoever wrote last.
+    let ago_ms = view.store_time.expect("a seat") - row(&view, "w3").last_seen;
+    assert!((150_000..200_000).contains(&ago_ms), "{ago_ms}");
+    let lanes = Lanes::same(rig.store.clone());
+    let list = WorkerList::read(&lanes, &Namespace::new("test").expect("valid")).await.expect("a list");
+    let listed = list.workers.iter().find(|worker| worker.worker_id == "w3").expect("listed");
+    assert!(listed.last_seen_ms_ago.abs_diff(ago_ms) < 5000, "{listed:?}");
+    assert_eq!(members[0].node.metrics().plugin_figures["tenure_cluster_health"], 2.0, "degraded");
+    assert_eq!(members[1].node.metrics().plugin_figures["tenure_cluster_health"], 0.0, "not the leader");
 
     // Whoever leads next has not read the objects, and still knows who is who.
     leaves.deregister().await;

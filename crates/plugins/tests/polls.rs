@@ -230,6 +230,7 @@ async fn a_failing_check_is_told_once_through_a_failover() {
     sleep_s(40).await;
     let told = pods[leader].told();
     assert_eq!(names(&told), ["check_failing"]);
+    assert_eq!(pods[leader].node.metrics().plugin_figures["tenure_poll_checks_failing"], 1.0);
     let PollEvent::CheckFailing(told) = &told[0] else { panic!("{told:?}") };
     assert_eq!(
         (told.schedule.as_str(), told.check.as_str(), told.in_a_row, told.detail.as_str()),
@@ -243,6 +244,7 @@ async fn a_failing_check_is_told_once_through_a_failover() {
     fake.set(Answering::Well);
     sleep_s(40).await;
     assert_eq!(names(&pods[other].told()), ["check_recovered"]);
+    assert_eq!(pods[other].node.metrics().plugin_figures["tenure_poll_checks_failing"], 0.0);
     // And the one after that knows that it is over.
     pods[leader].link.cut(false);
     sleep_s(20).await;

@@ -72,6 +72,8 @@ pub(crate) struct Health {
     sequence: u64,
     /// How much older it is than the newest renewal of the seat.
     age_ms: Option<u64>,
+    /// That renewal by the store's clock, in ms since 1970.
+    store_time: Option<u64>,
     /// The leader, if one was seen to live.
     leader: Option<String>,
     /// Somebody alive stands behind it.
@@ -303,7 +305,7 @@ pub(crate) struct Worker {
     timeout: Option<u64>,
     /// `active` or `inactive`; `new` if no leader has judged it yet.
     state: String,
-    /// How much older its last heartbeat is than the newest one on the store.
+    /// How much older its last heartbeat is than the newest sign of life on the store.
     last_seen_ms_ago: u64,
 }
 

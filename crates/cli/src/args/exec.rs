@@ -98,12 +98,13 @@ pub(crate) struct BoundArgs {
 /// The longest time that can be given: a day, as with settings.
 const SPAN_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// `500ms`, `30s`, `2m`, `1h`; a number alone means milliseconds, as in the settings.
+/// `500ms`, `30s`, `2m`, `1h`. A number alone is refused: whoever types 30 means seconds, and a lock given up after 30 ms would be
+/// a job that silently did not run.
 fn span(text: &str) -> Result<u64, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor = match unit {
-        "" | "ms" => 1,
+        "ms" => 1,
         "s" => 1000,
         "m" => 60_000,
         "h" => 3_600_000,
@@ -122,12 +123,32 @@ mod tests {
 
     #[test]
     fn times_have_units() {
-        let good =
-            [("0", 0), ("250", 250), ("500ms", 500), ("30s", 30_000), ("2m", 120_000), ("24h", SPAN_MAX_MS)];
+        let good = [
+            ("0s", 0),
+            ("250ms", 250),
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("2m", 120_000),
+            ("24h", SPAN_MAX_MS),
+        ];
         for (text, ms) in good {
             assert_eq!(span(text), Ok(ms), "{text}");
         }
-        for text in ["", "s", "-1s", "1.5s", "1 s", "30 s", "1d", "25h", "18446744073709551615h", "٣s"] {
+        for text in [
+            "",
+            "s",
+            "0",
+            "30",
+            "250",
+            "-1s",
+            "1.5s",
+            "1 s",
+            "30 s",
+            "1d",
+            "25h",
+            "18446744073709551615h",
+            "٣s",
+        ] {
             assert!(span(text).is_err(), "{text}");
         }
     }

@@ -22,6 +22,7 @@ pub(super) const JOB_HEADER: [&str; 7] =
 pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
     let schedule = args.schedule.as_ref().map(|text| id("--schedule", text)).transpose()?;
     let state = args.state.as_ref().map(|name| state(name)).transpose()?;
+    let is_narrowed = schedule.is_some() || state.is_some() || args.open;
     let (namespace, place) = Place::existing(&args.settings).await?;
     let mut list = match &place {
         Some(place) => TaskList::read(&place.lanes, &namespace).await?,
@@ -59,7 +60,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        say!("no such job in {namespace}");
+        say!("no jobs in {namespace}{}", if is_narrowed { " like that" } else { "" });
     } else {
         let mut table = table(&JOB_HEADER);
         table.add_rows(rows.iter().map(Row::cells));

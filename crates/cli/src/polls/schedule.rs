@@ -151,21 +151,25 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     say!("next       {}", schedule.next_ms(now_ms()).map_or_else(|| "-".to_owned(), moment));
     say!("needs      {}", needs(&schedule));
     say!(
-        "jobs       at most {} open, {} each, {} attempts, missed ones: {}",
+        "jobs       at most {} open, {} each, {} attempt{}, missed ones: {}",
         schedule.open_max(),
         exactly(schedule.timeout_ms),
         schedule.attempts,
+        if schedule.attempts == 1 { "" } else { "s" },
         schedule.misfire
     );
     for run in &schedule.run_now {
         say!("asked      for a job {:?}, which does not exist yet", run.name);
     }
+    let has_run = rows.iter().any(|row| row.0.facts.report.is_some());
     for check in &schedule.checks {
         let known = health.get(&check.name);
-        let how = match known.map(|known| known.failing) {
-            Some(true) => "FAILING",
-            Some(false) => "well",
-            None => "no change was seen yet",
+        let how = match known {
+            Some(known) if known.failing => format!("FAILING, {} in a row", known.failures),
+            Some(_) => "well".to_owned(),
+            // Only what is worth remembering is remembered: a check that has always been well is not.
+            None if has_run => "well".to_owned(),
+            None => "not done yet".to_owned(),
         };
         say!("check      {} ({}): {how}", check.name, check.action.kind());
     }

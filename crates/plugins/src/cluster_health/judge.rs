@@ -348,6 +348,8 @@ impl Judge {
         let blind = self.blind_ms.is_some_and(|ms| now_ms.saturating_sub(ms) >= self.config.down_ms);
         if !self.is_settled(now_ms) {
             (self.status, self.better_ms) = (HealthStatus::Unknown, None);
+            // Standbys that were not seen to change yet are no sign that there are none.
+            reasons.retain(|reason| reason.code != ReasonCode::NoEligibleStandby);
             reasons.insert(
                 0,
                 Reason::new(ReasonCode::Settling, None, "a new leader watches for a full timeout first"),
@@ -428,9 +430,7 @@ impl Judge {
         } else if p99_ms >= self.config.slow_ms {
             add(ReasonCode::SlowStore, "heartbeats take longer than they are apart");
         }
-        if workers.down > 0 {
-            add(ReasonCode::WorkerDown, "a worker was silent for its timeout");
-        }
+        found.extend(silent(workers));
         for probe in probes.iter().filter(|probe| !probe.ok) {
             found.push(Reason::new(ReasonCode::ProbeFailed, Some(&probe.name), &probe.detail));
         }
@@ -485,3 +485,20 @@ impl Judge {
 #[cfg(test)]
 #[path = "judge_tests.rs"]
 mod tests;
+
+/// Workers that are down, by name as far as there are few.
+fn silent(workers: &WorkersHealth) -> Option<Reason> {
+    const NAMED: usize = 3;
+    let down = workers.list.iter().filter(|worker| worker.state == NodeState::Down);
+    let names: Vec<&str> = down.map(|worker| worker.worker_id.as_str()).take(NAMED).collect();
+    let subject = names.first().copied().filter(|_| workers.down == 1);
+    let detail = match workers.down {
+        0 => return None,
+        1 => "it was silent for its timeout".to_owned(),
+        count if count as usize > names.len() => {
+            format!("{count} were silent for their timeouts: {} and others", names.join(", "))
+        }
+        count => format!("{count} were silent for their timeouts: {}", names.join(", ")),
+    };
+    Some(Reason::new(ReasonCode::WorkerDown, subject, &detail))
+}

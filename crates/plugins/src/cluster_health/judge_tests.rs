@@ -89,6 +89,7 @@ fn a_new_leader_is_unknown_and_tells_nobody_dead_before_a_full_timeout() {
         assert_eq!(document.status, HealthStatus::Unknown);
         assert_ne!(state(&document, "c"), NodeState::Down);
         assert!(codes(&document).contains(&"settling"));
+        assert!(!codes(&document).contains(&"no_eligible_standby"), "nobody was watched for long enough");
     }
     assert_eq!(bench.said(), ["+a", "+b"], "a corpse is not told to be up");
     let document = bench.tick(&["a", "b"]);

@@ -46,6 +46,7 @@ pub use reader::{HealthView, ViewNode};
 use process::Keeper;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::metrics::{FigureKind, PluginFigure};
 use tenure::{Annex, Node, ProcessContext, ProcessSpec, Settings};
 use tokio::sync::{broadcast, watch};
 
@@ -58,6 +59,22 @@ pub const HEALTH_EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.node_down",
     "{prefix}.coordinator.node_up",
 ];
+
+/// What it adds to its node's figures, as a scrape shows it.
+pub const HEALTH_METRIC_NAMES: &[&str] = &["tenure_cluster_health"];
+
+fn figure(published: Option<&HealthDocument>) -> PluginFigure {
+    let value = match published.map(|document| document.status) {
+        None => 0.0,
+        Some(HealthStatus::Healthy) => 1.0,
+        Some(HealthStatus::Degraded) => 2.0,
+        Some(HealthStatus::Critical) => 3.0,
+        Some(HealthStatus::Unknown) => 4.0,
+    };
+    let help =
+        "How the cluster is doing, on the leader: 1 healthy, 2 degraded, 3 critical, 4 unknown; 0 elsewhere";
+    PluginFigure { name: "tenure_cluster_health", help, kind: FigureKind::Gauge, value }
+}
 
 /// A transition, with the epoch of the leader that told it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -140,6 +157,8 @@ impl ClusterHealth {
         let options = HealthOptions::of(annex.settings());
         let outlets =
             Outlets { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
+        let published = outlets.published.subscribe();
+        node.tasks().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
         ClusterHealth { annex, options, probes: Vec::new(), outlets }
     }
 

@@ -33,6 +33,8 @@ pub struct HealthView {
     pub sequence: u64,
     /// How much older the document is than the newest renewal of the seat, by the store's clock.
     pub age_ms: Option<u64>,
+    /// That renewal, on the store's clock; workers' `lastSeen` are on the same.
+    pub store_time: Option<u64>,
     /// The leader, if one was seen to live.
     pub leader: Option<String>,
     /// Somebody alive stands behind it.
@@ -104,7 +106,8 @@ impl HealthView {
         };
         let age_ms =
             newest.zip(found.as_ref()).map(|(newest, (_, written))| newest.0.saturating_sub(written.0));
-        Ok(view(status, found.map(|(document, _)| document), age_ms))
+        let found = found.map(|(document, _)| document);
+        Ok(HealthView { store_time: newest.map(|newest| newest.0), ..view(status, found, age_ms) })
     }
 
     /// A namespace whose store is not there yet.
@@ -157,6 +160,7 @@ fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) 
         epoch: 0,
         sequence: 0,
         age_ms,
+        store_time: None,
         leader,
         fresh: doubt.is_none(),
         nodes: Vec::new(),

@@ -7,6 +7,7 @@ use tenure::metrics::{FigureKind, PluginFigure};
 /// The names of the figures as a scrape shows them.
 pub const POLL_METRIC_NAMES: &[&str] = &[
     "tenure_poll_blocked_total",
+    "tenure_poll_checks_failing",
     "tenure_poll_due_lag_max_seconds",
     "tenure_poll_due_lag_seconds",
     "tenure_poll_duplicates_total",
@@ -26,13 +27,14 @@ pub(super) struct PollFigures {
     unreported: AtomicU64,
     open: AtomicU64,
     schedules: AtomicU64,
+    failing: AtomicU64,
     due_lag_ms: AtomicU64,
     due_lag_max_ms: AtomicU64,
 }
 
 impl PollFigures {
     /// What was counted in a term since the last time, and how things stand.
-    pub(super) fn take(&self, before: &PollCounts, now: &PollCounts, schedules: usize) {
+    pub(super) fn take(&self, before: &PollCounts, now: &PollCounts, schedules: usize, failing: usize) {
         let add = |figure: &AtomicU64, before: u64, now: u64| {
             figure.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
         };
@@ -43,13 +45,14 @@ impl PollFigures {
         add(&self.unreported, before.unreported, now.unreported);
         self.open.store(now.open, Ordering::Relaxed);
         self.schedules.store(schedules as u64, Ordering::Relaxed);
+        self.failing.store(failing as u64, Ordering::Relaxed);
         self.due_lag_ms.store(now.due_lag_ms, Ordering::Relaxed);
         self.due_lag_max_ms.store(now.due_lag_max_ms, Ordering::Relaxed);
     }
 
     /// The term is over.
     pub(super) fn rest(&self) {
-        for gauge in [&self.open, &self.schedules, &self.due_lag_ms, &self.due_lag_max_ms] {
+        for gauge in [&self.open, &self.schedules, &self.failing, &self.due_lag_ms, &self.due_lag_max_ms] {
             gauge.store(0, Ordering::Relaxed);
         }
     }
@@ -65,6 +68,7 @@ impl PollFigures {
                 "Due times that passed while as many jobs were open as may be",
                 &self.blocked,
             ),
+            gauge("tenure_poll_checks_failing", "Checks that are told to be failing", get(&self.failing)),
             gauge(
                 "tenure_poll_due_lag_max_seconds",
                 "The latest job of this term",

@@ -55,6 +55,12 @@ pub struct Health {
 }
 
 impl Health {
+    /// How many checks are told to be failing.
+    pub fn failing(&self) -> usize {
+        let checks = self.stories.values().flat_map(|story| story.checks.values());
+        checks.filter(|check| check.failing).count()
+    }
+
     /// Takes a report and says what changed. One that is older than what was taken in already, or is about other checks than
     /// the schedule has now, changes nothing.
     pub fn apply(&mut self, schedule: &Schedule, report: &JobReport) -> Vec<Transition> {

@@ -426,7 +426,8 @@ impl Term<'_> {
         self.counts.plan = self.planner.counts();
         self.counts.tasks = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
-        self.inner.figures.take(&self.told, &self.counts, self.planner.schedules().len());
+        let schedules = self.planner.schedules().len();
+        self.inner.figures.take(&self.told, &self.counts, schedules, self.health.failing());
         self.told = self.counts;
         let size = u32::try_from(jobs.len() + self.planner.schedules().len()).unwrap_or(u32::MAX);
         self.unshown = false;

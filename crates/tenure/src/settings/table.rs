@@ -38,10 +38,10 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Choice(&["default", "thrifty", "fast"]),
         default: Fallback::Text("default"),
         doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor, takeoverDelay, \
-              presenceInterval and workerSweepInterval; anything set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
-              looks and renews a fifth as often and takes about 51 s to replace a crashed leader; `fast` replaces it in \
-              about 2 s, looks and renews four times as often, and tolerates clocks that drift apart by 50 % instead of \
-              200 %. All nodes of a namespace should use the same.",
+ presenceInterval and workerSweepInterval; anything set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
+ looks and renews a fifth as often and takes about 51 s to replace a crashed leader; `fast` replaces it in \
+ about 2 s, looks and renews four times as often, and tolerates clocks that drift apart by 50 % instead of \
+ 200 %. All nodes of a namespace should use the same.",
         shared: false,
         slot: slot!(Text, preset),
     },
@@ -53,8 +53,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Id,
         default: Fallback::Text("default"),
         doc: "The election this node takes part in: one namespace has one leader. Default: default. Nodes meet only \
-              if namespace and store are the same. One namespace for all keeps requests few; one for each job lets \
-              jobs have different leaders, at the price of one election each.",
+ if namespace and store are the same. One namespace for all keeps requests few; one for each job lets \
+ jobs have different leaders, at the price of one election each.",
         shared: false,
         slot: slot!(Text, namespace),
     },
@@ -70,8 +70,8 @@ pub const FIELDS: &[Field] = &[
             compute: Computation(|_, places| places.node.to_string()),
         },
         doc: "The name of this node, unique in its namespace. Default: host name, `-`, process id. A name that \
-              survives restarts (a pod's) is easier to follow in logs and ranks the same every time; the default is \
-              unique even for several processes of one machine, but new at every start.",
+ survives restarts (a pod's) is easier to follow in logs and ranks the same every time; the default is \
+ unique even for several processes of one machine, but new at every start.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.node.to_string()),
@@ -96,8 +96,8 @@ pub const FIELDS: &[Field] = &[
             compute: Computation(|_, places| places.data_dir.display().to_string()),
         },
         doc: "The directory of the default store. Default: $XDG_DATA_HOME/tenure, else $HOME/.local/share/tenure, \
-              else the working directory. Without effect if `store` is set. It must be on a local disk: file locks \
-              over a network file system are not reliable.",
+ else the working directory. Without effect if `store` is set. It must be on a local disk: file locks \
+ over a network file system are not reliable.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.data_dir.display().to_string()),
@@ -120,9 +120,9 @@ pub const FIELDS: &[Field] = &[
             compute: Computation(|settings, _| store_in(&settings.data_dir)),
         },
         doc: "The arbiter: sqlite:<path>, s3://<bucket>[/<prefix>], gs://…, az://…, or memory:[name]. Default: \
-              sqlite:tenure.db in `dataDir`. A bucket lets several machines share a namespace and is paid by the \
-              request; sqlite is free and fast, for the processes of one machine; memory is for tests in one \
-              process. Credentials never stand here: they come from the provider's own environment variables.",
+ sqlite:tenure.db in `dataDir`. A bucket lets several machines share a namespace and is paid by the \
+ request; sqlite is free and fast, for the processes of one machine; memory is for tests in one \
+ process. Credentials never stand here: they come from the provider's own environment variables.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.store.to_string()),
@@ -143,8 +143,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Bool,
         default: Fallback::Text("true"),
         doc: "Whether this node may lead. Default: true. With false it makes no election request at all, so it \
-              costs nothing and learns nothing. At least one node of a namespace must be eligible, or nobody leads; \
-              two or more, or nobody takes over.",
+ costs nothing and learns nothing. At least one node of a namespace must be eligible, or nobody leads; \
+ two or more, or nobody takes over.",
         shared: false,
         slot: slot!(Bool, eligible),
     },
@@ -156,9 +156,9 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Choice(CoordinationMode::WORDS),
         default: Fallback::Text("per-plugin"),
         doc: "Whether a plugin has an election of its own (`per-plugin`) or shares the namespace's (`global`). Default: \
-              per-plugin. Shared: one loop and one set of requests however many plugins there are, and all of them \
-              lead on the same node. Its own: plugins lead on different nodes, at one election's price each. Only \
-              plugins read it: `tenure run` is the namespace's shared election itself, in either mode.",
+ per-plugin. Shared: one loop and one set of requests however many plugins there are, and all of them \
+ lead on the same node. Its own: plugins lead on different nodes, at one election's price each. Only \
+ plugins read it: `tenure run` is the namespace's shared election itself, in either mode.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.coordination_mode.to_string()),
@@ -179,9 +179,9 @@ pub const FIELDS: &[Field] = &[
         kind: millis(50),
         default: Fallback::Text("1000"),
         doc: "How often the leader renews its lease, in ms. Default: 1000 (thrifty 5000, fast 250). At most two \
-              thirds of leaseTimeout, better less than half. Shorter: a lost renewal is made up for sooner, but \
-              every renewal is a paid write. Longer: cheaper, but with less room for a slow answer. On gs:// keep \
-              it at 2000 or more: GCS allows about one write a second to one object.",
+ thirds of leaseTimeout, better less than half. Shorter: a lost renewal is made up for sooner, but \
+ every renewal is a paid write. Longer: cheaper, but with less room for a slow answer. On gs:// keep \
+ it at 2000 or more: GCS allows about one write a second to one object.",
         shared: true,
         slot: slot!(Millis, heartbeat_interval_ms),
     },
@@ -193,8 +193,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1),
         default: Fallback::Text("2500"),
         doc: "How long the leader may act after the sending of a renewal, in ms, by its own clock. Default: 2500 \
-              (thrifty 15000, fast 1000). At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced \
-              sooner. Longer: a slow or briefly unreachable store does not cost leadership.",
+ (thrifty 15000, fast 1000). At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced \
+ sooner. Longer: a slow or briefly unreachable store does not cost leadership.",
         shared: true,
         slot: slot!(Millis, lease_timeout_ms),
     },
@@ -210,8 +210,8 @@ pub const FIELDS: &[Field] = &[
         },
         default: Fallback::Text("3"),
         doc: "How many leases the seat must stay unchanged before its holder counts as unavailable. Default: 3 (fast \
-              1.5). A factor f tolerates clocks that drift apart by (f - 1) × 100 %. Smaller: faster failover. \
-              Larger: more tolerance for drifting clocks and paused virtual machines.",
+ 1.5). A factor f tolerates clocks that drift apart by (f - 1) × 100 %. Smaller: faster failover. \
+ Larger: more tolerance for drifting clocks and paused virtual machines.",
         shared: true,
         slot: slot!(Permille, lease_expiry_factor_permille),
     },
@@ -223,8 +223,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("1000"),
         doc: "How long a standby waits once the leader counts as unavailable, in ms, in case it comes back. \
-              Default: 1000 (fast 100). Adds to leaseTimeout × leaseExpiryFactor. 0: failover without pause. \
-              Longer: fewer changes of leader when the store falters.",
+ Default: 1000 (fast 100). Adds to leaseTimeout × leaseExpiryFactor. 0: failover without pause. \
+ Longer: fewer changes of leader when the store falters.",
         shared: true,
         slot: slot!(Millis, takeover_delay_ms),
     },
@@ -240,8 +240,8 @@ pub const FIELDS: &[Field] = &[
             compute: Computation(|settings, _| settings.heartbeat_interval_ms.to_string()),
         },
         doc: "How often a standby looks at the seat, in ms. Default: heartbeatInterval. At most half of \
-              leaseTimeout × leaseExpiryFactor. Shorter: a vacated seat is taken sooner, at one conditional read \
-              each time and from every standby. Longer: fewer reads, and failover later by as much.",
+ leaseTimeout × leaseExpiryFactor. Shorter: a vacated seat is taken sooner, at one conditional read \
+ each time and from every standby. Longer: fewer reads, and failover later by as much.",
         shared: true,
         slot: slot!(Millis, election_interval_ms),
     },
@@ -253,7 +253,7 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("0"),
         doc: "The least wait before the first request to the store, in ms. Default: 0. At most startupJitterMax; \
-              equal to it, the wait is exactly that long. Larger delays every start by at least as much.",
+ equal to it, the wait is exactly that long. Larger delays every start by at least as much.",
         shared: true,
         slot: slot!(Millis, startup_jitter_min_ms),
     },
@@ -265,9 +265,9 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("5000"),
         doc: "The longest wait before the first request to the store, in ms; the wait is uniform between \
-              the two: spread evenly over nodes whose ids end in a number (web-0, web-1), drawn at random for others. \
-              Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
-              spreads over more time, and the first election of a namespace waits for it.",
+ the two: spread evenly over nodes whose ids end in a number (web-0, web-1), drawn at random for others. \
+ Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
+ spreads over more time, and the first election of a namespace waits for it.",
         shared: true,
         slot: slot!(Millis, startup_jitter_max_ms),
     },
@@ -279,8 +279,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("500"),
         doc: "How long nodes that start together wait for each other before the first claim, in ms, on top of \
-              startupJitterMax. Default: 500. Shorter: the first leader is there sooner, but may not be the first \
-              by name if the store is slow. Longer: the ranking is complete. Without effect once there is a leader.",
+ startupJitterMax. Default: 500. Shorter: the first leader is there sooner, but may not be the first \
+ by name if the store is slow. Longer: the ranking is complete. Without effect once there is a leader.",
         shared: true,
         slot: slot!(Millis, election_settle_ms),
     },
@@ -292,9 +292,9 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1000),
         default: Fallback::Text("20000"),
         doc: "How often a node refreshes its presence, in ms; three times that without a refresh and it counts as \
-              dead in the ranking. Default: 20000 (thrifty 30000). Only decides who tries first, never who leads. Shorter: dead \
-              nodes leave the ranking sooner, at one write from every node each time. Longer: cheaper, but a \
-              takeover may wait a moment for a node that is gone.",
+ dead in the ranking. Default: 20000 (thrifty 30000). Only decides who tries first, never who leads. Shorter: dead \
+ nodes leave the ranking sooner, at one write from every node each time. Longer: cheaper, but a \
+ takeover may wait a moment for a node that is gone.",
         shared: true,
         slot: slot!(Millis, presence_interval_ms),
     },
@@ -306,8 +306,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1000),
         default: Fallback::Text("5000"),
         doc: "How often a worker refreshes its object, in ms. Default: 5000. A worker's timeout is at least twice as \
-              long. Shorter: a silent worker can be told sooner, at one write from every worker each time. Longer: \
-              cheaper; this is the largest part of the bill where every node has a worker.",
+ long. Shorter: a silent worker can be told sooner, at one write from every worker each time. Longer: \
+ cheaper; this is the largest part of the bill where every node has a worker.",
         shared: true,
         slot: slot!(Millis, worker_heartbeat_interval_ms),
     },
@@ -319,8 +319,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(2000),
         default: Fallback::Text("20000"),
         doc: "How long a worker that names no timeout of its own may be silent before it counts as inactive, in ms. \
-              Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to workerSweepInterval \
-              later. Shorter: the dead are told sooner. Longer: a slow store or a paused process is forgiven.",
+ Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to workerSweepInterval \
+ later. Shorter: the dead are told sooner. Longer: a slow store or a paused process is forgiven.",
         shared: true,
         slot: slot!(Millis, worker_timeout_ms),
     },
@@ -332,8 +332,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(500),
         default: Fallback::Text("5000"),
         doc: "How often the leader lists the workers, in ms; every fourth time only while there are none. Default: \
-              5000 (thrifty 20000). One list page for each 1,000 workers each time, from the leader alone. Shorter: \
-              a silence is noticed sooner after its timeout. Longer: cheaper.",
+ 5000 (thrifty 20000). One list page for each 1,000 workers each time, from the leader alone. Shorter: \
+ a silence is noticed sooner after its timeout. Longer: cheaper.",
         shared: true,
         slot: slot!(Millis, worker_sweep_interval_ms),
     },
@@ -345,8 +345,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1000),
         default: Fallback::Text("3600000"),
         doc: "How long the object of an inactive worker is kept before the leader removes it, in ms, counted by one \
-              leader. Default: 3600000. Shorter: the list stays short where workers come and go without \
-              deregistering. Longer: the dead can be looked at for longer.",
+ leader. Default: 3600000. Shorter: the list stays short where workers come and go without \
+ deregistering. Longer: the dead can be looked at for longer.",
         shared: true,
         slot: slot!(Millis, worker_retention_ms),
     },
@@ -358,8 +358,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(50),
         default: Fallback::Text("500"),
         doc: "How often leader and workers look for what is new about tasks while something moves, in ms; doubled with every \
-              look that finds nothing, up to taskIdleInterval. Default: 500. Shorter: tasks are begun and ended sooner. \
-              Longer: fewer requests.",
+ look that finds nothing, up to taskIdleInterval. Default: 500. Shorter: tasks are begun and ended sooner. \
+ Longer: fewer requests.",
         shared: false,
         slot: slot!(Millis, task_poll_interval_ms),
     },
@@ -371,8 +371,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(100),
         default: Fallback::Text("5000"),
         doc: "How seldom a worker without tasks looks at its inbox, in ms, one conditional read each time; a leader without \
-              tasks does not look at all. Default: 5000. Not below taskPollInterval, which counts instead. Shorter: the first \
-              task after a pause begins sooner. Longer: idle workers cost less.",
+ tasks does not look at all. Default: 5000. Not below taskPollInterval, which counts instead. Shorter: the first \
+ task after a pause begins sooner. Longer: idle workers cost less.",
         shared: false,
         slot: slot!(Millis, task_idle_interval_ms),
     },
@@ -384,8 +384,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(500),
         default: Fallback::Text("30000"),
         doc: "How long a task may lie unclaimed in a worker's inbox before the leader takes it back for another, in ms, by the \
-              leader's clock. Default: 30000. Should be several taskIdleIntervals. Shorter: a worker that does not look \
-              holds work up less. Longer: fewer tasks are moved about for nothing.",
+ leader's clock. Default: 30000. Should be several taskIdleIntervals. Shorter: a worker that does not look \
+ holds work up less. Longer: fewer tasks are moved about for nothing.",
         shared: false,
         slot: slot!(Millis, task_claim_timeout_ms),
     },
@@ -397,8 +397,8 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1000),
         default: Fallback::Text("86400000"),
         doc: "How long finished tasks are kept after the leader put them away in batches, in ms, by the store's own times. \
-              Default: 86400000. Shorter: fewer objects. Longer: history for longer. Those finished last stay in the ledger \
-              in any case.",
+ Default: 86400000. Shorter: fewer objects. Longer: history for longer. Those finished last stay in the ledger \
+ in any case.",
         shared: false,
         slot: slot!(Millis, task_retention_ms),
     },
@@ -410,9 +410,9 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("30000"),
         doc: "How much longer than leaseTimeout × leaseExpiryFactor a seat must have been left alone, by the \
-              store's own clock, before a starting node takes it without watching it first, in ms. Default: 30000. \
-              Shorter: a cold start after an outage leads sooner, trusting the store's clock more. Longer: a store \
-              whose time jumps cannot mislead.",
+ store's own clock, before a starting node takes it without watching it first, in ms. Default: 30000. \
+ Shorter: a cold start after an outage leads sooner, trusting the store's clock more. Longer: a store \
+ whose time jumps cannot mislead.",
         shared: true,
         slot: slot!(Millis, store_clock_margin_ms),
     },
@@ -428,8 +428,8 @@ pub const FIELDS: &[Field] = &[
             compute: Computation(|settings, _| (settings.lease_timeout_ms * 3 / 10).max(10).to_string()),
         },
         doc: "When a request to the store is given up, in ms. Default: 30 % of leaseTimeout. Less than half of \
-              leaseTimeout, so that a renewal that hangs can be tried again within the lease. Shorter: more tries \
-              in a lease. Longer: a slow store still gets its answer through.",
+ leaseTimeout, so that a renewal that hangs can be tried again within the lease. Shorter: more tries \
+ in a lease. Longer: a slow store still gets its answer through.",
         shared: false,
         slot: slot!(Millis, request_timeout_ms),
     },
@@ -441,9 +441,9 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("3000"),
         doc: "How long leader-only work may take to stop when leadership is given up by request, in ms. Default: \
-              3000. The seat is vacated afterwards, so drainTimeout + electionInterval bounds a hand-over. Shorter: \
-              shutdown is quick, and slow work is cut off. Longer: work ends cleanly, but nobody else leads \
-              meanwhile; keep it below the grace period of whatever stops the process.",
+ 3000. The seat is vacated afterwards, so drainTimeout + electionInterval bounds a hand-over. Shorter: \
+ shutdown is quick, and slow work is cut off. Longer: work ends cleanly, but nobody else leads \
+ meanwhile; keep it below the grace period of whatever stops the process.",
         shared: false,
         slot: slot!(Millis, drain_timeout_ms),
     },
@@ -454,7 +454,7 @@ pub const FIELDS: &[Field] = &[
         flag: "--epoch-fencing-enabled",
         kind: Kind::Bool,
         default: Fallback::Text("true"),
-        doc: "Whether tasks of a stale epoch are rejected. Default: true. Off, every task is accepted and none is               counted: only for moving plugins that do not stamp their tasks yet.",
+        doc: "Whether tasks of a stale epoch are rejected. Default: true. Off, every task is accepted and none is counted: only for moving plugins that do not stamp their tasks yet.",
         shared: true,
         slot: slot!(Bool, epoch_fencing_enabled),
     },
@@ -465,7 +465,7 @@ pub const FIELDS: &[Field] = &[
         flag: "--epoch-grace-period",
         kind: millis(0),
         default: Fallback::Text("5000"),
-        doc: "For how long after a change of leaders a task of the epoch just before may still be accepted, if it was               also dispatched within that time. Default: 5000. 0 is strict: nothing of a former leader is ever               accepted. Longer loses less work that was under way when leaders changed, and lets the former leader's               work take effect beside the new one's for that long.",
+        doc: "For how long after a change of leaders a task of the epoch just before may still be accepted, if it was also dispatched within that time. Default: 5000. 0 is strict: nothing of a former leader is ever accepted. Longer loses less work that was under way when leaders changed, and lets the former leader's work take effect beside the new one's for that long.",
         shared: true,
         slot: slot!(Millis, epoch_grace_period_ms),
     },
@@ -477,8 +477,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Id,
         default: Fallback::Text("serviceradar"),
         doc: "The first part of the names of telemetry events (serviceradar.coordinator.became_leader). Default: \
-              serviceradar. Follows the rule of ids. Another prefix keeps systems apart in one collector, but \
-              dashboards made for the default no longer find the events.",
+ serviceradar. Follows the rule of ids. Another prefix keeps systems apart in one collector, but \
+ dashboards made for the default no longer find the events.",
         shared: false,
         slot: slot!(Text, telemetry_prefix),
     },
@@ -490,8 +490,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Bool,
         default: Fallback::Text("false"),
         doc: "Whether the service logs one line for each heartbeat cycle: what was observed, decided and sent. Default: \
-              false. On: a stuck election explains itself, at one log line a heartbeat. Off: quiet logs. Decides nothing \
-              else.",
+ false. On: a stuck election explains itself, at one log line a heartbeat. Off: quiet logs. Decides nothing \
+ else.",
         shared: true,
         slot: slot!(Bool, diagnostics_enabled),
     },
@@ -503,8 +503,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Bool,
         default: Fallback::Text("true"),
         doc: "Whether heartbeat cycles that take too long are counted and told as `contention:detected`. Default: true. \
-              See contentionThreshold. Off: no event and no count; the latencies are still measured. Changes nothing in \
-              the election.",
+ See contentionThreshold. Off: no event and no count; the latencies are still measured. Changes nothing in \
+ the election.",
         shared: true,
         slot: slot!(Bool, contention_detection_enabled),
     },
@@ -516,8 +516,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Factor { min_permille: 10, max_permille: 100_000, why: "" },
         default: Fallback::Text("2"),
         doc: "How many heartbeatIntervals a heartbeat cycle may last, from when it was due to when its outcome is known, \
-              before it counts as contention. Default: 2. Smaller: a store that slows down is told before it costs \
-              leadership, at the price of false alarms. Larger: only outages and long pauses are told.",
+ before it counts as contention. Default: 2. Smaller: a store that slows down is told before it costs \
+ leadership, at the price of false alarms. Larger: only outages and long pauses are told.",
         shared: true,
         slot: slot!(Permille, contention_threshold_permille),
     },
@@ -529,8 +529,8 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Price,
         default: Fallback::Text("0.005"),
         doc: "The price of 1,000 writes or list pages, in dollars, for the cost estimate of the metrics. Default: 0.005 \
-              (S3 standard). 0: writes are free, as on a store of one's own. Too low or too high, the estimate is as \
-              wrong; nothing else depends on it.",
+ (S3 standard). 0: writes are free, as on a store of one's own. Too low or too high, the estimate is as \
+ wrong; nothing else depends on it.",
         shared: false,
         slot: slot!(Micros, price_write_per_1000_micros),
     },
@@ -542,7 +542,7 @@ pub const FIELDS: &[Field] = &[
         kind: Kind::Price,
         default: Fallback::Text("0.0004"),
         doc: "The price of 1,000 reads, in dollars, for the cost estimate of the metrics. Default: 0.0004 (S3 standard). \
-              0: reads are free. Too low or too high, the estimate is as wrong; nothing else depends on it.",
+ 0: reads are free. Too low or too high, the estimate is as wrong; nothing else depends on it.",
         shared: false,
         slot: slot!(Micros, price_read_per_1000_micros),
     },

@@ -39,23 +39,28 @@ pub struct WorkerRow {
     pub timeout: Option<u64>,
     /// `active` or `inactive` by the last snapshot; `new` if no leader has judged it yet.
     pub state: &'static str,
-    /// How much older its last heartbeat is than the newest one on the store.
+    /// How much older its last heartbeat is than the newest sign of life on the store, the leader's included.
     pub last_seen_ms_ago: u64,
 }
 
 impl WorkerList {
-    /// One read of the snapshot and one list, a page for each thousand workers.
+    /// A read of the snapshot and one of the seat, and one list, a page for each thousand workers.
     ///
     /// Not promised: the states are those of the last snapshot. Without a live leader nobody judges, and they stay.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<WorkerList, StatusError> {
         let keys = Keys::global(namespace);
         let (epoch, mut known) = judged(lanes, &keys).await?;
+        // A living leader wrote the seat just now: that is the store's clock, also if no worker is left.
+        let seat = match lanes.bulk.get(&keys.seat(), None).await {
+            Read::Found(object) => object.modified.0,
+            Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => 0,
+        };
         let entries = match lanes.bulk.list(&keys.workers(), LIST_MAX).await {
             List::Entries { entries, .. } => entries,
             List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
             List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
         };
-        let newest = entries.iter().map(|entry| entry.modified.0).max().unwrap_or(0);
+        let newest = entries.iter().map(|entry| entry.modified.0).fold(seat, u64::max);
         let (mut workers, mut skipped) = (Vec::new(), 0);
         for entry in &entries {
             let Some(id) = keys.worker_of(&entry.key) else {
