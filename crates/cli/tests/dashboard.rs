@@ -79,13 +79,32 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     let third = cluster.leader(mark);
     assert_eq!(third.epoch(), 3);
     browser.shows("leader-name", &third.node);
-    browser.shows("step-down-note", "epoch 2");
+    browser.shows("leader-epoch", "epoch 3");
+    browser.until(
+        "no word of a step-down that is over",
+        "document.getElementById('step-down-note').textContent === ''",
+    );
+    browser.shows("legend", "pod-a");
+    browser.shows("legend", "nobody");
+    browser.until(
+        "no node that is gone and up",
+        "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bgone\\b/.test(row.innerText) && /\\bup\\b/.test(row.innerText))",
+    );
+    browser.until("links where there is no token", "!document.getElementById('links').hidden");
 
     browser.type_into("#filter-text", "became_leader nobody");
     browser.shows("events-empty", "Nothing passes the filter");
     innocent(&browser, &[]);
     browser.resize(390, 844);
     browser.until("no sideways scrolling on a phone", "document.documentElement.scrollWidth <= innerWidth");
+    browser.until(
+        "names on one line",
+        "[...document.querySelectorAll('#nodes td:first-child, #terms td:nth-child(2), #leader-name')].every((cell) => cell.getClientRects().length === 1 && cell.clientHeight < 60)",
+    );
+    browser.until(
+        "a hint that there is more to the side",
+        "document.querySelector('.scroll:has(#nodes)').hasAttribute('data-over')",
+    );
     browser.picture("dashboard-phone");
     cluster.signal(b, Signal::TERM);
     cluster.exit(b);
@@ -109,6 +128,7 @@ fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
     cluster.kill(a);
     browser.shows("link", "not connected");
     browser.shows("banner", "old; the page goes on trying");
+    browser.until("nothing to press", "document.getElementById('step-down').disabled");
     browser.picture("dashboard-disconnected");
     let listen = page.trim_start_matches("http://").to_owned();
     let mark = cluster.mark();
@@ -194,6 +214,14 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
     browser.shows("leader-name", "pod-a");
     let page = browser.run("return document.documentElement.outerHTML");
     assert!(!page.as_str().unwrap().contains("correct-horse"), "the token is nowhere in the page");
+    browser.until("no links that carry no token", "document.getElementById('links').hidden");
+    // Alone, it steps down: until it leads again nobody does.
+    browser.click("#step-down");
+    browser.click("#ask [value=yes]");
+    browser.shows("leader-name", "nobody leads");
+    browser.picture("dashboard-vacant");
+    browser.shows("leader-epoch", "epoch 2");
+    browser.shows("leader-name", "pod-a");
     innocent(&browser, &["401"]);
     cluster.finish();
 }
