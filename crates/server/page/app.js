@@ -5,7 +5,7 @@ import { Stream } from "./stream.js";
 
 const REFRESH_MS = 2000; // with nothing happening
 const SETTLE_MS = 150; // events come in bunches
-const HURRY_MS = 500; // never more often without an event
+const HURRY_MS = 250; // never more often without an event
 const LISTS_MS = 5000;
 const STALE_MS = 6000; // a page this old says so
 const PATIENCE_MS = 8000;
