@@ -8,6 +8,7 @@ use crate::out::{complain, say};
 use crate::run::Signals;
 use frames::{Frame, Frames};
 use serde_json::Value;
+use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +20,12 @@ const SILENCE: Duration = Duration::from_secs(45);
 
 /// Between two tries to reach a node that went away.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// As many as a node keeps, and gives at once.
+const KEPT: usize = 1000;
+
+/// Events that a healthy node repeats all the time: those at level `debug`.
+const REPEATED: [&str; 3] = ["election_check", "lease_renewed", "leader_changed"];
 
 /// Fields that every event has, and that a line says in its own way.
 const USUAL: [&str; 7] = ["event", "namespace", "node", "epoch", "time", "bootMs", "plugins"];
@@ -59,45 +66,48 @@ impl Reader {
     }
 
     async fn run(mut self) -> Result<(), Failure> {
-        if !self.args.follow {
-            return self.recent().await;
-        }
-        let mut reached = false;
-        while !crate::out::closed() {
-            match self.stream(None).await {
-                Ok(()) => reached = true,
-                Err(failure) if !reached => return Err(failure),
-                Err(failure) => complain!("tenure: {failure}; trying again"),
+        self.past().await?;
+        while self.args.follow && !crate::out::closed() {
+            if let Err(failure) = self.stream().await {
+                complain!("tenure: {failure}; trying again");
             }
             tokio::time::sleep(AGAIN).await;
         }
         Ok(())
     }
 
-    /// What the node has, up to the newest there is now.
-    async fn recent(&mut self) -> Result<(), Failure> {
-        let answer = self.ask("v1/overview", &[]).await?;
-        let text = answer.text().await.map_err(|error| self.away(&error))?;
-        let newest = serde_json::from_str::<Value>(&text)
-            .ok()
-            .and_then(|view| Some(view["lastEventId"].as_str()?.to_owned()));
-        match newest.filter(|_| self.args.recent > 0) {
-            Some(newest) => self.stream(Some(&newest)).await,
-            None => Ok(()),
+    /// Prints the newest of what the node has. Those that are not wanted do not count.
+    async fn past(&mut self) -> Result<(), Failure> {
+        let most = usize::try_from(self.args.recent).unwrap_or(KEPT);
+        let asked = if self.args.only.is_some() && most > 0 { KEPT } else { most };
+        let mut answer = self.ask(asked, false).await?;
+        let (mut frames, mut newest) = (Frames::default(), VecDeque::new());
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.away(&error))? {
+            for frame in frames.take(&piece) {
+                self.last = frame.id.clone().or(self.last.take());
+                if self.wants(&frame) {
+                    newest.push_back(frame);
+                    newest.drain(..newest.len().saturating_sub(most));
+                }
+            }
         }
+        newest.iter().for_each(|frame| self.print(frame));
+        Ok(())
     }
 
-    /// Prints events until the stream ends, or until this one.
-    async fn stream(&mut self, until: Option<&str>) -> Result<(), Failure> {
-        let recent = self.args.recent.to_string();
-        let mut answer = self.ask("v1/events", &[("recent", &recent)]).await?;
+    /// Prints events until the stream ends.
+    async fn stream(&mut self) -> Result<(), Failure> {
+        // Where there was nothing, whatever is there by now is new.
+        let recent = if self.args.recent > 0 { KEPT } else { 0 };
+        let mut answer = self.ask(recent, true).await?;
         let mut frames = Frames::default();
         while let Some(piece) = answer.chunk().await.map_err(|error| self.away(&error))? {
             for frame in frames.take(&piece) {
-                let done = until.is_some_and(|until| frame.id.as_deref() == Some(until));
-                self.print(&frame);
+                if self.wants(&frame) {
+                    self.print(&frame);
+                }
                 self.last = frame.id.or(self.last.take());
-                if done || crate::out::closed() {
+                if crate::out::closed() {
                     return Ok(());
                 }
             }
@@ -105,11 +115,21 @@ impl Reader {
         Ok(())
     }
 
-    async fn ask(&self, path: &str, query: &[(&str, &str)]) -> Result<reqwest::Response, Failure> {
-        let mut url = self.args.url.join(path).map_err(|error| Failure::usage(format!("--url: {error}")))?;
-        if self.last.is_none() && !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
+    /// What a healthy node repeats all the time is left out, unless it is asked for by its name.
+    fn level(&self) -> &'static str {
+        let asked = self.args.only.as_deref().is_some_and(|wanted| REPEATED.contains(&wanted));
+        if asked { "debug" } else { "info" }
+    }
+
+    /// The events after the newest seen; before the first, so many of the past.
+    async fn ask(&self, recent: usize, follow: bool) -> Result<reqwest::Response, Failure> {
+        let url = self.args.url.join("v1/events");
+        let mut url = url.map_err(|error| Failure::usage(format!("--url: {error}")))?;
+        url.query_pairs_mut().extend_pairs([
+            ("recent", &*recent.to_string()),
+            ("level", self.level()),
+            ("follow", if follow { "true" } else { "false" }),
+        ]);
         let mut request = self.client.get(url);
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -132,15 +152,16 @@ impl Reader {
         Failure::other(format!("{}: {}", self.args.url, words(error)))
     }
 
+    fn wants(&self, frame: &Frame) -> bool {
+        let name = frame.data["event"].as_str().unwrap_or("");
+        frame.is_missed() || self.args.only.as_deref().is_none_or(|wanted| name.contains(wanted))
+    }
+
     fn print(&self, frame: &Frame) {
-        if frame.name.as_deref() == Some("missed") {
+        if frame.is_missed() {
             let why = frame.data["why"].as_str().unwrap_or("");
             let count = frame.data["missed"].as_u64().map_or("some".to_owned(), |count| count.to_string());
             complain!("tenure: {count} events are missing here: {why}");
-            return;
-        }
-        let name = frame.data["event"].as_str().unwrap_or("");
-        if self.args.only.as_deref().is_some_and(|wanted| !name.contains(wanted)) {
             return;
         }
         match self.args.json {

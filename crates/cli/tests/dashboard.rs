@@ -7,6 +7,7 @@ use common::browser::Browser;
 use common::{Cluster, FAST, Sandbox};
 use rustix::process::Signal;
 use serde_json::json;
+use std::net::TcpListener;
 
 /// A node with a port of its own, or with that of a former one.
 fn start(cluster: &mut Cluster<'_>, node: &str, listen: &str, more: &[&str]) -> (usize, String) {
@@ -79,13 +80,32 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     let third = cluster.leader(mark);
     assert_eq!(third.epoch(), 3);
     browser.shows("leader-name", &third.node);
-    browser.shows("step-down-note", "epoch 2");
+    browser.shows("leader-epoch", "epoch 3");
+    browser.until(
+        "no word of a step-down that is over",
+        "document.getElementById('step-down-note').textContent === ''",
+    );
+    browser.shows("legend", "pod-a");
+    browser.shows("legend", "nobody");
+    browser.until(
+        "no node that is gone and up",
+        "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bgone\\b/.test(row.innerText) && /\\bup\\b/.test(row.innerText))",
+    );
+    browser.until("links where there is no token", "!document.getElementById('links').hidden");
 
     browser.type_into("#filter-text", "became_leader nobody");
     browser.shows("events-empty", "Nothing passes the filter");
     innocent(&browser, &[]);
     browser.resize(390, 844);
     browser.until("no sideways scrolling on a phone", "document.documentElement.scrollWidth <= innerWidth");
+    browser.until(
+        "names on one line",
+        "[...document.querySelectorAll('#nodes td:first-child, #terms td:nth-child(2), #leader-name')].every((cell) => cell.getClientRects().length === 1 && cell.clientHeight < 60)",
+    );
+    browser.until(
+        "a hint that there is more to the side",
+        "document.querySelector('.scroll:has(#nodes)').hasAttribute('data-over')",
+    );
     browser.picture("dashboard-phone");
     cluster.signal(b, Signal::TERM);
     cluster.exit(b);
@@ -109,6 +129,7 @@ fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
     cluster.kill(a);
     browser.shows("link", "not connected");
     browser.shows("banner", "old; the page goes on trying");
+    browser.until("nothing to press", "document.getElementById('step-down').disabled");
     browser.picture("dashboard-disconnected");
     let listen = page.trim_start_matches("http://").to_owned();
     let mark = cluster.mark();
@@ -194,6 +215,56 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
     browser.shows("leader-name", "pod-a");
     let page = browser.run("return document.documentElement.outerHTML");
     assert!(!page.as_str().unwrap().contains("correct-horse"), "the token is nowhere in the page");
+    browser.until("no links that carry no token", "document.getElementById('links').hidden");
+    // Alone, it steps down: until it leads again nobody does.
+    browser.click("#step-down");
+    browser.click("#ask [value=yes]");
+    browser.shows("leader-name", "nobody leads");
+    browser.picture("dashboard-vacant");
+    browser.shows("leader-epoch", "epoch 2");
+    browser.shows("leader-name", "pod-a");
     innocent(&browser, &["401"]);
+    cluster.finish();
+}
+
+#[test]
+#[ignore = "needs chromium and chromedriver"]
+fn failing_checks_are_red_ten_jobs_are_shown_and_renewals_only_if_asked_for() {
+    let sandbox = Sandbox::new();
+    let store = sandbox.sqlite("t.db");
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let check = format!("{{name: port, kind: tcp, host: 127.0.0.1, port: {closed}}}");
+    let file = format!("- {{id: down, every: 1s, attempts: 1, failAfter: 1, checks: [{check}]}}\n");
+    let file = sandbox.write("polls.yaml", &file);
+    sandbox.tenure(["apply", "-f", &file, "--store", &store]).assert_code(0);
+    let mut cluster = nodes(&sandbox, &store);
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
+    cluster.event(0, a, "became_leader");
+    cluster.start_agent(&["--id", "agent-1"]);
+    let browser = Browser::start(1280, 1500);
+    browser.open(&page);
+    browser.shows("link", "live");
+    browser.shows("schedules", "1 of 1 failing");
+    browser.until("a button for more jobs", "!document.getElementById('jobs-more').hidden");
+    let rows = "document.querySelectorAll('#jobs tbody tr').length";
+    assert_eq!(browser.run(&format!("return {rows}")), json!(10));
+    browser.click("#jobs-more");
+    browser.until("all of them", &format!("{rows} > 10"));
+    browser.shows("jobs-more", "Show the newest 10");
+
+    browser.shows("events", "became_leader");
+    assert_eq!(browser.run("return document.getElementById('events').innerText.includes('renewed')"), false);
+    let choose = |level: &str| {
+        browser.run(&format!(
+            "const box = document.getElementById('filter-level'); box.value = '{level}'; box.dispatchEvent(new Event('input', {{bubbles: true}}))"
+        ))
+    };
+    choose("0");
+    browser.shows("events", "lease_renewed");
+    choose("1");
+    browser.until("renewals gone", "!document.getElementById('events').innerText.includes('renewed')");
+    browser.shows("events", "became_leader");
+    browser.picture("dashboard-jobs");
+    innocent(&browser, &[]);
     cluster.finish();
 }

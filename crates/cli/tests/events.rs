@@ -23,6 +23,11 @@ fn events_of_a_node_are_printed_and_followed_through_its_restart() {
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["event"].as_str().unwrap().to_owned())
         .collect();
     assert!(names.iter().any(|name| name.ends_with(".became_leader")), "{names:?}");
+    assert!(!names.iter().any(|name| name.ends_with("_renewed") || name.ends_with("_check")), "{names:?}");
+    let newest = ["events", "--recent", "1", "--only", "became", "--url", &url];
+    assert_eq!(sandbox.tenure(newest).assert_code(0).stdout.lines().count(), 1, "counted after the choice");
+    let renewed = sandbox.tenure(["events", "--only", "lease_renewed", "--url", &url]).assert_code(0).stdout;
+    assert!(renewed.contains("epoch 1  lease_renewed"), "{renewed}");
     let lines = sandbox.tenure(["events", "--only", "became", "--url", &url]).assert_code(0).stdout;
     assert_eq!(lines.lines().count(), 1, "{lines}");
     assert!(lines.contains("pod-a  epoch 1  became_leader"), "{lines}");

@@ -1,10 +1,11 @@
 // The page's link to its node: what is asked when, what is done when nobody answers. Drawing is done by view.js.
 
-import { draw, drawJobs, drawSchedules, drawEvents, drawLink, noteEvent, setSpan, tick } from "./view.js";
+import { clearEvents, draw, drawJobs, drawSchedules, drawEvents, drawLink, hints, noteEvent, setSpan, showAllJobs, tick } from "./view.js";
 import { Stream } from "./stream.js";
 
 const REFRESH_MS = 2000; // with nothing happening
 const SETTLE_MS = 150; // events come in bunches
+const HURRY_MS = 250; // never more often without an event
 const LISTS_MS = 5000;
 const STALE_MS = 6000; // a page this old says so
 const PATIENCE_MS = 8000;
@@ -15,6 +16,7 @@ const link = { state: "loading", since: Date.now(), heard: 0, why: "", wait: 0 }
 const shown = { overview: null, at: 0, schedules: null, jobs: null };
 let token = sessionStorage.getItem("tenure-token") || "";
 let asking = false;
+let askedIn = null; // the epoch whose leader was asked to step down
 let soon = { at: Infinity, timer: 0 };
 
 function headers(more) {
@@ -76,19 +78,34 @@ async function refresh() {
     link.wait = 0;
     if (link.state !== "live") say("live");
     draw(shown.overview, shown.at);
+    // A link carries no token: it would lead to a refusal.
+    get("links").hidden = Boolean(token);
+    if (askedIn !== null && shown.overview.epoch !== askedIn) {
+      get("step-down-note").textContent = "";
+      askedIn = null;
+    }
     if (!shown.schedules) lists();
   } catch (error) {
     link.wait = Math.min(BACK_OFF_MAX_MS, Math.max(1000, link.wait * 2));
     say(shown.overview ? "lost" : "loading", words(error));
   } finally {
     asking = false;
-    later(link.wait || REFRESH_MS);
+    later(link.wait || pause());
   }
 }
 
 function words(error) {
   if (error.name === "TimeoutError") return "it does not answer in time";
   return error instanceof TypeError ? "it cannot be reached" : error.message;
+}
+
+/** Until the next look. Of the leader itself: until it should have renewed, for its gauge shows what is left. */
+function pause() {
+  const now = shown.overview;
+  const leader = now && now.leader;
+  if (!leader || leader.leaseRemainingMs === null || leader.leaseRemainingMs === undefined) return REFRESH_MS;
+  const renewal = leader.leaseRemainingMs - (leader.leaseTimeoutMs - now.heartbeats.intervalMs);
+  return Math.min(REFRESH_MS, Math.max(HURRY_MS, renewal + SETTLE_MS));
 }
 
 /** Never later than what was planned before: where something happens all the time, that counts too. */
@@ -115,7 +132,12 @@ async function lists() {
   }
 }
 
-const stream = new Stream("/v1/events?recent=300", headers, {
+/** The newest 500. What a healthy node repeats all the time would drive out the rest, and comes if it is asked for. */
+function eventsUrl() {
+  return `/v1/events?recent=500&level=${get("filter-level").value === "0" ? "debug" : "info"}`;
+}
+
+const stream = new Stream(eventsUrl(), headers, {
   open() {
     link.heard = Date.now();
   },
@@ -135,11 +157,11 @@ async function stepDown() {
   });
   if (answer !== "yes") return;
   const note = get("step-down-note");
-  const button = get("step-down");
-  button.disabled = true;
+  const epoch = shown.overview.epoch;
+  askedIn = epoch;
+  get("step-down").disabled = true;
   note.textContent = "Asked. Waiting for somebody else to lead…";
   try {
-    const epoch = shown.overview.leader.epoch;
     await ask("/v1/step-down", { method: "POST", headers: { "content-type": "application/json" }, body: "{}" });
     note.textContent = `The leader of epoch ${epoch} was asked to step down.`;
   } catch (error) {
@@ -169,7 +191,20 @@ function theme() {
 
 theme();
 get("step-down").addEventListener("click", stepDown);
-get("filter").addEventListener("input", drawEvents);
+get("filter").addEventListener("input", () => {
+  const url = eventsUrl();
+  if (url !== stream.url) clearEvents();
+  stream.turnTo(url);
+  drawEvents();
+});
+get("jobs-more").addEventListener("click", () => {
+  showAllJobs();
+  if (shown.jobs) drawJobs(shown.jobs, shown.overview);
+});
+addEventListener("resize", () => {
+  if (shown.overview) draw(shown.overview, shown.at);
+  hints();
+});
 get("filter").addEventListener("submit", (event) => event.preventDefault());
 get("hold").addEventListener("click", () => {
   const button = get("hold");

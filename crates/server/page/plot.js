@@ -9,11 +9,15 @@ function shape(tag, attributes, text) {
   return element;
 }
 
-/** The same name has the same colour everywhere. */
+/** The same name has the same colour everywhere. None is red: that is for nobody. */
 export function hue(name) {
   let hash = 7;
   for (const letter of name) hash = (hash * 31 + letter.codePointAt(0)) >>> 0;
-  return (hash * 137) % 360;
+  return 40 + ((hash * 173) % 280); // names that follow each other are far apart
+}
+
+export function colour(name) {
+  return `hsl(${hue(name)} 50% 32%)`;
 }
 
 function time(ms) {
@@ -27,19 +31,24 @@ export function timeline(terms, now, spanSeconds, width) {
   const from = spanSeconds ? now - spanSeconds * 1000 : Math.min(first, now - 60000);
   const x = (ms) => Math.max(0, Math.min(width, ((ms - from) / Math.max(1, now - from)) * width));
   const svg = shape("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Who led when; the table below says the same" });
+  const hatch = shape("pattern", { id: "nobody", width: 8, height: 8, patternUnits: "userSpaceOnUse" });
+  hatch.append(shape("rect", { class: "pale", width: 8, height: 8 }), shape("path", { class: "hatch", d: "M-2,2 l4,-4 M0,8 l8,-8 M6,10 l4,-4" }));
+  svg.append(hatch);
+  const nobody = (begin, end) => {
+    if (end <= begin || end <= from) return;
+    const gap = shape("rect", { class: "gap", fill: "url(#nobody)", x: x(begin), y: 12, width: Math.max(1, x(end) - x(begin)), height: bar });
+    gap.append(shape("title", {}, `nobody led for ${((end - begin) / 1000).toFixed(1)} s`));
+    svg.append(gap);
+  };
   let before = null;
   for (const term of terms) {
     const begin = Date.parse(term.from);
     const end = term.until ? Date.parse(term.until) : now;
-    if (before !== null && begin > before && begin > from) {
-      const gap = shape("rect", { class: "gap", x: x(before), y: 12, width: Math.max(1, x(begin) - x(before)), height: bar });
-      gap.append(shape("title", {}, `nobody led for ${((begin - before) / 1000).toFixed(1)} s`));
-      svg.append(gap);
-    }
+    if (before !== null) nobody(before, begin);
     before = end;
     if (end < from) continue;
     const [left, wide] = [x(begin), Math.max(2, x(end) - x(begin))];
-    const block = shape("rect", { x: left, y: 12, width: wide, height: bar, rx: 3, fill: `hsl(${hue(term.node)} 50% 32%)` });
+    const block = shape("rect", { x: left, y: 12, width: wide, height: bar, rx: 3, fill: colour(term.node) });
     const led = ((end - begin) / 1000).toFixed(1);
     block.append(shape("title", {}, `epoch ${term.epoch}: ${term.node}, ${led} s${term.until ? `, ended: ${term.reason ?? "replaced"}` : ", leads"}`));
     svg.append(block);
@@ -47,6 +56,7 @@ export function timeline(terms, now, spanSeconds, width) {
     if (wide > label.length * 7 + 10) svg.append(shape("text", { class: "in", x: left + 6, y: 12 + bar / 2 + 4 }, label));
     else if (wide > 22) svg.append(shape("text", { class: "in", x: left + 5, y: 12 + bar / 2 + 4 }, String(term.epoch)));
   }
+  nobody(before, now);
   svg.append(shape("line", { class: "axis", x1: 0, x2: width, y1: 54, y2: 54 }));
   for (const share of width < 500 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) {
     const anchor = share === 0 ? "start" : share === 1 ? "end" : "middle";
@@ -73,10 +83,13 @@ export function beats(samples, figures, marks, width) {
   const points = samples.map((ms, index) => `${x(index).toFixed(1)},${y(ms).toFixed(1)}`);
   svg.append(shape("polygon", { class: "area", points: `${x(0)},${base} ${points.join(" ")} ${x(samples.length - 1)},${base}` }));
   svg.append(shape("polyline", { class: "beat", points: points.join(" ") }));
+  // Where the two lines are too close for two labels, one stands beside the other.
+  const close = Math.abs(y(figures.p50Ms ?? 0) - y(figures.p99Ms ?? 0)) < 13;
   for (const [name, ms] of [["p50", figures.p50Ms], ["p99", figures.p99Ms]]) {
     if (ms === null || ms === undefined) continue;
     svg.append(shape("line", { class: name, x1: left, x2: width, y1: y(ms), y2: y(ms) }));
-    svg.append(shape("text", { x: width, y: y(ms) - 4, "text-anchor": "end" }, name));
+    const beside = close && name === "p50" ? 28 : 0;
+    svg.append(shape("text", { class: "label", x: width - beside, y: y(ms) - 4, "text-anchor": "end" }, name));
   }
   for (const index of marks) {
     const at = x(index);

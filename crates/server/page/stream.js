@@ -6,7 +6,14 @@ const SILENCE_MS = 45000; // the node says something every 15 s
 
 export class Stream {
   constructor(url, headers, told) {
-    Object.assign(this, { url, headers, told, last: null, wait: RETRY_MS });
+    Object.assign(this, { url, headers, told, last: null, wait: RETRY_MS, stop: null, hurry: false });
+  }
+
+  /** Begins anew with another stream. */
+  turnTo(url) {
+    if (url === this.url) return;
+    Object.assign(this, { url, last: null, hurry: true });
+    if (this.stop) this.stop.abort();
   }
 
   async run() {
@@ -17,12 +24,15 @@ export class Stream {
       } catch {
         this.wait = Math.min(RETRY_MAX_MS, this.wait * 2);
       }
-      await new Promise((resolve) => setTimeout(resolve, this.wait));
+      const wait = this.hurry ? 0 : this.wait;
+      this.hurry = false;
+      await new Promise((resolve) => setTimeout(resolve, wait));
     }
   }
 
   async read() {
     const stop = new AbortController();
+    this.stop = stop;
     let silence = 0;
     const heard = () => {
       clearTimeout(silence);

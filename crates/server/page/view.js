@@ -1,13 +1,17 @@
 // What the page shows. Everything that comes from outside goes into the page as text, never as markup.
 
-import { beats, timeline, hue } from "./plot.js";
+import { beats, colour, timeline, hue } from "./plot.js";
 
 const EVENTS_KEPT = 500;
-const EVENTS_SHOWN = 200;
+const JOBS_SHOWN = 10;
+const LEGEND_MAX = 12;
 const get = (id) => document.getElementById(id);
 const events = [];
 const marks = []; // contention, by the number of the heartbeat
 let span = 0;
+let live = false;
+let canStepDown = false;
+let allJobs = false;
 
 /** An element with text and attributes. */
 export function make(tag, attributes = {}, ...children) {
@@ -65,6 +69,21 @@ function pill(state) {
   return make("span", { class: "pill", "data-tone": toneOf(state) }, String(state));
 }
 
+/** Says of tables that are wider than their card that there is more. */
+export function hints() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const over = box.scrollWidth > box.clientWidth + 1;
+    box.toggleAttribute("data-over", over);
+    if (over) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+  }
+}
+
+/** Nobody can be asked by way of a node that does not answer. */
+function allowStepDown() {
+  get("step-down").disabled = !live || !canStepDown;
+}
+
 /** Fills a table; says what is missing where there is nothing. */
 function fill(id, rows, whenEmpty) {
   const body = document.querySelector(`#${id} tbody`);
@@ -73,6 +92,7 @@ function fill(id, rows, whenEmpty) {
   const empty = get(`${id}-empty`);
   empty.hidden = rows.length > 0;
   if (whenEmpty) empty.textContent = whenEmpty;
+  hints();
 }
 
 function row(...cells) {
@@ -83,7 +103,9 @@ function row(...cells) {
 export function drawLink(link, at) {
   const age = at ? duration(Date.now() - at) : null;
   const banner = get("banner");
-  if (link.state === "live") {
+  live = link.state === "live";
+  allowStepDown();
+  if (live) {
     text("link", "live");
     tone("link", "good");
     banner.hidden = true;
@@ -114,16 +136,17 @@ export function draw(now, at) {
   drawBeats(now);
   drawNodes(now);
   drawWorkers(now);
-  tick(now, at, "live");
+  tick(now, at, live ? "live" : "lost");
 }
 
 function drawLeader(now) {
   const leader = now.leader;
   const dead = leader && leader.live === false && !leader.isThisNode;
-  text("leader-name", leader ? leader.node : "nobody");
+  text("leader-name", leader ? leader.node : "nobody leads");
   get("leader-name").style.color = leader && !dead ? `light-dark(hsl(${hue(leader.node)} 60% 30%), hsl(${hue(leader.node)} 60% 72%))` : "var(--bad)";
   text("leader-epoch", now.epoch ? `epoch ${now.epoch}` : "no epoch yet");
-  get("step-down").disabled = !leader || dead || leader.askedToStepDown === true;
+  canStepDown = Boolean(leader) && !dead && leader.askedToStepDown !== true;
+  allowStepDown();
   text("ask-name", leader ? leader.node : "");
 }
 
@@ -189,6 +212,7 @@ function drawRequests(now) {
 function drawTerms(now) {
   const terms = now.history;
   get("timeline").replaceChildren(...(terms.length ? [timeline(terms, Date.parse(now.time), span, wide("timeline"))] : []));
+  drawLegend(terms);
   const end = Date.parse(now.time);
   const rows = terms.slice(-8).reverse().map((term) => {
     const until = term.until ? Date.parse(term.until) : end;
@@ -196,6 +220,20 @@ function drawTerms(now) {
     return row(String(term.epoch), term.node, clock(term.from), duration(until - Date.parse(term.from)), why);
   });
   fill("terms", rows);
+}
+
+/** Which colour is who. */
+function drawLegend(terms) {
+  const names = [...new Set(terms.map((term) => term.node))];
+  const entry = (name, swatch) => make("li", {}, swatch, name);
+  const items = names.slice(-LEGEND_MAX).map((name) => {
+    const swatch = make("i", { class: "swatch", "aria-hidden": "true" });
+    swatch.style.background = colour(name);
+    return entry(name, swatch);
+  });
+  if (names.length > LEGEND_MAX) items.push(make("li", {}, `and ${names.length - LEGEND_MAX} more`));
+  if (names.length) items.push(entry("nobody", make("i", { class: "swatch nobody", "aria-hidden": "true" })));
+  get("legend").replaceChildren(...items);
 }
 
 function drawBeats(now) {
@@ -216,7 +254,9 @@ function drawNodes(now) {
   text("nodes-age", now.nodes ? `${now.nodes.length} · looked at ${duration(age)} ago` : "");
   const rows = (now.nodes || []).map((node) => {
     const name = make("td", {}, node.node, node.node === now.node ? make("span", { class: "dim" }, " (this one)") : null);
-    return row(name, pill(node.role), node.state ? pill(node.state) : "–", node.version, make("td", { class: "mono" }, node.incarnation ?? "–"), `${duration(node.lastSeenMsAgo)} ago`);
+    // The judgement is older than the presence: who has gone is not up.
+    const state = node.role === "gone" && (node.state === "up" || node.state === "suspect") ? "gone" : node.state;
+    return row(name, pill(node.role), state ? pill(state) : "–", node.version, make("td", { class: "mono" }, node.incarnation ?? "–"), `${duration(node.lastSeenMsAgo)} ago`);
   });
   fill("nodes", rows, now.nodes ? "No node has made itself known." : "The store has not said yet.");
 }
@@ -231,10 +271,14 @@ function drawWorkers(now) {
 
 export function drawSchedules(list, now) {
   const when = (schedule) => (schedule.cron ? `${schedule.cron}${schedule.zone ? ` ${schedule.zone}` : ""}` : schedule.manual ? "when asked" : `every ${duration(schedule.every)}`);
+  const checks = (schedule) => {
+    const count = (schedule.checks || []).length;
+    return schedule.failing > 0 ? make("span", { class: "pill", "data-tone": "bad" }, `${schedule.failing} of ${count} failing`) : String(count);
+  };
   const rows = list.schedules.slice(0, 200).map((schedule) =>
-    row(schedule.id, when(schedule), pill(schedule.enabled === false ? "paused" : "enabled"), schedule.next ? clock(schedule.next) : "–"));
+    row(schedule.id, when(schedule), pill(schedule.enabled === false ? "paused" : "enabled"), checks(schedule), schedule.next ? clock(schedule.next) : "–"));
   for (const refused of list.refused || []) {
-    rows.push(row(refused.id, make("td", { class: "long" }, (refused.problems || []).join("; ")), pill("refused"), "–"));
+    rows.push(row(refused.id, make("td", { class: "long" }, (refused.problems || []).join("; ")), pill("refused"), "–", "–"));
   }
   text("schedules-count", now.schedules && now.schedules.total ? `${now.schedules.enabled} of ${now.schedules.total} enabled` : "");
   fill("schedules", rows);
@@ -242,10 +286,19 @@ export function drawSchedules(list, now) {
 
 export function drawJobs(list, now) {
   const checks = (job) => (job.checks || []).filter((check) => !check.ok).map((check) => `${check.name}: ${check.detail}`).join("; ");
-  const rows = list.jobs.slice(0, 100).map((job) =>
+  const rows = list.jobs.slice(0, allJobs ? 100 : JOBS_SHOWN).map((job) =>
     row(make("td", { class: "mono" }, job.id), pill(job.state), job.worker ?? job.target ?? "–", `${job.attempt} of ${job.attempts}`, make("td", { class: "long" }, job.why || checks(job) || job.result || "–")));
   text("jobs-count", now.jobs && now.jobs.total ? `${now.jobs.open} open of ${now.jobs.total}` : "");
   fill("jobs", rows);
+  const more = get("jobs-more");
+  more.hidden = list.jobs.length <= JOBS_SHOWN;
+  const many = list.total > list.jobs.length ? `the newest ${list.jobs.length}` : `all ${list.jobs.length}`;
+  text("jobs-more", allJobs ? `Show the newest ${JOBS_SHOWN}` : `Show ${many}`);
+}
+
+/** All of them, or the newest again. */
+export function showAllJobs() {
+  allJobs = !allJobs;
 }
 
 const QUIET = ["election_check", "lease_renewed", "leader_changed"];
@@ -255,6 +308,10 @@ const USUAL = ["event", "namespace", "node", "time", "bootMs", "plugins", "epoch
 
 function short(name) {
   return name.includes(":") ? name : name.slice(name.lastIndexOf(".") + 1);
+}
+
+export function clearEvents() {
+  events.length = 0;
 }
 
 export function noteEvent(id, name, data, overview) {
@@ -291,7 +348,6 @@ export function drawEvents() {
   const least = Number(get("filter-level").value);
   const items = [];
   for (const event of events) {
-    if (items.length >= EVENTS_SHOWN) break;
     if (event.missed) {
       items.push(make("li", { class: "gap" }, event.missed));
       continue;

@@ -1,21 +1,26 @@
 //! The node's events, kept for a while and sent to whoever listens.
 //!
 //! Streams have no buffers of their own: each is a place in one ring. A client that reads slowly holds nothing up and costs
-//! nothing; once the ring has gone past it, it is told how many it missed and goes on from the oldest there is.
+//! nothing; once the ring has gone past it, it is told that it missed some and goes on from the oldest there is.
+//!
+//! What a healthy node repeats all the time has a ring of its own, so that it does not drive out what people want to know. One
+//! sequence of numbers runs through both: a stream of everything has no gaps, and a stream of one level has none of that level.
 
 use crate::history::History;
 use bytes::Bytes;
 use futures::Stream;
+use serde::Deserialize;
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tenure::Event;
+use tenure::{Event, EventKind};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
-/// Events kept.
+/// Events kept, of each level.
 pub(crate) const KEPT: usize = 1000;
 
 /// Events sent in one piece.
@@ -29,12 +34,92 @@ pub(crate) struct Feed {
     newest: watch::Sender<u64>,
 }
 
+/// From which level on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    /// Without what a healthy node repeats all the time.
+    Info,
+    /// All.
+    #[default]
+    Debug,
+}
+
+struct Frame {
+    number: u64,
+    bytes: Bytes,
+}
+
+/// The events of one level.
+#[derive(Default)]
+struct Shelf {
+    frames: VecDeque<Frame>,
+    /// The number of the newest that is not kept any more.
+    dropped: u64,
+}
+
+impl Shelf {
+    fn push(&mut self, frame: Frame) {
+        self.frames.push_back(frame);
+        if self.frames.len() > KEPT
+            && let Some(oldest) = self.frames.pop_front()
+        {
+            self.dropped = oldest.number;
+        }
+    }
+
+    fn from(&self, number: u64) -> impl Iterator<Item = &Frame> {
+        let place = self.frames.partition_point(|frame| frame.number < number);
+        self.frames.range(place..)
+    }
+}
+
 #[derive(Default)]
 struct Ring {
-    frames: VecDeque<Bytes>,
-    /// The number of the first frame; numbers start at 1.
-    first: u64,
+    info: Shelf,
+    debug: Shelf,
+    /// The number of the newest; numbers start at 1.
+    newest: u64,
     history: History,
+}
+
+impl Ring {
+    /// From this number on, every event of the level is there.
+    fn first(&self, level: Level) -> u64 {
+        match level {
+            Level::Info => self.info.dropped + 1,
+            Level::Debug => self.info.dropped.max(self.debug.dropped) + 1,
+        }
+    }
+
+    /// Where the newest so many of a level begin.
+    fn recent(&self, count: usize, level: Level) -> u64 {
+        let next = self.newest + 1;
+        match level {
+            Level::Info => {
+                let place = self.info.frames.len().saturating_sub(count);
+                self.info.frames.get(place).map_or(next, |frame| frame.number)
+            }
+            Level::Debug => next.saturating_sub(count as u64).max(self.first(level)),
+        }
+    }
+
+    /// The next so many from a number on, in order.
+    fn frames(&self, from: u64, level: Level, count: usize) -> Vec<&Frame> {
+        let quiet = self.debug.from(from).filter(|_| level == Level::Debug);
+        let mut found: Vec<&Frame> = self.info.from(from).take(count).chain(quiet.take(count)).collect();
+        found.sort_by_key(|frame| frame.number);
+        found.truncate(count);
+        found
+    }
+}
+
+/// What a stream is to tell.
+pub(crate) struct Wish {
+    pub(crate) from: From,
+    pub(crate) level: Level,
+    /// It goes on with what comes.
+    pub(crate) follow: bool,
 }
 
 /// Where a stream is to begin.
@@ -49,10 +134,9 @@ pub(crate) enum From {
 
 impl Feed {
     pub(crate) fn new() -> Feed {
-        let ring = Ring { first: 1, ..Ring::default() };
         Feed {
             life: format!("{:08x}", rand::random::<u32>()),
-            ring: Mutex::new(ring),
+            ring: Mutex::default(),
             newest: watch::Sender::new(0),
         }
     }
@@ -67,7 +151,8 @@ impl Feed {
             match events.recv().await {
                 Ok(event) => self.push(&event),
                 Err(RecvError::Lagged(missed)) => {
-                    self.keep(Some("missed"), &missed_text(Some(missed), "this server was too slow"))
+                    let text = missed_text(Some(missed), "this server was too slow");
+                    self.keep(Level::Info, Some("missed"), &text);
                 }
                 Err(RecvError::Closed) => return,
             }
@@ -76,18 +161,18 @@ impl Feed {
 
     pub(crate) fn push(&self, event: &Event) {
         self.ring().history.take(event);
-        self.keep(None, &event.to_json().to_string());
+        self.keep(level(&event.kind), None, &event.to_json().to_string());
     }
 
-    fn keep(&self, name: Option<&str>, data: &str) {
+    fn keep(&self, level: Level, name: Option<&str>, data: &str) {
         let number = {
             let mut ring = self.ring();
-            let number = ring.first + ring.frames.len() as u64;
-            let frame = self.frame(Some(number), name, data);
-            ring.frames.push_back(frame);
-            if ring.frames.len() > KEPT {
-                ring.frames.pop_front();
-                ring.first += 1;
+            ring.newest += 1;
+            let number = ring.newest;
+            let frame = Frame { number, bytes: self.frame(Some(number), name, data) };
+            match level {
+                Level::Info => ring.info.push(frame),
+                Level::Debug => ring.debug.push(frame),
             }
             number
         };
@@ -115,12 +200,12 @@ impl Feed {
     }
 
     /// The number to begin with, and what to say first if that is not what was asked for.
-    fn begin(&self, from: &From) -> (u64, Option<Bytes>) {
+    fn begin(&self, wish: &Wish) -> (u64, Option<Bytes>) {
         let ring = self.ring();
-        let next = ring.first + ring.frames.len() as u64;
-        let after = match from {
+        let next = ring.newest + 1;
+        let after = match &wish.from {
             From::Now => return (next, None),
-            From::Recent(count) => return (next.saturating_sub(*count as u64).max(ring.first), None),
+            From::Recent(count) => return (ring.recent(*count, wish.level), None),
             From::After(id) => id,
         };
         let known = after.split_once('-').filter(|(life, _)| *life == self.life);
@@ -130,50 +215,49 @@ impl Feed {
             None => {
                 let text =
                     missed_text(None, "the id is of another life of this server, or of another server");
-                (ring.first, Some(self.frame(None, Some("missed"), &text)))
+                (ring.first(wish.level), Some(self.frame(None, Some("missed"), &text)))
             }
         }
     }
 
     /// The frames from this number on, in one piece, and the number after them. Those that are gone are told.
-    fn piece(&self, from: u64) -> Option<(Bytes, u64)> {
+    fn piece(&self, from: u64, level: Level) -> Option<(Bytes, u64)> {
         let ring = self.ring();
-        let next = ring.first + ring.frames.len() as u64;
-        if from >= next {
-            return None;
-        }
+        let first = ring.first(level);
+        let frames = ring.frames(from.max(first), level, PIECE);
+        let next = frames.last()?.number + 1;
         let mut piece = Vec::new();
-        if from < ring.first {
-            let text = missed_text(Some(ring.first - from), "they are older than what is kept");
+        if from < first {
+            // Of one level nobody counts those that are gone; that there were some is known.
+            let missed = (level == Level::Debug).then(|| first - from);
+            let text = missed_text(missed, "they are older than what is kept");
             piece.extend_from_slice(&self.frame(None, Some("missed"), &text));
         }
-        let begin = from.max(ring.first);
-        let skip = usize::try_from(begin - ring.first).unwrap_or(usize::MAX);
-        let frames = ring.frames.iter().skip(skip).take(PIECE);
-        let mut count = 0;
         for frame in frames {
-            piece.extend_from_slice(frame);
-            count += 1;
+            piece.extend_from_slice(&frame.bytes);
         }
-        Some((piece.into(), begin + count))
+        Some((piece.into(), next))
     }
 
-    /// The events as a stream that ends when the server does.
+    /// The events as a stream that ends when the server does, or with the newest there is.
     pub(crate) fn stream(
         self: Arc<Feed>,
-        from: From,
+        wish: &Wish,
         keep_alive: Duration,
         closing: CancellationToken,
         permit: OwnedSemaphorePermit,
-    ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
-        let (next, first) = self.begin(&from);
+    ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
+        let (next, first) = self.begin(wish);
         // Says at once that it is open, and how soon to come back.
         let mut hello = Vec::from(&b"retry: 2000\n: tenure\n\n"[..]);
         hello.extend_from_slice(&first.unwrap_or_default());
         let newest = self.newest.subscribe();
+        let end = (!wish.follow).then(|| self.ring().newest);
         let reader = Reader {
             feed: self,
             next,
+            end,
+            level: wish.level,
             newest,
             keep_alive,
             closing,
@@ -187,6 +271,15 @@ impl Feed {
     }
 }
 
+/// The level of an event, as the log has it.
+fn level(kind: &EventKind) -> Level {
+    let quiet = matches!(
+        kind,
+        EventKind::ElectionCheck { .. } | EventKind::LeaderChangeSeen { .. } | EventKind::LeaseRenewed { .. }
+    );
+    if quiet { Level::Debug } else { Level::Info }
+}
+
 fn missed_text(missed: Option<u64>, why: &str) -> String {
     json!({"missed": missed, "why": why}).to_string()
 }
@@ -194,6 +287,9 @@ fn missed_text(missed: Option<u64>, why: &str) -> String {
 struct Reader {
     feed: Arc<Feed>,
     next: u64,
+    level: Level,
+    /// The last number, if there is to be one.
+    end: Option<u64>,
     newest: watch::Receiver<u64>,
     keep_alive: Duration,
     closing: CancellationToken,
@@ -206,20 +302,25 @@ impl Reader {
         if let Some(hello) = self.hello.take() {
             return Some(hello);
         }
+        // Events of another level are no sign of life to this client.
+        let silent = tokio::time::Instant::now() + self.keep_alive;
         loop {
-            if self.closing.is_cancelled() {
+            if self.closing.is_cancelled() || self.end.is_some_and(|end| self.next > end) {
                 return None;
             }
             self.newest.borrow_and_update();
-            if let Some((piece, next)) = self.feed.piece(self.next) {
+            if let Some((piece, next)) = self.feed.piece(self.next, self.level) {
                 self.next = next;
                 return Some(piece);
+            }
+            if self.end.is_some() {
+                return None;
             }
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => return None,
                 changed = self.newest.changed() => changed.ok()?,
-                () = tokio::time::sleep(self.keep_alive) => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                () = tokio::time::sleep_until(silent) => return Some(Bytes::from_static(b": keep-alive\n\n")),
             }
         }
     }

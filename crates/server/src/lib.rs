@@ -2,8 +2,8 @@
 //!
 //! [`Server`] runs on an operating system thread of its own, with a runtime of its own: whatever clients do costs the node's
 //! runtime, and so its renewals, nothing but processor time. What needs the store is asked on the node's runtime, on the bulk
-//! lane, and is bounded: documents are read by one for all and kept for some seconds, and everything else takes from one token
-//! bucket.
+//! lane, and is bounded: documents are read by one for all and kept for some seconds, searches take turns, and everything else
+//! takes from one token bucket, of which reads leave the larger part.
 //!
 //! ```
 //! use tenure::{Node, Settings};

@@ -12,9 +12,9 @@ use std::future::Future;
 use std::sync::Arc;
 use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::tasks::TaskList;
-use tenure::{Namespace, Status, WorkerList};
+use tenure::{Namespace, NodeId, Status, WorkerList};
 use tenure_plugins::cluster_health::HealthView;
-use tenure_plugins::poll::{JobRow, Schedules};
+use tenure_plugins::poll::{Health, JobRow, Schedules};
 use tokio::runtime::Handle;
 
 /// Jobs that are shown at most.
@@ -39,10 +39,9 @@ impl Way {
     }
 
     /// The same, counted.
-    fn counted(&self) -> (Way, Meter) {
-        let meter = Meter::default();
+    pub(crate) fn counted(&self, meter: &Meter) -> Way {
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(&self.lanes.bulk), meter.clone()));
-        (Way { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }, meter)
+        Way { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }
     }
 
     pub(crate) fn schedules(&self) -> Schedules {
@@ -141,7 +140,8 @@ where
     W: Future<Output = Answer<T>> + Send + 'static,
     T: 'static,
 {
-    let (way, meter) = way.counted();
+    let meter = Meter::default();
+    let way = way.counted(&meter);
     async move {
         let outcome = how(way).await;
         Looked { outcome, requests: meter.snapshot().requests() }
@@ -161,6 +161,7 @@ async fn workers(way: Way) -> Answer<Sent<WorkerList>> {
 
 async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
     let all = way.schedules().list().await?;
+    let health = if all.is_empty() { Health::default() } else { way.schedules().health().await? };
     let now_ms = now_ms();
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, next_ms: None };
@@ -170,7 +171,11 @@ async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
                 facts.enabled += usize::from(schedule.enabled);
                 let next = schedule.next_ms(now_ms);
                 facts.next_ms = [facts.next_ms, next].into_iter().flatten().min();
-                rows.push(schedule.to_row(now_ms));
+                let judged = health.of(id);
+                let fails = |name: &NodeId| judged.get(name).is_some_and(|check| check.failing);
+                let mut row = schedule.to_row(now_ms);
+                row["failing"] = json!(schedule.checks.iter().filter(|check| fails(&check.name)).count());
+                rows.push(row);
             }
             Err(problems) => {
                 facts.refused += 1;

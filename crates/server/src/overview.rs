@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tenure::{Leadership, Role};
 use utoipa::ToSchema;
 
 /// What the store does not say within this is left out, or taken from the last time.
@@ -37,7 +38,7 @@ pub struct Overview {
     pub eligible: bool,
     /// The highest epoch it knows; 0 if there never was a leader.
     pub epoch: u64,
-    /// The leader it knows.
+    /// The leader it knows; none if there never was one, or if it is known that nobody leads.
     pub leader: Option<LeaderView>,
     /// The nodes that made themselves known; none if the store has not said yet.
     pub nodes: Option<Vec<NodeRow>>,
@@ -304,11 +305,21 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// The leader last seen, unless it is known that it leads no more: because it was this node itself, or because the seat was
+/// seen vacant in that epoch. Of others, silence is all there is to see, and it takes a lease to see it.
+fn known_leader(state: &Shared, known: &Leadership, cluster: Option<&Cluster>) -> Option<String> {
+    let leader = known.leader.as_ref()?;
+    let lost = leader == state.annex.node() && !known.is_leader() && known.role != Some(Role::Draining);
+    let vacant = cluster.is_some_and(|seen| seen.status.epoch == known.epoch && seen.status.leader.is_none());
+    (!lost && !vacant).then(|| leader.to_string())
+}
+
 /// The leader as this node knows it; what only the seat says is added if it is the same term.
 pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<LeaderView> {
     let (node, epoch, remaining, leads) = {
         let known = state.leadership.borrow();
-        (known.leader.clone()?.to_string(), known.epoch, known.remaining(), known.is_leader())
+        let node = known_leader(state, &known, cluster.map(|cluster| &*cluster.value))?;
+        (node, known.epoch, known.remaining(), known.is_leader())
     };
     let status = cluster.map(|cluster| &cluster.value.status).filter(|status| status.epoch == epoch);
     let seat = status.and_then(|status| status.leader.as_ref()).filter(|leader| leader.node == node);
@@ -361,9 +372,9 @@ fn workers(state: &Shared) -> WorkersView {
 pub struct Leader {
     /// The namespace.
     pub namespace: String,
-    /// The leader last seen; it may be dead and not noticed yet.
+    /// The leader last seen, which may be dead and not noticed yet; none if it is known that nobody leads.
     pub leader: Option<String>,
-    /// Its epoch; 0 if there never was one.
+    /// The highest epoch this node knows; 0 if there never was one.
     pub epoch: u64,
     /// The node that answers.
     pub node: String,
@@ -376,10 +387,11 @@ pub struct Leader {
 }
 
 pub(crate) fn short(state: &Shared) -> Leader {
+    let seen = state.looks.last_cluster();
     let known = state.leadership.borrow();
     Leader {
         namespace: state.annex.namespace().to_owned(),
-        leader: known.leader.as_ref().map(ToString::to_string),
+        leader: known_leader(state, &known, seen.as_ref().map(|seen| &*seen.value)),
         epoch: known.epoch,
         node: state.annex.node().to_string(),
         role: known.role.map(|role| role_name(role).to_owned()),

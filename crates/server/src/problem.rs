@@ -109,6 +109,12 @@ impl Problem {
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
             .retry_after(wait_s)
     }
+
+    pub(crate) fn searches(wait_s: u64) -> Problem {
+        let detail = "it is not among the newest jobs, and looking through all that are kept is done one at a time, with a pause";
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
+            .retry_after(wait_s)
+    }
 }
 
 /// A text for people and terminals: on one line, cut.

@@ -325,7 +325,8 @@ pub(crate) struct KnownWorker {
 #[derive(ToSchema)]
 pub(crate) struct ScheduleList {
     namespace: String,
-    /// Each as it stands on the store, and `next`: when its next job is to begin, in ms since 1970.
+    /// Each as it stands on the store, `next`: when its next job is to begin, in ms since 1970, and `failing`: how many of its
+    /// checks fail.
     #[schema(value_type = Vec<Object>)]
     schedules: Vec<Value>,
     refused: Vec<RefusedSchedule>,

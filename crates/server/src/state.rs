@@ -1,6 +1,6 @@
 //! What the routes know.
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket, Turns};
 use crate::crew::Crew;
 use crate::feed::Feed;
 use crate::looks::{Looks, Way};
@@ -80,6 +80,8 @@ pub(crate) struct State {
     pub(crate) feed: Arc<Feed>,
     pub(crate) crew: Crew,
     pub(crate) bucket: Bucket,
+    /// For looking through all jobs there are.
+    pub(crate) searches: Turns,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
     pub(crate) openapi: Bytes,
@@ -113,6 +115,7 @@ impl State {
             crew: Crew::new(parts.registrar, parts.tasks, parts.annex.clock(), limits.workers),
             feed: Arc::new(Feed::new()),
             bucket: Bucket::new(limits.store_per_second, limits.store_burst),
+            searches: Turns::new(limits.fresh_per_request / 4),
             streams: Arc::new(Semaphore::new(limits.streams)),
             annex: parts.annex,
             options,

@@ -51,7 +51,7 @@ async fn without_the_token_nothing_is_told_but_whether_it_works() {
         }
     }
     site.send(with(Method::POST, "/v1/step-down", &[])).await.problem(401, "unauthorized");
-    for open in ["/", "/livez", "/readyz", "/leaderz"] {
+    for open in ["/", "/assets/app.js", "/livez", "/readyz", "/leaderz"] {
         site.get(open).await.is(200);
     }
     for right in ["Bearer MARKED-token-0123456789", "bearer MARKED-token-0123456789"] {
@@ -252,6 +252,74 @@ async fn what_asks_the_store_is_limited_and_what_does_not_is_not() {
     site.post("/v1/fence", json!({"epoch": 1})).await.is(200);
     sleep_ms(2000).await;
     site.post("/v1/schedules/none/pause", json!({})).await.problem(404, "unknown-schedule");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reads_do_not_stand_before_a_step_down() {
+    let site = Site::new().await;
+    site.get("/v1/jobs/wrong").await.problem(404, "unknown-job");
+    let again = site.get("/v1/jobs/wrong").await.problem(429, "too-many");
+    let wait_s: u64 = again.header("retry-after").parse().expect("seconds");
+    assert!((2..=5).contains(&wait_s), "{wait_s}");
+    let searches = (0..20).map(|_| site.get("/v1/jobs/wrong"));
+    let shows = (0..50).map(|_| site.get("/v1/schedules/none"));
+    futures::future::join_all(searches).await;
+    let shown = futures::future::join_all(shows).await;
+    assert!(shown.iter().any(|answer| answer.status == 429), "reads are limited");
+    site.post("/v1/workers", json!({"workerId": "w1"})).await.is(201);
+    site.post("/v1/schedules/none/run-now", json!({})).await.problem(404, "unknown-schedule");
+    site.post("/v1/step-down", json!({"waitMs": 9000})).await.is(202);
+    sleep_ms(1000 * wait_s).await;
+    site.get("/v1/jobs/wrong").await.problem(404, "unknown-job");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_whose_client_leaves_keeps_its_turn() {
+    let site = Site::new().await;
+    site.get("/v1/jobs").await.is(200);
+    site.link.cut(true);
+    let gone = tokio::time::timeout(std::time::Duration::from_millis(100), site.get("/v1/jobs/wrong"));
+    assert!(gone.await.is_err());
+    site.get("/v1/jobs/wrong").await.problem(429, "too-many");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_body_is_an_empty_object_and_unknown_words_are_refused() {
+    let site = Site::new().await;
+    let bare = |path: &str| {
+        let mut bare = request(Method::POST, path, Body::empty());
+        bare.headers_mut().remove("content-type");
+        bare
+    };
+    site.put(
+        "/v1/schedules/web",
+        json!({"every": "1h", "checks": [{"name": "x", "kind": "tcp", "host": "h", "port": 1}]}),
+    )
+    .await
+    .is(201);
+    for path in ["/v1/schedules/web/pause", "/v1/schedules/web/resume"] {
+        site.send(bare(path)).await.is(200);
+    }
+    site.send(bare("/v1/schedules/web/run-now")).await.is(202);
+    site.send(bare("/v1/workers")).await.problem(422, "invalid");
+    let mut foreign = bare("/v1/step-down");
+    foreign.headers_mut().insert("origin", "http://evil.example".parse().expect("a value"));
+    site.send(foreign).await.problem(403, "cross-site");
+    site.send(bare("/v1/step-down")).await.is(202);
+
+    for path in [
+        "/v1/jobs?limit=0",
+        "/v1/jobs?limit=1001",
+        "/v1/jobs?limit=-1",
+        "/v1/jobs?limits=5",
+        "/v1/jobs?State=queued",
+        "/v1/events?recnt=5",
+        "/v1/events?follow=maybe",
+    ] {
+        site.get(path).await.problem(400, "malformed");
+    }
+    site.delete("/v1/workers/w1?registration=client-chosen-0001&force=1").await.problem(400, "malformed");
+    site.get("/v1/jobs?limit=1").await.is(200);
 }
 
 #[tokio::test(start_paused = true)]

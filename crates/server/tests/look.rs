@@ -76,7 +76,7 @@ async fn the_overview_has_everything_and_waits_for_no_store() {
     assert!(!cut["notes"].as_array().expect("notes").is_empty(), "it says what it cannot tell: {cut}");
     assert_eq!(cut["nodes"][0]["node"], "pod-a", "the last that was known");
     assert!(cut["nodesAgeMs"].as_u64().is_some_and(|ms| ms >= 30_000));
-    assert_eq!(cut["leader"]["isThisNode"], false);
+    assert_eq!(cut["leader"], Value::Null, "it was this node, and is no more");
     let term = &cut["history"][0];
     assert!(term["until"].is_string() && term["reason"].is_string(), "{term}");
     site.get("/leaderz").await.problem(503, "not-leader");
@@ -114,9 +114,107 @@ async fn clients_cannot_make_the_node_ask_the_store_more_than_so_often() {
     }
     let loud = (site.meter.snapshot() - before).requests();
     let caused = loud.saturating_sub(quiet);
-    // Four documents at 4 a second, and the bucket: 25 a second and 100 at once. Finding a job may take more than it pays for.
-    assert!(caused <= (4 * 4 + 25) * 60 + 100, "{caused} requests in a minute");
+    // Four documents at 4 a second, searches at 16, and the bucket: 25 a second and 100 at once.
+    assert!(caused <= (4 * 4 + 16 + 25) * 60 + 100, "{caused} requests in a minute");
     assert!(caused > 100, "the test asks at all: {caused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_named_as_leader_who_is_known_to_lead_no_more() {
+    let mut site = Site::new().await;
+    sleep_ms(20_000).await;
+    site.post("/v1/step-down", json!({})).await.is(202);
+    site.event(|kind| matches!(kind, EventKind::LostLeadership { vacated: true, .. })).await;
+    sleep_ms(10).await;
+    let short = site.get("/v1/leader").await.is(200).json();
+    assert_eq!((&short["leader"], &short["epoch"]), (&Value::Null, &json!(1)), "{short}");
+    assert_eq!((&short["role"], &short["isLeader"]), (&json!("standby"), &json!(false)), "{short}");
+    let all = site.get("/v1/overview").await.is(200).json();
+    assert_eq!((&all["leader"], &all["epoch"]), (&Value::Null, &json!(1)), "{all}");
+    site.event(|kind| matches!(kind, EventKind::BecameLeader { .. })).await;
+    sleep_ms(10).await;
+    assert_eq!(site.get("/v1/leader").await.json()["leader"], "pod-a");
+
+    site.link.cut(true);
+    site.event(|kind| matches!(kind, EventKind::LostLeadership { vacated: false, .. })).await;
+    sleep_ms(10).await;
+    assert_eq!(site.get("/v1/leader").await.json()["leader"], Value::Null);
+    assert_eq!(site.get("/v1/overview").await.json()["leader"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_others_a_node_sees_silence_and_that_takes_a_while() {
+    let a = Site::new().await;
+    let c = Site::on(a.store.clone(), a.clock.clone(), "pod-c", options(), |settings| settings).await;
+    sleep_ms(10_000).await;
+    assert_eq!(c.get("/v1/leader").await.json()["leader"], "pod-a");
+    // It does not answer any more; for a while nobody can know.
+    a.link.cut(true);
+    sleep_ms(1000).await;
+    assert_eq!(c.get("/v1/leader").await.json()["leader"], "pod-a", "silence of a second says nothing");
+    sleep_ms(30_000).await;
+    assert_eq!(c.get("/v1/leader").await.json()["leader"], "pod-c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_do_not_drive_out_what_people_want_to_know() {
+    let site = Site::with(options(), |settings| settings.preset("fast")).await;
+    // A thousand renewals and more.
+    sleep_ms(1_200_000).await;
+    let name = |told: &common::Told| told.data["event"].as_str().unwrap_or_default().to_owned();
+    let mut past = site.stream("/v1/events?recent=1000&level=info&follow=false", None).await;
+    let mut all = Vec::new();
+    while let Some(told) = past.told().await {
+        all.push(told);
+    }
+    let names: Vec<String> = all.iter().map(name).collect();
+    assert!(names.first().is_some_and(|first| first.ends_with(".joined")), "{names:?}");
+    assert!(names.iter().any(|name| name.ends_with(".became_leader")), "{names:?}");
+    assert!(!names.iter().any(|name| name.contains("renewed") || name.contains("check")), "{names:?}");
+    let newest = all.last().expect("an event");
+    let mut last = site.stream("/v1/events?recent=1&level=info&follow=false", None).await;
+    assert_eq!(last.told().await.as_ref(), Some(newest), "the newest of this level");
+    assert_eq!(last.told().await, None, "and then it ends");
+
+    // Who comes back after a thousand renewals has missed none of its level, and is told no such thing.
+    let mut back = site.stream("/v1/events?level=info", Some(&all[0].id)).await;
+    for expected in &all[1..] {
+        assert_eq!(back.next().await, *expected);
+    }
+    // Renewals are no sign of life to it.
+    let block = tokio::time::timeout(Duration::from_secs(16), back.block()).await.expect("a sign of life");
+    assert_eq!(block.as_deref(), Some(": keep-alive"));
+    site.post("/v1/step-down", json!({})).await.is(202);
+    let told = back.next().await;
+    assert!(told.event.is_empty() && !name(&told).contains("renewed"), "{told:?}");
+
+    // Everything, without a gap in the numbers.
+    let mut every = site.stream("/v1/events?recent=1000&follow=false", None).await;
+    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    let first = number(&every.told().await.expect("an event").id);
+    let mut count = 1;
+    while let Some(told) = every.told().await {
+        assert_eq!(number(&told.id), first + count);
+        count += 1;
+    }
+    assert!(count >= 1000, "{count}");
+    site.get("/v1/events?level=loud").await.problem(400, "malformed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_missed_events_of_its_level_is_told_at_info_level_too() {
+    let site = Site::new().await;
+    let mut stream = site.stream("/v1/events?recent=1&level=info&follow=false", None).await;
+    let last = stream.told().await.expect("an event");
+    for _ in 0..600 {
+        let worker = site.node.register_worker(tenure::WorkerSpec::new("w1", "queue")).expect("valid");
+        worker.registered().await.expect("registered");
+        worker.deregister().await;
+    }
+    let mut late = site.stream("/v1/events?level=info", Some(&last.id)).await;
+    let told = late.next().await;
+    assert_eq!((told.event.as_str(), &told.data["missed"]), ("missed", &Value::Null), "{told:?}");
+    assert!(!late.next().await.id.is_empty(), "and goes on");
 }
 
 #[tokio::test(start_paused = true)]

@@ -115,8 +115,7 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     let _processes = Supervisor::new(specs).run(&site.node).expect("valid");
     let agent = json!({"workerId": "w1", "kinds": ["poll"], "payload": AgentFacts::default().to_payload()});
     let registration = site.post("/v1/workers", agent).await.json()["registration"].clone();
-    let web =
-        json!({"every": "1d", "checks": [{"name": "home", "kind": "tcp", "host": "localhost", "port": 80}]});
+    let web = json!({"every": "1d", "failAfter": 1, "checks": [{"name": "home", "kind": "tcp", "host": "localhost", "port": 80}]});
     site.put("/v1/schedules/web", web.clone()).await.is(201);
     site.put("/v1/schedules/idle", web.clone()).await.is(201);
     let mut named = web;
@@ -130,7 +129,7 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     let report = JobReport {
         due_ms: 1,
         names: read_file(&json!([named]).to_string(), &Rules::default()).expect("valid")[0].names_digest(),
-        checks: vec![CheckResult { ok: true, latency_ms: 7, detail: "well".to_owned() }],
+        checks: vec![CheckResult { ok: false, latency_ms: 7, detail: "refused".to_owned() }],
     };
     let report = String::from_utf8(report.to_result()).expect("text");
     for result in [report.as_str(), "no report at all"] {
@@ -155,6 +154,9 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
         (listed["schedules"].as_array().map(Vec::len), &listed["refused"][0]["id"]),
         (Some(2), &json!("broken"))
     );
+    let failing: Vec<&Value> =
+        listed["schedules"].as_array().into_iter().flatten().map(|row| &row["failing"]).collect();
+    assert_eq!(failing, [&json!(0), &json!(1)], "{listed}");
     let jobs = get("/v1/jobs").await;
     assert!(jobs["jobs"].as_array().is_some_and(|jobs| jobs.len() == 3), "{jobs}");
     let shown: Vec<Value> = jobs["jobs"].as_array().into_iter().flatten().cloned().collect();

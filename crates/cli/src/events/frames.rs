@@ -13,6 +13,13 @@ pub(super) struct Frame {
     pub(super) data: Value,
 }
 
+impl Frame {
+    /// It is none of the node's events: it says that some are not there.
+    pub(super) fn is_missed(&self) -> bool {
+        self.name.as_deref() == Some("missed")
+    }
+}
+
 #[derive(Default)]
 pub(super) struct Frames {
     kept: Vec<u8>,

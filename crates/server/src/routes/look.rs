@@ -2,7 +2,7 @@
 
 use super::{aged, json};
 use crate::extract::{Params, Payload};
-use crate::feed::{From, KEPT};
+use crate::feed::{From, KEPT, Level, Wish};
 use crate::looks::bytes_of;
 use crate::overview::{Leader, Overview, nodes as node_rows, overview as whole, short};
 use crate::problem::{Answer, Problem};
@@ -71,19 +71,33 @@ pub(crate) async fn config(State(state): State<Shared>) -> Response {
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct EventsQuery {
     /// Begin with so many events of the past, at most 1,000. A `Last-Event-ID` goes before it.
     #[param(minimum = 0, maximum = 1000)]
     recent: Option<usize>,
+    /// `info`: without those that a healthy node repeats all the time. Default: `debug`, all of them.
+    #[serde(default)]
+    #[param(inline)]
+    level: Level,
+    /// `false`: the stream ends with the newest event there is.
+    #[serde(default = "yes")]
+    #[param(default = true)]
+    follow: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// This node's events as they happen, as server-sent events: the same JSON as `tenure run --events`
 ///
 /// Each has an `id`; who comes back with `Last-Event-ID` gets what it missed, as far as it is among the last 1,000 events of
-/// this life of the node. If not, an event of type `missed` says so first.
+/// its level in this life of the node. If not, an event of type `missed` says so first; at level `info` it does not say how
+/// many.
 #[utoipa::path(
     get, path = "/v1/events", tag = "cluster", params(EventsQuery, ("last-event-id" = Option<String>, Header, description = "go on after this event")),
-    responses((status = 200, description = "a stream that does not end", body = String, content_type = "text/event-stream")),
+    responses((status = 200, description = "a stream that does not end, unless that was asked for", body = String, content_type = "text/event-stream")),
 )]
 pub(crate) async fn events(
     State(state): State<Shared>,
@@ -102,7 +116,8 @@ pub(crate) async fn events(
         Problem::busy(format!("{} event streams are open, as many as may be", state.options.limits.streams))
     })?;
     let keep_alive = state.options.limits.keep_alive;
-    let stream = Arc::clone(&state.feed).stream(from, keep_alive, state.closing.clone(), permit);
+    let wish = Wish { from, level: query.level, follow: query.follow };
+    let stream = Arc::clone(&state.feed).stream(&wish, keep_alive, state.closing.clone(), permit);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response())
 }
 
@@ -166,7 +181,7 @@ pub(crate) struct StepDownAsk {
 
 /// Asks the leader to hand over, whoever it is
 #[utoipa::path(
-    post, path = "/v1/step-down", tag = "cluster", request_body = StepDownAsk,
+    post, path = "/v1/step-down", tag = "cluster", request_body = Option<StepDownAsk>,
     responses(
         (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = shapes::SteppedDown),
         (status = 409, description = "nobody leads, or the seat changed under every attempt", body = Problem, content_type = "application/problem+json"),

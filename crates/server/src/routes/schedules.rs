@@ -11,6 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 use tenure::NodeId;
 use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
@@ -19,8 +20,8 @@ use utoipa::{IntoParams, ToSchema};
 /// Inboxes that are looked into for the jobs of one schedule.
 const INBOXES: usize = 8;
 
-/// Finding a job that is not among the newest may take this many requests.
-const FIND_REQUESTS: f64 = 100.0;
+/// A search for a job that takes longer is given up.
+const FIND_MAX: Duration = Duration::from_secs(10);
 
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
 #[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = shapes::ScheduleList)))]
@@ -36,7 +37,7 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id) -> Answer<Response> {
-    state.bucket.take(4.0)?;
+    state.bucket.take_to_read(4.0)?;
     let way = state.way.clone();
     let report = state.on_node(async move {
         let schedules = way.schedules();
@@ -180,7 +181,7 @@ pub(crate) struct RunAsk {
 
 /// Asks the leader, whoever it is, for a job of a schedule now
 #[utoipa::path(
-    post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = RunAsk,
+    post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = Option<RunAsk>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 202, description = "asked; `job` is its id, and `outcome` asked, or existed if it was asked for before", body = shapes::Asked),
@@ -194,7 +195,8 @@ pub(crate) async fn run_now(
     Id(schedule): Id,
     Payload(ask): Payload<RunAsk>,
 ) -> Answer<Response> {
-    let name = ask.name.unwrap_or_else(|| format!("{:x}-{:04x}", now_ms(), rand::random::<u16>()));
+    // Twelve letters and digits, by the rule for names.
+    let name = ask.name.unwrap_or_else(|| format!("{:012x}", rand::random::<u64>() >> 16));
     let job = RunRequest::job_id(&schedule, &name)?;
     state.bucket.take(2.0)?;
     let (way, named, asked) = (state.way.clone(), schedule.clone(), name.clone());
@@ -212,6 +214,7 @@ pub(crate) async fn run_now(
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct JobsQuery {
     /// Only those of this schedule.
     #[param(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)]
@@ -221,8 +224,8 @@ pub(crate) struct JobsQuery {
     /// Only those that are not over.
     #[serde(default)]
     open: bool,
-    /// At most so many, up to 1,000. Default: 100.
-    #[param(minimum = 0, maximum = 1000)]
+    /// At most so many, 1 to 1,000. Default: 100.
+    #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
@@ -240,8 +243,8 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     });
     let wanted = wanted.transpose()?;
     let limit = query.limit.unwrap_or(100);
-    if limit > JOBS_MAX {
-        return Err(Problem::malformed(format!("limit = {limit}: must be at most {JOBS_MAX}")));
+    if !(1..=JOBS_MAX).contains(&limit) {
+        return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {JOBS_MAX}")));
     }
     let found = state.looks.jobs().await?;
     let fits = |row: &&Value| {
@@ -272,12 +275,18 @@ pub(crate) async fn job(State(state): State<Shared>, Id(job): Id) -> Answer<Resp
         row["namespace"] = json!(state.namespace.as_str());
         return Ok(aged(&found, bytes_of(&row)));
     }
-    state.bucket.take(FIND_REQUESTS)?;
-    let (way, named) = (state.way.clone(), job.clone());
+    let turn = state.searches.take()?;
+    let (way, named) = (state.way.counted(&turn.meter), job.clone());
     let row = state.on_node(async move {
-        let task = TaskList::find(&way.lanes, &way.namespace, &named).await?;
-        let rows = JobRow::all(&way.schedules(), task.into_iter().collect()).await?;
-        Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
+        // The search goes on if its client leaves, and so does its turn.
+        let _turn = turn;
+        let search = async {
+            let task = TaskList::find(&way.lanes, &way.namespace, &named).await?;
+            let rows = JobRow::all(&way.schedules(), task.into_iter().collect()).await?;
+            Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
+        };
+        let late = |_| Problem::store(format!("it took longer than {} s to look", FIND_MAX.as_secs()));
+        tokio::time::timeout(FIND_MAX, search).await.map_err(late)?
     });
     let missing = || Problem::not_found("unknown-job", format!("there is no job {:?}", job.as_str()));
     let mut row = row.await??.ok_or_else(missing)?;

@@ -179,6 +179,7 @@ pub(crate) async fn heartbeat(
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SignQuery {
     /// As the registration was answered.
     registration: String,

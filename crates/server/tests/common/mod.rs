@@ -205,8 +205,13 @@ impl Stream {
 
     /// The next event.
     pub async fn next(&mut self) -> Told {
+        self.told().await.expect("the stream goes on")
+    }
+
+    /// The next event; `None` at the end.
+    pub async fn told(&mut self) -> Option<Told> {
         loop {
-            let block = self.block().await.expect("the stream goes on");
+            let block = self.block().await?;
             let mut told = Told::default();
             for line in block.lines() {
                 match line.split_once(": ") {
@@ -217,7 +222,7 @@ impl Stream {
                 }
             }
             if told.data != Value::Null {
-                return told;
+                return Some(told);
             }
         }
     }
