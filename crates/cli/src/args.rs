@@ -200,6 +200,9 @@ pub(crate) struct EventsArgs {
     /// How many of the newest events to begin with
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1000))]
     pub(crate) recent: u64,
+    /// Also what a healthy node repeats all the time: renewals, looks at the seat
+    #[arg(long)]
+    pub(crate) all: bool,
     /// Only events whose name contains this, e.g. `leader`
     #[arg(long, value_name = "TEXT")]
     pub(crate) only: Option<String>,

@@ -24,9 +24,6 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// As many as a node keeps, and gives at once.
 const KEPT: usize = 1000;
 
-/// Events that a healthy node repeats all the time: those at level `debug`.
-const REPEATED: [&str; 3] = ["election_check", "lease_renewed", "leader_changed"];
-
 /// Fields that every event has, and that a line says in its own way.
 const USUAL: [&str; 7] = ["event", "namespace", "node", "epoch", "time", "bootMs", "plugins"];
 
@@ -115,10 +112,9 @@ impl Reader {
         Ok(())
     }
 
-    /// What a healthy node repeats all the time is left out, unless it is asked for by its name.
+    /// What a healthy node repeats all the time is left out, unless it is asked for.
     fn level(&self) -> &'static str {
-        let asked = self.args.only.as_deref().is_some_and(|wanted| REPEATED.contains(&wanted));
-        if asked { "debug" } else { "info" }
+        if self.args.all { "debug" } else { "info" }
     }
 
     /// The events after the newest seen; before the first, so many of the past.

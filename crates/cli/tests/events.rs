@@ -26,7 +26,8 @@ fn events_of_a_node_are_printed_and_followed_through_its_restart() {
     assert!(!names.iter().any(|name| name.ends_with("_renewed") || name.ends_with("_check")), "{names:?}");
     let newest = ["events", "--recent", "1", "--only", "became", "--url", &url];
     assert_eq!(sandbox.tenure(newest).assert_code(0).stdout.lines().count(), 1, "counted after the choice");
-    let renewed = sandbox.tenure(["events", "--only", "lease_renewed", "--url", &url]).assert_code(0).stdout;
+    let renewed =
+        sandbox.tenure(["events", "--all", "--only", "lease_renewed", "--url", &url]).assert_code(0).stdout;
     assert!(renewed.contains("epoch 1  lease_renewed"), "{renewed}");
     let lines = sandbox.tenure(["events", "--only", "became", "--url", &url]).assert_code(0).stdout;
     assert_eq!(lines.lines().count(), 1, "{lines}");
