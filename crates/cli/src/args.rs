@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod anything;
+mod events;
 mod exec;
 mod polls;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -10,6 +11,7 @@ mod typed;
 #[cfg(feature = "fuzzing")]
 pub(crate) use typed::words;
 
+pub(crate) use events::EventsArgs;
 #[cfg(target_os = "linux")]
 pub(crate) use exec::KeptArgs;
 pub(crate) use exec::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
@@ -182,36 +184,6 @@ pub(crate) struct WatchArgs {
     pub(crate) interval: u64,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-}
-
-#[derive(Args)]
-#[command(
-    after_help = "Events are one node's, and of its present life: the newest 1,000 are kept. With --follow a node that goes away is \
-waited for; events that were missed are said to be. The token is read from the file or from TENURE_HTTP_TOKEN. Exit code 1 if \
-the node cannot be asked."
-)]
-pub(crate) struct EventsArgs {
-    /// The node's HTTP address
-    #[arg(long, value_name = "URL", env = "TENURE_URL", default_value = "http://127.0.0.1:7420")]
-    pub(crate) url: url::Url,
-    /// Go on with what happens from now on
-    #[arg(long, short)]
-    pub(crate) follow: bool,
-    /// How many of the newest events to begin with
-    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1000))]
-    pub(crate) recent: u64,
-    /// Also what a healthy node repeats all the time: renewals, looks at the seat
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// Only events whose name contains this, e.g. `leader`
-    #[arg(long, value_name = "TEXT")]
-    pub(crate) only: Option<String>,
-    /// One JSON object a line, as `tenure run --events` prints them
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// A file with the bearer token
-    #[arg(long, value_name = "FILE", env = "TENURE_HTTP_TOKEN_FILE")]
-    pub(crate) token_file: Option<PathBuf>,
 }
 
 #[derive(Args)]

@@ -233,6 +233,25 @@ pub struct WorkersHealth {
     pub list: Vec<WorkerHealth>,
 }
 
+impl WorkersHealth {
+    /// Why those that are down are a reason, by name as far as they are few.
+    pub(super) fn silent(&self) -> Option<Reason> {
+        const NAMED: usize = 3;
+        let down = self.list.iter().filter(|worker| worker.state == NodeState::Down);
+        let names: Vec<&str> = down.map(|worker| worker.worker_id.as_str()).take(NAMED).collect();
+        let detail = match self.down {
+            0 => return None,
+            1 => "it was silent for its timeout".to_owned(),
+            count => {
+                let others = if count as usize > names.len() { " and others" } else { "" };
+                format!("{count} were silent for their timeouts: {}{others}", names.join(", "))
+            }
+        };
+        let subject = names.first().copied().filter(|_| self.down == 1);
+        Some(Reason::new(ReasonCode::WorkerDown, subject, &detail))
+    }
+}
+
 /// One component probe.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeHealth {
@@ -393,4 +412,36 @@ pub fn transitions(before: Option<&HealthDocument>, after: &HealthDocument) -> V
         found.push(Transition::HealthChanged { from, to, reasons });
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn silent_workers_are_named_as_far_as_they_are_few() {
+        let worker = |id: &str| WorkerHealth {
+            worker_id: id.to_owned(),
+            state: NodeState::Down,
+            plugin_type: "queue".to_owned(),
+            pod: "pod-a".to_owned(),
+            incarnation: None,
+            version: None,
+            last_seen: 0,
+        };
+        let told = |ids: &[&str]| {
+            let list: Vec<WorkerHealth> = ids.iter().map(|id| worker(id)).collect();
+            WorkersHealth { up: 9, down: list.len() as u64, list }.silent().map(|reason| reason.to_string())
+        };
+        assert_eq!(told(&[]), None);
+        assert_eq!(told(&["w1"]).as_deref(), Some("worker_down w1: it was silent for its timeout"));
+        assert_eq!(
+            told(&["w1", "w2"]).as_deref(),
+            Some("worker_down: 2 were silent for their timeouts: w1, w2")
+        );
+        assert_eq!(
+            told(&["w1", "w2", "w3", "w4"]).as_deref(),
+            Some("worker_down: 4 were silent for their timeouts: w1, w2, w3 and others")
+        );
+    }
 }

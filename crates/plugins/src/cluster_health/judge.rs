@@ -430,7 +430,7 @@ impl Judge {
         } else if p99_ms >= self.config.slow_ms {
             add(ReasonCode::SlowStore, "heartbeats take longer than they are apart");
         }
-        found.extend(silent(workers));
+        found.extend(workers.silent());
         for probe in probes.iter().filter(|probe| !probe.ok) {
             found.push(Reason::new(ReasonCode::ProbeFailed, Some(&probe.name), &probe.detail));
         }
@@ -485,20 +485,3 @@ impl Judge {
 #[cfg(test)]
 #[path = "judge_tests.rs"]
 mod tests;
-
-/// Workers that are down, by name as far as there are few.
-fn silent(workers: &WorkersHealth) -> Option<Reason> {
-    const NAMED: usize = 3;
-    let down = workers.list.iter().filter(|worker| worker.state == NodeState::Down);
-    let names: Vec<&str> = down.map(|worker| worker.worker_id.as_str()).take(NAMED).collect();
-    let subject = names.first().copied().filter(|_| workers.down == 1);
-    let detail = match workers.down {
-        0 => return None,
-        1 => "it was silent for its timeout".to_owned(),
-        count if count as usize > names.len() => {
-            format!("{count} were silent for their timeouts: {} and others", names.join(", "))
-        }
-        count => format!("{count} were silent for their timeouts: {}", names.join(", ")),
-    };
-    Some(Reason::new(ReasonCode::WorkerDown, subject, &detail))
-}
