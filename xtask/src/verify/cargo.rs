@@ -11,8 +11,6 @@ use crate::process::{self, Captured};
 use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// What no other build has is looked at here, so that it does not rot. Teeth are built, and played, by `cargo xtask test`.
-const FEATURES: &str = "--features=tenure-cli/otlp";
 
 /// Unformatted places; a person runs `cargo xtask fix`.
 pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
@@ -27,7 +25,6 @@ pub(super) fn clippy(workspace: &Workspace) -> Result<Vec<Violation>> {
         "clippy",
         "--workspace",
         "--all-targets",
-        FEATURES,
         "--message-format=short",
         "--",
         "-D",
@@ -39,7 +36,7 @@ pub(super) fn clippy(workspace: &Workspace) -> Result<Vec<Violation>> {
 pub(super) fn doc(workspace: &Workspace) -> Result<Vec<Violation>> {
     let mut command = workspace.cargo();
     command
-        .args(["doc", "--workspace", "--no-deps", FEATURES, "--message-format=short"])
+        .args(["doc", "--workspace", "--no-deps", "--message-format=short"])
         .env("RUSTDOCFLAGS", "-D warnings");
     diagnosed(&mut command, "doc")
 }
