@@ -273,7 +273,8 @@ impl Storm {
     /// Somebody's hand on the seat.
     fn meddle(&self, world: &mut World, kind: FaultKind) {
         let now = world.now;
-        world.meddled = true;
+        let first = !std::mem::replace(&mut world.meddled, true);
+        world.deleted_once = (first && kind == FaultKind::SeatDeleted).then_some(now);
         match kind {
             FaultKind::SeatCorrupt => {
                 drop(world.store.put(now, Stored::Garbage(SeatProblem::Corrupt), true));

@@ -119,7 +119,7 @@ impl World {
     }
 
     /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
-    /// to waiting for it.
+    /// to waiting for it; where it was deleted and nothing else, all who had seen a seat, for a lease not longer than their own.
     fn check_apart(&mut self) {
         let acting = self.acting();
         if acting.len() < 2 {
@@ -132,7 +132,11 @@ impl World {
         let first_seen =
             self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
         let unseen = first_seen.is_none_or(|at| at >= since(&newest));
-        if self.judge.leapt || (self.meddled && unseen) {
+        let lease_ms = |index: usize| self.nodes[index].config.lease_ms;
+        let witnessed = self.witnessed.get(&self.nodes[newest].life);
+        let could_know = self.deleted_once.zip(witnessed).is_some_and(|(deleted, saw)| *saw < deleted)
+            && lease_ms(oldest) <= lease_ms(newest);
+        if self.judge.leapt || (self.meddled && unseen && !could_know) {
             return;
         }
         let now = self.now;

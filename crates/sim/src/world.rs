@@ -53,6 +53,10 @@ pub(crate) struct World {
     pub(crate) wild: bool,
     /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
     pub(crate) meddled: bool,
+    /// The one and only time a hand was on the seat, if all it did was to delete it.
+    pub(crate) deleted_once: Option<u64>,
+    /// When a life of a node saw a seat for the first time, held or vacant.
+    pub(crate) witnessed: BTreeMap<u64, u64>,
     /// How often the seat was marked from outside.
     pub(crate) marks: u64,
     pub(crate) neglect: Option<Neglect>,
@@ -120,6 +124,8 @@ impl World {
             fence: FenceRule::default(),
             wild: false,
             meddled: false,
+            deleted_once: None,
+            witnessed: BTreeMap::new(),
             marks: 0,
             neglect: None,
             trace: Trace::default(),
@@ -358,10 +364,13 @@ impl World {
                 if let Some(index) = outstanding.iter().position(|(waiting, _)| *waiting == id) {
                     outstanding.swap_remove(index);
                     if let Answer::Seat(SeatAnswer::Found { seat, .. }) = &answer
-                        && seat.state == SeatState::Held
                         && !self.nodes[node].paused
                     {
-                        self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
+                        self.witnessed.entry(life).or_insert(self.now);
+                        if seat.state == SeatState::Held {
+                            let record = (life, seat.holder.incarnation.0, seat.epoch);
+                            self.seen.entry(record).or_insert(self.now);
+                        }
                     }
                     let found = matches!(answer, Answer::Seat(SeatAnswer::Found { .. }));
                     self.feed(node, Input::Answer { id, answer });
