@@ -7,7 +7,7 @@ use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
 use crate::queue::Happening;
 use crate::world::{Began, World};
-use tenure_core::{Epoch, Input, Time};
+use tenure_core::{Answer, Epoch, Input, SeatAnswer, SeatState, Time};
 
 impl World {
     pub(crate) fn handed_out(&self, node: usize, deadline: Time) -> Time {
@@ -115,6 +115,18 @@ impl World {
         }
         if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {
             self.check_apart();
+        }
+    }
+
+    /// Who has seen which seat, and since when.
+    pub(crate) fn witness(&mut self, node: usize, life: u64, answer: &Answer) {
+        let Answer::Seat(SeatAnswer::Found { seat, .. }) = answer else { return };
+        if self.nodes[node].paused {
+            return;
+        }
+        self.witnessed.entry(life).or_insert(self.now);
+        if seat.state == SeatState::Held {
+            self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
         }
     }
 

@@ -23,7 +23,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
     Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
-    SeatAnswer, SeatState, WakeToken,
+    SeatAnswer, WakeToken,
 };
 
 /// More does not happen at one instant, unless things feed each other.
@@ -363,15 +363,7 @@ impl World {
                 let outstanding = &mut self.nodes[node].outstanding;
                 if let Some(index) = outstanding.iter().position(|(waiting, _)| *waiting == id) {
                     outstanding.swap_remove(index);
-                    if let Answer::Seat(SeatAnswer::Found { seat, .. }) = &answer
-                        && !self.nodes[node].paused
-                    {
-                        self.witnessed.entry(life).or_insert(self.now);
-                        if seat.state == SeatState::Held {
-                            let record = (life, seat.holder.incarnation.0, seat.epoch);
-                            self.seen.entry(record).or_insert(self.now);
-                        }
-                    }
+                    self.witness(node, life, &answer);
                     let found = matches!(answer, Answer::Seat(SeatAnswer::Found { .. }));
                     self.feed(node, Input::Answer { id, answer });
                     if found {
