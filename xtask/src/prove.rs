@@ -33,6 +33,9 @@ pub(crate) struct Args {
     /// At most this many random schedules
     #[arg(long, value_name = "COUNT", default_value_t = u64::MAX, hide_default_value = true)]
     schedules: u64,
+    /// Threads for the random schedules
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
+    threads: u64,
     /// How long chaos is played, if not half the budget
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u64).range(1..=600))]
     chaos_minutes: Option<u64>,
@@ -73,7 +76,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     build(workspace, &[])?;
     let schedules = parts.keep(&format!("schedules-{from}-{seeds}-{minutes}m"), || {
         println!("==> random schedules, {half} minutes at most");
-        sim(workspace, &["run", "--minutes", &minutes, "--from", &from, "--seeds", &seeds, "--json"])
+        let threads = args.threads.to_string();
+        let bounds = ["--minutes", &minutes, "--from", &from, "--seeds", &seeds, "--threads", &threads];
+        let mut found = sim(workspace, &[&["run", "--json"], &bounds[..]].concat())?;
+        found["threads"] = args.threads.into();
+        Ok(found)
     })?;
     let driver = parts.keep(&format!("driver-{from}"), || {
         println!("==> schedules with the production driver");
@@ -102,9 +109,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let figures = Figures { schedules, driver, explored, teeth: rows(teeth), chaos, broken };
     let clean = figures.is_clean();
     write(workspace, &figures, &commit)?;
-    let speed = figures.schedules["simulatedPerWallSecond"].as_f64().unwrap_or(0.0);
+    let speed = figures.speed();
     if speed < SPEED_LEAST {
-        println!("the simulator is too slow: {speed:.0} of {SPEED_LEAST:.0} simulated seconds a second");
+        println!(
+            "the simulator is too slow: {speed:.0} of {SPEED_LEAST:.0} simulated seconds a second of a thread"
+        );
     }
     println!("{} written to {PAGE}", if clean { "no violation;" } else { "NOT CLEAN;" });
     Ok(clean)
@@ -183,12 +192,18 @@ impl Figures {
             |variants: &[Value]| !variants.is_empty() && variants.iter().all(|one| one["caught"] == true);
         let searched = |found: &Value| found["violation"].is_null() && found["complete"] == true;
         none(&self.schedules["violations"])
-            && self.schedules["simulatedPerWallSecond"].as_f64().is_some_and(|speed| speed >= SPEED_LEAST)
+            && self.speed() >= SPEED_LEAST
             && none(&self.driver["violations"])
             && !self.explored.is_empty()
             && self.explored.iter().all(searched)
             && caught(&self.teeth)
             && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]) && caught(&self.broken))
+    }
+
+    /// Simulated seconds per second of one thread; none without a figure.
+    fn speed(&self) -> f64 {
+        let (all, threads) = (&self.schedules["simulatedPerWallSecond"], &self.schedules["threads"]);
+        all.as_f64().zip(threads.as_f64()).map_or(0.0, |(all, threads)| all / threads)
     }
 
     fn text(&self, commit: &str) -> String {
@@ -226,6 +241,7 @@ impl Figures {
             ("schedules", "schedules"),
             ("simulated seconds", "simulatedSeconds"),
             ("simulated seconds per second, all threads", "simulatedPerWallSecond"),
+            ("threads", "threads"),
             ("steps", "steps"),
             ("claims", "claims"),
             ("faults", "faultsTotal"),
@@ -429,7 +445,7 @@ mod tests {
     #[test]
     fn one_violation_anywhere_is_not_clean() {
         let clean = || Figures {
-            schedules: json!({"violations": 0, "simulatedPerWallSecond": 10_000.0}),
+            schedules: json!({"violations": 0, "simulatedPerWallSecond": 20_000.0, "threads": 2}),
             driver: json!({"violations": []}),
             explored: vec![json!({"violation": null, "complete": true})],
             teeth: vec![json!({"caught": true})],
@@ -437,9 +453,9 @@ mod tests {
             broken: vec![json!({"caught": true})],
         };
         assert!(clean().is_clean());
-        let violated = json!({"violations": 1, "simulatedPerWallSecond": 20_000.0});
+        let violated = json!({"violations": 1, "simulatedPerWallSecond": 20_000.0, "threads": 1});
         assert!(!Figures { schedules: violated, ..clean() }.is_clean());
-        let slow = json!({"violations": 0, "simulatedPerWallSecond": 9999.9});
+        let slow = json!({"violations": 0, "simulatedPerWallSecond": 19_999.9, "threads": 2});
         assert!(!Figures { schedules: slow, ..clean() }.is_clean(), "nor a simulator that shows too little");
         assert!(!Figures { driver: json!({"violations": ["x"]}), ..clean() }.is_clean());
         assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
