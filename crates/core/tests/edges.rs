@@ -544,6 +544,27 @@ fn after_a_loss_with_its_work_stopped_a_node_may_claim_at_once() {
     assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2110))));
 }
 
+/// Work that was told to stop and has not said so may run until the lease of its epoch ends: nothing is claimed beside it,
+/// neither a seat that is gone nor one that a successor has left already.
+#[test]
+fn nobody_claims_beside_its_own_work_of_a_lost_epoch() {
+    let refused = || {
+        let mut hand = Hand::leader(config());
+        hand.wake();
+        hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+        hand
+    };
+    let mut hand = refused();
+    hand.answer(1020, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+    assert_eq!(hand.lost(), Some((LossReason::SeatGone, false, 1020)));
+    assert_eq!(claims_with_the_seat_gone(hand, 1020), 2500);
+    let mut hand = refused();
+    let left = hand.found(seat(holder("pod-a", 9), 2, SeatState::Vacant), 1000);
+    hand.answer(1020, Kind::Read, left);
+    hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2500))));
+}
+
 /// A renewal answered after the deadline leaves a record that nobody leads by: it is vacated, and nobody is called dead.
 #[test]
 fn a_renewal_won_too_late_is_given_back_quietly() {
