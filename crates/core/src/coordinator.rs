@@ -32,7 +32,7 @@ pub struct Coordinator {
     pub(crate) config: Config,
     pub(crate) me: Holder,
     pub(crate) now: Time,
-    role: Option<Role>,
+    pub(crate) role: Option<Role>,
     pub(crate) phase: Phase,
     /// The seat as this node last saw or wrote it.
     pub(crate) seen: Seen,
@@ -40,6 +40,10 @@ pub struct Coordinator {
     pub(crate) leader: Option<(NodeId, Epoch)>,
     /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
     pub(crate) highest: Epoch,
+    /// Who was seen in that epoch last. Like it, and the longest lease, it outlives a rest.
+    pub(crate) top_holder: Option<Holder>,
+    /// The longest lease of any seat seen.
+    pub(crate) lease_seen_ms: u64,
     /// Claims are above this too: epochs that another seat has given out.
     pub(crate) floor: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
@@ -106,6 +110,8 @@ impl Coordinator {
             seen: Seen::Nothing,
             leader: None,
             highest: Epoch(0),
+            top_holder: None,
+            lease_seen_ms: 0,
             floor: Epoch(0),
             retired: Epoch(0),
             seat_flight: None,

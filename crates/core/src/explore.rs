@@ -51,10 +51,14 @@ impl Coordinator {
             config: _,
             me,
             now,
+            role: _,
             phase,
             seen,
             leader: _,
             highest: _,
+            top_holder: _,
+            lease_seen_ms: _,
+            floor: _,
             retired: _,
             seat_flight,
             pending,
@@ -66,7 +70,6 @@ impl Coordinator {
             requests: next_request,
             nonces: next_nonce,
             wake,
-            ..
         } = self;
         (*next_request, *next_nonce) = (requests, nonces);
         // The next input says what time it is.

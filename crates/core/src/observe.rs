@@ -45,7 +45,7 @@ pub(crate) enum Learned {
 impl Coordinator {
     /// Own writes are the surest observations: they change what is seen without a read.
     pub(crate) fn wrote(&mut self, seat: Seat, version: Version) {
-        self.highest = self.highest.max(seat.epoch);
+        self.note_seat(&seat);
         self.pending.clear();
         self.seen = Seen::Seat(SeenSeat { seat, version, modified_ms: None, since: self.now });
     }
@@ -110,13 +110,10 @@ impl Coordinator {
             self.distrust();
         }
         // The same epoch, but another's: a record from before an epoch came twice, perhaps even this node's own.
-        if let Seen::Seat(seen) = &self.seen
-            && seen.seat.epoch == seat.epoch
-            && seen.seat.holder != seat.holder
-        {
+        if seat.epoch == self.highest && self.top_holder.as_ref().is_some_and(|top| *top != seat.holder) {
             self.distrust();
         }
-        self.highest = self.highest.max(seat.epoch);
+        self.note_seat(&seat);
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
         let any = self.config.has(Mutant::NonceIgnored);
         self.pending.retain(|write| write.nonce == seat.nonce || any);
@@ -128,15 +125,21 @@ impl Coordinator {
         Learned::Changed
     }
 
-    /// Somebody's hand took the seat away. Its holder may act until its lease ends, so nobody claims before it would have been
-    /// given up for dead anyway. A seat that was vacant, or this node's own, may have had a holder since that nobody saw; only
-    /// a leader knows better: it is the holder, and stops.
+    fn note_seat(&mut self, seat: &Seat) {
+        if seat.epoch >= self.highest {
+            self.highest = seat.epoch;
+            self.top_holder = Some(seat.holder.clone());
+        }
+        self.lease_seen_ms = self.lease_seen_ms.max(seat.lease_ms);
+    }
+
+    /// Somebody's hand took away a seat that this node has seen, before a rest perhaps. Its holder may act until its lease ends,
+    /// so nobody claims before it would have been given up for dead anyway. A seat that was vacant, or this node's own, may have
+    /// had a holder since that nobody saw; only a leader knows better: it is the holder, and stops.
     fn distrust(&mut self) {
-        if let Seen::Seat(seen) = &self.seen
-            && !matches!(self.phase, Phase::Leading(_))
-            && !self.config.has(Mutant::VanishedSeatClaimed)
-        {
-            let lease_ms = seen.seat.lease_ms.max(self.config.lease_ms);
+        let leads = matches!(self.phase, Phase::Leading(_));
+        if self.highest > Epoch(0) && !leads && !self.config.has(Mutant::VanishedSeatClaimed) {
+            let lease_ms = self.lease_seen_ms.max(self.config.lease_ms);
             self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(lease_ms));
         }
     }

@@ -357,6 +357,41 @@ fn a_seat_of_its_own_that_vanished_after_its_tenure_is_waited_out() {
     assert_eq!(claims_with_the_seat_gone(hand, 60_000), 67_500);
 }
 
+/// It stopped and starts again in the same life: what it has seen before counts, and the longest lease of it.
+#[test]
+fn a_seat_that_vanished_while_its_node_was_at_rest_is_waited_out() {
+    for (lease_ms, claims) in [(2500, 67_500), (5000, 75_000)] {
+        let mut hand = Hand::watcher(config());
+        let held = Seat { lease_ms, ..seat(holder("pod-a", 9), 5, SeatState::Held) };
+        hand.wake();
+        let held = hand.found(held, 1000);
+        hand.answer(hand.now, Kind::Read, held);
+        hand.tell(hand.now, Input::Stop);
+        hand.answer(hand.now, Kind::Leave, Answer::PresenceRemoved);
+        assert!(hand.open.is_empty() && hand.core.role().is_none(), "{:?}", hand.open);
+        hand.tell(60_000, Input::Start { random: 0 });
+        hand.answer(60_000, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
+        assert_eq!(claims_with_the_seat_gone(hand, 60_000), claims);
+    }
+}
+
+/// The same epoch, but another's: it was given out twice, and the holder that was seen may act still.
+#[test]
+fn an_epoch_of_another_holder_than_before_a_rest_is_waited_out() {
+    for (found_by, ready_at) in [("pod-a", 60_000), ("pod-c", 67_500)] {
+        let mut hand = Hand::watcher(config());
+        hand.tell(0, Input::Stop);
+        hand.answer(0, Kind::Leave, Answer::PresenceRemoved);
+        hand.tell(60_000, Input::Start { random: 0 });
+        hand.answer(60_000, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
+        let won = hand.won();
+        hand.answer(60_000, Kind::Presence, Answer::PresenceWritten(won));
+        let vacant = hand.found(seat(holder(found_by, 9), 4, SeatState::Vacant), 1000);
+        hand.answer(60_000, Kind::Read, vacant);
+        assert_eq!(hand.core.election(), Some((ElectionCause::First, Time(ready_at))), "{found_by}");
+    }
+}
+
 /// A claim that is known not to have landed is repeated a pause after the last, not later.
 #[test]
 fn an_unresolved_claim_is_repeated_after_the_pause() {

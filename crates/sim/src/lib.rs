@@ -39,6 +39,7 @@ pub mod teeth;
 pub mod timeline;
 mod trace;
 mod wire;
+mod witness;
 mod work;
 mod worker;
 mod workforce;

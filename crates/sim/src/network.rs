@@ -179,7 +179,7 @@ impl World {
                     if kind == Kind::Claim {
                         // An epoch that is claimed twice by one life, the seat having been deleted in between: whoever has
                         // seen the first record has not seen this one.
-                        self.seen.retain(|(_, holder, of), _| (*holder, *of) != (life, epoch));
+                        self.witnesses.forget_holder(life, epoch);
                     }
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
                     let wanted = self.desks.get(node).and_then(|desk| desk.wanted);

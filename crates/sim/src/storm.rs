@@ -274,7 +274,7 @@ impl Storm {
     fn meddle(&self, world: &mut World, kind: FaultKind) {
         let now = world.now;
         let first = !std::mem::replace(&mut world.meddled, true);
-        world.deleted_once = (first && kind == FaultKind::SeatDeleted).then_some(now);
+        world.witnesses.deleted_once = (first && kind == FaultKind::SeatDeleted).then_some(now);
         match kind {
             FaultKind::SeatCorrupt => {
                 drop(world.store.put(now, Stored::Garbage(SeatProblem::Corrupt), true));
@@ -317,6 +317,7 @@ impl Storm {
                     } else {
                         // The same bytes, and on most engines the same version.
                         object.by_hand = true;
+                        world.witnesses.put_back(now, object.version.clone());
                         world.store.seat = Some(object);
                     }
                 }

@@ -239,12 +239,17 @@ impl World {
                 (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
             }
         };
-        // A list may take long; nobody waits for it but the next sweep.
+        // A list may take long; nobody waits for it but the next sweep. A page of it that is not answered is noticed as soon as
+        // any other request.
+        let lost = matches!(fate, Fate::LoseRequest | Fate::LoseAnswer | Fate::Late(_));
         let timeout = match ask {
-            Ask::List => self.timeout_ms * 25,
-            Ask::Dispatch(_, _, ref request) if matches!(**request, DispatchRequest::ListInboxes) => {
+            Ask::List if !lost => self.timeout_ms * 25,
+            Ask::Dispatch(_, _, ref request)
+                if matches!(**request, DispatchRequest::ListInboxes) && !lost =>
+            {
                 self.timeout_ms * 25
             }
+            Ask::List => self.timeout_ms,
             Ask::Own(_) | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Publish(..) => {
                 self.timeout_ms
             }

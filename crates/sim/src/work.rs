@@ -7,7 +7,7 @@ use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
 use crate::queue::Happening;
 use crate::world::{Began, World};
-use tenure_core::{Answer, Epoch, Input, SeatAnswer, SeatState, Time};
+use tenure_core::{Epoch, Input, Time};
 
 impl World {
     pub(crate) fn handed_out(&self, node: usize, deadline: Time) -> Time {
@@ -118,18 +118,6 @@ impl World {
         }
     }
 
-    /// Who has seen which seat, and since when.
-    pub(crate) fn witness(&mut self, node: usize, life: u64, answer: &Answer) {
-        let Answer::Seat(SeatAnswer::Found { seat, .. }) = answer else { return };
-        if self.nodes[node].paused {
-            return;
-        }
-        self.witnessed.entry(life).or_insert(self.now);
-        if seat.state == SeatState::Held {
-            self.seen.entry((life, seat.holder.incarnation.0, seat.epoch)).or_insert(self.now);
-        }
-    }
-
     /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
     /// to waiting for it; where it was deleted and nothing else, all who had seen a seat, for a lease not longer than their own.
     fn check_apart(&mut self) {
@@ -141,14 +129,12 @@ impl World {
         let since = |index: &usize| self.nodes[*index].acting.map_or(0, |acting| acting.since);
         let newest = acting.iter().copied().max_by_key(since).unwrap_or(acting[0]);
         let oldest = acting.iter().copied().min_by_key(since).unwrap_or(acting[0]);
-        let first_seen =
-            self.seen.get(&(self.nodes[newest].life, self.nodes[oldest].life, epoch(&oldest))).copied();
-        let unseen = first_seen.is_none_or(|at| at >= since(&newest));
+        let (seer, holder) = (self.nodes[newest].life, self.nodes[oldest].life);
+        let seen = self.witnesses.saw_holder(seer, holder, epoch(&oldest), since(&newest))
+            && !self.witnesses.is_deceived(seer);
         let lease_ms = |index: usize| self.nodes[index].config.lease_ms;
-        let witnessed = self.witnessed.get(&self.nodes[newest].life);
-        let could_know = self.deleted_once.zip(witnessed).is_some_and(|(deleted, saw)| *saw < deleted)
-            && lease_ms(oldest) <= lease_ms(newest);
-        if self.judge.leapt || (self.meddled && unseen && !could_know) {
+        let could_know = self.witnesses.saw_it_vanish(seer) && lease_ms(oldest) <= lease_ms(newest);
+        if self.judge.leapt || (self.meddled && !seen && !could_know) {
             return;
         }
         let now = self.now;

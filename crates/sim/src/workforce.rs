@@ -133,6 +133,11 @@ pub(crate) fn mend(world: &mut World) {
     }
 }
 
+/// A snapshot that was spoiled is made again with the next change or the next leader, not before.
+fn is_spoiled(world: &World) -> bool {
+    world.registry.snapshot.as_ref().is_some_and(|there| there.content.is_none())
+}
+
 /// What is wrong with what is shown: of every id, whether a process lives under it, and what each node believes.
 fn wrong(world: &World) -> Option<String> {
     let ids: std::collections::BTreeSet<&NodeId> = world.workers.iter().map(|worker| &worker.id).collect();
@@ -142,9 +147,7 @@ fn wrong(world: &World) -> Option<String> {
         if lives.len() > 1 || lives == [false] {
             return Some(format!("{id}: {} processes, registered {lives:?}", lives.len()));
         }
-        // A snapshot that was spoiled is made again with the next change or the next leader, not before.
-        let spoiled = world.registry.snapshot.as_ref().is_some_and(|there| there.content.is_none());
-        for (node, desk) in world.desks.iter().enumerate().filter(|_| !spoiled) {
+        for (node, desk) in world.desks.iter().enumerate().filter(|_| !is_spoiled(world)) {
             if !world.nodes[node].alive || !world.nodes[node].running {
                 continue;
             }
@@ -174,6 +177,11 @@ pub(crate) fn settle(world: &mut World) {
     };
     let bound =
         slow(longest + 5 * world.sweep_ms + 2 * looks.unwrap_or(0) + read) + 40 * world.latency_ms.1 + 3000;
+    // A snapshot that was spoiled hides from the check what is still to be read, and is made again with it.
+    let read_by = world.now + bound;
+    while read > 0 && is_spoiled(world) && world.now < read_by {
+        world.run_for(500);
+    }
     let end = world.now + bound;
     while let Some(what) = wrong(world) {
         if world.now >= end {

@@ -16,6 +16,7 @@ use crate::shelf::Shelf;
 use crate::silence::Watch;
 use crate::store::SimStore;
 use crate::trace::{Noted, Trace};
+use crate::witness::Witnesses;
 use crate::worker::Worker;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -53,10 +54,6 @@ pub(crate) struct World {
     pub(crate) wild: bool,
     /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
     pub(crate) meddled: bool,
-    /// The one and only time a hand was on the seat, if all it did was to delete it.
-    pub(crate) deleted_once: Option<u64>,
-    /// When a life of a node saw a seat for the first time, held or vacant.
-    pub(crate) witnessed: BTreeMap<u64, u64>,
     /// How often the seat was marked from outside.
     pub(crate) marks: u64,
     pub(crate) neglect: Option<Neglect>,
@@ -70,8 +67,7 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     /// Stale tasks that were turned away.
     pub(crate) fenced: u64,
-    /// Which life has seen which life hold which epoch, and when first.
-    pub(crate) seen: BTreeMap<(u64, u64, Epoch), u64>,
+    pub(crate) witnesses: Witnesses,
     queue: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
     lives: u64,
@@ -124,8 +120,6 @@ impl World {
             fence: FenceRule::default(),
             wild: false,
             meddled: false,
-            deleted_once: None,
-            witnessed: BTreeMap::new(),
             marks: 0,
             neglect: None,
             trace: Trace::default(),
@@ -134,7 +128,7 @@ impl World {
             taken_over: Epoch(0),
             steps: 0,
             fenced: 0,
-            seen: BTreeMap::new(),
+            witnesses: Witnesses::default(),
             queue: BinaryHeap::new(),
             sequence: 0,
             lives: 0,
@@ -363,7 +357,9 @@ impl World {
                 let outstanding = &mut self.nodes[node].outstanding;
                 if let Some(index) = outstanding.iter().position(|(waiting, _)| *waiting == id) {
                     outstanding.swap_remove(index);
-                    self.witness(node, life, &answer);
+                    if !self.nodes[node].paused {
+                        self.witnesses.hear(self.now, life, &answer);
+                    }
                     let found = matches!(answer, Answer::Seat(SeatAnswer::Found { .. }));
                     self.feed(node, Input::Answer { id, answer });
                     if found {
@@ -485,7 +481,7 @@ impl World {
                 (target.running, target.stopping) = (false, false);
                 // Whoever is at rest waits for no answer any more, and starts again without having seen anything.
                 target.outstanding.clear();
-                self.seen.retain(|(seer, _, _), _| *seer != life);
+                self.witnesses.forget(life);
                 self.new_desk(node);
             }
         }
