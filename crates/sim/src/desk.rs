@@ -62,6 +62,8 @@ pub(crate) struct Desk {
     /// What the seat said: nothing yet, or which snapshot it names.
     pub(crate) sight: Option<Option<Pointer>>,
     pub(crate) reading: Option<u64>,
+    /// The seat named another one since the read that is under way was sent.
+    pub(crate) look_again: bool,
     pub(crate) failures: u32,
     asks: u64,
     pub(crate) ticket: u64,
@@ -78,6 +80,7 @@ impl Desk {
             tenure: None,
             sight: None,
             reading: None,
+            look_again: false,
             failures: 0,
             asks: 0,
             ticket: 0,
@@ -124,7 +127,7 @@ impl World {
             roll.above(applied);
         }
         let desk = &mut self.desks[node];
-        (desk.reading, desk.ticket) = (None, desk.ticket + 1);
+        (desk.reading, desk.look_again, desk.ticket) = (None, false, desk.ticket + 1);
         desk.tenure = Some(Tenure {
             epoch,
             roll,
@@ -190,8 +193,12 @@ impl World {
                 Some(_) => self.told_leader(node, id, told),
                 None if desk.reading == Some(id) => {
                     desk.reading = None;
+                    let again = std::mem::take(&mut desk.look_again);
                     if let Told::Snapshot(read) = told {
                         self.caught_up(node, read);
+                    }
+                    if again {
+                        self.look(node);
                     }
                 }
                 None => self.look(node),
@@ -342,6 +349,7 @@ impl World {
             // Derived from the workers' own objects, and nobody else's to write: made again.
             SnapshotRead::Found(version, None) => {
                 desk.bulletin.begin_empty();
+                tenure.roll.found_spoiled();
                 (tenure.version, tenure.unsettled) = (Some(version), false);
             }
             SnapshotRead::Absent => {

@@ -9,6 +9,7 @@ impl World {
     pub(crate) fn look(&mut self, node: usize) {
         let desk = &mut self.desks[node];
         if desk.tenure.is_some() || desk.reading.is_some() {
+            desk.look_again = desk.reading.is_some();
             return;
         }
         match desk.sight {

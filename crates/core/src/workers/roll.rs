@@ -169,6 +169,8 @@ pub struct Roll {
     /// The snapshot that was found, until this leader has written one: as long as it has not, a late write of the leader
     /// before can still land, and nobody would notice.
     found: Option<Snapshot>,
+    /// What was found cannot be read: nodes may show what it said before, until this leader has published something.
+    spoiled: bool,
     sweeps: u64,
     workers: BTreeMap<NodeId, Record>,
     /// How many of them are workers.
@@ -189,7 +191,7 @@ impl Roll {
     pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
-        let (found, mistake) = (None, Mistake::default());
+        let (found, spoiled, mistake) = (None, false, Mistake::default());
         Roll {
             config,
             epoch,
@@ -198,12 +200,24 @@ impl Roll {
             made,
             published,
             found,
+            spoiled,
             sweeps,
             workers,
             count,
             skipped,
             mistake,
         }
+    }
+
+    /// The last snapshot cannot be read. It is made anew once everybody who is listed was read, even if that is nobody: what is
+    /// published sooner for that reason alone would hide the living.
+    pub fn found_spoiled(&mut self) {
+        self.spoiled = true;
+    }
+
+    fn is_whole(&self) -> bool {
+        let unread = |record: &Record| record.content == Content::Unread;
+        self.sweeps > 0 && !self.skipped.cut && !self.workers.values().any(unread)
     }
 
     /// Snapshots up to this one are known here. A node that leads on in an epoch it led in before makes none of their
@@ -386,7 +400,7 @@ impl Roll {
     /// Whether there is something to publish: it differs from what was published last, or this leader has published
     /// nothing yet over what it found.
     pub fn is_changed(&self) -> bool {
-        self.changes != self.published || self.found.is_some()
+        self.changes != self.published || self.found.is_some() || (self.spoiled && self.is_whole())
     }
 
     /// How many workers are known.
@@ -430,7 +444,7 @@ impl Roll {
 
     /// The snapshot with this mark stands on the store. An earlier one than the newest made leaves something to publish.
     pub fn published(&mut self, mark: SnapshotMark) {
-        self.found = None;
+        (self.found, self.spoiled) = (None, false);
         if mark == (SnapshotMark { epoch: self.epoch, sequence: self.sequence }) {
             self.published = self.made;
         }

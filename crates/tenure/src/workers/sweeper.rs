@@ -271,6 +271,7 @@ impl Sweeper {
                 Err(unreadable) => {
                     self.say(tenure, format!("snapshot.json is replaced: {}", unreadable.detail));
                     self.board.begin_empty();
+                    tenure.roll.found_spoiled();
                     (tenure.version, tenure.unsettled) = (Some(object.version), false);
                 }
             },

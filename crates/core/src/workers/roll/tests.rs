@@ -458,3 +458,25 @@ fn a_recovery_that_was_told_meanwhile_is_not_taken_back() {
         assert!(told.inactive == 1 && told.workers[0].silence > silence, "another silence: {told:?}");
     }
 }
+
+/// Those that had read the one before show its workers until there is another.
+#[test]
+fn a_spoiled_snapshot_is_made_anew_once_everybody_was_read_even_if_that_is_nobody() {
+    let mut nobody = roll(2);
+    nobody.found_spoiled();
+    assert!(!nobody.is_changed(), "nothing was listed yet");
+    nobody.sweep(Time(0), Time(0), &[], 0, true);
+    let cut = nobody.snapshot();
+    nobody.published(cut.mark);
+    nobody.found_spoiled();
+    assert!(!nobody.is_changed(), "nor all of it");
+    nobody.sweep(Time(5000), Time(5000), &[], 0, false);
+    assert!(publish(&mut nobody).workers.is_empty());
+
+    let mut unread = roll(2);
+    unread.found_spoiled();
+    unread.sweep(Time(0), Time(0), &[listed("a", 1)], 0, false);
+    assert!(!unread.is_changed(), "nobody is hidden");
+    unread.read(Time(0), &id("a"), ReadOutcome::Found(details(20_000)));
+    assert_eq!(publish(&mut unread).active, 1);
+}
