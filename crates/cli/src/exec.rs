@@ -4,6 +4,7 @@
 //! follows). [`ward`] and [`keeper`] are the two ends of the line between `tenure` and the process that keeps the command.
 
 mod keeper;
+mod line;
 mod lock;
 mod mutant;
 mod policy;

@@ -7,6 +7,7 @@
 //! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
 //! Nor while the keeper is stopped as well: nobody can kill from a stopped process.
 
+use super::line::Line;
 use super::mutant::ExecMutant;
 use super::tree::{self, Entry};
 use super::vigil::{Ask, Order, Report, Vigil, Word};
@@ -26,9 +27,6 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use tenure::{BootClock, Clock};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Timers of the runtime stand still while a machine sleeps; the boot-time clock does not. So it is looked at this often …
@@ -76,8 +74,7 @@ struct Keeper {
     ended: bool,
     /// Whoever started us is gone, or has nothing more to say.
     alone: bool,
-    words: Lines<BufReader<OwnedReadHalf>>,
-    reports: OwnedWriteHalf,
+    line: Line,
 }
 
 impl Keeper {
@@ -112,10 +109,8 @@ impl Keeper {
         command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
         // Not waited for by this handle: whoever becomes our child is reaped the same way.
         let command = Pid::from_child(&command.spawn()?);
-        socket.set_nonblocking(true)?;
-        let (words, reports) = UnixStream::from_std(socket)?.into_split();
-        let words = BufReader::new(words).lines();
-        Ok(Some(Keeper { vigil, command, ended: false, alone: false, words, reports }))
+        let line = Line::new(socket)?;
+        Ok(Some(Keeper { vigil, command, ended: false, alone: false, line }))
     }
 
     async fn keep(mut self) -> Result<(), Failure> {
@@ -144,9 +139,9 @@ impl Keeper {
             let nap = Duration::from_millis(self.vigil.due_ms().saturating_sub(now_ms).clamp(1, most_ms));
             tokio::select! {
                 biased;
-                line = self.words.next_line(), if !self.alone => match line {
-                    Ok(Some(line)) => self.hear(&line),
-                    Ok(None) | Err(_) => {
+                word = self.line.hear(), if !self.alone => match word {
+                    Some(word) => self.hear(&word),
+                    None => {
                         self.alone = true;
                         if !ExecMutant::LineIgnored.on() {
                             self.wind_up();
@@ -214,9 +209,8 @@ impl Keeper {
         }
     }
 
-    /// Nobody may be there to hear it.
     fn report(&self, report: Report) {
-        let _ = self.reports.try_write(report.to_string().as_bytes());
+        self.line.say(&report.to_string());
     }
 }
 

@@ -1,5 +1,6 @@
 //! One run of a command under a guard: starts its keeper, tells it how long it may go on, hears how it ended.
 
+use super::line::Line;
 use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
 use super::terms::Terms;
@@ -17,9 +18,6 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tenure::{BootClock, Clock, LeaderGuard, Settings};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::watch;
 
 /// What is run, and how.
@@ -74,7 +72,7 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
     loop {
         tokio::select! {
             biased;
-            line = ward.reports.next_line() => match line.ok().flatten().map(|line| line.parse()) {
+            report = ward.line.hear() => match report.map(|report| report.parse()) {
                 Some(Ok(Report::Ended(ended))) => code = Some(ended),
                 Some(Ok(Report::Overdue)) if why == Why::Itself && code.is_none() => why = Why::Lost,
                 Some(Ok(Report::Overdue) | Err(())) => {}
@@ -118,8 +116,7 @@ async fn ask(asked: &mut watch::Receiver<Option<Ask>>) -> Ask {
 /// A keeper, from the side of whoever started it.
 struct Ward {
     keeper: Child,
-    reports: Lines<BufReader<OwnedReadHalf>>,
-    words: OwnedWriteHalf,
+    line: Line,
     until_ms: u64,
 }
 
@@ -144,15 +141,8 @@ impl Ward {
         keeper.env("TENURE_EPOCH", guard.epoch().to_string());
         keeper.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
         let mut keeper = keeper.spawn()?;
-        let line = send_streams(&ours).and_then(|()| {
-            ours.set_nonblocking(true)?;
-            UnixStream::from_std(ours)
-        });
-        match line {
-            Ok(line) => {
-                let (reports, words) = line.into_split();
-                Ok(Ward { keeper, reports: BufReader::new(reports).lines(), words, until_ms })
-            }
+        match send_streams(&ours).and_then(|()| Line::new(ours)) {
+            Ok(line) => Ok(Ward { keeper, line, until_ms }),
             Err(error) => {
                 let _ = keeper.kill();
                 let _ = keeper.wait();
@@ -172,8 +162,8 @@ impl Ward {
     }
 
     /// Never waits: a keeper that does not listen ends its command by its own clock.
-    fn say(&mut self, word: Word) {
-        let _ = self.words.try_write(word.to_string().as_bytes());
+    fn say(&self, word: Word) {
+        self.line.say(&word.to_string());
     }
 
     /// The keeper has ended. If it did not say that nothing is left, whatever was below it is below us now.
