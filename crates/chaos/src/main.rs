@@ -58,60 +58,9 @@ enum Task {
     },
 }
 
+/// On what, with what, and where it is written down.
 #[derive(clap::Args)]
-struct RunArgs {
-    /// The binary `tenure`
-    #[arg(long)]
-    tenure: PathBuf,
-    /// The store's name, for the record
-    #[arg(long)]
-    engine: String,
-    /// The store's URL
-    #[arg(long)]
-    store: String,
-    /// An address of the store; several are shared out among the nodes
-    #[arg(long)]
-    endpoint: Vec<String>,
-    /// The store can be stopped and started: ask for it on stdout, hear on stdin
-    #[arg(long)]
-    can_restart: bool,
-    /// How long, in seconds
-    #[arg(long, default_value_t = 600)]
-    seconds: u64,
-    /// Decides the schedule
-    #[arg(long)]
-    seed: Option<u64>,
-    /// How many nodes
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=26))]
-    nodes: u8,
-    /// The nodes' settings
-    #[arg(long, default_value = "fast")]
-    preset: String,
-    /// libfaketime
-    #[arg(long)]
-    faketime: Option<PathBuf>,
-    /// Something that was left out, and why
-    #[arg(long)]
-    notice: Vec<String>,
-    /// This fault and no other, always at whoever leads; may be repeated
-    #[arg(long, value_name = "FAULT", value_parser = kind)]
-    only: Vec<Kind>,
-    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
-    #[arg(long, value_name = "NAME")]
-    broken: Option<String>,
-    /// Where the record goes
-    #[arg(long)]
-    record: PathBuf,
-    /// Keep the record of a good run too
-    #[arg(long)]
-    keep: bool,
-    /// Where the verdict goes as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
-}
-
-#[derive(clap::Args)]
-struct PollsArgs {
+struct StageArgs {
     /// The binary `tenure`
     #[arg(long)]
     tenure: PathBuf,
@@ -124,6 +73,54 @@ struct PollsArgs {
     /// An address of the store; several are shared out among the processes
     #[arg(long)]
     endpoint: Vec<String>,
+    /// The nodes' settings
+    #[arg(long, default_value = "fast")]
+    preset: String,
+    /// Where the record goes
+    #[arg(long)]
+    record: PathBuf,
+    /// Keep the record of a good run too
+    #[arg(long)]
+    keep: bool,
+    /// Where the verdict goes as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    #[command(flatten)]
+    stage: StageArgs,
+    /// The store can be stopped and started: ask for it on stdout, hear on stdin
+    #[arg(long)]
+    can_restart: bool,
+    /// How long, in seconds
+    #[arg(long, default_value_t = 600)]
+    seconds: u64,
+    /// Decides the schedule
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many nodes
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(2..=26))]
+    nodes: u8,
+    /// libfaketime
+    #[arg(long)]
+    faketime: Option<PathBuf>,
+    /// Something that was left out, and why
+    #[arg(long)]
+    notice: Vec<String>,
+    /// This fault and no other, always at whoever leads; may be repeated
+    #[arg(long, value_name = "FAULT", value_parser = kind)]
+    only: Vec<Kind>,
+    /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
+}
+
+#[derive(clap::Args)]
+struct PollsArgs {
+    #[command(flatten)]
+    stage: StageArgs,
     /// How long, in seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
@@ -142,34 +139,12 @@ struct PollsArgs {
     /// How many seconds lie between two kills
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(15..))]
     kill_every: u64,
-    /// The nodes' settings
-    #[arg(long, default_value = "fast")]
-    preset: String,
-    /// Where the record goes
-    #[arg(long)]
-    record: PathBuf,
-    /// Keep the record of a good run too
-    #[arg(long)]
-    keep: bool,
-    /// Where the verdict goes as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
 }
 
 #[derive(clap::Args)]
 struct ExecArgs {
-    /// The binary `tenure`
-    #[arg(long)]
-    tenure: PathBuf,
-    /// The store's name, for the record
-    #[arg(long)]
-    engine: String,
-    /// The store's URL
-    #[arg(long)]
-    store: String,
-    /// An address of the store; several are shared out among the nodes
-    #[arg(long)]
-    endpoint: Vec<String>,
+    #[command(flatten)]
+    stage: StageArgs,
     /// How many faults, of all kinds in turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
@@ -179,21 +154,9 @@ struct ExecArgs {
     /// How many seconds those that are stopped stand still
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=3600))]
     pause: u16,
-    /// The nodes' settings
-    #[arg(long, default_value = "fast")]
-    preset: String,
     /// The binary has this mistake on purpose (its feature `teeth`): play until it shows
     #[arg(long, value_name = "NAME")]
     broken: Option<String>,
-    /// Where the record goes
-    #[arg(long)]
-    record: PathBuf,
-    /// Keep the record of a good run too
-    #[arg(long)]
-    keep: bool,
-    /// Where the verdict goes as JSON
-    #[arg(long)]
-    json: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -226,16 +189,16 @@ fn kind(name: &str) -> Result<Kind, String> {
 
 fn run(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let name = args.broken.as_deref().unwrap_or(&args.engine);
-    let dir = record_dir(&args.record, &format!("{name}-{seed}"))?;
-    let (store, file) = store_of(&args.store, &dir);
+    let name = args.broken.as_deref().unwrap_or(&args.stage.engine);
+    let dir = record_dir(&args.stage.record, &format!("{name}-{seed}"))?;
+    let (store, file) = store_of(&args.stage.store, &dir);
     let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.tenure, store, args.preset, args.faketime, broken)?;
+    let launch = launch(&args.stage.tenure, store, args.stage.preset, args.faketime, broken)?;
     println!("seed {seed}, record in {}", dir.display());
     let plan = Plan {
         launch,
-        engine: args.engine,
-        endpoints: args.endpoint,
+        engine: args.stage.engine,
+        endpoints: args.stage.endpoint,
         file,
         control: args.can_restart.then(|| Box::new(Asking) as Box<dyn Control>),
         nodes: args.nodes.into(),
@@ -247,13 +210,13 @@ fn run(args: RunArgs) -> Result<bool> {
         until_caught: args.broken.is_some(),
     };
     let played = conductor::run(plan, &mut |line| println!("{line}"));
-    let verdict = match check(&dir, args.json.as_deref()) {
+    let verdict = match check(&dir, args.stage.json.as_deref()) {
         Ok(verdict) => verdict,
         // Nothing to judge: what went wrong before says why.
         Err(error) => return played.and(Err(error)).map(|()| false),
     };
     let good = verdict.violations.is_empty() && played.is_ok();
-    if good && !args.keep {
+    if good && !args.stage.keep {
         std::fs::remove_dir_all(&dir)?;
     } else {
         println!("record kept in {}; the same schedule again: --seed {seed}", dir.display());
@@ -301,12 +264,12 @@ fn launch(
 }
 
 fn run_polls(args: PollsArgs) -> Result<bool> {
-    let dir = record_dir(&args.record, &format!("polls-{}", args.engine))?;
-    let (store, _) = store_of(&args.store, &dir);
+    let dir = record_dir(&args.stage.record, &format!("polls-{}", args.stage.engine))?;
+    let (store, _) = store_of(&args.stage.store, &dir);
     let plan = polls::Plan {
-        launch: launch(&args.tenure, store, args.preset, args.faketime, None)?,
-        engine: args.engine,
-        endpoints: args.endpoint,
+        launch: launch(&args.stage.tenure, store, args.stage.preset, args.faketime, None)?,
+        engine: args.stage.engine,
+        endpoints: args.stage.endpoint,
         nodes: args.nodes.into(),
         agents: args.agents.into(),
         schedules: args.schedules.into(),
@@ -317,20 +280,20 @@ fn run_polls(args: PollsArgs) -> Result<bool> {
     println!("record in {}", dir.display());
     let verdict = polls::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
-    conclude(&dir, args.keep, args.json.as_deref(), &verdict, verdict.violations.is_empty())
+    conclude(&dir, args.stage.keep, args.stage.json.as_deref(), &verdict, verdict.violations.is_empty())
 }
 
 fn run_exec(args: ExecArgs) -> Result<bool> {
-    let name = args.broken.as_deref().unwrap_or(&args.engine);
-    let dir = record_dir(&args.record, &format!("exec-{name}"))?;
+    let name = args.broken.as_deref().unwrap_or(&args.stage.engine);
+    let dir = record_dir(&args.stage.record, &format!("exec-{name}"))?;
     let me = std::env::current_exe()?.display().to_string();
     let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.tenure, args.store, args.preset, None, broken)?;
+    let launch = launch(&args.stage.tenure, args.stage.store, args.stage.preset, None, broken)?;
     let plan = exec::Plan {
         tenure: launch.binary,
-        engine: args.engine,
+        engine: args.stage.engine,
         store: launch.store,
-        endpoints: args.endpoint,
+        endpoints: args.stage.endpoint,
         preset: launch.preset,
         environment: launch.environment,
         marker: vec![me, "mark".to_owned()],
@@ -343,7 +306,7 @@ fn run_exec(args: ExecArgs) -> Result<bool> {
     println!("record in {}", dir.display());
     let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
-    conclude(&dir, args.keep, args.json.as_deref(), &verdict, verdict.violations.is_empty())
+    conclude(&dir, args.stage.keep, args.stage.json.as_deref(), &verdict, verdict.violations.is_empty())
 }
 
 /// Ctrl-C and SIGTERM end the nodes and all they run, too: what is frozen cannot end by itself.

@@ -7,9 +7,11 @@ use crate::status::existing;
 use comfy_table::{CellAlignment, Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::metrics::{ClusterMetrics, MONTH_SECONDS, NodeMetrics, Projection, ProjectionLine, Totals};
+use tenure::metrics::{
+    ClusterMetrics, MONTH_SECONDS, NodeMetrics, Projection, ProjectionLine, Surcharge, Totals,
+};
 use tenure::{Namespace, Settings};
-use tenure_plugins::cluster_health::HealthCost;
+use tenure_plugins::{cluster_health, poll};
 
 /// A node that missed this many presences is not counted; the election's ranking gives it up at the same time.
 const PRESENCES_MISSED: u64 = 3;
@@ -30,23 +32,26 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
 pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
-    let health = HealthCost::new(&settings, args.nodes);
+    let health = cluster_health::cost(&settings, args.nodes);
+    let polls = poll::cost(&settings, args.nodes);
     let totals = published(&settings).await?.totals;
     // Before its second presence a node has nothing to say yet.
     let measured = (totals.nodes > 0 && totals.requests_per_second > 0.0).then_some(totals);
     if args.json {
-        let value = serde_json::json!({"projected": projected, "health": health, "measured": measured});
+        let value = serde_json::json!({
+            "projected": projected,
+            "health": health,
+            "polls": polls,
+            "measured": measured,
+        });
         say!("{}", serde_json::to_string_pretty(&value).map_err(Failure::other)?);
         return Ok(ExitCode::SUCCESS);
     }
     print_projection(&settings, &projected);
     say!("and with health, which `tenure run` has on board unless told --no-health:");
-    health.lines.iter().for_each(print_line);
-    say!(
-        "  total                    {:.0} requests = ${:.2} a month more",
-        health.requests_per_month,
-        health.cost_per_month
-    );
+    print_surcharge(&health);
+    say!("and with a look for schedules, which it has unless told --no-polls; jobs come on top:");
+    print_surcharge(&polls);
     print_measured(&settings, measured.as_ref());
     Ok(ExitCode::SUCCESS)
 }
@@ -143,6 +148,15 @@ fn print_projection(settings: &Settings, projected: &Projection) {
         projected.requests_per_month,
         projected.cost_per_month,
         projected.cost_per_month / nodes.max(1) as f64
+    );
+}
+
+fn print_surcharge(added: &Surcharge) {
+    added.lines.iter().for_each(print_line);
+    say!(
+        "  total                    {:.0} requests = ${:.2} a month more",
+        added.requests_per_month,
+        added.cost_per_month
     );
 }
 

@@ -75,6 +75,8 @@ fn cost_is_projected_with_its_arithmetic() {
         "$29.42 a month",
         "1 × 2592000 s / 24 s = 108000; × $0.005 / 1000 = $0.54",
         "$0.89 a month more",
+        "1 × 2592000 s / 5 s = 518400; × $0.005 / 1000 = $2.59",
+        "$2.59 a month more",
         "measured:  nothing",
     ] {
         assert!(words.contains(line), "{line:?} is not in:\n{words}");
@@ -86,6 +88,7 @@ fn cost_is_projected_with_its_arithmetic() {
     let free =
         cost(&["--price-write-per1000", "0", "--price-read-per1000", "0", "--json"]).assert_code(0).json();
     assert_eq!(free["projected"]["costPerMonth"], 0.0);
+    assert_eq!((&free["health"]["costPerMonth"], &free["polls"]["costPerMonth"]), (&0.0.into(), &0.0.into()));
     for wrong in [&["--nodes", "0"][..], &["--nodes", "many"], &["--price-write-per1000", "-1"]] {
         cost(wrong).assert_code(2);
     }

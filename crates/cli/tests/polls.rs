@@ -150,6 +150,10 @@ fn an_agent_does_what_a_file_schedules_and_jobs_tell_what_came_of_it() {
     assert!(table.contains("RESULT OR REASON") && table.contains(job), "{table}");
     let shown = bench.json(&["schedule", "show", "down"]);
     assert_eq!(shown["checks"][0]["failing"], json!(true), "{shown}");
+    assert!(shown["checks"][0]["failingSince"].as_u64() > Some(1_700_000_000_000), "{shown}");
+    let text = bench.tenure(&["schedule", "show", "down"]).assert_code(0).stdout;
+    let line = text.lines().find(|line| line.starts_with("check      port (tcp): FAILING since 20"));
+    assert!(line.is_some_and(|line| line.contains("refused")), "{text}");
     bench.tenure(&["schedule", "show", "web"]).assert_code(0);
     bench.tenure(&["schedule", "list"]).assert_code(0);
     cluster.finish();

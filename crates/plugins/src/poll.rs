@@ -8,6 +8,7 @@
 mod agent;
 mod check;
 mod choice;
+mod cost;
 mod fields;
 mod figures;
 mod health;
@@ -28,6 +29,7 @@ mod tree;
 pub use agent::Checks;
 pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
+pub use cost::cost;
 pub use figures::POLL_METRIC_NAMES;
 pub use health::{CheckHealth, Health, Transition};
 pub use job::JobFacts;

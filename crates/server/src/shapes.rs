@@ -357,14 +357,17 @@ pub(crate) struct ScheduleReport {
 
 /// A check, and how it is doing.
 #[derive(ToSchema)]
+#[schema(rename_all = "camelCase")]
 pub(crate) struct ScheduleCheck {
     name: String,
     kind: String,
     /// None if no result has come yet.
     failing: Option<bool>,
-    /// In a row.
+    /// The due time of the job with which it began to fail, in ms since 1970.
+    failing_since: Option<u64>,
+    /// In a row, when it began or ceased to fail.
     failures: u64,
-    /// In a row.
+    /// In a row, when it began or ceased to fail.
     successes: u64,
 }
 

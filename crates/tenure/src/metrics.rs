@@ -8,7 +8,7 @@ mod registry;
 mod tasks;
 
 pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
-pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine};
+pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine, Surcharge};
 pub use plugin::{FigureKind, PluginFigure, PluginFigures};
 pub use registry::{METRIC_NAMES, register};
 pub use tasks::TaskMetrics;

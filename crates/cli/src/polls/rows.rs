@@ -31,6 +31,12 @@ impl Row {
         self.0.to_json(now_ms())
     }
 
+    /// What this check said if it failed in this job.
+    pub(super) fn why(&self, check: &NodeId) -> Option<String> {
+        let (_, result) = self.0.checks().find(|(name, _)| **name == check.as_str())?;
+        (!result.ok && !result.detail.is_empty()).then(|| clean(&result.detail))
+    }
+
     /// What a table says of it.
     pub(super) fn cells(&self) -> [String; 7] {
         let task = &self.0.task;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::NodeId;
 use tenure::tasks::{TaskList, TaskRecord};
-use tenure_plugins::poll::{Change, JobRow, POLL_KIND, Schedule, Timing};
+use tenure_plugins::poll::{Change, CheckHealth, JobRow, POLL_KIND, Schedule, Timing};
 
 /// Jobs that `show` tells people of.
 const JOBS_SHOWN: usize = 10;
@@ -165,7 +165,7 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     for check in &schedule.checks {
         let known = health.get(&check.name);
         let how = match known {
-            Some(known) if known.failing => format!("FAILING, {} in a row", known.failures),
+            Some(known) if known.failing => failing(known, &check.name, &rows),
             Some(_) => "well".to_owned(),
             // Only what is worth remembering is remembered: a check that has always been well is not.
             None if has_run => "well".to_owned(),
@@ -181,6 +181,13 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         say!("\n{table}");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Since when, and why by the newest job that says so.
+fn failing(known: &CheckHealth, check: &NodeId, rows: &[Row]) -> String {
+    let since = known.since_ms.map_or_else(String::new, |due_ms| format!(" since {}", moment(due_ms)));
+    let why = rows.iter().find_map(|row| row.why(check)).map_or_else(String::new, |why| format!(": {why}"));
+    format!("FAILING{since}{why}")
 }
 
 async fn enable(args: &OneArgs, enabled: bool) -> Result<ExitCode, Failure> {

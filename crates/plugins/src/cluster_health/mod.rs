@@ -31,7 +31,7 @@ mod probe;
 mod process;
 mod reader;
 
-pub use cost::HealthCost;
+pub use cost::cost;
 pub use document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
     WorkerHealth, WorkersHealth, transitions,

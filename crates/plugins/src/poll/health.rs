@@ -16,6 +16,8 @@ use tenure::NodeId;
 pub struct CheckHealth {
     /// It was told to be failing, and not to be well again.
     pub failing: bool,
+    /// The due time of the job with which it began to fail. None while it is well, or if a node of before this was told wrote it.
+    pub since_ms: Option<u64>,
     /// Failures in a row.
     pub failures: u64,
     /// Successes in a row.
@@ -85,6 +87,7 @@ impl Health {
             };
             if in_a_row >= limit {
                 health.failing = !health.failing;
+                health.since_ms = health.failing.then_some(report.due_ms);
                 transitions.push(Transition {
                     schedule: schedule.id.clone(),
                     check: check.name.clone(),
@@ -109,10 +112,11 @@ impl Health {
         self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
     }
 
-    /// What the next leader must know, checks that are well left out: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes]}}}`.
+    /// What the next leader must know, checks that are well left out: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes,
+    /// since]}}}`.
     pub fn to_json(&self) -> Value {
         let check = |(name, health): (&NodeId, &CheckHealth)| {
-            (name.to_string(), json!([health.failing, health.failures, health.successes]))
+            (name.to_string(), json!([health.failing, health.failures, health.successes, health.since_ms]))
         };
         let story = |(id, story): (&NodeId, &Story)| {
             let unwell = story.checks.iter().filter(|(_, health)| health.failing || health.failures > 0);
@@ -129,6 +133,7 @@ impl Health {
                 failing: row.get(0)?.as_bool()?,
                 failures: row.get(1)?.as_u64()?,
                 successes: row.get(2)?.as_u64()?,
+                since_ms: row.get(3).and_then(Value::as_u64),
                 last: None,
             };
             Some((NodeId::new(name).ok()?, health))
@@ -206,6 +211,23 @@ mod tests {
             }
             assert_eq!(all, ["a-", "b-", "b+", "a+", "b-"], "failover before {failover}");
         }
+    }
+
+    #[test]
+    fn a_check_fails_since_the_job_that_showed_it_through_a_failover() {
+        let mut health = Health::default();
+        let first = schedule().checks[0].name.clone();
+        let since = |health: &Health| health.of(&schedule().id)[&first].since_ms;
+        for (due_ms, expected) in [(10, None), (20, None), (30, Some(30)), (40, Some(30))] {
+            told(&mut health, due_ms, "-+");
+            health = Health::from_json(&health.to_json()).expect("readable");
+            assert_eq!(since(&health), expected, "{due_ms}");
+        }
+        told(&mut health, 50, "++");
+        told(&mut health, 60, "++");
+        assert_eq!(since(&health), None, "well again");
+        let before = json!({"web": {"upto": 1, "checks": {"a": [true, 3, 0]}}});
+        assert_eq!(since(&Health::from_json(&before).expect("readable")), None, "nobody wrote it down");
     }
 
     #[test]

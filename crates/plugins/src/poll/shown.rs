@@ -128,6 +128,7 @@ impl Schedule {
             let known = health.get(&check.name);
             json!({
                 "name": check.name.as_str(), "kind": check.action.kind(), "failing": known.map(|known| known.failing),
+                "failingSince": known.and_then(|known| known.since_ms),
                 "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
             })
         };

@@ -72,6 +72,44 @@ pub struct ProjectionLine {
     pub cost_per_month: f64,
 }
 
+impl ProjectionLine {
+    /// So many nodes, workers or pages, each of them so often, at this price for 1,000 in millionths of a dollar.
+    pub fn new(what: &'static str, nodes: u64, every_ms: u64, per_1000_micros: u64) -> ProjectionLine {
+        let requests = nodes as f64 * (MONTH_SECONDS * 1000) as f64 / every_ms.max(1) as f64;
+        ProjectionLine {
+            what,
+            nodes,
+            every_ms,
+            requests_per_month: requests,
+            price_per_1000: per_1000_micros as f64 / 1e6,
+            cost_per_month: dollars(requests, per_1000_micros),
+        }
+    }
+}
+
+/// What something on board of a namespace's nodes adds to its bill.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Surcharge {
+    /// What is done, one line each.
+    pub lines: Vec<ProjectionLine>,
+    /// All requests of a month.
+    pub requests_per_month: f64,
+    /// What they cost, in dollars.
+    pub cost_per_month: f64,
+}
+
+impl Surcharge {
+    /// All of these together.
+    pub fn of(lines: Vec<ProjectionLine>) -> Surcharge {
+        Surcharge {
+            requests_per_month: lines.iter().map(|line| line.requests_per_month).sum(),
+            cost_per_month: lines.iter().map(|line| line.cost_per_month).sum(),
+            lines,
+        }
+    }
+}
+
 impl Projection {
     /// For this many nodes, all eligible, without workers.
     pub fn new(settings: &Settings, nodes: u64) -> Projection {
@@ -81,17 +119,7 @@ impl Projection {
     /// For this many nodes, all eligible, and this many workers with nodes of their own process.
     pub fn with_workers(settings: &Settings, nodes: u64, workers: u64) -> Projection {
         let prices = Prices::of(settings);
-        let line = |what, nodes: u64, every_ms: u64, price_micros: u64| {
-            let requests = nodes as f64 * (MONTH_SECONDS * 1000) as f64 / every_ms.max(1) as f64;
-            ProjectionLine {
-                what,
-                nodes,
-                every_ms,
-                requests_per_month: requests,
-                price_per_1000: price_micros as f64 / 1e6,
-                cost_per_month: dollars(requests, price_micros),
-            }
-        };
+        let line = ProjectionLine::new;
         let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
         // One list page for each 1,000 workers; a quarter as often while there are none.
         let pages = workers.div_ceil(1000).max(1) * nodes.min(1);
@@ -105,13 +133,8 @@ impl Projection {
         if workers > 0 {
             lines.push(line("heartbeats of workers", workers, settings.worker_heartbeat_interval_ms, write));
         }
-        Projection {
-            nodes,
-            workers,
-            requests_per_month: lines.iter().map(|line| line.requests_per_month).sum(),
-            cost_per_month: lines.iter().map(|line| line.cost_per_month).sum(),
-            lines,
-        }
+        let Surcharge { lines, requests_per_month, cost_per_month } = Surcharge::of(lines);
+        Projection { nodes, workers, lines, requests_per_month, cost_per_month }
     }
 }
 
