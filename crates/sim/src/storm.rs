@@ -370,6 +370,7 @@ impl Storm {
     /// Everything is mended.
     fn mend(&self, world: &mut World) {
         let wild = world.wild;
+        let lossy = world.manned && world.mix.has(FaultKind::LostRequest);
         world.mix = FaultMix::calm();
         let now = world.now;
         if world.store.seat.as_ref().is_some_and(|object| object.seat().is_none()) {
@@ -381,6 +382,12 @@ impl Storm {
             let target = &mut world.nodes[node];
             (target.cut_out, target.cut_in, target.burst, target.crash_in) = (false, false, 0, None);
             target.faults.clear();
+            // One thing is lost in peace, too: the next snapshot, which must not count as published then.
+            if lossy && world.rng.random_bool(0.5) {
+                target.faults.push_back((Some(Kind::Publish), Fate::LoseRequest));
+                world.struck.add(FaultKind::LostRequest);
+            }
+            let target = &mut world.nodes[node];
             if wild {
                 let rate = target.clock.rate().clamp(self.rates.0, self.rates.1);
                 target.clock.set_rate(now, rate);
