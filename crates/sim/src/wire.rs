@@ -239,8 +239,8 @@ impl World {
                 (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
             }
         };
-        // A list may take long; nobody waits for it but the next sweep. A page of it that is not answered is noticed as soon as
-        // any other request.
+        // A list may take long; nobody waits for it but the next sweep. One that is lost is noticed as soon as any
+        // other request: milder than the S3 store, which waits up to ten timeouts.
         let lost = matches!(fate, Fate::LoseRequest | Fate::LoseAnswer | Fate::Late(_));
         let timeout = match ask {
             Ask::List if !lost => self.timeout_ms * 25,

@@ -479,7 +479,7 @@ impl World {
             Effect::Stopped(_) => {
                 let target = &mut self.nodes[node];
                 (target.running, target.stopping) = (false, false);
-                // Whoever is at rest waits for no answer any more, and starts again without having seen anything.
+                // Whoever is at rest waits for no answer any more, and starts again with what it never forgets.
                 target.outstanding.clear();
                 self.witnesses.forget(life);
                 self.new_desk(node);
