@@ -13,6 +13,9 @@ use tenure_core::{
     WriteAnswer,
 };
 
+/// What the stores give a whole list, in request timeouts.
+const LIST_TIMEOUTS_MAX: u64 = tenure_store::LIST_TIMEOUTS_MAX as u64;
+
 /// Who asks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Party {
@@ -239,21 +242,12 @@ impl World {
                 (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
             }
         };
-        // A list may take long; nobody waits for it but the next sweep. One that is lost is noticed as soon as any
-        // other request: milder than the S3 store, which waits up to ten timeouts.
         let lost = matches!(fate, Fate::LoseRequest | Fate::LoseAnswer | Fate::Late(_));
-        let timeout = match ask {
-            Ask::List if !lost => self.timeout_ms * 25,
-            Ask::Dispatch(_, _, ref request)
-                if matches!(**request, DispatchRequest::ListInboxes) && !lost =>
-            {
-                self.timeout_ms * 25
-            }
-            Ask::List => self.timeout_ms,
-            Ask::Own(_) | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Publish(..) => {
-                self.timeout_ms
-            }
-            Ask::Dispatch(..) | Ask::Look(..) | Ask::Work(..) => self.timeout_ms,
+        let timeout = match matches!(kind, Kind::Sweep | Kind::Inboxes) {
+            // One page is lost, after any number of others that took their time.
+            true if lost => self.timeout_ms * self.rng.random_range(1..=LIST_TIMEOUTS_MAX),
+            true => self.timeout_ms * LIST_TIMEOUTS_MAX,
+            false => self.timeout_ms,
         };
         let no_answer = ask.unanswered();
         let (lands_in, then) = match fate {

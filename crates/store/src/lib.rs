@@ -47,6 +47,9 @@ use std::fmt::Debug;
 /// larger is foreign and must not fill a node's memory.
 pub const BODY_MAX_BYTES: usize = 1 << 20;
 
+/// A list may take this many request timeouts as a whole, however many pages it has. Each page has one of its own.
+pub const LIST_TIMEOUTS_MAX: u32 = 10;
+
 /// A backend that can arbitrate: conditional writes on single objects, and lists.
 ///
 /// Keys are `/`-separated paths already validated by the caller (`plg_coordinator_global/ns/seat.json`). A backend

@@ -12,8 +12,8 @@ pub use etag::EtagForm;
 
 use crate::memory::refuse_too_large;
 use crate::{
-    BODY_MAX_BYTES, Condition, Entry, List, Object, OpenError, OpenOptions, Provider, Read, Remove, Store,
-    StoreTime, Trouble, TroubleKind, Version, Write,
+    BODY_MAX_BYTES, Condition, Entry, LIST_TIMEOUTS_MAX, List, Object, OpenError, OpenOptions, Provider,
+    Read, Remove, Store, StoreTime, Trouble, TroubleKind, Version, Write,
 };
 use answers::Failure;
 use async_trait::async_trait;
@@ -27,9 +27,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use wire::{Call, Ending, ObjectRequest};
-
-/// A list may take this many request timeouts as a whole, however many pages it has.
-const LIST_TIMEOUTS_MAX: u32 = 10;
 
 /// A store behind the `object_store` crate.
 pub struct CloudStore {

@@ -275,6 +275,28 @@ async fn removals_are_single_requests() {
     assert_eq!(methods, ["PUT", "DELETE", "DELETE"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_list_that_is_lost_is_missed_after_one_timeout() {
+    let requests = AtomicUsize::new(0);
+    let server = Server::start(move |_| match requests.fetch_add(1, Ordering::Relaxed) {
+        0 => Reply::Answer {
+            status: 200,
+            headers: Vec::new(),
+            body: b"<ListBucketResult><NextContinuationToken>a</NextContinuationToken></ListBucketResult>"
+                .to_vec(),
+        },
+        _ => Reply::Silence,
+    })
+    .await;
+    let timeout = Duration::from_secs(2);
+    let store = CloudStore::connect(Provider::S3, "bucket", "", &options(&server.endpoint, timeout)).unwrap();
+    let began = tokio::time::Instant::now();
+    let list = store.list("k/", 10).await;
+    assert_eq!(short(&format!("{list:?}")), "Unavailable Timeout");
+    let pages = server.seen().len() as u32;
+    assert!(began.elapsed() <= timeout * pages + Duration::from_millis(100), "{:?}", began.elapsed());
+}
+
 #[tokio::test]
 async fn folders_made_by_consoles_are_not_listed() {
     let server = common::engine::start(Speech::S3).await;

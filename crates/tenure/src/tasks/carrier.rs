@@ -11,7 +11,7 @@ use tenure_core::{
     DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
     Nonce, RequestId, TaskRecord, WriteAnswer,
 };
-use tenure_store::{Condition, List, Read, Remove, Trouble, Version};
+use tenure_store::{Condition, LIST_TIMEOUTS_MAX, List, Read, Remove, Trouble, Version};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -219,9 +219,8 @@ impl Carrier {
 
     async fn list(&self) -> Option<Vec<InboxListed>> {
         let folder = self.place.keys.inboxes();
-        // A list of many pages takes longer than one request.
-        let list =
-            tokio::time::timeout(self.timeout * 25, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
+        let limit = self.timeout * LIST_TIMEOUTS_MAX;
+        let list = tokio::time::timeout(limit, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
         let entries = match list {
             List::Entries { entries, .. } => entries,
             List::Unavailable(trouble) | List::Denied(trouble) => {

@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Epoch, Incarnation, Listed, NodeId, ReadOutcome, Roll, RollConfig, SnapshotMark, Time};
-use tenure_store::{Condition, Entry, List, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
+use tenure_store::{
+    Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Remove, Store, Trouble, TroubleKind, Version, Write,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -311,8 +313,7 @@ impl Sweeper {
 
     async fn sweep(&self, tenure: &mut Tenure) {
         let sent = self.now();
-        // A list of many pages takes longer than one request; nobody waits for it but the next sweep.
-        let limit = (self.request_timeout * 25).max(Duration::from_millis(self.sweep_ms));
+        let limit = self.request_timeout * LIST_TIMEOUTS_MAX;
         let (mut leadership, folder) = (self.leadership.clone(), self.keys.workers());
         let list = tokio::select! {
             biased;
