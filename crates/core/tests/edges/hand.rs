@@ -1,0 +1,196 @@
+//! One node, told by hand what it would be told by a driver.
+
+use crate::world::{Kind, kind_of};
+use tenure_core::*;
+
+pub(crate) const ME: u64 = 1;
+
+/// A node and what is outstanding.
+pub(crate) struct Hand {
+    pub(crate) core: Coordinator,
+    pub(crate) now: u64,
+    /// What came of the last input.
+    pub(crate) out: Vec<Effect>,
+    pub(crate) open: Vec<(RequestId, Request)>,
+    pub(crate) wake: Option<(WakeToken, u64)>,
+    pub(crate) versions: u64,
+}
+
+pub(crate) fn id(name: &str) -> NodeId {
+    NodeId::new(name).expect("valid")
+}
+
+pub(crate) fn holder(name: &str, incarnation: u64) -> Holder {
+    Holder { node: id(name), incarnation: Incarnation(incarnation) }
+}
+
+pub(crate) fn seat(holder: Holder, epoch: u64, state: SeatState) -> Seat {
+    let nonce = Nonce { incarnation: Incarnation(0xf0), sequence: epoch };
+    Seat { epoch: Epoch(epoch), state, holder, lease_ms: 2500, renewals: 3, nonce, step_down: false }
+}
+
+pub(crate) fn nodes(entries: &[(&str, u64)]) -> Answer {
+    let entry = |(name, modified_ms): &(&str, u64)| NodeEntry { node: id(name), modified_ms: *modified_ms };
+    Answer::Nodes(NodesAnswer::Found(entries.iter().map(entry).collect()))
+}
+
+pub(crate) fn written(answer: WriteAnswer) -> Answer {
+    Answer::SeatWritten(answer)
+}
+
+/// All at once where nothing says otherwise: no jitter, nothing to settle.
+pub(crate) fn config() -> Config {
+    Config { startup_jitter_max_ms: 0, settle_ms: 0, ..Config::default() }
+}
+
+impl Hand {
+    pub(crate) fn new(config: Config) -> Hand {
+        let core = Coordinator::new(config, holder("pod-b", ME));
+        Hand { core, now: 0, out: Vec::new(), open: Vec::new(), wake: None, versions: 0 }
+    }
+
+    pub(crate) fn tell(&mut self, now: u64, input: Input) {
+        self.now = now;
+        self.out.clear();
+        self.core.handle(Time(now), input, &mut self.out);
+        for effect in &self.out {
+            match effect {
+                Effect::Request(id, request) => self.open.push((*id, request.clone())),
+                Effect::Wake { token, at } => self.wake = Some((*token, at.0)),
+                Effect::StartProcesses { .. }
+                | Effect::ExtendLease { .. }
+                | Effect::StopProcesses { .. }
+                | Effect::Emit(_)
+                | Effect::Stopped(_) => {}
+            }
+        }
+    }
+
+    pub(crate) fn start(config: Config) -> Hand {
+        let mut hand = Hand::new(config);
+        hand.tell(0, Input::Start { random: 0 });
+        hand
+    }
+
+    /// Wakes it when it asked to be woken.
+    pub(crate) fn wake(&mut self) {
+        let (token, at) = self.wake.take().expect("a wake-up was asked for");
+        self.tell(at.max(self.now), Input::Wake(token));
+    }
+
+    pub(crate) fn answer(&mut self, now: u64, kind: Kind, answer: Answer) {
+        let at = self.open.iter().position(|(_, request)| kind_of(request) == kind);
+        let (id, _) = self.open.remove(at.unwrap_or_else(|| panic!("{kind:?} among {:?}", self.open)));
+        self.tell(now, Input::Answer { id, answer });
+    }
+
+    pub(crate) fn won(&mut self) -> WriteAnswer {
+        self.versions += 1;
+        WriteAnswer::Won(Version::new(&format!("v{}", self.versions)))
+    }
+
+    pub(crate) fn found(&mut self, seat: Seat, modified_ms: u64) -> Answer {
+        self.versions += 1;
+        let version = Version::new(&format!("v{}", self.versions));
+        Answer::Seat(SeatAnswer::Found { seat, version, modified_ms })
+    }
+
+    /// Started, and known to the store.
+    pub(crate) fn enrolled(config: Config) -> Hand {
+        let mut hand = Hand::start(config);
+        hand.answer(0, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
+        let won = hand.won();
+        hand.answer(0, Kind::Presence, Answer::PresenceWritten(won));
+        hand
+    }
+
+    /// Its claim left at 0, and has not been answered.
+    pub(crate) fn candidate(config: Config) -> Hand {
+        let mut hand = Hand::enrolled(config);
+        hand.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+        hand.answer(0, Kind::List, nodes(&[("pod-b", 0)]));
+        hand.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+        assert_eq!(hand.asked(), [Kind::Claim]);
+        hand
+    }
+
+    /// Leads in epoch 1 by a claim sent at 0: renews at 1000, winds down at 2000, must be silent at 2500.
+    pub(crate) fn leader(config: Config) -> Hand {
+        let mut hand = Hand::candidate(config);
+        let won = hand.won();
+        hand.answer(0, Kind::Claim, written(won));
+        assert!(hand.core.lease().is_some());
+        hand
+    }
+
+    /// A standby that has seen another hold the seat since 0.
+    pub(crate) fn watcher(config: Config) -> Hand {
+        let mut hand = Hand::enrolled(config);
+        let held = hand.found(seat(holder("pod-a", 9), 4, SeatState::Held), 1000);
+        hand.answer(0, Kind::Read, held);
+        hand.answer(0, Kind::List, nodes(&[("pod-b", 1000)]));
+        hand
+    }
+
+    /// The same leader, wound down at 2000 because no renewal got through; its work has stopped.
+    pub(crate) fn wound_down() -> Hand {
+        let mut hand = Hand::leader(config());
+        hand.wake();
+        hand.answer(1750, Kind::Renew, written(WriteAnswer::Unknown));
+        hand.tell(2000, Input::Wake(hand.wake.expect("at 80 %").0));
+        assert!(hand.out.contains(&Effect::StopProcesses { epoch: Epoch(1), by: Time(2500) }));
+        hand.tell(2010, Input::ProcessesStopped { epoch: Epoch(1) });
+        hand
+    }
+
+    /// What the last input made it ask of the store.
+    pub(crate) fn asked(&self) -> Vec<Kind> {
+        let kind = |effect: &Effect| match effect {
+            Effect::Request(_, request) => Some(kind_of(request)),
+            Effect::Wake { .. }
+            | Effect::StartProcesses { .. }
+            | Effect::ExtendLease { .. }
+            | Effect::StopProcesses { .. }
+            | Effect::Emit(_)
+            | Effect::Stopped(_) => None,
+        };
+        self.out.iter().filter_map(kind).collect()
+    }
+
+    pub(crate) fn events(&self) -> Vec<&Event> {
+        self.out.iter().filter_map(|e| if let Effect::Emit(event) = e { Some(event) } else { None }).collect()
+    }
+
+    pub(crate) fn lost(&self) -> Option<(LossReason, bool, u64)> {
+        self.events().into_iter().find_map(|event| {
+            let Event::LostLeadership { reason, vacated, acted_until, .. } = event else { return None };
+            Some((*reason, *vacated, acted_until.0))
+        })
+    }
+
+    pub(crate) fn wakes_at(&self) -> u64 {
+        self.wake.expect("a wake-up was asked for").1
+    }
+}
+
+/// Answers whatever it asks, the seat being gone from `now` on, until it claims; says when.
+pub(crate) fn claims_with_the_seat_gone(mut hand: Hand, now: u64) -> u64 {
+    hand.now = now;
+    for _ in 0..100 {
+        let Some(kind) = hand.open.first().map(|(_, request)| kind_of(request)) else {
+            hand.wake();
+            continue;
+        };
+        let answer = match kind {
+            Kind::Claim => return hand.now,
+            Kind::Read => Answer::Seat(SeatAnswer::Absent),
+            Kind::List => nodes(&[("pod-b", 1000)]),
+            Kind::Presence => Answer::PresenceWritten(hand.won()),
+            Kind::Probe | Kind::Renew | Kind::Vacate | Kind::Leave | Kind::Any => {
+                panic!("{kind:?} at {}", hand.now)
+            }
+        };
+        hand.answer(hand.now, kind, answer);
+    }
+    panic!("no claim by {}: {:?}", hand.now, hand.core)
+}

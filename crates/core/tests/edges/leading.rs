@@ -1,0 +1,205 @@
+//! While it leads, and after.
+
+use crate::hand::{Hand, ME, claims_with_the_seat_gone, config, holder, seat, written};
+use crate::world::{Kind, World};
+use tenure_core::*;
+
+#[test]
+fn a_leader_is_woken_when_something_is_due_and_not_before() {
+    let mut hand = Hand::leader(config());
+    assert_eq!(hand.wakes_at(), 1000, "the renewal");
+    hand.wake();
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![Kind::Renew], 2000), "80 % of the lease");
+    hand.wake();
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 2500), "the deadline");
+}
+
+#[test]
+fn a_wake_up_that_was_replaced_does_nothing() {
+    let mut hand = Hand::leader(Config { drain_ms: 100, ..config() });
+    let (replaced, _) = hand.wake.expect("the renewal");
+    hand.tell(500, Input::StepDown);
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 600));
+    hand.tell(550, Input::Wake(replaced));
+    assert_eq!(hand.out, []);
+}
+
+#[test]
+fn a_raised_leader_steps_down_and_claims_above() {
+    let mut world = World::new();
+    world.add("pod-a", config());
+    world.input("pod-a", Input::Start { random: 0 });
+    world.run_until(2000);
+    world.input("pod-a", Input::Raise { above: Epoch(0) });
+    world.run_until(3000);
+    assert_eq!(world.node("pod-a").core.lease().map(|(epoch, _)| epoch), Some(Epoch(1)), "it is above");
+    world.input("pod-a", Input::Raise { above: Epoch(7) });
+    assert_eq!(world.node("pod-a").core.lease(), None);
+    world.run_until(10_000);
+    assert_eq!(world.node("pod-a").core.lease().map(|(epoch, _)| epoch), Some(Epoch(8)));
+}
+
+#[test]
+fn a_renewal_that_fails_at_80_percent_is_not_repeated_in_the_same_moment() {
+    let mut hand = Hand::leader(config());
+    hand.wake();
+    hand.answer(2000, Kind::Renew, written(WriteAnswer::Unavailable));
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 2250));
+}
+
+/// Whatever stands there that is not exactly this leadership ends it.
+#[test]
+fn any_other_record_on_the_seat_ends_leadership() {
+    let me = holder("pod-b", ME);
+    for other in [
+        seat(holder("pod-a", 9), 1, SeatState::Held),
+        seat(holder("pod-b", 2), 1, SeatState::Held),
+        seat(me.clone(), 2, SeatState::Held),
+        seat(me, 1, SeatState::Vacant),
+    ] {
+        let mut hand = Hand::leader(config());
+        hand.wake();
+        hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+        let found = hand.found(other.clone(), 1000);
+        hand.answer(1020, Kind::Read, found);
+        assert_eq!(hand.lost(), Some((LossReason::Superseded, false, 1020)), "{other:?}");
+        assert!(hand.out.contains(&Effect::StopProcesses { epoch: Epoch(1), by: Time(1020) }));
+    }
+}
+
+#[test]
+fn only_the_processes_of_this_epoch_that_were_told_to_stop_count_as_stopped() {
+    let mut hand = Hand::leader(config());
+    hand.tell(100, Input::ProcessesStopped { epoch: Epoch(1) });
+    assert!(hand.core.lease().is_some(), "nobody told them to stop");
+    hand.tell(200, Input::StepDown);
+    hand.tell(300, Input::ProcessesStopped { epoch: Epoch(9) });
+    assert!(hand.core.lease().is_some(), "of another leadership");
+    assert_eq!(hand.asked(), [], "nothing is vacated while work runs");
+    hand.tell(400, Input::ProcessesStopped { epoch: Epoch(1) });
+    assert_eq!((hand.core.lease(), hand.asked()), (None, vec![Kind::Vacate]));
+}
+
+#[test]
+fn a_stop_overrides_a_step_down_and_nothing_overrides_a_stop() {
+    let stops = |hand: &Hand| hand.out.iter().any(|effect| matches!(effect, Effect::StopProcesses { .. }));
+    let by = |ms| Effect::StopProcesses { epoch: Epoch(1), by: Time(ms) };
+    let config = || Config { drain_ms: 1000, ..config() };
+    let mut hand = Hand::leader(config());
+    hand.tell(100, Input::StepDown);
+    assert!(hand.out.contains(&by(1100)));
+    hand.tell(200, Input::StepDown);
+    assert!(!stops(&hand), "asked twice, it is no later");
+    hand.tell(300, Input::Stop);
+    assert!(hand.out.contains(&by(1300)));
+    hand.tell(400, Input::StepDown);
+    assert!(!stops(&hand));
+    hand.tell(500, Input::ProcessesStopped { epoch: Epoch(1) });
+    let won = hand.won();
+    hand.answer(510, Kind::Vacate, written(won));
+    assert_eq!(hand.lost(), Some((LossReason::Shutdown, true, 500)));
+}
+
+/// Four tries a pause apart; then the lease is left to run out.
+#[test]
+fn vacating_is_tried_four_times_with_pauses() {
+    let mut hand = Hand::leader(Config { lease_ms: 10_000, ..config() });
+    hand.tell(100, Input::StepDown);
+    hand.tell(100, Input::ProcessesStopped { epoch: Epoch(1) });
+    for now in [100, 350, 600] {
+        assert_eq!((hand.now, hand.asked()), (now, vec![Kind::Vacate]));
+        hand.answer(now, Kind::Vacate, written(WriteAnswer::Unavailable));
+        assert_eq!((hand.asked(), hand.wakes_at()), (vec![], now + 250));
+        hand.wake();
+    }
+    hand.answer(850, Kind::Vacate, written(WriteAnswer::Unavailable));
+    assert_eq!(hand.lost(), Some((LossReason::StepDown, false, 100)));
+}
+
+#[test]
+fn a_leader_that_leaves_tells_nobody_that_it_is_there() {
+    let mut hand = Hand::leader(Config { presence_ms: 500, ..config() });
+    hand.tell(100, Input::Stop);
+    hand.tell(600, Input::Wake(hand.wake.expect("something is due").0));
+    assert_eq!(hand.asked(), []);
+}
+
+/// Work that went on after a recovery acted until the loss, not until the wind-down before it.
+#[test]
+fn a_recovered_leader_acted_until_it_lost_the_seat() {
+    let mut hand = Hand::wound_down();
+    // The renewal sent at 1000 had landed: it gave time until 3000, and the leader works again.
+    let Some((_, Request::ReadSeat { .. })) = hand.open.first() else { panic!("{:?}", hand.open) };
+    hand.answer(2020, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.asked(), [Kind::Renew]);
+    let won = hand.won();
+    hand.answer(2030, Kind::Renew, written(won));
+    assert!(hand.events().contains(&&Event::LeaseRecovered { epoch: Epoch(1) }), "{:?}", hand.out);
+    hand.wake();
+    let now = hand.now;
+    hand.answer(now + 10, Kind::Renew, written(WriteAnswer::Lost));
+    let other = hand.found(seat(holder("pod-a", 9), 2, SeatState::Held), 1000);
+    hand.answer(now + 20, Kind::Read, other);
+    assert_eq!(hand.lost(), Some((LossReason::Superseded, false, now + 20)));
+}
+
+/// What has stopped needs no sparing: a free seat may be claimed at once.
+#[test]
+fn after_a_loss_with_its_work_stopped_a_node_may_claim_at_once() {
+    let mut hand = Hand::wound_down();
+    let vacant = hand.found(seat(holder("pod-a", 9), 2, SeatState::Vacant), 1000);
+    hand.answer(2100, Kind::Read, vacant);
+    assert_eq!(hand.lost(), Some((LossReason::Superseded, false, 2010)));
+    assert_eq!(hand.asked(), [Kind::Read], "it looks at once");
+    hand.answer(2110, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2110))));
+}
+
+/// Work that was told to stop and has not said so may run until the lease of its epoch ends: nothing is claimed beside it,
+/// neither a seat that is gone nor one that a successor has left already.
+#[test]
+fn nobody_claims_beside_its_own_work_of_a_lost_epoch() {
+    let refused = || {
+        let mut hand = Hand::leader(config());
+        hand.wake();
+        hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+        hand
+    };
+    let mut hand = refused();
+    hand.answer(1020, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+    assert_eq!(hand.lost(), Some((LossReason::SeatGone, false, 1020)));
+    assert_eq!(claims_with_the_seat_gone(hand, 1020), 2500);
+    let mut hand = refused();
+    let left = hand.found(seat(holder("pod-a", 9), 2, SeatState::Vacant), 1000);
+    hand.answer(1020, Kind::Read, left);
+    hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2500))));
+}
+
+/// A renewal answered after the deadline leaves a record that nobody leads by: it is vacated, and nobody is called dead.
+#[test]
+fn a_renewal_won_too_late_is_given_back_quietly() {
+    let mut hand = Hand::leader(config());
+    hand.wake();
+    hand.tell(2500, Input::Wake(hand.wake.expect("80 %").0));
+    assert_eq!(hand.lost().map(|(reason, ..)| reason), Some(LossReason::LeaseExpired));
+    let won = hand.won();
+    hand.answer(2600, Kind::Renew, written(won));
+    assert_eq!((hand.events(), hand.asked()), (vec![], vec![Kind::Vacate]));
+}
+
+/// One's own record has no expiry for oneself: it is looked at when a look is due, and vacated as soon as it may be.
+#[test]
+fn nobody_waits_for_the_expiry_of_its_own_record() {
+    let mut hand = Hand::leader(Config { election_interval_ms: 60_000, ..config() });
+    hand.wake();
+    hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+    let own = hand.found(seat(holder("pod-b", ME), 2, SeatState::Held), 1000);
+    hand.answer(1020, Kind::Read, own);
+    assert_eq!(hand.asked(), [Kind::Read], "superseded, and looks at once");
+    hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.heartbeat_due(), Some(Time(61_020)));
+    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 2500), "its work may run until then");
+    hand.wake();
+    assert_eq!(hand.asked(), [Kind::Vacate]);
+}

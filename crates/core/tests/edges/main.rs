@@ -1,0 +1,7 @@
+//! Where one decision turns into another: the very millisecond of a limit, and inputs that come out of turn.
+
+mod hand;
+mod leading;
+mod standby;
+#[path = "../world/mod.rs"]
+mod world;
