@@ -234,8 +234,8 @@ impl Roll {
     pub fn inherit(&mut self, snapshot: &Snapshot) {
         self.above(snapshot.mark);
         self.found = Some(snapshot.clone());
-        // Found in the way: what this leader has seen itself, or inherited before, need not stand there.
-        self.changes += u64::from(self.sweeps > 0 || !self.workers.is_empty());
+        // Found in the way: whom this leader has seen itself, or inherited before, need not stand there.
+        self.changes += u64::from(!self.workers.is_empty());
         for entry in &snapshot.workers {
             let room = self.count < WORKERS_MAX && self.workers.len() < RECORDS_MAX;
             if !room && !self.workers.contains_key(&entry.worker) {
