@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "two test programs use it")]
 
 mod ledger;
+mod store;
 
 use ledger::Book;
 use rand::{RngExt, SeedableRng};
@@ -10,10 +11,9 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, Epoch, Expect,
-    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Outcome, OutcomeKind,
-    RequestId, SubmitAnswer, Taker, TakerConfig, TakerEffect, TakerInput, TakerRead, TaskLimits, TaskRecord,
-    TaskState, Time, Version, WriteAnswer,
+    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc,
+    Incarnation, LedgerDoc, NodeId, Outcome, OutcomeKind, RequestId, SubmitAnswer, Taker, TakerConfig,
+    TakerEffect, TakerInput, TaskLimits, TaskRecord, TaskState, Time, Version,
 };
 
 const WORKERS: usize = 3;
@@ -336,182 +336,6 @@ impl World {
         };
         let leader = self.rng.random_range(0..self.leaders.len());
         self.lead(leader, DispatchInput::Submit(vec![(number as u64, record)]));
-    }
-
-    // ---- the store ----
-
-    fn expect_holds(&self, key: &Key, expect: &Expect) -> bool {
-        match (expect, self.objects.get(key)) {
-            (Expect::Absent, found) => found.is_none(),
-            (Expect::Version(version), Some((_, number))) => version.as_str() == number.to_string(),
-            (Expect::Version(_), None) => false,
-        }
-    }
-
-    fn land(&mut self, write: Write) -> Option<Version> {
-        if !self.expect_holds(&write.key, &write.expect) {
-            return None;
-        }
-        let before = self.objects.get(&write.key).map(|(doc, _)| doc.clone());
-        self.book.landed(&write.key, before.as_ref(), &write.doc, write.by);
-        self.versions += 1;
-        self.objects.insert(write.key, (write.doc, self.versions));
-        Some(Version::new(&self.versions.to_string()))
-    }
-
-    fn write(&mut self, write: Write) -> WriteAnswer {
-        let fate = if self.quiet { 0 } else { self.rng.random_range(0..100) };
-        match fate {
-            0..60 => self.land(write).map_or(WriteAnswer::Lost, WriteAnswer::Won),
-            60..72 => {
-                self.land(write);
-                WriteAnswer::Unknown
-            }
-            72..80 => WriteAnswer::Unknown,
-            80..93 => {
-                self.air.push(write);
-                WriteAnswer::Unknown
-            }
-            _ => WriteAnswer::Unavailable,
-        }
-    }
-
-    fn silent(&mut self) -> bool {
-        !self.quiet && self.rng.random_bool(0.1)
-    }
-
-    fn serve(&mut self, asked: Asked) {
-        match asked {
-            Asked::Leader(leader, id, request) => {
-                let input = self.answer(leader, id, request);
-                self.lead(leader, input);
-            }
-            Asked::Taker(worker, life, id, write, unless) => {
-                let key = Key::Inbox(name(&format!("w{worker}")));
-                let input = match write {
-                    Some((doc, version)) => {
-                        let (expect, by) = (Expect::Version(version), Who::Worker(worker, life));
-                        let write = Write { key, doc: Doc::Inbox(doc), expect, by };
-                        TakerInput::Written(id, self.write(write))
-                    }
-                    None => TakerInput::Read(id, self.look(worker, &key, unless.as_ref())),
-                };
-                if self.hands[worker].life == life {
-                    self.work(worker, input);
-                }
-            }
-        }
-    }
-
-    fn look(&mut self, worker: usize, key: &Key, unless: Option<&Version>) -> TakerRead {
-        if self.silent() {
-            return TakerRead::Unavailable;
-        }
-        let heard = !self.quiet && self.rng.random_bool(0.6);
-        let newest = Epoch(self.leaders.len() as u64);
-        let hand = &mut self.hands[worker];
-        if heard {
-            hand.known = newest;
-        }
-        let Some((Doc::Inbox(doc), number)) = self.objects.get(key) else { return TakerRead::Absent };
-        let version = Version::new(&number.to_string());
-        if unless == Some(&version) {
-            return TakerRead::Unchanged;
-        }
-        let unclaimed = doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
-        let fenced = unclaimed.filter(|entry| entry.epoch < hand.known).map(|entry| entry.key()).collect();
-        TakerRead::Found { doc: doc.clone(), version, fenced }
-    }
-
-    fn answer(&mut self, leader: usize, id: RequestId, request: DispatchRequest) -> DispatchInput {
-        let by = Who::Leader(leader);
-        match request {
-            DispatchRequest::WriteLedger(shard, doc, expect) => {
-                let write = Write { key: Key::Ledger(shard), doc: Doc::Ledger(doc), expect, by };
-                DispatchInput::LedgerWritten(id, shard, self.write(write))
-            }
-            DispatchRequest::WriteInbox(worker, doc, expect) => {
-                let write = Write { key: Key::Inbox(worker.clone()), doc: Doc::Inbox(doc), expect, by };
-                DispatchInput::InboxWritten(id, worker, self.write(write))
-            }
-            read if self.silent() => read.unanswered(id),
-            DispatchRequest::ReadLedger(shard) => {
-                let found = self.objects.get(&Key::Ledger(shard));
-                DispatchInput::Ledger(
-                    id,
-                    shard,
-                    match found {
-                        Some((Doc::Ledger(doc), number)) => {
-                            LedgerRead::Found(doc.clone(), Version::new(&number.to_string()))
-                        }
-                        Some((Doc::Inbox(_), _)) | None => LedgerRead::Absent,
-                    },
-                )
-            }
-            DispatchRequest::ReadInbox(worker, unless) => {
-                let found = self.objects.get(&Key::Inbox(worker.clone()));
-                let read = match found {
-                    Some((Doc::Inbox(doc), number)) => {
-                        let version = Version::new(&number.to_string());
-                        if unless.as_ref() == Some(&version) {
-                            InboxRead::Unchanged
-                        } else {
-                            InboxRead::Found(doc.clone(), version)
-                        }
-                    }
-                    Some((Doc::Ledger(_), _)) | None => InboxRead::Absent,
-                };
-                DispatchInput::Inbox(id, worker, read)
-            }
-            DispatchRequest::ListInboxes => {
-                let lines = self.objects.iter().filter_map(|(key, (_, number))| match key {
-                    Key::Inbox(worker) => Some(InboxListed {
-                        worker: worker.clone(),
-                        version: Some(Version::new(&number.to_string())),
-                        stamp: (*number, 0),
-                    }),
-                    Key::Ledger(_) => None,
-                });
-                DispatchInput::Listed(id, Some(lines.collect()))
-            }
-            DispatchRequest::RemoveInbox(worker) => {
-                // The guard is asked right before: only the present leader gets this far.
-                let present = leader + 1 == self.leaders.len();
-                if present {
-                    self.remove(&worker);
-                }
-                DispatchInput::InboxRemoved(id, worker, present && (self.quiet || self.rng.random_bool(0.8)))
-            }
-            DispatchRequest::Archive(shard, records) => {
-                self.book.archived(&records);
-                DispatchInput::Archived(id, shard, true)
-            }
-        }
-    }
-
-    /// What was sent to this inbox before is not under way any more: nothing is, for as long as a removal waits. Whoever sent it
-    /// has given it up.
-    fn remove(&mut self, worker: &NodeId) {
-        let key = Key::Inbox(worker.clone());
-        if let Some((Doc::Inbox(doc), _)) = self.objects.remove(&key) {
-            self.book.removed(worker, &doc);
-        }
-        self.air.retain(|write| write.key != key);
-        let under_way = |asked: &mut Asked| match asked {
-            Asked::Leader(_, _, DispatchRequest::WriteInbox(to, ..)) => to == worker,
-            Asked::Leader(..) => false,
-            Asked::Taker(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
-        };
-        let given_up: Vec<Asked> = self.asked.extract_if(.., under_way).collect();
-        for asked in given_up {
-            match asked {
-                Asked::Leader(leader, id, request) => self.lead(leader, request.unanswered(id)),
-                Asked::Taker(at, life, id, ..) if self.hands[at].life == life => {
-                    self.work(at, TakerInput::Written(id, WriteAnswer::Unknown));
-                }
-                Asked::Taker(..) => {}
-            }
-        }
     }
 
     // ---- the schedule ----
