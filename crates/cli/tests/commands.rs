@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, PATIENCE, Sandbox, finish, net::Server};
+use common::{Cluster, FAST, PATIENCE, PLAIN, Sandbox, finish, net::Server};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -112,11 +112,11 @@ fn status_says_who_leads_and_whether_it_lives() {
     status(&[]).assert_code(3);
     assert_eq!(std::fs::read(sandbox.path("t.db")).unwrap(), b"", "looking writes nothing");
 
-    let settings = [FAST, &["--namespace", "horizon"]].concat();
+    let settings = [PLAIN, &["--namespace", "horizon"]].concat();
     let mut cluster = Cluster::new(&sandbox, &store, &settings);
     let leader = cluster.start("pod-a");
-    let standby = cluster.start("pod-b");
     cluster.event(0, leader, "became_leader");
+    let standby = cluster.start("pod-b");
     cluster.event(0, standby, "leader_changed");
     let live = status(&["--json"]).assert_code(0).json();
     assert_eq!((&live["namespace"], &live["epoch"]), (&json!("horizon"), &json!(1)));
@@ -124,7 +124,7 @@ fn status_says_who_leads_and_whether_it_lives() {
     let seat = &live["leader"];
     assert_eq!(
         (&seat["node"], &seat["live"], &seat["leaseTimeout"]),
-        (&json!("pod-a"), &json!(true), &json!(1000))
+        (&json!("pod-a"), &json!(true), &json!(2500))
     );
     assert_eq!(seat["incarnation"].as_str().unwrap().len(), 16);
     assert!(seat["since"].as_str().unwrap().ends_with('Z') && seat["renewals"].is_u64(), "{live}");
