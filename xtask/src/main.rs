@@ -58,7 +58,7 @@ enum Task {
     Verify,
     /// Throw bytes at everything that is read from outside; needs a nightly toolchain
     Fuzz(fuzz::Args),
-    /// Break every line of the core by machine; the tests must notice. Takes an hour or two
+    /// Break every line of the core by machine; the tests must notice. Takes hours
     Mutants(mutants::Args),
     /// The first minutes of the README in a fresh clone, with a browser that looks on
     Newcomer,
