@@ -1,22 +1,22 @@
-//! The arbiter in force: whose leadership a plugin may act by.
+//! The arbiter in force: by which of two seats a plugin may act.
 //!
 //! A plugin in global mode has one arbiter, the namespace's seat, as long as its process may write it. If the store
-//! refuses that, a seat of the plugin's own takes its place. This machine decides which of the two is in force, so that
-//! two of them never lead the plugin at once as far as anybody can know:
+//! refuses that, the process leaves that election for good, and a seat of the plugin's own takes its place. The switch
+//! has one way: there is no return before the process starts anew.
 //!
-//! - in one process, leadership of the global seat counts only while the plugin's own candidate is off, drained and gone;
-//! - between processes, whoever wins one of the two seats looks at the other *before* acting. Of two that win at the same
-//!   time each sees the other: the holder of the global seat waits, the plugin's own candidate yields.
+//! Two processes may then contend for one plugin, one by each seat. Whoever wins one of them looks at the other *before*
+//! acting, and acts only once a look that was **answered** after the win shows it free. Of two that win at the same time
+//! each sees the other: the holder of the global seat waits, the plugin's own candidate yields.
 //!
-//! Epochs never go down from one arbiter to the other, so one fence serves both: the plugin's own candidate starts above
-//! what the plugin has heard of, and a global leader whose epoch is not above the plugin's own seat claims again, higher.
+//! Epochs never go down from one seat to the other, so one fence serves both: the plugin's own candidate starts above
+//! what the plugin has heard of, and a leader whose epoch is not above that of the other seat claims again, higher.
 //!
 //! # What is not promised
 //!
 //! A process that may not even *read* the global seat cannot know whether somebody leads by it; it goes on by its own.
 
 use crate::lookout::Sight;
-use crate::mutant::Mutant;
+use crate::mutant::{Mistake, Mutant};
 use crate::seat::Epoch;
 
 /// Which of the two.
@@ -31,11 +31,10 @@ pub enum Arbitration {
 /// What the machine is told.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArbiterInput {
-    /// The store refuses this process the global seat.
-    Denied,
-    /// It refuses no longer.
-    Allowed,
-    /// What the global seat looks like, told while it is refused.
+    /// The store refuses this process the global seat. It takes no part in that election any more, and nothing acts in its
+    /// name.
+    Refused,
+    /// What an answered look at the global seat showed, told from the refusal on.
     GlobalSeat(Sight),
     /// This process holds the global seat, in this epoch.
     GlobalLeads(Epoch),
@@ -70,15 +69,13 @@ pub enum ArbiterInput {
 pub enum ArbiterEffect {
     /// The plugin is on its own from now on.
     FallbackStarted,
-    /// It is back with the others.
-    FallbackEnded,
     /// Start the plugin's own candidate, to claim above this epoch and above every one the plugin has heard of.
     StartOwn(Epoch),
     /// Shut it down in order, then say [`ArbiterInput::OwnStopped`].
     StopOwn,
-    /// Watch the plugin's own seat until it is free, and say so with this epoch.
+    /// Watch the plugin's own seat until an answered look shows it free, and say so with this epoch.
     CheckOwnSeat(Epoch),
-    /// Look at the global seat once, and say what it shows with this epoch.
+    /// Look at the global seat until a look is answered, and say what it shows with this epoch.
     CheckGlobalSeat(Epoch),
     /// The global seat must be claimed above this epoch; a leader that is not above it claims again.
     Raise(Epoch),
@@ -89,29 +86,20 @@ pub enum ArbiterEffect {
 /// One plugin's arbiter, in one process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Arbiter {
-    denied: bool,
     fallback: bool,
     leaving: bool,
-    /// The global seat as seen since it was refused.
-    sight: Sight,
+    /// The global seat as last seen since it was refused.
+    sight: Option<Sight>,
     global: Option<Tenancy>,
     own: Own,
-    /// The highest epoch the plugin's own candidate has led in.
-    own_epoch: Epoch,
-    mutant: Option<Mutant>,
+    mistake: Mistake,
 }
 
+/// A seat is held; the plugin acts by it once that is cleared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Tenancy {
     epoch: Epoch,
-    asked: bool,
     cleared: bool,
-}
-
-impl Tenancy {
-    fn new(epoch: Epoch) -> Tenancy {
-        Tenancy { epoch, asked: false, cleared: false }
-    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -124,14 +112,12 @@ enum Own {
 impl Default for Arbiter {
     fn default() -> Arbiter {
         Arbiter {
-            denied: false,
             fallback: false,
             leaving: false,
-            sight: Sight::Unknown,
+            sight: None,
             global: None,
             own: Own::Off,
-            own_epoch: Epoch(0),
-            mutant: None,
+            mistake: Mistake::default(),
         }
     }
 }
@@ -140,13 +126,12 @@ impl Arbiter {
     /// One with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(mutant: Mutant) -> Arbiter {
-        Arbiter { mutant: Some(mutant), ..Arbiter::default() }
+        Arbiter { mistake: Mistake::of(Some(mutant)), ..Arbiter::default() }
     }
 
-    /// Whose leadership the plugin may act by now; `None` while neither may.
+    /// By which seat the plugin may act now; `None` while by neither.
     pub fn in_force(&self) -> Option<Arbitration> {
-        let gone = self.own == Own::Off || self.mutant == Some(Mutant::ReturnBeforeDrained);
-        if gone && self.global.as_ref().is_some_and(|tenancy| tenancy.cleared) {
+        if self.global.as_ref().is_some_and(|tenancy| tenancy.cleared) {
             return Some(Arbitration::Global);
         }
         match &self.own {
@@ -168,36 +153,29 @@ impl Arbiter {
     /// Takes one input.
     pub fn handle(&mut self, input: ArbiterInput, out: &mut Vec<ArbiterEffect>) {
         match input {
-            ArbiterInput::Denied => {
-                if !self.denied {
-                    self.sight = Sight::Unknown; // Whatever was seen before is old news.
-                }
-                self.denied = true;
-            }
-            ArbiterInput::Allowed => {
-                if std::mem::take(&mut self.denied) && self.own_epoch > Epoch(0) {
-                    out.push(ArbiterEffect::Raise(self.own_epoch));
+            ArbiterInput::Refused => {
+                if !self.fallback && !self.leaving {
+                    (self.fallback, self.global) = (true, None);
+                    out.push(ArbiterEffect::FallbackStarted);
                 }
             }
-            ArbiterInput::GlobalSeat(sight) => {
-                // No answer does not undo what is known.
-                if self.denied && sight != Sight::Unknown {
-                    self.sight = sight;
-                }
-            }
+            ArbiterInput::GlobalSeat(sight) => self.sight = Some(sight),
             ArbiterInput::GlobalLeads(epoch) => {
-                if self.global.as_ref().is_none_or(|tenancy| tenancy.epoch != epoch) {
-                    self.global = Some(Tenancy::new(epoch));
+                let known = self.global.as_ref().is_some_and(|tenancy| tenancy.epoch == epoch);
+                if !known && !self.fallback {
+                    let cleared = self.mistake.is(Mutant::SeatNotChecked);
+                    self.global = Some(Tenancy { epoch, cleared });
+                    out.push(ArbiterEffect::CheckOwnSeat(epoch));
                 }
             }
             ArbiterInput::GlobalEnded => self.global = None,
             ArbiterInput::OwnSeatFree { check, epoch } => self.on_own_seat_free(check, epoch, out),
             ArbiterInput::OwnLeads(epoch) => {
-                self.own_epoch = self.own_epoch.max(epoch);
                 if let Own::Running(tenancy) = &mut self.own
                     && tenancy.as_ref().is_none_or(|tenancy| tenancy.epoch != epoch)
                 {
-                    *tenancy = Some(Tenancy::new(epoch));
+                    *tenancy = Some(Tenancy { epoch, cleared: false });
+                    out.push(ArbiterEffect::CheckGlobalSeat(epoch));
                 }
             }
             ArbiterInput::OwnEnded => {
@@ -211,7 +189,7 @@ impl Arbiter {
             ArbiterInput::OwnStopped => self.own = Own::Off,
             ArbiterInput::Leave => self.leaving = true,
         }
-        self.decide(out);
+        self.start_or_stop_own(out);
     }
 
     fn on_own_seat_free(&mut self, check: Epoch, epoch: Epoch, out: &mut Vec<ArbiterEffect>) {
@@ -219,7 +197,7 @@ impl Arbiter {
         if epoch >= tenancy.epoch {
             // Tasks of that epoch were handed out already, by somebody else.
             out.push(ArbiterEffect::Raise(epoch));
-        } else if self.own == Own::Off {
+        } else {
             tenancy.cleared = true;
         }
     }
@@ -229,52 +207,27 @@ impl Arbiter {
         if tenancy.epoch != check {
             return;
         }
+        self.sight = Some(sight);
         match sight {
             Sight::Free(epoch) if epoch >= tenancy.epoch => out.push(ArbiterEffect::RaiseOwn(epoch)),
             Sight::Free(_) => tenancy.cleared = true,
-            Sight::Held => self.sight = Sight::Held,
-            Sight::Unknown => tenancy.asked = false,
+            Sight::Held => {}
         }
     }
 
-    /// Everything that follows from the facts as they stand.
-    fn decide(&mut self, out: &mut Vec<ArbiterEffect>) {
-        // While this process leads, it has no need to be on its own; its lease may well outlast the refusal.
-        if self.denied && self.global.is_none() && !self.fallback && !self.leaving {
-            self.fallback = true;
-            out.push(ArbiterEffect::FallbackStarted);
-        }
-        let wanted = self.fallback && self.denied && self.global.is_none() && !self.leaving;
+    /// The plugin's own candidate runs in fallback, as long as nobody is seen to hold the global seat.
+    fn start_or_stop_own(&mut self, out: &mut Vec<ArbiterEffect>) {
+        let wanted = self.fallback && !self.leaving;
         match (&self.own, self.sight) {
-            (Own::Off, Sight::Free(epoch)) if wanted => {
+            (Own::Off, Some(Sight::Free(epoch))) if wanted => {
                 self.own = Own::Running(None);
                 out.push(ArbiterEffect::StartOwn(epoch));
             }
-            (Own::Running(_), Sight::Held) => self.stop_own(out),
-            (Own::Running(_), Sight::Unknown | Sight::Free(_)) if !wanted => self.stop_own(out),
-            (Own::Off | Own::Running(_) | Own::Stopping, Sight::Unknown | Sight::Free(_) | Sight::Held) => {}
+            (Own::Running(_), sight) if !wanted || sight == Some(Sight::Held) => {
+                self.own = Own::Stopping;
+                out.push(ArbiterEffect::StopOwn);
+            }
+            (Own::Off | Own::Running(_) | Own::Stopping, _) => {}
         }
-        if !self.denied && self.fallback && self.own == Own::Off {
-            self.fallback = false;
-            out.push(ArbiterEffect::FallbackEnded);
-        }
-        let gone = self.own == Own::Off || self.mutant == Some(Mutant::ReturnBeforeDrained);
-        if let Some(tenancy) = self.global.as_mut().filter(|tenancy| gone && !tenancy.asked) {
-            tenancy.asked = true;
-            tenancy.cleared = self.mutant == Some(Mutant::SeatNotChecked)
-                || self.mutant == Some(Mutant::ReturnBeforeDrained);
-            out.push(ArbiterEffect::CheckOwnSeat(tenancy.epoch));
-        }
-        if let Own::Running(Some(tenancy)) = &mut self.own
-            && !tenancy.asked
-        {
-            tenancy.asked = true;
-            out.push(ArbiterEffect::CheckGlobalSeat(tenancy.epoch));
-        }
-    }
-
-    fn stop_own(&mut self, out: &mut Vec<ArbiterEffect>) {
-        self.own = Own::Stopping;
-        out.push(ArbiterEffect::StopOwn);
     }
 }

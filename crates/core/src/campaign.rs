@@ -2,7 +2,7 @@
 
 use crate::coordinator::{Coordinator, FlightKind, Phase};
 use crate::event::{ElectionCause, Event};
-use crate::io::{Effect, NodeEntry, NodesAnswer, RequestId};
+use crate::io::{Effect, NodeEntry, NodesAnswer, RequestId, SeatProblem};
 use crate::leader::Tenure;
 use crate::mutant::Mutant;
 use crate::observe::Seen;
@@ -74,6 +74,9 @@ impl Coordinator {
     }
 
     fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
+        if self.standby().spare.is_some() {
+            return; // Others may; this node's own work is still in the way.
+        }
         let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
         let skip_delay = self.config.has(Mutant::TakeoverDelaySkipped);
         let mut suspect = None;
@@ -91,7 +94,7 @@ impl Coordinator {
             ElectionCause::LeaderDown if skip_delay => now,
             ElectionCause::LeaderDown => now + delay,
         };
-        let ready_at = ready_at.max(standby.not_before).max(standby.spared_until()).max(wait_out);
+        let ready_at = ready_at.max(standby.not_before).max(wait_out);
         standby.cold = false;
         standby.campaign = Some(Campaign {
             cause,
@@ -118,12 +121,16 @@ impl Coordinator {
             Seen::Absent => (Epoch(0), Expect::Absent),
             Seen::Nothing | Seen::Unreadable { .. } => return,
         };
-        let mut epoch = base.max(self.highest).max(self.floor).next();
+        let highest = base.max(self.highest).max(self.floor);
+        if highest >= Epoch::MAX {
+            return self.stop_at_last_epoch(out);
+        }
+        let mut epoch = highest.next();
         if self.config.has(Mutant::EpochNotRaised) {
             epoch = base.max(Epoch(1));
         }
         if self.config.has(Mutant::EpochFromLastLeader) {
-            epoch = self.leader.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch).next();
+            epoch = self.announced.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch).next();
         }
         if self.config.has(Mutant::HighestForgotten) {
             epoch = base.next();
@@ -133,12 +140,22 @@ impl Coordinator {
             epoch,
             state: SeatState::Held,
             holder: self.me.clone(),
-            lease_ms: self.config.lease_ms,
+            lease: self.config.lease(),
+            terms: Some(self.terms),
             renewals: 0,
             nonce,
             step_down: false,
         };
         self.send_write(seat, expect, FlightKind::Claim, out);
+    }
+
+    /// No epoch is left to claim with. The seat is left alone like one that cannot be read, until somebody changes it.
+    fn stop_at_last_epoch(&mut self, out: &mut Vec<Effect>) {
+        if let Seen::Seat(seen) = &self.seen {
+            self.seen = Seen::Unreadable { version: seen.version.clone() };
+        }
+        out.push(Effect::Emit(Event::SeatUnreadable { problem: SeatProblem::LastEpoch }));
+        self.drop_campaign();
     }
 
     /// The claim is known to be on the seat. It counts only within the time that its *sending* allows.
@@ -151,6 +168,7 @@ impl Coordinator {
             && (self.role() == Some(crate::Role::Candidate) || retired_too)
             && self.stop_by.is_none()
         {
+            self.config.follow(self.terms);
             self.lead(Tenure::new(epoch, sent, &self.config), out);
         } else {
             self.vacate_own_record(out);
@@ -161,7 +179,7 @@ impl Coordinator {
         let Phase::Standby(standby) = &mut self.phase else { return };
         let Some((_, purpose)) = standby.nodes.take_if(|(flight, _)| *flight == id) else { return };
         let nodes = match answer {
-            NodesAnswer::Found(nodes) => Some(nodes),
+            NodesAnswer::Found { nodes, more } => Some((nodes, more)),
             NodesAnswer::Unavailable => {
                 self.note_trouble(false, out);
                 None
@@ -169,11 +187,11 @@ impl Coordinator {
         };
         match purpose {
             NodesPurpose::Age => {
-                if let Some(nodes) = nodes {
+                if let Some((nodes, _)) = nodes {
                     self.age_seat(&nodes, out);
                 }
             }
-            NodesPurpose::Rank => self.rank(nodes.as_deref()),
+            NodesPurpose::Rank => self.rank(nodes),
         }
     }
 
@@ -182,7 +200,7 @@ impl Coordinator {
     fn age_seat(&mut self, nodes: &[NodeEntry], out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let Some(seat_ms) = seen.modified_ms else { return };
-        let mut limit_ms = self.config.expiry_ms(seen.seat.lease_ms) + self.config.store_clock_margin_ms;
+        let mut limit_ms = self.config.waits_ms(seen.seat.lease) + self.config.store_clock_margin_ms;
         if self.config.has(Mutant::StoreClockTrusted) {
             limit_ms -= self.config.store_clock_margin_ms;
         }
@@ -197,10 +215,10 @@ impl Coordinator {
 
     /// The turn to claim: the lexicographically first live node goes first. Without a list this node cannot know its
     /// rank and goes last; compare-and-swap settles the rest.
-    fn rank(&mut self, nodes: Option<&[NodeEntry]>) {
+    fn rank(&mut self, nodes: Option<(Vec<NodeEntry>, bool)>) {
         let Some(cause) = self.standby().campaign.as_ref().map(|campaign| campaign.cause) else { return };
         let rank = match nodes {
-            Some(nodes) => self.rank_among(nodes, cause),
+            Some((nodes, more)) => self.rank_among(&nodes, more, cause),
             None => u64::MAX,
         };
         let hold_back_ms = match cause {
@@ -215,9 +233,9 @@ impl Coordinator {
 
     /// How many live nodes come before this one. The holder that died or left is not waited for; in a first election
     /// it is, because it may have come back like everybody else.
-    fn rank_among(&mut self, nodes: &[NodeEntry], cause: ElectionCause) -> u64 {
+    fn rank_among(&mut self, nodes: &[NodeEntry], more: bool, cause: ElectionCause) -> u64 {
         let own_ms = nodes.iter().find(|entry| entry.node == self.me.node).map(|entry| entry.modified_ms);
-        if own_ms.is_none() {
+        if own_ms.is_none() && !more {
             self.presence_missing();
         }
         let age_ms = self.presence.confirmed().map_or(0, |at| self.now.since(at));

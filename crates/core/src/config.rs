@@ -1,17 +1,21 @@
 //! The numbers the protocol runs by, already validated.
 
+use crate::seat::{Lease, Terms};
+
 /// Parameters of one node's election. All durations in milliseconds.
 ///
 /// The core trusts these; the settings of the embedding library validate them and explain what they refuse.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// Whether this node takes part at all. If not, it makes no request, ever.
+    /// Whether this node takes part at all. If not, it reads the seat every `election_interval_ms` and sends nothing else.
     pub eligible: bool,
     /// How often the leader renews.
     pub heartbeat_ms: u64,
-    /// How long the leader may act after the sending of a renewal.
+    /// The unit of the lease: the hold and the expiry are multiples of it, and a renewal is due at 80 % of it at the latest.
     pub lease_ms: u64,
-    /// How many leases (in thousandths) the seat must stay unchanged before its holder counts as unavailable.
+    /// How many units (in thousandths) the leader may act after the sending of a renewal: the hold.
+    pub hold_factor_permille: u64,
+    /// How many units (in thousandths) the seat must stay unchanged before its holder counts as unavailable: the expiry.
     pub expiry_factor_permille: u64,
     /// How long a standby waits after noticing, in case the leader comes back.
     pub takeover_delay_ms: u64,
@@ -38,8 +42,9 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             eligible: true,
-            heartbeat_ms: 1000,
+            heartbeat_ms: 1500,
             lease_ms: 2500,
+            hold_factor_permille: 2000,
             expiry_factor_permille: 3000,
             takeover_delay_ms: 1000,
             election_interval_ms: 1000,
@@ -59,29 +64,71 @@ impl Default for Config {
 const RANK_MAX: u64 = 8;
 
 impl Config {
-    /// How long a seat with this lease must stay unchanged before its holder counts as unavailable.
-    pub fn expiry_ms(&self, lease_ms: u64) -> u64 {
-        if self.has(crate::Mutant::ExpiryTooShort) {
-            return lease_ms / 2;
-        }
-        lease_ms.saturating_mul(self.expiry_factor_permille) / 1000
+    /// What a renewal by this node buys. It stands on the seat: others go by the holder's terms, not by their own.
+    pub fn lease(&self) -> Lease {
+        Lease { hold_ms: self.hold_ms(), expiry_ms: self.expiry_ms() }
     }
 
-    /// 80 % of the lease: not renewed by then, the leader winds its processes down.
+    /// How the namespace watches its leader, if that is this node.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            heartbeat_ms: self.heartbeat_ms,
+            election_interval_ms: self.election_interval_ms,
+            takeover_delay_ms: self.takeover_delay_ms,
+            presence_ms: self.presence_ms,
+        }
+    }
+
+    /// Goes by these terms. The lease is not among them: what a claim of this node's buys is its own to say.
+    pub(crate) fn follow(&mut self, terms: Terms) {
+        self.heartbeat_ms = terms.heartbeat_ms;
+        self.election_interval_ms = terms.election_interval_ms;
+        self.takeover_delay_ms = terms.takeover_delay_ms;
+        self.presence_ms = terms.presence_ms;
+    }
+
+    /// How long the leader may act after the sending of a renewal.
+    pub fn hold_ms(&self) -> u64 {
+        self.lease_ms.saturating_mul(self.hold_factor_permille) / 1000
+    }
+
+    /// How long the seat must stay unchanged before this node, as its holder, counts as unavailable.
+    pub fn expiry_ms(&self) -> u64 {
+        self.lease_ms.saturating_mul(self.expiry_factor_permille) / 1000
+    }
+
+    /// How long a seat with these terms must stay unchanged before its holder counts as unavailable.
+    pub(crate) fn waits_ms(&self, lease: Lease) -> u64 {
+        if self.has(crate::Mutant::ExpiryTooShort) {
+            return lease.hold_ms / 2;
+        }
+        if self.has(crate::Mutant::HoldTakenForExpiry) {
+            return lease.hold_ms;
+        }
+        lease.expiry_ms
+    }
+
+    /// 80 % of the hold: not renewed by then, the leader winds its processes down.
     pub fn wind_down_ms(&self) -> u64 {
+        self.hold_ms() / 5 * 4
+    }
+
+    /// 80 % of the unit: a renewal is due by then, however long the heartbeat interval.
+    pub fn renew_by_ms(&self) -> u64 {
         self.lease_ms / 5 * 4
     }
 
-    /// How much faster (in thousandths) a standby's clock may run than the leader's before two could believe to lead:
-    /// the gap between one lease and the expiry.
+    /// How much faster (in thousandths) a standby's clock may run than the leader's before two could think they lead:
+    /// the gap between the hold and the expiry.
     pub fn tolerated_drift_permille(&self) -> u64 {
-        self.expiry_factor_permille.saturating_sub(1000)
+        (self.expiry_factor_permille.saturating_mul(1000) / self.hold_factor_permille.max(1))
+            .saturating_sub(1000)
     }
 
     /// A crashed leader is replaced within this, if the store answers at once: the standby may see the last renewal one
     /// interval late, then waits out the expiry and the takeover delay.
     pub fn failover_bound_ms(&self) -> u64 {
-        self.election_interval_ms + self.expiry_ms(self.lease_ms) + self.takeover_delay_ms
+        self.election_interval_ms + self.expiry_ms() + self.takeover_delay_ms
     }
 
     /// The pause before a failed request is tried again: quick enough to save a lease, slow enough to spare the store.
@@ -121,11 +168,16 @@ impl Config {
 
     /// The startup wait for a random number uniform over `u64`.
     pub(crate) fn jitter_ms(&self, random: u64) -> u64 {
-        let span = u128::from(self.startup_jitter_max_ms.saturating_sub(self.startup_jitter_min_ms)) + 1;
-        let share = (u128::from(random) * span) >> 64;
-        // The share is below the span, which came from a u64 difference plus one.
-        self.startup_jitter_min_ms + u64::try_from(share).unwrap_or(0)
+        let span = self.startup_jitter_max_ms.saturating_sub(self.startup_jitter_min_ms).saturating_add(1);
+        self.startup_jitter_min_ms + draw(random, span)
     }
+}
+
+/// A number below `span`, uniform if `random` is uniform over `u64`.
+pub(crate) fn draw(random: u64, span: u64) -> u64 {
+    let share = (u128::from(random) * u128::from(span)) >> 64;
+    // Below the span.
+    u64::try_from(share).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -143,18 +195,19 @@ mod tests {
     #[test]
     fn the_promises_follow_from_the_parameters() {
         let config = Config {
-            expiry_factor_permille: 1500,
-            lease_ms: 1000,
+            lease_ms: 500,
             election_interval_ms: 250,
             takeover_delay_ms: 100,
             presence_ms: 7000,
             ..Config::default()
         };
-        assert_eq!(config.expiry_ms(2000), 3000);
-        assert_eq!(config.wind_down_ms(), 800);
+        assert_eq!(config.lease(), Lease { hold_ms: 1000, expiry_ms: 1500 });
+        assert_eq!((config.wind_down_ms(), config.renew_by_ms()), (800, 400));
         assert_eq!(config.tolerated_drift_permille(), 500);
         assert_eq!(config.failover_bound_ms(), 250 + 1500 + 100);
         assert_eq!(config.presence_live_ms(), 21_000);
+        let even = Config { hold_factor_permille: 1250, expiry_factor_permille: 2500, ..config };
+        assert_eq!(even.tolerated_drift_permille(), 1000);
     }
 
     #[test]

@@ -1,49 +1,42 @@
-//! The coordinator: state, dispatch, and the only places where the role changes.
+//! The coordinator: state and dispatch.
 
+use crate::campaign::Campaign;
 use crate::config::Config;
 use crate::event::ElectionCause;
 use crate::id::{Holder, NodeId, Nonce};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
 use crate::leader::Tenure;
 use crate::mutant::Mutant;
-use crate::observe::{Health, Learned, Seen};
+use crate::observe::{Health, Learned, Seen, SeenSeat};
 use crate::presence::Presence;
-use crate::seat::{Epoch, Expect, Seat, SeatState, Version};
+use crate::role::Role;
+use crate::seat::{Epoch, Expect, Seat, SeatState, Terms, Version};
 use crate::standby::Standby;
 use crate::startup::Starting;
 use crate::time::Time;
-
-/// What a node is in its election. A node that is not started, starting up, or not eligible has no role.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Role {
-    /// Watches the leader.
-    Standby,
-    /// Tries for the seat.
-    Candidate,
-    /// Holds the seat and acts.
-    Leader,
-    /// Holds the seat, but winds its processes down.
-    Draining,
-}
+use crate::watching::Watching;
 
 /// One node's part in the election of one namespace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Coordinator {
+    /// Its terms are those of the leader last seen, or this node's own.
     pub(crate) config: Config,
+    /// This node's own terms: it leads by them.
+    pub(crate) terms: Terms,
     pub(crate) me: Holder,
     pub(crate) now: Time,
     pub(crate) role: Option<Role>,
     pub(crate) phase: Phase,
     /// The seat as this node last saw or wrote it.
     pub(crate) seen: Seen,
-    /// The leader last announced.
-    pub(crate) leader: Option<(NodeId, Epoch)>,
+    /// The leader last announced. It may be long dead.
+    pub(crate) announced: Option<(NodeId, Epoch)>,
     /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
     pub(crate) highest: Epoch,
-    /// Who was seen in that epoch last. Like it, and the longest lease, it outlives a rest.
+    /// Who was seen in that epoch last. Like it, and the longest expiry, it outlives a rest.
     pub(crate) top_holder: Option<Holder>,
-    /// The longest lease of any seat seen.
-    pub(crate) lease_seen_ms: u64,
+    /// The longest expiry of any seat seen.
+    pub(crate) expiry_seen_ms: u64,
     /// Claims are above this too: epochs that another seat has given out.
     pub(crate) floor: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
@@ -53,9 +46,12 @@ pub struct Coordinator {
     /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
+    /// The store's health as it was last told.
     pub(crate) health: Health,
-    /// What the store refused was a write: only a write that gets through ends that.
-    pub(crate) write_denied: bool,
+    /// When a request last failed.
+    pub(crate) troubled: Time,
+    /// The last write failed: only a write that gets through ends that.
+    pub(crate) writes_fail: bool,
     /// No claim before this: a seat vanished or went back in time, and whoever held it may not have noticed yet.
     pub(crate) wait_out: Time,
     /// Set once a stop was asked for: when to be gone at the latest.
@@ -69,9 +65,13 @@ pub struct Coordinator {
 pub(crate) enum Phase {
     Idle,
     Starting(Starting),
+    /// Not eligible: watches, and does nothing else.
+    Watching(Watching),
     Standby(Standby),
     Leading(Tenure),
-    Leaving { removal: Option<RequestId> },
+    Leaving {
+        removal: Option<RequestId>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -102,23 +102,25 @@ impl Coordinator {
     /// A coordinator at rest.
     pub fn new(config: Config, me: Holder) -> Coordinator {
         Coordinator {
+            terms: config.terms(),
             config,
             me,
             now: Time(0),
             role: None,
             phase: Phase::Idle,
             seen: Seen::Nothing,
-            leader: None,
+            announced: None,
             highest: Epoch(0),
             top_holder: None,
-            lease_seen_ms: 0,
+            expiry_seen_ms: 0,
             floor: Epoch(0),
             retired: Epoch(0),
             seat_flight: None,
             pending: Vec::new(),
             presence: Presence::default(),
             health: Health::Good,
-            write_denied: false,
+            troubled: Time(0),
+            writes_fail: false,
             wait_out: Time(0),
             stop_by: None,
             requests: 0,
@@ -143,9 +145,25 @@ impl Coordinator {
         &self.me
     }
 
-    /// The leader last seen, with its epoch. It may be long dead.
+    /// The leader as far as this node knows, with its epoch: itself, or the holder last seen as long as it has not been silent
+    /// for its expiry. `None` if nobody is known to lead.
     pub fn leader(&self) -> Option<(&NodeId, Epoch)> {
-        self.leader.as_ref().map(|(node, epoch)| (node, *epoch))
+        if let Phase::Leading(tenure) = &self.phase {
+            return Some((&self.me.node, tenure.epoch));
+        }
+        let Seen::Seat(SeenSeat { seat, .. }) = &self.seen else { return None };
+        // A former life of this node leads no more, and a record from the past names nobody who leads now.
+        let other = seat.holder.node != self.me.node && seat.epoch >= self.highest;
+        let down = match &self.phase {
+            Phase::Standby(standby) => standby.campaign.as_ref().is_some_and(Campaign::is_down),
+            Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Watching(_)
+            | Phase::Leading(_)
+            | Phase::Leaving { .. } => false,
+        };
+        let alive = self.expiry_at().is_some_and(|at| self.now < at) && !down;
+        (other && alive).then_some((&seat.holder.node, seat.epoch))
     }
 
     /// The epoch this node acts in and the moment its lease ends; `None` for everybody but the leader.
@@ -158,9 +176,24 @@ impl Coordinator {
             Phase::Leading(_)
             | Phase::Idle
             | Phase::Starting(_)
+            | Phase::Watching(_)
             | Phase::Standby(_)
             | Phase::Leaving { .. } => None,
         }
+    }
+
+    /// When this node saw or made the seat what it is, by its own clock; `None` if it has not seen it.
+    pub fn seat_seen(&self) -> Option<Time> {
+        match &self.seen {
+            Seen::Seat(seen) => Some(seen.since),
+            Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
+        }
+    }
+
+    /// Whether the store answers, as it was last told: not from the first request that fails on, and again once nothing has failed
+    /// for a lease.
+    pub fn store_answers(&self) -> bool {
+        self.health == Health::Good
     }
 
     /// The highest epoch this node has seen.
@@ -174,7 +207,7 @@ impl Coordinator {
         match &self.phase {
             Phase::Leading(tenure) => Some(tenure.renew_at),
             Phase::Standby(standby) => Some(self.read_at(standby)),
-            Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => None,
+            Phase::Idle | Phase::Starting(_) | Phase::Watching(_) | Phase::Leaving { .. } => None,
         }
     }
 
@@ -184,7 +217,11 @@ impl Coordinator {
             Phase::Standby(standby) => {
                 standby.campaign.as_ref().map(|campaign| (campaign.cause, campaign.ready_at))
             }
-            Phase::Idle | Phase::Starting(_) | Phase::Leading(_) | Phase::Leaving { .. } => None,
+            Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Watching(_)
+            | Phase::Leading(_)
+            | Phase::Leaving { .. } => None,
         }
     }
 
@@ -242,7 +279,8 @@ impl Coordinator {
             Phase::Starting(_) => self.starting_read(learned),
             Phase::Standby(_) => self.standby_read(sent, learned, out),
             Phase::Leading(_) => self.leader_read(learned, out),
-            Phase::Idle | Phase::Leaving { .. } => {}
+            // Watching goes by what is seen, and by nothing else.
+            Phase::Idle | Phase::Watching(_) | Phase::Leaving { .. } => {}
         }
     }
 
@@ -269,7 +307,7 @@ impl Coordinator {
         match self.phase {
             Phase::Standby(_) => self.standby_written(flight, &answer, out),
             Phase::Leading(_) => self.leader_written(flight, &answer, out),
-            Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => {}
+            Phase::Idle | Phase::Starting(_) | Phase::Watching(_) | Phase::Leaving { .. } => {}
         }
     }
 
@@ -286,6 +324,7 @@ impl Coordinator {
     /// Does whatever has fallen due, in whatever phase.
     fn advance(&mut self, out: &mut Vec<Effect>) {
         self.advance_start(out);
+        self.advance_watching(out);
         self.advance_standby(out);
         self.advance_leader(out);
         self.advance_presence(out);
@@ -297,6 +336,7 @@ impl Coordinator {
         let due = match &self.phase {
             Phase::Idle => None,
             Phase::Starting(starting) => self.start_due(starting),
+            Phase::Watching(watching) => self.seat_flight.is_none().then_some(watching.read_at),
             Phase::Standby(standby) => self.standby_due(standby),
             Phase::Leading(tenure) => self.leader_due(tenure),
             Phase::Leaving { .. } => None,
@@ -386,7 +426,7 @@ impl Coordinator {
             }
             return;
         }
-        self.stop_by = Some(self.now + self.config.drain_ms + self.config.lease_ms);
+        self.stop_by = Some(self.now + self.config.drain_ms + self.config.hold_ms());
         self.drain_for_stop(out);
     }
 
@@ -398,6 +438,7 @@ impl Coordinator {
             Phase::Idle => false,
             // A presence that lands after its removal would be a ghost.
             Phase::Starting(_) => late || !self.presence.in_flight(),
+            Phase::Watching(_) => true,
             Phase::Standby(_) => {
                 late || (self.seat_flight.is_none() && !self.has_business() && !self.presence.in_flight())
             }
@@ -418,70 +459,5 @@ impl Coordinator {
         if self.phase == (Phase::Leaving { removal: Some(id) }) {
             self.become_idle(StopCause::Asked, out);
         }
-    }
-
-    // ---- The only places where the role changes. Each asserts the edge it takes.
-
-    fn turn(&mut self, from: &[Option<Role>], to: Option<Role>) {
-        assert!(from.contains(&self.role), "no way from {:?} to {to:?}", self.role);
-        self.role = to;
-    }
-
-    pub(crate) fn become_standby(&mut self, standby: Standby) {
-        let from = [None, Some(Role::Candidate), Some(Role::Leader), Some(Role::Draining)];
-        self.turn(&from, Some(Role::Standby));
-        self.phase = Phase::Standby(standby);
-    }
-
-    /// Back to watching, with the campaign dropped by the caller.
-    pub(crate) fn become_watcher(&mut self) {
-        if self.role == Some(Role::Candidate) {
-            self.turn(&[Some(Role::Candidate)], Some(Role::Standby));
-        }
-    }
-
-    pub(crate) fn become_candidate(&mut self) {
-        self.turn(&[Some(Role::Standby)], Some(Role::Candidate));
-    }
-
-    pub(crate) fn become_leader(&mut self, tenure: Tenure) {
-        assert!(
-            tenure.epoch > self.retired || self.config.has(Mutant::RetiredEpochLed),
-            "an epoch that is over is never led again"
-        );
-        let mut from = vec![Some(Role::Candidate), Some(Role::Draining)];
-        if self.config.has(Mutant::RetiredEpochLed) {
-            from.push(Some(Role::Standby));
-        }
-        self.turn(&from, Some(Role::Leader));
-        self.phase = Phase::Leading(tenure);
-    }
-
-    pub(crate) fn become_draining(&mut self) {
-        self.turn(&[Some(Role::Leader), Some(Role::Draining)], Some(Role::Draining));
-    }
-
-    fn become_leaving(&mut self, out: &mut Vec<Effect>) {
-        self.turn(&[None, Some(Role::Standby), Some(Role::Candidate)], None);
-        let remove = self.presence.is_written() && !self.config.has(Mutant::PresenceLeftBehind);
-        let removal = remove.then(|| self.request(Request::RemovePresence, out));
-        self.presence = Presence::default();
-        self.phase = Phase::Leaving { removal };
-        if removal.is_none() {
-            self.become_idle(StopCause::Asked, out);
-        }
-    }
-
-    pub(crate) fn become_idle(&mut self, cause: StopCause, out: &mut Vec<Effect>) {
-        self.turn(&[None], None);
-        self.phase = Phase::Idle;
-        self.seat_flight = None;
-        self.pending.clear();
-        self.presence = Presence::default();
-        self.seen = Seen::Nothing;
-        self.health = Health::Good;
-        self.write_denied = false;
-        self.stop_by = None;
-        out.push(Effect::Stopped(cause));
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A watcher beside the coordinator: it sees every step, draws its conclusions, and nothing depends on them.
 
-use crate::coordinator::Role;
 use crate::event::{Event, LossReason};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, WriteAnswer};
+use crate::role::Role;
 use crate::time::Time;
 
 /// One step of a coordinator, as seen from outside.
@@ -22,11 +22,13 @@ pub struct Step<'a> {
     pub role: Option<Role>,
 }
 
-/// A heartbeat cycle that has ended.
+/// A heartbeat cycle that has ended, or has lasted too long already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cycle {
     /// From when it was due to when its outcome was known.
     pub duration_ms: u64,
+    /// [`CycleTracker::overdue`] has told of it before it ended.
+    pub told: bool,
     /// What took the time, as far as one can tell.
     pub cause: SlowCause,
 }
@@ -56,13 +58,13 @@ impl SlowCause {
 /// Follows one coordinator's heartbeat cycles.
 ///
 /// A leader's cycle ends when the renewal is confirmed or leadership lost, whatever was tried in between; a standby's
-/// when the look was answered, with the claim that may follow it. A cycle that has already lasted too long ends with the
-/// next try that fails, so that an outage is told while it lasts.
+/// when the look was answered, with the claim that may follow it. One that lasts too long is told by
+/// [`overdue`](CycleTracker::overdue) while it lasts, before it costs the leadership, and ends with the next try that fails.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CycleTracker {
     /// A request is given up after this; one that lasted longer was not waited for by a running process.
     request_timeout_ms: u64,
-    /// A failing cycle is cut off beyond this.
+    /// A cycle is cut off beyond this.
     patience_ms: u64,
     wake_at: Option<Time>,
     open: Option<Open>,
@@ -76,6 +78,7 @@ struct Open {
     stalled_ms: u64,
     lost: u32,
     unanswered: u32,
+    told: bool,
 }
 
 /// What a step means for the open cycle.
@@ -92,7 +95,7 @@ enum Verdict {
 }
 
 impl CycleTracker {
-    /// A tracker at rest. `patience_ms`: when a cycle that keeps failing is cut off.
+    /// A tracker at rest. `patience_ms`: how long a cycle may last before it is cut off.
     pub fn new(request_timeout_ms: u64, patience_ms: u64) -> CycleTracker {
         CycleTracker { request_timeout_ms, patience_ms, wake_at: None, open: None }
     }
@@ -112,6 +115,21 @@ impl CycleTracker {
         let next_due = if lost { Some(step.now) } else { due };
         self.follow(step, next_due, if ended.is_some() { 0 } else { late_ms });
         ended
+    }
+
+    /// When [`overdue`](CycleTracker::overdue) is to be asked, if nothing ends the open cycle before.
+    pub fn overdue_at(&self) -> Option<Time> {
+        self.open.as_ref().filter(|open| !open.told).map(|open| open.due + self.patience_ms + 1)
+    }
+
+    /// The open cycle, told once as soon as it has lasted too long.
+    pub fn overdue(&mut self, now: Time) -> Option<Cycle> {
+        self.overdue_at().filter(|at| *at <= now)?;
+        let open = self.open.as_mut()?;
+        let duration_ms = now.since(open.due);
+        let cycle = Cycle { duration_ms, told: false, cause: open.cause(duration_ms) };
+        open.told = true;
+        Some(cycle)
     }
 
     /// How late this step came: past its wake-up, or past the time after which no request is waited for.
@@ -172,7 +190,7 @@ impl CycleTracker {
                 return None;
             }
         }
-        self.open.take().map(|open| Cycle { duration_ms, cause: open.cause(duration_ms) })
+        self.open.take().map(|open| Cycle { duration_ms, told: open.told, cause: open.cause(duration_ms) })
     }
 
     /// Takes up the seat request that went out, as the next try of the open cycle or the first of a new one.
@@ -195,7 +213,7 @@ impl CycleTracker {
 
 impl Open {
     fn new(due: Time) -> Open {
-        Open { due, flight: None, stalled_ms: 0, lost: 0, unanswered: 0 }
+        Open { due, flight: None, stalled_ms: 0, lost: 0, unanswered: 0, told: false }
     }
 
     /// A stall of half the time or more explains the rest: requests cannot be answered to a process that does not run.
@@ -295,7 +313,8 @@ mod tests {
             epoch: Epoch(1),
             state: crate::SeatState::Held,
             holder: crate::Holder { node, incarnation },
-            lease_ms: 2500,
+            lease: crate::Lease { hold_ms: 5000, expiry_ms: 7500 },
+            terms: None,
             renewals: 1,
             nonce: crate::Nonce { incarnation, sequence: 1 },
             step_down: false,
@@ -393,6 +412,24 @@ mod tests {
         );
         let cut = Some((2250, SlowCause::SlowStore));
         assert_eq!(ended, [None, None, None, cut, None, Some((10, SlowCause::SlowStore))]);
+    }
+
+    #[test]
+    fn a_cycle_that_lasts_too_long_is_told_once_before_anything_is_answered() {
+        let mut tracker = CycleTracker::new(TIMEOUT_MS, PATIENCE_MS);
+        assert_eq!(tracker.overdue_at(), None);
+        let step = |now, input: Input, effects: Vec<Effect>, tracker: &mut CycleTracker| {
+            let (now, due, role) = (Time(now), Some(Time(1000)), Some(Role::Leader));
+            tracker.step(&Step { now, due, input: &input, effects: &effects, role })
+        };
+        assert_eq!(step(1000, TICK, vec![write(1)], &mut tracker), None);
+        assert_eq!(tracker.overdue_at(), Some(Time(3001)), "longer than the patience, not as long");
+        assert_eq!(tracker.overdue(Time(3000)), None);
+        let told = tracker.overdue(Time(3001)).map(|cycle| (cycle.duration_ms, cycle.told, cycle.cause));
+        assert_eq!(told, Some((2001, false, SlowCause::SlowStore)));
+        assert_eq!((tracker.overdue_at(), tracker.overdue(Time(9000))), (None, None), "told once");
+        let ended = step(3200, written(1, won()), vec![renewed()], &mut tracker);
+        assert_eq!(ended.map(|cycle| (cycle.duration_ms, cycle.told)), Some((2200, true)));
     }
 
     #[test]

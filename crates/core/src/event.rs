@@ -8,7 +8,7 @@ use crate::time::Time;
 /// Something that happened, for people and programs that watch. Nothing in the protocol depends on events.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// This node is not eligible: no election here, and no request.
+    /// This node is not eligible: it watches, and takes no part.
     Ineligible,
     /// The startup wait has begun.
     JitterStarted {
@@ -75,7 +75,7 @@ pub enum Event {
         /// From sending to knowing.
         latency_ms: u64,
     },
-    /// 80 % of the lease is gone without a renewal: processes are wound down.
+    /// 80 % of the hold is gone without a renewal: processes are wound down.
     LeaseAtRisk {
         /// The epoch.
         epoch: Epoch,
@@ -99,7 +99,7 @@ pub enum Event {
         /// before, or if the node was paused past its deadline; later if the work does not stop as told.
         acted_until: Time,
     },
-    /// The seat cannot be read. It is left alone; nobody can lead until somebody repairs it.
+    /// The seat cannot be read, or not be claimed any more. It is left alone; nobody can lead until somebody repairs it.
     SeatUnreadable {
         /// What is wrong with it.
         problem: SeatProblem,

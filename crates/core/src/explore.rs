@@ -15,6 +15,7 @@ use crate::seat::{Seat, SeatState, Version};
 use crate::standby::Standby;
 use crate::startup::Starting;
 use crate::time::Time;
+use crate::watching::Watching;
 
 /// Rewrites what has no meaning of its own. Equal values must stay equal, different ones different.
 pub trait Renumber {
@@ -49,22 +50,24 @@ impl Coordinator {
         // Without a rest pattern: a new field must find its place here.
         let Coordinator {
             config: _,
+            terms: _,
             me,
             now,
             role: _,
             phase,
             seen,
-            leader: _,
+            announced: _,
             highest: _,
             top_holder: _,
-            lease_seen_ms: _,
+            expiry_seen_ms: _,
             floor: _,
             retired: _,
             seat_flight,
             pending,
             presence,
             health: _,
-            write_denied: _,
+            troubled,
+            writes_fail: _,
             wait_out,
             stop_by,
             requests: next_request,
@@ -75,6 +78,7 @@ impl Coordinator {
         // The next input says what time it is.
         *now = Time(0);
         with.bound(wait_out);
+        with.age(troubled);
         stop_by.iter_mut().for_each(|at| with.time(at));
         if let Some((token, at)) = wake {
             with.wake(token);
@@ -110,6 +114,7 @@ impl Coordinator {
         presence.renumber(with);
         match phase {
             Phase::Idle => {}
+            Phase::Watching(Watching { read_at }) => with.time(read_at),
             Phase::Starting(starting) => starting.renumber(with),
             Phase::Standby(standby) => standby.renumber(with),
             Phase::Leading(tenure) => tenure.renumber(with),
@@ -154,7 +159,7 @@ impl Standby {
             settled,
             not_before,
             vacate_at,
-            spare,
+            spare: _,
             retry_at,
             reads_failed,
             writes_failed,
@@ -162,7 +167,6 @@ impl Standby {
         with.time(poll_at);
         [settled, not_before, vacate_at, retry_at].into_iter().for_each(|at| with.bound(at));
         nodes.iter_mut().for_each(|(id, _)| with.request(id));
-        spare.iter_mut().for_each(|(_, at)| with.bound(at));
         with.failures(reads_failed);
         with.failures(writes_failed);
         if let Some(Campaign { ready_at, claim_at, tried, .. }) = campaign {
@@ -179,6 +183,7 @@ impl Tenure {
             renewed,
             renew_at,
             tried,
+            look_until,
             unresolved: _,
             blame: _,
             processes: _,
@@ -187,6 +192,7 @@ impl Tenure {
             drain,
         } = self;
         [renewed, renew_at, tried].into_iter().for_each(|at| with.time(at));
+        with.bound(look_until);
         stopped.iter_mut().for_each(|at| with.age(at));
         if let Some(Drain { cause: _, by, attempts: _, vacated: _ }) = drain {
             with.time(by);

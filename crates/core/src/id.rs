@@ -97,7 +97,7 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// A mark that no two writes share: which incarnation wrote it, and the how-manieth of its writes it was.
+/// A mark that no two writes share: which incarnation wrote it, and which of its writes it was.
 ///
 /// Stores derive versions from content, so a body that repeats would bring an old version back to life; and a lost
 /// answer can be told from a lost race only by finding one's own mark.

@@ -126,7 +126,7 @@ pub enum Request {
     },
     /// Remove this node's presence.
     RemovePresence,
-    /// List the presences.
+    /// List the presences: as many as one answer holds, the first by name.
     ListNodes,
 }
 
@@ -225,13 +225,20 @@ pub enum SeatProblem {
     Corrupt,
     /// Written by a newer major version of this software.
     Newer,
+    /// It has the highest epoch there is: nobody can claim it any more.
+    LastEpoch,
 }
 
 /// The outcome of listing the presences.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum NodesAnswer {
-    /// The nodes.
-    Found(Vec<NodeEntry>),
+    /// The nodes, the first by name if there are too many for one answer.
+    Found {
+        /// They.
+        nodes: Vec<NodeEntry>,
+        /// There are more.
+        more: bool,
+    },
     /// No answer, or refused.
     Unavailable,
 }

@@ -20,6 +20,8 @@ pub(crate) struct Tenure {
     pub(crate) renew_at: Time,
     /// When the last renewal was sent, whatever became of it.
     pub(crate) tried: Time,
+    /// Until then a renewal that was given up is looked for, before anything is written again.
+    pub(crate) look_until: Time,
     /// A write's outcome is unknown, or one was refused: the next request is a read.
     pub(crate) unresolved: bool,
     /// What an expiry would be blamed on.
@@ -46,7 +48,7 @@ pub(crate) struct Drain {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DrainCause {
-    /// 80 % of the lease is gone; a renewal that gets through ends the drain.
+    /// 80 % of the hold is gone; a renewal that gets through ends the drain.
     AtRisk,
     /// Leadership is being given up for good.
     Asked(LossReason),
@@ -60,8 +62,9 @@ impl Tenure {
         Tenure {
             epoch,
             renewed: sent,
-            renew_at: sent + config.heartbeat_ms.min(config.wind_down_ms()),
+            renew_at: sent + config.heartbeat_ms.min(config.renew_by_ms()),
             tried: sent,
+            look_until: sent,
             unresolved: false,
             blame: LossReason::LeaseExpired,
             processes: true,
@@ -76,14 +79,18 @@ impl Coordinator {
     fn tenure(&mut self) -> &mut Tenure {
         match &mut self.phase {
             Phase::Leading(tenure) => tenure,
-            Phase::Idle | Phase::Starting(_) | Phase::Standby(_) | Phase::Leaving { .. } => {
+            Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Watching(_)
+            | Phase::Standby(_)
+            | Phase::Leaving { .. } => {
                 unreachable!("called only in the leading phase")
             }
         }
     }
 
     pub(crate) fn deadline(&self, tenure: &Tenure) -> Time {
-        tenure.renewed + self.config.lease_ms
+        tenure.renewed + self.config.hold_ms()
     }
 
     fn wind_down_at(&self, tenure: &Tenure) -> Time {
@@ -140,7 +147,7 @@ impl Coordinator {
         };
         let mut standby = Standby::after_leading(now, not_before);
         if processes && !self.config.has(Mutant::StuckRecordVacated) {
-            standby.spare(epoch, deadline);
+            standby.spare(epoch);
         }
         self.become_standby(standby);
         out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated, acted_until }));
@@ -211,9 +218,11 @@ impl Coordinator {
             }
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Lost | WriteAnswer::Unknown) => {
                 let now = self.now;
+                let patience_ms = self.patience_ms(&flight, answer);
                 let tenure = self.tenure();
                 tenure.unresolved = true;
                 tenure.renew_at = now;
+                tenure.look_until = now + patience_ms;
             }
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Unavailable) => {
                 self.try_again(LossReason::LeaseExpired);
@@ -225,6 +234,18 @@ impl Coordinator {
         }
     }
 
+    /// How long a renewal that was given up is looked for. A slow answer is not a lost one: a write that took this long to
+    /// be given up may well need as long again, and a second one beside it would only be refused by it, one slow answer
+    /// later. But half of the time that is left before work must stop belongs to the next try.
+    fn patience_ms(&self, flight: &SeatFlight, answer: &WriteAnswer) -> u64 {
+        let Phase::Leading(tenure) = &self.phase else { return 0 };
+        if !matches!((&flight.kind, answer), (FlightKind::Renew(_), WriteAnswer::Unknown)) {
+            return 0;
+        }
+        let left_ms = self.wind_down_at(tenure).since(self.now);
+        self.now.since(flight.sent).min(left_ms / 2)
+    }
+
     fn on_renewed(&mut self, sent: Time, out: &mut Vec<Effect>) {
         let (now, config) = (self.now, self.config.clone());
         let tenure = self.tenure();
@@ -232,12 +253,12 @@ impl Coordinator {
         tenure.renewed = tenure.renewed.max(from);
         tenure.unresolved = false;
         tenure.blame = LossReason::LeaseExpired;
-        tenure.renew_at = tenure.renew_at.min(tenure.renewed + config.wind_down_ms()).max(sent + 1);
+        tenure.renew_at = tenure.renew_at.min(tenure.renewed + config.renew_by_ms()).max(sent + 1);
         if config.has(Mutant::CadenceStretched) {
             tenure.renew_at = now + config.heartbeat_ms;
         }
         let (epoch, renewed) = (tenure.epoch, tenure.renewed);
-        let deadline = renewed + config.lease_ms;
+        let deadline = renewed + config.hold_ms();
         out.push(Effect::Emit(Event::LeaseRenewed { epoch, deadline, latency_ms: now.since(sent) }));
         out.push(Effect::ExtendLease { epoch, deadline });
         self.recover(out);
@@ -258,14 +279,22 @@ impl Coordinator {
         out.push(Effect::StartProcesses { epoch, deadline });
     }
 
-    /// The read-back shows that nothing was written: renew at once, unless the last try was only just now.
+    /// The read-back shows that nothing was written yet. What was given up is looked for a little longer; then renew at
+    /// once, unless the last try was only just now.
     fn renew_now(&mut self) {
         let (now, retry_ms) = (self.now, self.config.retry_ms());
         let tenure = self.tenure();
-        tenure.renew_at = now.max(tenure.tried + retry_ms);
+        // Nobody needs a renewal of what is being vacated; should it land after all, the vacate is refused and sent again.
+        let vacating = matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. }));
+        if now < tenure.look_until && (tenure.processes || !vacating) {
+            tenure.unresolved = true;
+            tenure.renew_at = (now + retry_ms).min(tenure.look_until);
+        } else {
+            tenure.renew_at = now.max(tenure.tried + retry_ms);
+        }
     }
 
-    /// Nothing was written. Try again soon, and at 80 % of the lease at the latest.
+    /// Nothing was written. Try again soon, and at 80 % of the hold at the latest.
     fn try_again(&mut self, blame: LossReason) {
         let (now, retry_ms, wind_down_ms) = (self.now, self.config.retry_ms(), self.config.wind_down_ms());
         let tenure = self.tenure();
@@ -370,7 +399,11 @@ impl Coordinator {
                 self.recover(out);
             }
             Phase::Standby(standby) => standby.spare_no_more(epoch),
-            Phase::Leading(_) | Phase::Idle | Phase::Starting(_) | Phase::Leaving { .. } => {}
+            Phase::Leading(_)
+            | Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Watching(_)
+            | Phase::Leaving { .. } => {}
         }
     }
 

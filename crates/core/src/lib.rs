@@ -44,19 +44,20 @@ mod lookout;
 mod mutant;
 mod observe;
 mod presence;
+mod role;
 mod schedule;
 mod seat;
-mod spread;
 mod standby;
 mod startup;
 mod supervise;
 mod tasks;
 mod time;
+mod watching;
 mod workers;
 
 pub use arbiter::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration};
 pub use config::Config;
-pub use coordinator::{Coordinator, Role};
+pub use coordinator::Coordinator;
 pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
 pub use event::{ElectionCause, Event, LossReason};
 #[cfg(feature = "explore")]
@@ -72,11 +73,11 @@ pub use io::{
 };
 pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
+pub use role::Role;
 pub use schedule::{
     Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView, job_id,
 };
-pub use seat::{Epoch, Expect, Seat, SeatState, Version};
-pub use spread::spread;
+pub use seat::{Epoch, Expect, Lease, Seat, SeatState, Terms, Version};
 pub use supervise::{
     GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput,

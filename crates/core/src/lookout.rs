@@ -3,6 +3,7 @@
 //! It judges like a standby: by observed change on the watcher's own clock, never by time stamps. It is a little more
 //! patient than one, so that whoever takes part in that election has claimed before the watcher calls the seat free.
 
+use crate::mutant::{Mistake, Mutant};
 use crate::seat::{Epoch, SeatState, Version};
 use crate::time::Time;
 
@@ -17,8 +18,8 @@ pub enum Glimpse {
         state: SeatState,
         /// The holder's epoch.
         epoch: Epoch,
-        /// The holder's lease.
-        lease_ms: u64,
+        /// How long it must stay unchanged before others may take over.
+        expiry_ms: u64,
     },
     /// Still the version seen before.
     Unchanged,
@@ -26,15 +27,13 @@ pub enum Glimpse {
     Absent,
     /// The seat may not be read, or is none: nothing can be learned by looking again.
     Closed,
-    /// The store did not answer.
+    /// No answer, or one that says nothing about the seat.
     Nothing,
 }
 
-/// What is known of a seat.
+/// What an answered look says about a seat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Sight {
-    /// Nothing yet.
-    Unknown,
     /// Somebody holds it and may act.
     Held,
     /// Nobody acts by it. The epoch is the highest seen on it; 0 if there was none.
@@ -44,11 +43,12 @@ pub enum Sight {
 /// Watches one seat.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lookout {
-    expiry_factor_permille: u64,
     patience_ms: u64,
     record: Option<Record>,
     highest: Epoch,
-    sight: Sight,
+    /// What the last answered look said; `None` before the first.
+    sight: Option<Sight>,
+    mistake: Mistake,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -59,16 +59,17 @@ struct Record {
 }
 
 impl Lookout {
-    /// Takes the expiry factor of the settings, and how much longer than the seat's own election to wait: for a silent
-    /// holder to be replaced, and for a vacated seat to be taken by the next.
-    pub fn new(expiry_factor_permille: u64, patience_ms: u64) -> Lookout {
-        Lookout {
-            expiry_factor_permille,
-            patience_ms,
-            record: None,
-            highest: Epoch(0),
-            sight: Sight::Unknown,
-        }
+    /// Takes how much longer than the seat's own election to wait: for a silent holder to be replaced, and for a vacated seat
+    /// to be taken by the next.
+    pub fn new(patience_ms: u64) -> Lookout {
+        Lookout { patience_ms, record: None, highest: Epoch(0), sight: None, mistake: Mistake::default() }
+    }
+
+    /// The same with a deliberate mistake, for tests that must catch it.
+    #[cfg(feature = "teeth")]
+    #[must_use]
+    pub fn broken(self, mutant: Option<Mutant>) -> Lookout {
+        Lookout { mistake: Mistake::of(mutant), ..self }
     }
 
     /// The version to ask about, so that an unchanged seat costs no body.
@@ -76,21 +77,19 @@ impl Lookout {
         self.record.as_ref().map(|record| &record.version)
     }
 
-    /// What is known.
-    pub fn sight(&self) -> Sight {
-        self.sight
-    }
-
-    /// Takes a look that was sent and has ended at these times.
-    pub fn look(&mut self, sent: Time, ended: Time, glimpse: Glimpse) -> Sight {
+    /// Takes a look that was sent and has ended at these times. `None`: it was not answered, so it says nothing, whatever
+    /// earlier ones said. Whoever needs to know looks again.
+    pub fn look(&mut self, sent: Time, ended: Time, glimpse: Glimpse) -> Option<Sight> {
         match glimpse {
-            Glimpse::Nothing => {}
-            Glimpse::Unchanged => self.settle(sent),
-            Glimpse::Absent | Glimpse::Closed => {
-                self.record = None;
-                self.sight = Sight::Free(self.highest);
+            Glimpse::Nothing if self.mistake.is(Mutant::UnansweredLookTakenForFree) => {
+                return self.sight.or(Some(Sight::Free(self.highest)));
             }
-            Glimpse::Seat { version, state, epoch, lease_ms } => {
+            Glimpse::Nothing => return None,
+            Glimpse::Unchanged => self.settle(sent),
+            // A holder that was seen before the seat was deleted or closed has its lease all the same.
+            Glimpse::Absent | Glimpse::Closed if self.record.is_some() => self.settle(sent),
+            Glimpse::Absent | Glimpse::Closed => self.sight = Some(Sight::Free(self.highest)),
+            Glimpse::Seat { version, state, epoch, expiry_ms } => {
                 self.highest = self.highest.max(epoch);
                 if self.version() == Some(&version) {
                     self.settle(sent);
@@ -98,15 +97,12 @@ impl Lookout {
                 }
                 let wait_ms = match (state, self.sight) {
                     // Nobody was seen to hold it, so nobody is about to hand it over.
-                    (SeatState::Vacant, Sight::Unknown | Sight::Free(_)) => 0,
-                    (SeatState::Vacant, Sight::Held) => self.patience_ms,
-                    (SeatState::Held, Sight::Unknown | Sight::Held | Sight::Free(_)) => {
-                        let expiry = u128::from(lease_ms) * u128::from(self.expiry_factor_permille) / 1000;
-                        u64::try_from(expiry).unwrap_or(u64::MAX).saturating_add(self.patience_ms)
-                    }
+                    (SeatState::Vacant, None | Some(Sight::Free(_))) => 0,
+                    (SeatState::Vacant, Some(Sight::Held)) => self.patience_ms,
+                    (SeatState::Held, _) => expiry_ms.saturating_add(self.patience_ms),
                 };
                 self.record = Some(Record { version, free_at: ended + wait_ms });
-                self.sight = if wait_ms == 0 { Sight::Free(self.highest) } else { Sight::Held };
+                self.sight = Some(if wait_ms == 0 { Sight::Free(self.highest) } else { Sight::Held });
             }
         }
         self.sight
@@ -115,7 +111,7 @@ impl Lookout {
     /// The seat has not changed. Only a look sent after the wait proves that it stayed so for it.
     fn settle(&mut self, sent: Time) {
         if self.record.as_ref().is_some_and(|record| sent >= record.free_at) {
-            self.sight = Sight::Free(self.highest);
+            self.sight = Some(Sight::Free(self.highest));
         }
     }
 }
@@ -125,30 +121,39 @@ mod tests {
     use super::*;
 
     fn seat(version: &str, state: SeatState, epoch: u64) -> Glimpse {
-        Glimpse::Seat { version: Version::new(version), state, epoch: Epoch(epoch), lease_ms: 1000 }
+        Glimpse::Seat { version: Version::new(version), state, epoch: Epoch(epoch), expiry_ms: 3000 }
+    }
+
+    fn held(lookout: &mut Lookout, sent: u64, ended: u64, glimpse: Glimpse) -> bool {
+        lookout.look(Time(sent), Time(ended), glimpse) == Some(Sight::Held)
+    }
+
+    fn free(lookout: &mut Lookout, sent: u64, glimpse: Glimpse) -> Option<u64> {
+        match lookout.look(Time(sent), Time(sent + 10), glimpse) {
+            Some(Sight::Free(epoch)) => Some(epoch.0),
+            Some(Sight::Held) | None => None,
+        }
     }
 
     #[test]
     fn a_held_seat_is_free_only_when_a_late_look_still_shows_the_same() {
-        let mut lookout = Lookout::new(3000, 500);
-        assert_eq!(lookout.sight(), Sight::Unknown);
-        assert_eq!(lookout.look(Time(0), Time(10), seat("a", SeatState::Held, 4)), Sight::Held);
-        assert_eq!(lookout.look(Time(3500), Time(9000), Glimpse::Unchanged), Sight::Held, "sent too early");
-        assert_eq!(lookout.look(Time(3600), Time(9000), Glimpse::Nothing), Sight::Held);
-        assert_eq!(lookout.look(Time(3700), Time(3710), seat("b", SeatState::Held, 4)), Sight::Held);
-        assert_eq!(lookout.look(Time(7209), Time(7220), Glimpse::Unchanged), Sight::Held);
-        assert_eq!(lookout.look(Time(7210), Time(7220), Glimpse::Unchanged), Sight::Free(Epoch(4)));
-        assert_eq!(lookout.look(Time(8000), Time(8010), seat("c", SeatState::Held, 5)), Sight::Held);
+        let mut lookout = Lookout::new(500);
+        assert!(held(&mut lookout, 0, 10, seat("a", SeatState::Held, 4)));
+        assert!(held(&mut lookout, 3500, 9000, Glimpse::Unchanged), "sent too early");
+        assert!(held(&mut lookout, 3700, 3710, seat("b", SeatState::Held, 4)));
+        assert!(held(&mut lookout, 7209, 7220, Glimpse::Unchanged));
+        assert_eq!(free(&mut lookout, 7210, Glimpse::Unchanged), Some(4));
+        assert!(held(&mut lookout, 8000, 8010, seat("c", SeatState::Held, 5)));
     }
 
     #[test]
     fn a_seat_vacated_under_watch_is_left_to_its_next_holder_for_a_while() {
-        let mut lookout = Lookout::new(3000, 500);
-        assert_eq!(lookout.look(Time(0), Time(10), seat("a", SeatState::Held, 4)), Sight::Held);
-        assert_eq!(lookout.look(Time(1000), Time(1010), seat("b", SeatState::Vacant, 4)), Sight::Held);
-        assert_eq!(lookout.look(Time(1400), Time(1410), seat("c", SeatState::Held, 5)), Sight::Held, "taken");
-        assert_eq!(lookout.look(Time(2000), Time(2010), seat("d", SeatState::Vacant, 5)), Sight::Held);
-        assert_eq!(lookout.look(Time(2510), Time(2520), Glimpse::Unchanged), Sight::Free(Epoch(5)));
+        let mut lookout = Lookout::new(500);
+        assert!(held(&mut lookout, 0, 10, seat("a", SeatState::Held, 4)));
+        assert!(held(&mut lookout, 1000, 1010, seat("b", SeatState::Vacant, 4)));
+        assert!(held(&mut lookout, 1400, 1410, seat("c", SeatState::Held, 5)), "taken");
+        assert!(held(&mut lookout, 2000, 2010, seat("d", SeatState::Vacant, 5)));
+        assert_eq!(free(&mut lookout, 2510, Glimpse::Unchanged), Some(5));
     }
 
     #[test]
@@ -156,22 +161,38 @@ mod tests {
         for (glimpse, epoch) in
             [(seat("a", SeatState::Vacant, 7), 7), (Glimpse::Absent, 0), (Glimpse::Closed, 0)]
         {
-            let mut lookout = Lookout::new(3000, 500);
-            assert_eq!(lookout.look(Time(0), Time(1), glimpse), Sight::Free(Epoch(epoch)));
+            assert_eq!(free(&mut Lookout::new(500), 0, glimpse), Some(epoch));
         }
-        let mut lookout = Lookout::new(3000, 500);
-        assert_eq!(lookout.look(Time(0), Time(1), Glimpse::Nothing), Sight::Unknown, "no answer is no news");
     }
+
+    #[test]
+    fn a_look_without_an_answer_says_nothing_whatever_was_seen_before() {
+        let mut lookout = Lookout::new(500);
+        assert_eq!(lookout.look(Time(0), Time(10), Glimpse::Nothing), None);
+        assert_eq!(free(&mut lookout, 100, seat("a", SeatState::Vacant, 7)), Some(7));
+        assert_eq!(lookout.look(Time(200), Time(210), Glimpse::Nothing), None, "it was free before, not now");
+        assert!(held(&mut lookout, 300, 310, seat("b", SeatState::Held, 8)));
+        assert_eq!(lookout.look(Time(9000), Time(9010), Glimpse::Nothing), None);
+        assert_eq!(free(&mut lookout, 9100, Glimpse::Unchanged), Some(8), "an answer settles it");
+    }
+
+    #[test]
+    fn a_holder_seen_before_the_seat_was_deleted_or_closed_is_waited_for() {
+        for gone in [Glimpse::Absent, Glimpse::Closed] {
+            let mut lookout = Lookout::new(500);
+            assert!(held(&mut lookout, 0, 10, seat("a", SeatState::Held, 4)));
+            assert!(held(&mut lookout, 100, 110, gone.clone()));
+            assert_eq!(free(&mut lookout, 3510, gone), Some(4));
+        }
+    }
+
     /// A store that does not honour the condition answers with the whole object again; it is the same one all the same.
     #[test]
     fn the_same_version_read_again_is_no_change() {
-        let mut lookout = Lookout::new(3000, 500);
+        let mut lookout = Lookout::new(500);
         assert_eq!(lookout.version(), None);
-        lookout.look(Time(0), Time(10), seat("a", SeatState::Held, 4));
+        assert!(held(&mut lookout, 0, 10, seat("a", SeatState::Held, 4)));
         assert_eq!(lookout.version(), Some(&Version::new("a")));
-        let again = lookout.look(Time(3510), Time(3520), seat("a", SeatState::Held, 4));
-        assert_eq!(again, Sight::Free(Epoch(4)));
-        lookout.look(Time(4000), Time(4010), Glimpse::Absent);
-        assert_eq!(lookout.version(), None);
+        assert_eq!(free(&mut lookout, 3510, seat("a", SeatState::Held, 4)), Some(4));
     }
 }

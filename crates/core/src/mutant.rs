@@ -17,16 +17,18 @@ pub enum Mutant {
     EpochNotRaised,
     /// The leader goes on past its deadline while the store does not answer.
     DeadlineIgnored,
-    /// A standby takes over after half a lease instead of the expiry.
+    /// A standby takes over after half a hold instead of the expiry.
     ExpiryTooShort,
+    /// A standby takes over once the hold is over by its own clock, as if clocks never drifted.
+    HoldTakenForExpiry,
     /// A node that finds its own late record leads by it, however old the write is.
     LateRecordAdopted,
     /// The seat is vacated while the leader's processes still run.
     VacatedBeforeStopped,
     /// A leader that is asked from outside to step down renews instead.
     MarkIgnored,
-    /// A plugin returns to the global seat while its own candidate is still winding down.
-    ReturnBeforeDrained,
+    /// A look at the other seat that got no answer counts as what was last seen, or as free.
+    UnansweredLookTakenForFree,
     /// A new holder of the global seat does not look at the plugin's own seat first.
     SeatNotChecked,
     /// The next epoch is derived from the leader last announced, not from the seat that was read.
@@ -49,7 +51,7 @@ pub enum Mutant {
     RetiredEpochLed,
     /// A denied claim is taken for a refused one and tried again without a pause that grows.
     DeniedTakenForLost,
-    /// Processes are not wound down at 80 % of the lease.
+    /// Processes are not wound down at 80 % of the hold.
     WindDownIgnored,
     /// A record of the same node id is taken for one's own, whichever life of the node wrote it.
     IncarnationIgnored,
@@ -145,6 +147,10 @@ pub enum Mutant {
     TaskRunUnclaimed,
     /// A worker runs what a former life of it has claimed.
     TaskClaimInherited,
+    /// A worker writes off what another life of it has claimed without asking whose the id is now.
+    TaskSuccessorWrittenOff,
+    /// A new leader takes the word of the one before for who is gone, without having listed the workers itself.
+    TaskWorkersNotListed,
     /// Tasks are dispatched to a worker that has said that it takes nothing more.
     TaskDrainIgnored,
     /// A new leader dispatches by the ledger as it was read, without having written it.
@@ -176,6 +182,7 @@ impl Mutant {
         Mutant::TaskAttemptsUnbounded,
         Mutant::TaskRunUnclaimed,
         Mutant::TaskClaimInherited,
+        Mutant::TaskSuccessorWrittenOff,
         Mutant::TaskDrainIgnored,
     ];
 
@@ -194,6 +201,7 @@ impl Mutant {
         Mutant::TaskLedgerNotAdopted,
         Mutant::TaskMarkNotKept,
         Mutant::TaskReassignedWhileRun,
+        Mutant::TaskWorkersNotListed,
         Mutant::TaskLateResultReopens,
         Mutant::RestartedAfterLoss,
         Mutant::ReleasedBeforeExited,
@@ -210,6 +218,7 @@ impl Mutant {
         Mutant::EpochNotRaised,
         Mutant::DeadlineIgnored,
         Mutant::ExpiryTooShort,
+        Mutant::HoldTakenForExpiry,
         Mutant::LateRecordAdopted,
         Mutant::VacatedBeforeStopped,
         Mutant::EpochFromLastLeader,

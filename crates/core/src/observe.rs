@@ -27,7 +27,8 @@ pub(crate) struct SeenSeat {
     pub(crate) since: Time,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// From good to bad.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Health {
     Good,
     Unavailable,
@@ -114,9 +115,14 @@ impl Coordinator {
             self.distrust();
         }
         self.note_seat(&seat);
+        if let Some(terms) = seat.terms.filter(|_| seat.holder != self.me) {
+            self.config.follow(terms);
+        }
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
         let any = self.config.has(Mutant::NonceIgnored);
         self.pending.retain(|write| write.nonce == seat.nonce || any);
+        // If it is this one, it got through; only its answer did not.
+        self.writes_fail &= self.pending.is_empty();
         // A record from the past names nobody who leads now.
         if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
             self.announce(seat.holder.node.clone(), seat.epoch, out);
@@ -130,7 +136,7 @@ impl Coordinator {
             self.highest = seat.epoch;
             self.top_holder = Some(seat.holder.clone());
         }
-        self.lease_seen_ms = self.lease_seen_ms.max(seat.lease_ms);
+        self.expiry_seen_ms = self.expiry_seen_ms.max(self.config.waits_ms(seat.lease));
     }
 
     /// Somebody's hand took away a seat that this node has seen, before a rest perhaps. Its holder may act until its lease ends,
@@ -139,50 +145,53 @@ impl Coordinator {
     fn distrust(&mut self) {
         let leads = matches!(self.phase, Phase::Leading(_));
         if self.highest > Epoch(0) && !leads && !self.config.has(Mutant::VanishedSeatClaimed) {
-            let lease_ms = self.lease_seen_ms.max(self.config.lease_ms);
-            self.wait_out = self.wait_out.max(self.now + self.config.expiry_ms(lease_ms));
+            let expiry_ms = self.expiry_seen_ms.max(self.config.waits_ms(self.config.lease()));
+            self.wait_out = self.wait_out.max(self.now + expiry_ms);
         }
     }
 
     /// Says who leads, once for every holder and epoch.
     pub(crate) fn announce(&mut self, node: NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
-        if self.leader.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
+        if self.announced.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
             return;
         }
-        let previous = self.leader.replace((node.clone(), epoch)).map(|(node, _)| node);
+        let previous = self.announced.replace((node.clone(), epoch)).map(|(node, _)| node);
         out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
     }
 
-    /// Trouble and recovery are said once each. A refused write is not mended by a read that is answered.
+    /// Trouble is told once when it begins, and again only if it gets worse. Its end is told once nothing has failed for a
+    /// whole lease, so that a store that falters is not told of at every turn; and a write that failed is not mended by a
+    /// read that is answered.
     fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
-        if self.health == health || (self.write_denied && health == Health::Good) {
+        if health == Health::Good {
+            let over = !self.writes_fail && self.now >= self.troubled + self.config.lease_ms;
+            if self.health != Health::Good && over {
+                self.health = Health::Good;
+                out.push(Effect::Emit(Event::StoreRecovered));
+            }
             return;
         }
-        self.health = health;
-        out.push(Effect::Emit(match health {
-            Health::Good => Event::StoreRecovered,
-            Health::Unavailable => Event::StoreUnavailable,
-            Health::Denied => Event::StoreDenied,
-        }));
+        self.troubled = self.now;
+        if health > self.health {
+            self.health = health;
+            let event = if health == Health::Denied { Event::StoreDenied } else { Event::StoreUnavailable };
+            out.push(Effect::Emit(event));
+        }
     }
 
     /// The outcome of a write, on whichever lane, as far as the store's health goes.
     pub(crate) fn note_write(&mut self, answer: &WriteAnswer, out: &mut Vec<Effect>) {
-        self.write_denied = *answer == WriteAnswer::Denied;
-        self.note_health(
-            match answer {
-                WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,
-                WriteAnswer::Unknown | WriteAnswer::Unavailable => Health::Unavailable,
-                WriteAnswer::Denied => Health::Denied,
-            },
-            out,
-        );
+        let health = match answer {
+            WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,
+            WriteAnswer::Unknown | WriteAnswer::Unavailable => Health::Unavailable,
+            WriteAnswer::Denied => Health::Denied,
+        };
+        self.writes_fail = health != Health::Good;
+        self.note_health(health, out);
     }
 
-    /// A probe or a list failed. That a store which was away refuses is news; that one which refused is away is not.
+    /// A probe or a list failed.
     pub(crate) fn note_trouble(&mut self, denied: bool, out: &mut Vec<Effect>) {
-        if self.health == Health::Good || (denied && self.health == Health::Unavailable) {
-            self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
-        }
+        self.note_health(if denied { Health::Denied } else { Health::Unavailable }, out);
     }
 }

@@ -9,9 +9,13 @@ use std::sync::Arc;
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The epoch of the next claim.
+    /// The highest there is: 2⁵³ − 1, which every language's numbers hold exactly. A claim a second takes 285 million years to
+    /// get there; an object with a higher epoch is damaged or forged, and no claim is made beyond it.
+    pub const MAX: Epoch = Epoch((1 << 53) - 1);
+
+    /// The epoch after this one, at most [`MAX`](Epoch::MAX).
     pub fn next(self) -> Epoch {
-        Epoch(self.0.saturating_add(1))
+        Epoch(self.0.saturating_add(1)).min(Epoch::MAX)
     }
 }
 
@@ -52,6 +56,28 @@ pub enum Expect {
     Version(Version),
 }
 
+/// What a renewal buys: the *hold* and the *expiry*. Their ratio is how far clocks may drift apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Lease {
+    /// How long the holder may act after the sending of a renewal, by its own clock.
+    pub hold_ms: u64,
+    /// How long the seat must stay unchanged before others may take over, by their clocks.
+    pub expiry_ms: u64,
+}
+
+/// How a namespace watches its leader, as the leader has it. Others go by it until they lead themselves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Terms {
+    /// How often the leader renews.
+    pub heartbeat_ms: u64,
+    /// How often others look.
+    pub election_interval_ms: u64,
+    /// How long others wait after noticing that it is down.
+    pub takeover_delay_ms: u64,
+    /// How often nodes refresh their presence.
+    pub presence_ms: u64,
+}
+
 /// Whether somebody holds the seat.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatState {
@@ -70,8 +96,10 @@ pub struct Seat {
     pub state: SeatState,
     /// Who holds it, or who vacated it.
     pub holder: Holder,
-    /// How long the holder may act after a renewal, by its own clock.
-    pub lease_ms: u64,
+    /// What each renewal buys the holder. Others go by these terms, not by their own settings.
+    pub lease: Lease,
+    /// How the namespace watches it; `None` if the record does not say.
+    pub terms: Option<Terms>,
     /// Counts renewals within the epoch.
     pub renewals: u64,
     /// New in every write.

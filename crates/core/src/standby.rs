@@ -24,8 +24,8 @@ pub(crate) struct Standby {
     pub(crate) not_before: Time,
     /// When an own record that must not be adopted is next vacated.
     pub(crate) vacate_at: Time,
-    /// Processes of this lost epoch may run until then: neither is their record vacated before, nor another claim made.
-    pub(crate) spare: Option<(Epoch, Time)>,
+    /// Processes of this lost epoch have not been reported stopped: neither is their record vacated, nor another claim made.
+    pub(crate) spare: Option<Epoch>,
     /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
     pub(crate) retry_at: Time,
     /// Reads that failed in a row, for the back-off.
@@ -56,23 +56,20 @@ impl Standby {
         Standby { cold: false, not_before, ..Standby::joined(now, now) }
     }
 
-    /// Processes of the lost epoch may still run: until their lease has run out, the record stays and this node claims
-    /// nothing beside them.
-    pub(crate) fn spare(&mut self, epoch: Epoch, deadline: Time) {
-        self.spare = Some((epoch, deadline));
+    /// Processes of the lost epoch may still run, even past their lease: what is stuck does not look at it. So the record stays,
+    /// and others wait for its expiry; and this node claims nothing, because it could run nothing beside them.
+    pub(crate) fn spare(&mut self, epoch: Epoch) {
+        self.spare = Some(epoch);
     }
 
     /// The processes of a lost epoch have stopped after all.
     pub(crate) fn spare_no_more(&mut self, epoch: Epoch) {
-        self.spare.take_if(|(spared, _)| *spared == epoch);
+        self.spare.take_if(|spared| *spared == epoch);
     }
 
-    pub(crate) fn spared_until(&self) -> Time {
-        self.spare.map_or(Time(0), |(_, deadline)| deadline)
-    }
-
-    fn vacates_at(&self) -> Time {
-        self.vacate_at.max(self.spared_until())
+    /// When an own record is vacated; never while its work runs.
+    fn vacates_at(&self) -> Option<Time> {
+        self.spare.is_none().then_some(self.vacate_at)
     }
 }
 
@@ -80,7 +77,11 @@ impl Coordinator {
     pub(crate) fn standby(&mut self) -> &mut Standby {
         match &mut self.phase {
             Phase::Standby(standby) => standby,
-            Phase::Idle | Phase::Starting(_) | Phase::Leading(_) | Phase::Leaving { .. } => {
+            Phase::Idle
+            | Phase::Starting(_)
+            | Phase::Watching(_)
+            | Phase::Leading(_)
+            | Phase::Leaving { .. } => {
                 unreachable!("called only in the standby phase")
             }
         }
@@ -105,6 +106,7 @@ impl Coordinator {
             Phase::Standby(_)
             | Phase::Idle
             | Phase::Starting(_)
+            | Phase::Watching(_)
             | Phase::Leading(_)
             | Phase::Leaving { .. } => false,
         };
@@ -129,10 +131,10 @@ impl Coordinator {
     }
 
     /// When the holder last seen counts as unavailable, if nothing changes until then.
-    fn expiry_at(&self) -> Option<Time> {
+    pub(crate) fn expiry_at(&self) -> Option<Time> {
         match &self.seen {
             Seen::Seat(seen) if seen.seat.state == SeatState::Held => {
-                Some(seen.since + self.config.expiry_ms(seen.seat.lease_ms))
+                Some(seen.since + self.config.waits_ms(seen.seat.lease))
             }
             Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
         }
@@ -142,7 +144,8 @@ impl Coordinator {
     pub(crate) fn read_at(&self, standby: &Standby) -> Time {
         let special = match &standby.campaign {
             Some(campaign) => campaign.claim_at,
-            None if self.own_record().is_some() => None,
+            // Nothing is claimed then, so there is nothing to look for at that moment; and once it has passed it would be due for ever.
+            None if self.own_record().is_some() || standby.spare.is_some() => None,
             None => self.expiry_at(),
         };
         special.map_or(standby.poll_at, |at| at.min(standby.poll_at)).max(standby.retry_at)
@@ -152,7 +155,7 @@ impl Coordinator {
         if self.seat_flight.is_some() {
             return None;
         }
-        let vacate = self.own_record().map(|_| standby.vacates_at());
+        let vacate = self.own_record().and_then(|_| standby.vacates_at());
         let list = match &standby.campaign {
             Some(campaign) if campaign.claim_at.is_none() && standby.nodes.is_none() => {
                 Some(campaign.ready_at)
@@ -177,7 +180,7 @@ impl Coordinator {
             return;
         }
         let Phase::Standby(standby) = &self.phase else { return };
-        if self.own_record().is_some() && self.now >= standby.vacates_at() {
+        if self.own_record().is_some() && standby.vacates_at().is_some_and(|at| self.now >= at) {
             self.vacate_own_record(out);
             return;
         }
@@ -220,10 +223,10 @@ impl Coordinator {
             self.put_off();
             return;
         }
-        let (now, write_denied) = (self.now, self.write_denied);
+        let (now, writes_fail) = (self.now, self.writes_fail);
         let standby = self.standby();
         (standby.reads_failed, standby.retry_at) = (0, Time(0));
-        if !write_denied {
+        if !writes_fail {
             // The store is back: an own record need not wait out the back-off of the outage.
             standby.vacate_at = standby.vacate_at.min(now);
         }
@@ -394,8 +397,8 @@ impl Coordinator {
         self.retired = self.retired.max(seen.seat.epoch);
         self.drop_campaign();
         let (now, retry_ms) = (self.now, self.config.retry_ms());
-        if now < self.standby().vacates_at() {
-            return; // Spared for now, or tried only just now.
+        if self.standby().vacates_at().is_none_or(|at| now < at) {
+            return; // Spared, or tried only just now.
         }
         self.standby().vacate_at = now + retry_ms;
         self.send_vacate(out);

@@ -25,6 +25,7 @@ impl Coordinator {
         }
         if !self.config.eligible {
             out.push(Effect::Emit(Event::Ineligible));
+            self.start_watching(random);
             return;
         }
         let wait_ms = self.config.jitter_ms(random);

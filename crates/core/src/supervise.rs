@@ -164,7 +164,7 @@ pub enum SupervisionEffect {
         process: usize,
         /// Its number: no other instance ever has it.
         instance: u64,
-        /// The how-manieth start in this term.
+        /// Which start in this term; 1 for the first.
         attempt: u32,
     },
     /// Ask the process to stop, and end its guard.
@@ -200,7 +200,7 @@ pub enum SupervisionEvent {
     Started {
         /// Which.
         process: usize,
-        /// The how-manieth start in this term.
+        /// Which start in this term; 1 for the first.
         attempt: u32,
     },
     /// A process has ended.

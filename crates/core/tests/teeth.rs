@@ -7,13 +7,14 @@ mod errands;
 mod processes;
 
 use errands::Makers;
-use tenure_core::{Arbiter, Dispatcher, Mutant, Supervision, Taker};
+use tenure_core::{Arbiter, Dispatcher, Lookout, Mutant, Supervision, Taker};
 
 /// Every one must be caught within this many schedules.
 const SEEDS_MAX: u64 = 3000;
 
 fn must_be_caught(mutant: Mutant) {
-    caught(mutant, |seed| arbitration::run(seed, || Arbiter::broken(mutant)).violations);
+    let lookout = |patience| Lookout::new(patience).broken(Some(mutant));
+    caught(mutant, |seed| arbitration::run(seed, || Arbiter::broken(mutant), lookout).violations);
 }
 
 fn must_be_caught_in_supervision(mutant: Mutant) {
@@ -31,8 +32,8 @@ fn caught(mutant: Mutant, violations: impl Fn(u64) -> Vec<String>) {
 }
 
 #[test]
-fn return_to_the_global_seat_before_drained() {
-    must_be_caught(Mutant::ReturnBeforeDrained);
+fn unanswered_look_taken_for_free() {
+    must_be_caught(Mutant::UnansweredLookTakenForFree);
 }
 
 #[test]
@@ -97,4 +98,5 @@ errand!(task_doubt_forgotten, TaskDoubtForgotten);
 errand!(task_attempts_unbounded, TaskAttemptsUnbounded);
 errand!(task_run_unclaimed, TaskRunUnclaimed);
 errand!(task_claim_inherited, TaskClaimInherited);
+errand!(task_successor_written_off, TaskSuccessorWrittenOff);
 errand!(task_drain_ignored, TaskDrainIgnored);

@@ -64,17 +64,18 @@ macro_rules! transcripts {
 }
 
 transcripts! {
-    ce1_eligible_tries, ce2_ineligible_is_silent, ce3_no_leader_leads, ce4_standby_watches,
+    ce1_eligible_tries, ce2_ineligible_takes_no_part, ob1_ineligible_watches, ce3_no_leader_leads, ce4_standby_watches,
     sb1_all_at_once, sb2_partition_heals, sb3_paused_leader_stops,
     fo1_crash, fo2_graceful, fo3_no_fail_back, fo4_leader_changed,
-    td1_leader_back_in_time, td2_delay_is_configurable,
-    te2_reasons,
+    sl1_slow_writes, sl4_told_once,
+    gd5_terms_of_the_leader, td1_leader_back_in_time, td2_delay_is_configurable,
+    te2_reasons, ex3_stuck_work_keeps_the_seat,
     ji1_default_range, ji2_custom_range, ji3_no_jitter, ji4_fixed_jitter,
     js1_exact_heartbeats, js2_renewal_at_80_percent, js3_jitter_again, jb2_same_leader_with_jitter,
     hazard_lost_answer_of_claim, hazard_lost_answer_of_renewal, hazard_late_claim_adopted, hazard_late_claim_vacated,
     hazard_late_renewal_vacated, hazard_lost_request, hazard_late_vacate, hazard_superseded, hazard_vacate_refused, hazard_echo,
     hazard_denied,
-    hazard_corrupt_seat, hazard_newer_seat, hazard_seat_deleted, hazard_seat_restored, hazard_seat_restored_twice, hazard_same_node_twice,
+    hazard_corrupt_seat, hazard_newer_seat, hazard_last_epoch, hazard_seat_deleted, hazard_seat_restored, hazard_seat_restored_twice, hazard_same_node_twice,
     hazard_lease_at_risk_recovers, hazard_step_down, hazard_stuck_processes, hazard_stuck_step_down,
     hazard_stuck_at_risk, hazard_stop_while_claiming, hazard_cold_start_dead_seat, hazard_unsafe_store,
     hazard_store_away, hazard_rank_back_off, hazard_list_denied, hazard_slow_store, cost_steady_state,

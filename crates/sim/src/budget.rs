@@ -5,7 +5,7 @@ use crate::node::Kind;
 use crate::world::World;
 
 /// Counts requests for so long and holds them against the published cost: a standby makes one read per election interval,
-/// the leader one write per heartbeat, each node one write per presence interval, and nothing else.
+/// the leader one write per heartbeat, each node one write per presence interval, all by the leader's settings, and nothing else.
 pub(crate) fn steady(world: &mut World, ms: u64) {
     // A leader that has just begun is not known to all yet, and some may still be about to claim.
     let look = world.nodes.iter().map(|node| node.config.election_interval_ms).max().unwrap_or(0);
@@ -23,6 +23,7 @@ pub(crate) fn steady(world: &mut World, ms: u64) {
         return;
     }
     let mut wrong = Vec::new();
+    let config = world.nodes[leader].config.clone();
     for (index, node) in world.nodes.iter().enumerate().filter(|(_, node)| node.alive && node.running) {
         let local_ms = ms * node.clock.rate() / 1000;
         let sent = |kind: Kind| node.count(kind) - before[index][kind as usize];
@@ -36,10 +37,10 @@ pub(crate) fn steady(world: &mut World, ms: u64) {
         let leads = index == leader;
         let never = if leads { Kind::Read } else { Kind::Renew };
         match leads {
-            true => hold(Kind::Renew, node.config.heartbeat_ms),
-            false => hold(Kind::Read, node.config.election_interval_ms),
+            true => hold(Kind::Renew, config.heartbeat_ms),
+            false => hold(Kind::Read, config.election_interval_ms),
         }
-        hold(Kind::Presence, node.config.presence_ms);
+        hold(Kind::Presence, config.presence_ms);
         for kind in [never, Kind::Claim, Kind::Vacate, Kind::List, Kind::Probe, Kind::Leave] {
             if sent(kind) > 0 {
                 wrong.push(format!("node {index}: {} {}", sent(kind), kind.name()));

@@ -63,6 +63,8 @@ pub(crate) struct Bureau {
     ready: bool,
     /// The workers as last told.
     known: Option<(SnapshotMark, BTreeMap<NodeId, bool>)>,
+    /// Whether its own node has listed them, and whether those are all.
+    told: Option<bool>,
     submitted: BTreeMap<u64, Submitted>,
     tokens: u64,
     plan_at: u64,
@@ -95,6 +97,7 @@ impl World {
             planner,
             ready: false,
             known: None,
+            told: None,
             submitted: BTreeMap::new(),
             tokens: 0,
             plan_at: 0,
@@ -175,17 +178,23 @@ impl World {
     fn muster(&mut self, node: usize) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         let Some(mark) = self.desks[node].bulletin.applied() else { return };
-        if bureau.known.as_ref().is_some_and(|(known, _)| *known == mark) {
+        let tenure = self.desks[node].tenure.as_ref().filter(|tenure| tenure.epoch == bureau.epoch);
+        let told = tenure.and_then(|tenure| tenure.roll.has_told()).or(bureau.told);
+        if bureau.told == told && bureau.known.as_ref().is_some_and(|(known, _)| *known == mark) {
             return;
         }
+        bureau.told = told;
         let workers = self.desks[node].bulletin.workers();
         let list: BTreeMap<NodeId, bool> = workers.map(|(id, entry)| (id.clone(), entry.active)).collect();
         let by = Incarnation(bureau.incarnation);
-        let gone = self.workers.iter().map(|worker| &worker.id).filter(|id| list.get(*id) != Some(&true));
+        // Only a leader that has listed the workers itself knows that one of them is gone.
+        let gone = self.workers.iter().map(|worker| &worker.id);
+        let gone = gone.filter(|id| told.is_some() && list.get(*id) != Some(&true));
         self.book.absent.extend(gone.map(|id| (by, id.clone())));
         bureau.known = Some((mark, list.clone()));
         let local = self.nodes[node].clock.local(self.now);
-        bureau.dispatcher.handle(local, DispatchInput::Workers { list, whole: true });
+        let (listed, whole) = (told.is_some(), told == Some(true));
+        bureau.dispatcher.handle(local, DispatchInput::Workers { list, listed, whole });
     }
 
     fn dispatch_step(&mut self, node: usize, input: DispatchInput) {

@@ -19,7 +19,7 @@ pub mod name {
         ONE_ACTS = "one acts at a time";
         /// Nobody leads past its deadline.
         LIVE_LEASE = "work runs only under a live lease";
-        /// Not renewed by 80 % of the lease, work was told to stop.
+        /// Not renewed by 80 % of the hold, work was told to stop.
         WINDS_DOWN = "work is wound down at 80 %";
         /// A write concerns the writer's own record, except for a claim.
         OWN_RECORD = "only one's own record is renewed or vacated";

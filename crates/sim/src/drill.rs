@@ -30,14 +30,13 @@ fn draw_config(world: &mut World) -> Config {
     let default = Config::default();
     let mut config = match rng.random_range(0..4) {
         0 => Config {
-            heartbeat_ms: 250,
-            lease_ms: 1000,
-            expiry_factor_permille: 1500,
+            heartbeat_ms: 300,
+            lease_ms: 500,
             takeover_delay_ms: 100,
             election_interval_ms: 250,
             ..default
         },
-        1 => Config { heartbeat_ms: 5000, lease_ms: 15_000, election_interval_ms: 5000, ..default },
+        1 => Config { heartbeat_ms: 9000, lease_ms: 15_000, election_interval_ms: 5000, ..default },
         _ => default,
     };
     config.startup_jitter_max_ms = [0, 500, 5000][rng.random_range(0..3)];
@@ -50,7 +49,7 @@ pub(crate) fn run(world: &mut World, change: &dyn Fn(&mut Config)) -> Vec<Failov
     change(&mut config);
     let low = world.rng.random_range(5..20);
     world.latency_ms = (low, low + world.rng.random_range(1..20));
-    world.timeout_ms = config.lease_ms * 3 / 10;
+    world.timeout_ms = config.hold_ms() * 3 / 10;
     world.fence = FenceRule { enabled: true, grace_ms: [0, 5000][world.rng.random_range(0..2)] };
     if world.rng.random_range(0..12) == 0 {
         unsafe_store(world, &config);
@@ -326,7 +325,7 @@ impl Drill {
             target.faults.clear();
             let sent = |kind: Kind| target.sent[kind as usize] - before[node][kind as usize];
             let looks = ms / self.config.election_interval_ms;
-            let tries = 4 * self.config.lease_ms / self.config.heartbeat_ms;
+            let tries = 4 * self.config.hold_ms() / self.config.heartbeat_ms;
             // A leader hurries for as long as its lease runs; a standby slows down to its usual look, once with the
             // reading and once with the claim.
             let (read, claim) = (sent(Kind::Read), sent(Kind::Claim));

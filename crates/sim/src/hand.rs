@@ -114,6 +114,7 @@ impl World {
         let (now, life) = (self.now, self.workers[index].life);
         match effect {
             TakerEffect::Read(id, unless) => self.hand_ask(index, Ask::Look(id, unless)),
+            TakerEffect::Confirm(id) => self.hand_ask(index, Ask::Confirm(id)),
             TakerEffect::Write(id, doc, version) => {
                 self.hand_ask(index, Ask::Work(id, Box::new(doc), version));
             }

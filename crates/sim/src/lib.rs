@@ -18,6 +18,7 @@ pub mod cluster;
 mod desk;
 mod drill;
 pub mod explore;
+pub mod far;
 mod fault;
 mod follow;
 mod hand;

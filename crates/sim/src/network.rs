@@ -57,6 +57,11 @@ impl World {
             self.strike(kind, node);
             return fate;
         }
+        if self.far.writes && matches!(kind, Kind::Claim | Kind::Renew | Kind::Vacate | Kind::Presence) {
+            let ms = crate::far::write_ms(&mut self.rng);
+            let out = self.rng.random_range(0..=ms);
+            return Fate::Slow(out, ms - out);
+        }
         if self.mix.has(FaultKind::SlowNetwork) && self.rng.random_range(0..100) < 4 {
             // A Pareto tail: most are a little slow, a few are very.
             let slow = |share: f64| ((40.0 / share.max(1e-4)) as u64).min(SLOW_MAX_MS);
@@ -123,12 +128,14 @@ impl World {
     }
 
     fn check_sending(&mut self, node: usize, kind: Kind, request: &Request) {
+        // By whoever's settings it goes.
+        let heartbeat_ms = self.nodes.iter().map(|node| node.config.heartbeat_ms).min().unwrap_or(0);
         let (now, target) = (self.now, &mut self.nodes[node]);
         if target.second.0 != now / 1000 {
             target.second = (now / 1000, 0);
         }
         target.second.1 += 1;
-        let retry_ms = (target.config.heartbeat_ms / 4).clamp(10, 1000);
+        let retry_ms = (heartbeat_ms / 4).clamp(10, 1000);
         let limit = 3 * 1000 / retry_ms + 16;
         let (second, sent) = target.second;
         // Pauses are kept by the node's own clock; one that races says nothing about a second of ours.
@@ -239,8 +246,11 @@ impl World {
             && !target.clock.has_changed()
         {
             let waited = sent.saturating_sub(object.landed) * target.clock.rate() / 1000 + 2;
-            let expiry = held.lease_ms * target.config.expiry_factor_permille / 1000;
-            let due = expiry + if down { target.config.takeover_delay_ms } else { 0 };
+            // The leader's settings count, until another leads.
+            // Where the record does not say, those of one before it do.
+            let least_ms = || self.nodes.iter().map(|node| node.config.takeover_delay_ms).min().unwrap_or(0);
+            let delay_ms = held.terms.map_or_else(least_ms, |terms| terms.takeover_delay_ms);
+            let due = held.lease.expiry_ms + if down { delay_ms } else { 0 };
             if waited < due {
                 self.judge.violated(now, name::NOT_TOO_SOON, || {
                     format!("{node} claims over {held:?} after {waited} of {due} ms")

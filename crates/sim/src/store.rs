@@ -162,7 +162,8 @@ impl SimStore {
     /// The presences, or an old list of them.
     pub(crate) fn list(&self, stale: Option<usize>) -> Answer {
         let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
-        Answer::Nodes(NodesAnswer::Found(old.unwrap_or_else(|| self.entries())))
+        let nodes = old.unwrap_or_else(|| self.entries());
+        Answer::Nodes(NodesAnswer::Found { nodes, more: false })
     }
 }
 

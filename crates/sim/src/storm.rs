@@ -12,7 +12,7 @@ use crate::store::Stored;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
-    Config, Epoch, FenceRule, Holder, Incarnation, Input, NodeId, Nonce, Seat, SeatProblem, SeatState,
+    Config, Epoch, FenceRule, Holder, Incarnation, Input, Lease, NodeId, Nonce, Seat, SeatProblem, SeatState,
 };
 
 /// Faults strike for this long.
@@ -95,12 +95,15 @@ fn draw_config(world: &mut World) -> Config {
     let rng = &mut world.rng;
     let heartbeat_ms = [250, 400, 1000][rng.random_range(0..3)];
     let lease_ms = heartbeat_ms * [2, 3, 4][rng.random_range(0..3)] + 500;
+    let hold_factor_permille = [1000, 2000][rng.random_range(0..2)];
     Config {
         heartbeat_ms,
         lease_ms,
+        hold_factor_permille,
         election_interval_ms: heartbeat_ms,
         startup_jitter_max_ms: [0, 500, 5000][rng.random_range(0..3)],
-        expiry_factor_permille: [1250, 1500, 2000, 3000][rng.random_range(0..4)],
+        expiry_factor_permille: hold_factor_permille * [1250, 1500, 2000, 3000][rng.random_range(0..4)]
+            / 1000,
         takeover_delay_ms: [0, 100, 1000][rng.random_range(0..3)],
         settle_ms: [0, 100, 500][rng.random_range(0..3)],
         presence_ms: [2000, 5000, 15_000][rng.random_range(0..3)],
@@ -114,15 +117,17 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
     let mut config = draw_config(world);
     change(&mut config);
     let drift = world.mix.has(FaultKind::Drift);
-    let rates = rates(config.expiry_factor_permille, drift);
-    let slack = config.expiry_factor_permille.saturating_sub(1000 * rates.1 / rates.0 + 1);
-    // The shortest lease any node of this schedule may have.
+    let ratio = 1000 + config.tolerated_drift_permille();
+    let rates = rates(ratio, drift);
+    let slack = ratio.saturating_sub(1000 * rates.1 / rates.0 + 1);
+    // The shortest hold any node of this schedule may have.
     let shortest = if world.mix.has(FaultKind::MixedSettings) { 1000 } else { config.lease_ms };
-    let storm = Storm { jump_max_ms: slack * config.lease_ms.min(shortest) / 1000, config, rates };
+    let shortest = Config { lease_ms: shortest.min(config.lease_ms), ..config.clone() }.hold_ms();
+    let storm = Storm { jump_max_ms: slack * shortest / 1000, config, rates };
     let low = world.rng.random_range(1..40);
     world.latency_ms = (low, low + world.rng.random_range(1..80));
     // Longer than a sane driver would wait, sometimes: safety must not hang on it.
-    world.timeout_ms = [storm.config.lease_ms * 3 / 10, 750, 2000][world.rng.random_range(0..3)];
+    world.timeout_ms = [storm.config.hold_ms() * 3 / 10, 750, 2000][world.rng.random_range(0..3)];
     world.fence = FenceRule { enabled: true, grace_ms: [0, 1000, 5000][world.rng.random_range(0..3)] };
     if world.mix.has(FaultKind::StoreSkew) {
         world.store.skew_ms = 20_000;
@@ -233,7 +238,7 @@ impl Storm {
                 world.rearm(node);
             }
             FaultKind::ClockJump => {
-                let expiry = self.config.lease_ms * self.config.expiry_factor_permille / 800 + 1000;
+                let expiry = self.config.expiry_ms() * 10 / 8 + 1000;
                 let target = &mut world.nodes[node];
                 if self.jump_max_ms > 0 && (target.last_jump == 0 || now > target.last_jump + 2 * expiry) {
                     let ms = world.rng.random_range(1..=self.jump_max_ms);
@@ -290,10 +295,15 @@ impl Storm {
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let epoch = Epoch(epoch + world.rng.random_range(1..3));
                 // With a shorter lease than its victim's it would be taken over too soon: nothing is promised about that.
-                let lease_ms = world.nodes.iter().map(|node| node.config.lease_ms).max().unwrap_or(0);
+                let longest = |value: fn(&Config) -> u64| {
+                    world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(1)
+                };
+                let lease =
+                    Lease { hold_ms: longest(Config::hold_ms), expiry_ms: longest(Config::expiry_ms) };
                 let seat = Seat {
                     state: SeatState::Held,
-                    lease_ms,
+                    lease,
+                    terms: None,
                     renewals: 7,
                     epoch,
                     holder,
@@ -394,6 +404,7 @@ impl Storm {
                 world.rearm(node);
             }
             world.resume(node);
+            world.free_work(node);
             // Of two processes under one id one is taken away.
             let first = ids.insert(world.nodes[node].id.clone());
             if !first {
@@ -411,7 +422,7 @@ impl Storm {
         let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
         let longest =
             |value: fn(&Config) -> u64| world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(0);
-        let leave = slow(longest(|config| config.drain_ms + config.lease_ms)) + world.timeout_ms + 100;
+        let leave = slow(longest(|config| config.drain_ms + config.hold_ms())) + world.timeout_ms + 100;
         let failover = slow(longest(Config::failover_bound_ms));
         let start =
             slow(longest(|config| config.startup_jitter_max_ms + config.settle_ms + 2 * config.heartbeat_ms));

@@ -37,6 +37,8 @@ pub(crate) enum Ask {
     Dispatch(u64, RequestId, Box<DispatchRequest>),
     /// A worker's look at its inbox, unless it still has this version.
     Look(RequestId, Option<Version>),
+    /// A worker asks whose its id is.
+    Confirm(RequestId),
     /// A worker's write of its inbox, on condition of this version.
     Work(RequestId, Box<InboxDoc>, Version),
 }
@@ -87,7 +89,7 @@ impl Ask {
                 DispatchRequest::ListInboxes => Kind::Inboxes,
                 DispatchRequest::Archive(..) => Kind::Archive,
             },
-            Ask::Look(..) => Kind::Look,
+            Ask::Look(..) | Ask::Confirm(_) => Kind::Look,
             Ask::Work(..) => Kind::Hand,
         }
     }
@@ -99,7 +101,9 @@ impl Ask {
             Ask::Dispatch(_, _, request) => {
                 matches!(**request, DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..))
             }
-            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Look(..) => false,
+            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Look(..) | Ask::Confirm(_) => {
+                false
+            }
         }
     }
 
@@ -113,6 +117,7 @@ impl Ask {
             Ask::Publish(..) => Told::Published(Put::Unknown),
             Ask::Dispatch(incarnation, id, request) => Told::Dispatch(*incarnation, request.unanswered(*id)),
             Ask::Look(id, _) => Told::Take(TakerInput::Read(*id, TakerRead::Unavailable)),
+            Ask::Confirm(id) => Told::Take(TakerInput::Confirmed(*id, false)),
             Ask::Work(id, ..) => Told::Take(TakerInput::Written(*id, WriteAnswer::Unknown)),
         }
     }
@@ -155,6 +160,7 @@ impl Ask {
             | Ask::Object(_)
             | Ask::Remove(_)
             | Ask::Look(..)
+            | Ask::Confirm(_)
             | Ask::Snapshot => self.unanswered(),
         }
     }
@@ -347,10 +353,15 @@ impl World {
                 let read = self.shelf.own_inbox(&self.workers[index].id, unless.as_ref());
                 Told::Take(TakerInput::Read(*id, read))
             }
+            (Ask::Confirm(id), Party::Worker(index)) => {
+                let found = self.registry.read(&self.workers[index].id, None);
+                let mine = matches!(found, WorkerRead::Found(found) if found.incarnation.0 == life);
+                Told::Take(TakerInput::Confirmed(*id, mine))
+            }
             (Ask::Work(id, doc, version), Party::Worker(index)) => {
                 self.perform_work(index, *id, doc, version)
             }
-            (Ask::Own(_) | Ask::Look(..) | Ask::Work(..), Party::Node(_))
+            (Ask::Own(_) | Ask::Look(..) | Ask::Confirm(_) | Ask::Work(..), Party::Node(_))
             | (Ask::List | Ask::Dispatch(..), Party::Worker(_)) => ask.unanswered(),
         }
     }

@@ -12,7 +12,7 @@ use tenure_core::{Epoch, Input, Time};
 impl World {
     pub(crate) fn handed_out(&self, node: usize, deadline: Time) -> Time {
         let late = self.neglect == Some(Neglect::DeadlineDoubled);
-        deadline + if late { self.nodes[node].config.lease_ms } else { 0 }
+        deadline + if late { self.nodes[node].config.hold_ms() } else { 0 }
     }
 
     pub(crate) fn start_work(&mut self, node: usize, epoch: Epoch, deadline: Time) {
@@ -86,6 +86,20 @@ impl World {
         }
     }
 
+    /// Work that was stuck stops at last; until then its node leads no more.
+    pub(crate) fn free_work(&mut self, node: usize) {
+        let target = &mut self.nodes[node];
+        // A supervisor says itself when its processes have stopped.
+        if target.work != Work::Stuck || self.staffed {
+            return;
+        }
+        target.work = Work::Prompt;
+        if let Some(acting) = target.acting.filter(|acting| acting.told) {
+            let (now, life) = (self.now, target.life);
+            self.schedule(now, node, life, Happening::Stopped { epoch: acting.epoch });
+        }
+    }
+
     /// Who acts at this instant.
     pub(crate) fn acting(&self) -> Vec<usize> {
         let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
@@ -101,7 +115,7 @@ impl World {
                 format!("{node} leads {epoch:?} at {local:?}, past {deadline:?}")
             });
         }
-        let rest = target.config.lease_ms - target.config.wind_down_ms();
+        let rest = target.config.hold_ms() - target.config.wind_down_ms();
         if let Some(acting) = target.acting.filter(|acting| !acting.told && target.core.lease().is_some())
             && local + rest >= acting.deadline
             && self.neglect.is_none()
@@ -119,7 +133,7 @@ impl World {
     }
 
     /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
-    /// to waiting for it; where it was deleted and nothing else, all who had seen a seat, for a lease not longer than their own.
+    /// to waiting for it; where it was deleted and nothing else, all who had seen a seat, for an expiry not longer than their own.
     fn check_apart(&mut self) {
         let acting = self.acting();
         if acting.len() < 2 {
@@ -132,8 +146,8 @@ impl World {
         let (seer, holder) = (self.nodes[newest].life, self.nodes[oldest].life);
         let seen = self.witnesses.saw_holder(seer, holder, epoch(&oldest), since(&newest))
             && !self.witnesses.is_deceived(seer);
-        let lease_ms = |index: usize| self.nodes[index].config.lease_ms;
-        let could_know = self.witnesses.saw_it_vanish(seer) && lease_ms(oldest) <= lease_ms(newest);
+        let expiry_ms = |index: usize| self.nodes[index].config.expiry_ms();
+        let could_know = self.witnesses.saw_it_vanish(seer) && expiry_ms(oldest) <= expiry_ms(newest);
         if self.judge.leapt || (self.meddled && !seen && !could_know) {
             return;
         }

@@ -4,6 +4,7 @@ use crate::book::Book;
 use crate::check::Judge;
 use crate::clock::Clock;
 use crate::desk::{Desk, DeskInput};
+use crate::far::Far;
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
 use crate::hand::Hand;
 use crate::labour::{Labour, WorkDone};
@@ -49,6 +50,7 @@ pub(crate) struct World {
     /// One way, in milliseconds.
     pub(crate) latency_ms: (u64, u64),
     pub(crate) timeout_ms: u64,
+    pub(crate) far: Far,
     pub(crate) fence: FenceRule,
     /// Clocks beyond the promise: two may act then.
     pub(crate) wild: bool,
@@ -117,6 +119,7 @@ impl World {
             struck: FaultCounts::default(),
             latency_ms: (5, 20),
             timeout_ms: 750,
+            far: Far::default(),
             fence: FenceRule::default(),
             wild: false,
             meddled: false,
@@ -468,6 +471,7 @@ impl World {
             Effect::Emit(Event::LostLeadership { epoch, .. }) => {
                 let target = &mut self.nodes[node];
                 target.lost = target.lost.max(epoch);
+                self.far.losses += 1;
                 self.left_office(node);
             }
             Effect::Emit(Event::LeaderChanged { epoch, .. }) => {
@@ -475,6 +479,7 @@ impl World {
                 let local = target.clock.local(self.now);
                 target.gate.observe(epoch, local);
             }
+            Effect::Emit(Event::LeaseAtRisk { .. }) => self.far.stops += 1,
             Effect::Emit(_) => {}
             Effect::Stopped(_) => {
                 let target = &mut self.nodes[node];

@@ -50,11 +50,13 @@ fn the_same_seed_gives_the_same_trace() {
 #[test]
 fn a_replay_shows_the_leaders_work() {
     let options = Options { record: true, ..Options::default() };
-    let outcome = (1..60).map(|seed| run(seed, &options)).find(|outcome| outcome.work.jobs > 0);
-    let text = timeline::text(&outcome.expect("every fourth schedule has work"));
-    for line in ["== ledger", "== inbox of worker-", "Started { process: 0", "runs round-", "is Succeeded"] {
-        assert!(text.contains(line), "{line:?} is not shown:\n{text}");
-    }
+    let lines = ["== ledger", "== inbox of worker-", "Started { process: 0", "runs round-", "is Succeeded"];
+    let shown = |seed| {
+        let outcome = run(seed, &options);
+        let text = (outcome.work.jobs > 0).then(|| timeline::text(&outcome));
+        text.is_some_and(|text| lines.iter().all(|line| text.contains(line)))
+    };
+    assert!((1..60).any(shown), "every fourth schedule has work, and most of it succeeds");
 }
 
 #[test]
@@ -86,4 +88,14 @@ fn the_driver_keeps_the_same_promises() {
     for seed in 0..5 {
         assert_eq!(cluster::run(seed).trace, cluster::run(seed).trace, "seed {seed}");
     }
+}
+
+/// Write latency of a far region for thirty days: median 220 ms, p99 700 ms, 0.3 % above 1 s.
+#[test]
+fn sl2_a_far_region_costs_hardly_any_leadership() {
+    let outcome = tenure_sim::far::far(tenure_core::Config::default(), 30, 1);
+    println!("{outcome:?}");
+    assert!(outcome.renewals > 1_600_000, "{outcome:?}");
+    assert!(outcome.losses <= 1, "leadership is lost at most once a month: {outcome:?}");
+    assert!(outcome.stops <= 30, "work is told to stop at most once a day: {outcome:?}");
 }

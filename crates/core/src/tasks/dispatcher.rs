@@ -60,6 +60,14 @@ enum TakeBack {
     Cancel,
 }
 
+/// The workers as last told; see [`DispatchInput::Workers`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Registry {
+    list: BTreeMap<NodeId, bool>,
+    listed: bool,
+    whole: bool,
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Task {
     record: TaskRecord,
@@ -86,7 +94,7 @@ pub struct Dispatcher {
     inboxes: BTreeMap<NodeId, Inbox>,
     /// Submissions to shards that are not its own yet.
     waiting: Vec<(u64, TaskRecord)>,
-    workers: Option<(BTreeMap<NodeId, bool>, bool)>,
+    workers: Option<Registry>,
     gone_since: BTreeMap<NodeId, Time>,
     list: Option<RequestId>,
     list_due: Time,
@@ -236,7 +244,7 @@ impl Dispatcher {
     }
 
     fn is_active(&self, worker: &NodeId) -> bool {
-        self.workers.as_ref().is_some_and(|(list, _)| list.get(worker) == Some(&true))
+        self.workers.as_ref().is_some_and(|workers| workers.list.get(worker) == Some(&true))
     }
 
     // ---- inputs ----
@@ -262,7 +270,7 @@ impl Dispatcher {
                 self.assign(now, &id, &worker);
             }
             DispatchInput::Hold { id, reason } => self.hold(now, &id, reason),
-            DispatchInput::Workers { list, whole } => self.on_workers(now, list, whole),
+            DispatchInput::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchInput::Ledger(id, shard, read) => self.on_ledger(now, id, shard, read),
             DispatchInput::LedgerWritten(id, shard, answer) => {
                 if self.shards[shard].flight.as_ref().is_some_and(|(flight, _)| *flight == id) {

@@ -52,6 +52,7 @@ struct Run {
 enum Flight {
     Read(RequestId),
     Write { id: RequestId, doc: InboxDoc },
+    Confirm(RequestId),
 }
 
 type Key = (NodeId, u32);
@@ -62,6 +63,8 @@ pub struct Taker {
     config: TakerConfig,
     doc: Option<(InboxDoc, Version)>,
     fenced: BTreeSet<Key>,
+    /// The version of the inbox since whose reading the worker's id was confirmed.
+    confirmed: Option<Version>,
     runs: BTreeMap<Key, Run>,
     remembered: VecDeque<(Key, Outcome)>,
     flight: Option<Flight>,
@@ -90,6 +93,7 @@ impl Taker {
             config,
             doc: None,
             fenced: BTreeSet::new(),
+            confirmed: None,
             runs: BTreeMap::new(),
             remembered: VecDeque::new(),
             flight: None,
@@ -147,6 +151,12 @@ impl Taker {
                 }
             }
             TakerInput::Written(id, answer) => self.on_written(now, id, answer, out),
+            TakerInput::Confirmed(id, mine) => {
+                if self.flight == Some(Flight::Confirm(id)) {
+                    self.flight = None;
+                    self.on_confirmed(now, mine);
+                }
+            }
             TakerInput::Ended { id, attempt, outcome } => {
                 if let Some(run) = self.runs.get_mut(&(id, attempt))
                     && !matches!(run.phase, Phase::Done { .. })
@@ -244,6 +254,30 @@ impl Taker {
                 self.must_read = true;
             }
         }
+    }
+
+    /// Another life claims only once it has the id. So if the id is this life's after such a claim was read, the other was
+    /// there before, and is over. If it is not, or nobody knows, nothing is written over the other's.
+    fn on_confirmed(&mut self, now: Time, mine: bool) {
+        if mine {
+            self.confirmed = self.doc.as_ref().map(|(_, version)| version.clone());
+            return;
+        }
+        self.failures = self.failures.saturating_add(1);
+        self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms);
+        self.must_read = true;
+    }
+
+    /// Whether the inbox has something of another life that nobody has confirmed to be a former one.
+    fn is_doubtful(&self) -> bool {
+        let Some((doc, version)) = &self.doc else { return false };
+        let other = |by: &Incarnation| *by != self.config.incarnation;
+        let claimed = doc.entries.iter().any(|entry| match &entry.state {
+            EntryState::Acked { by } | EntryState::Running { by } => other(by),
+            EntryState::Dispatched | EntryState::Finished { .. } => false,
+        });
+        let doubtful = claimed || doc.closed.as_ref().is_some_and(other);
+        doubtful && self.confirmed.as_ref() != Some(version) && !self.has(Mutant::TaskSuccessorWrittenOff)
     }
 
     /// Takes the inbox as it stands, by a read or by one's own write.
@@ -405,6 +439,12 @@ impl Taker {
                 self.read(out);
             }
             return;
+        }
+        if self.is_doubtful() {
+            self.requests += 1;
+            let id = RequestId(self.requests);
+            self.flight = Some(Flight::Confirm(id));
+            return out.push(TakerEffect::Confirm(id));
         }
         if let Some((doc, version)) = self.plan(now).filter(|_| self.failures == 0 || due) {
             self.writes += 1;

@@ -252,6 +252,12 @@ impl Roll {
             if told {
                 record.silence = entry.silence;
             }
+            // A former leader's later word on a silence that this one only inherited: where it has forgotten it, because the
+            // worker left and came anew, so has everybody who read that.
+            let inherited = record.silence.is_some_and(|silence| silence.epoch < self.epoch);
+            if snapshot.mark.epoch < self.epoch && inherited && entry.active && record.active {
+                record.silence = entry.silence;
+            }
             // That it came back was told: from the next sweep on it has a whole timeout, and another silence another name.
             if entry.active && !record.active && record.silence == entry.silence {
                 (record.active, record.seen) = (true, None);
@@ -401,6 +407,13 @@ impl Roll {
     /// nothing yet over what it found.
     pub fn is_changed(&self) -> bool {
         self.changes != self.published || self.found.is_some() || (self.spoiled && self.is_whole())
+    }
+
+    /// Whether what is published is this leader's own word: it has listed the workers, and nothing it found is left to
+    /// publish. `Some(true)`: nobody who is registered is missing from it.
+    pub fn has_told(&self) -> Option<bool> {
+        let told = self.sweeps > 0 && !self.is_changed();
+        told.then(|| self.is_whole() && self.skipped.beyond == 0)
     }
 
     /// How many workers are known.

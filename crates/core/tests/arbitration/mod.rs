@@ -1,46 +1,97 @@
-//! Pods, one plugin, two seats, and anything happening in any order.
+//! Pods, one plugin, two seats, looks that may get no answer, and anything happening in any order.
 #![allow(dead_code, reason = "two test programs use it")]
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Sight};
+use tenure_core::{
+    Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Glimpse, Lookout, SeatState, Sight, Time,
+    Version,
+};
 
 const PODS: usize = 3;
-const CHAOS_STEPS: usize = 300;
-const QUIET_STEPS: usize = 3000;
+const CHAOS_STEPS: usize = 400;
+const QUIET_STEPS: usize = 4000;
+const LEASE_MS: u64 = 1000;
+const EXPIRY_PERMILLE: u64 = 3000;
+const PATIENCE_MS: u64 = 500;
+const STEP_MS_MAX: u64 = 150;
 
-/// A seat of the world. A holder that lost it without vacating stays on it until it expires.
+/// A seat of the world. A holder that lost it without vacating stays on it, and renews it no more.
 #[derive(Clone, Default)]
 struct Seat {
     holder: Option<usize>,
     epoch: u64,
+    version: u64,
+    changed: u64,
+}
+
+impl Seat {
+    fn write(&mut self, now: u64, holder: Option<usize>, epoch: u64) {
+        (self.holder, self.epoch, self.changed) = (holder, epoch, now);
+        self.version += 1;
+    }
+
+    fn may_be_claimed(&self, now: u64, alive: bool) -> bool {
+        let expired = now >= self.changed + LEASE_MS * EXPIRY_PERMILLE / 1000;
+        self.holder.is_none() || !alive && expired
+    }
+
+    fn glimpse(&self, unless: Option<&Version>) -> Glimpse {
+        let version = Version::new(&self.version.to_string());
+        match (self.version, self.holder) {
+            (0, _) => Glimpse::Absent,
+            _ if unless == Some(&version) => Glimpse::Unchanged,
+            (_, holder) => Glimpse::Seat {
+                version,
+                state: if holder.is_some() { SeatState::Held } else { SeatState::Vacant },
+                epoch: Epoch(self.epoch),
+                expiry_ms: LEASE_MS * EXPIRY_PERMILLE / 1000,
+            },
+        }
+    }
 }
 
 struct Pod {
     arbiter: Arbiter,
-    denied: bool,
+    /// The store refuses it the global seat.
+    refused: bool,
     /// Every epoch this pod's plugin has heard of: its fence.
     heard: u64,
     floor: u64,
     global: Option<u64>,
+    /// The last epoch of the global seat that this process held: its own dead record is nobody's.
+    led: u64,
     /// The plugin's own candidate: its floor, and the epoch it leads in.
     own: Option<(u64, Option<u64>)>,
     acts_global: Option<u64>,
     acts_own: Option<u64>,
+    global_seat: Lookout,
+    /// The watch of the plugin's own seat, for the leadership at hand.
+    own_seat: Option<Lookout>,
     todo: Vec<ArbiterEffect>,
 }
 
+#[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
     pub(crate) fallbacks: usize,
-    pub(crate) tenures: usize,
+    pub(crate) by_global: usize,
+    pub(crate) by_own: usize,
 }
 
-struct World {
+/// Makes machines, whole or broken.
+struct Makers<A, L> {
+    arbiter: A,
+    lookout: L,
+}
+
+struct World<A, L> {
     rng: ChaCha8Rng,
+    now: u64,
     global: Seat,
     own: Seat,
     pods: Vec<Pod>,
+    makers: Makers<A, L>,
     quiet: bool,
     /// The highest epoch acted in, and by which pod and arbiter.
     highest_acted: (u64, usize, bool),
@@ -48,51 +99,61 @@ struct World {
 }
 
 /// Runs one random schedule.
-pub(crate) fn run(seed: u64, arbiter: impl Fn() -> Arbiter) -> Outcome {
-    let pod = || Pod {
-        arbiter: arbiter(),
-        denied: false,
-        heard: 0,
-        floor: 0,
-        global: None,
-        own: None,
-        acts_global: None,
-        acts_own: None,
-        todo: Vec::new(),
-    };
+pub(crate) fn run(seed: u64, arbiter: impl Fn() -> Arbiter, lookout: impl Fn(u64) -> Lookout) -> Outcome {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),
+        now: 0,
         global: Seat::default(),
         own: Seat::default(),
-        pods: (0..PODS).map(|_| pod()).collect(),
+        pods: Vec::new(),
+        makers: Makers { arbiter, lookout },
         quiet: false,
         highest_acted: (0, 0, false),
-        outcome: Outcome { violations: Vec::new(), fallbacks: 0, tenures: 0 },
+        outcome: Outcome::default(),
     };
+    for _ in 0..PODS {
+        let pod = world.pod();
+        world.pods.push(pod);
+    }
     (0..CHAOS_STEPS).for_each(|_| world.step());
     world.quiet = true;
-    for pod in 0..PODS {
-        world.permit(pod, true);
-    }
     (0..QUIET_STEPS).for_each(|_| world.step());
     world.must_have_settled();
     world.outcome
 }
 
-impl World {
+impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
+    /// A process that starts.
+    fn pod(&mut self) -> Pod {
+        Pod {
+            arbiter: (self.makers.arbiter)(),
+            refused: self.rng.random_bool(0.4),
+            heard: 0,
+            floor: 0,
+            global: None,
+            led: 0,
+            own: None,
+            acts_global: None,
+            acts_own: None,
+            global_seat: (self.makers.lookout)(PATIENCE_MS),
+            own_seat: None,
+            todo: Vec::new(),
+        }
+    }
+
     fn step(&mut self) {
+        self.now += self.rng.random_range(0..STEP_MS_MAX);
+        self.renew();
         let pod = self.rng.random_range(0..PODS);
-        match self.rng.random_range(0..12) {
-            0 if !self.quiet => {
-                let allowed = self.pods[pod].denied;
-                self.permit(pod, allowed);
-            }
-            1 | 2 => self.claim_global(pod),
-            3 if !self.quiet || self.pods[pod].denied => self.end_global(pod),
-            4 | 5 => self.claim_own(pod),
-            6 if !self.quiet => self.end_own(pod),
-            7 => self.expire(),
-            8 => self.look(pod),
+        match self.rng.random_range(0..24) {
+            0 if !self.quiet => self.restart(pod),
+            1 if !self.quiet => self.pods[pod].refused = true,
+            2 if self.pods[pod].refused => self.refuse(pod),
+            3..7 => self.claim_global(pod),
+            7 if !self.quiet => self.end_global(pod),
+            8..12 => self.claim_own(pod),
+            12 if !self.quiet => self.end_own(pod),
+            13..16 => self.look(pod),
             _ => self.work(pod),
         }
         self.check();
@@ -117,19 +178,53 @@ impl World {
         *heard = (*heard).max(acts_global.unwrap_or(0)).max(acts_own.unwrap_or(0));
     }
 
-    fn permit(&mut self, pod: usize, allowed: bool) {
-        self.pods[pod].denied = !allowed;
-        self.tell(pod, if allowed { ArbiterInput::Allowed } else { ArbiterInput::Denied });
+    fn own_led_by(&self, pod: usize) -> bool {
+        self.pods[pod].own.is_some_and(|(_, leads)| leads == Some(self.own.epoch))
+    }
+
+    /// Whoever leads renews in time, or lets its lease end if it is refused that.
+    fn renew(&mut self) {
+        let now = self.now;
+        if let Some(pod) = self.global.holder
+            && self.pods[pod].global == Some(self.global.epoch)
+            && now >= self.global.changed + LEASE_MS / 2
+        {
+            let epoch = self.global.epoch;
+            match self.pods[pod].refused {
+                true => self.end_global(pod),
+                false => self.global.write(now, Some(pod), epoch),
+            }
+        }
+        if let Some(pod) = self.own.holder
+            && self.own_led_by(pod)
+            && now >= self.own.changed + LEASE_MS / 2
+        {
+            let epoch = self.own.epoch;
+            self.own.write(now, Some(pod), epoch);
+        }
+    }
+
+    /// The process dies, and another starts in its place. What it held stays behind.
+    fn restart(&mut self, pod: usize) {
+        self.pods[pod] = self.pod();
+    }
+
+    /// The process leaves the global election; its lease has ended.
+    fn refuse(&mut self, pod: usize) {
+        if self.pods[pod].global.is_none() {
+            self.tell(pod, ArbiterInput::Refused);
+        }
     }
 
     fn claim_global(&mut self, pod: usize) {
-        let free = self.global.holder.is_none() && self.pods[pod].global.is_none();
-        if !free || self.pods[pod].denied {
+        let alive = self.global.holder.is_some_and(|held| self.pods[held].global == Some(self.global.epoch));
+        let Pod { refused, global, floor, .. } = self.pods[pod];
+        if refused || global.is_some() || !self.global.may_be_claimed(self.now, alive) {
             return;
         }
-        let epoch = self.global.epoch.max(self.pods[pod].floor) + 1;
-        self.global = Seat { holder: Some(pod), epoch };
-        self.pods[pod].global = Some(epoch);
+        let epoch = self.global.epoch.max(floor) + 1;
+        self.global.write(self.now, Some(pod), epoch);
+        (self.pods[pod].global, self.pods[pod].led) = (Some(epoch), epoch);
         self.tell(pod, ArbiterInput::GlobalLeads(Epoch(epoch)));
     }
 
@@ -138,9 +233,10 @@ impl World {
         if self.pods[pod].global.take().is_none() {
             return;
         }
-        self.pods[pod].acts_global = None;
-        if !self.pods[pod].denied && self.rng.random_bool(0.5) {
-            self.global.holder = None;
+        (self.pods[pod].acts_global, self.pods[pod].own_seat) = (None, None);
+        if !self.pods[pod].refused && self.rng.random_bool(0.5) {
+            let epoch = self.global.epoch;
+            self.global.write(self.now, None, epoch);
         }
         self.tell(pod, ArbiterInput::GlobalEnded);
     }
@@ -148,11 +244,12 @@ impl World {
     fn claim_own(&mut self, pod: usize) {
         let stopping = self.pods[pod].todo.contains(&ArbiterEffect::StopOwn);
         let Some((floor, None)) = self.pods[pod].own else { return };
-        if stopping || self.own.holder.is_some() {
+        let alive = self.own.holder.is_some_and(|held| self.own_led_by(held));
+        if stopping || !self.own.may_be_claimed(self.now, alive) {
             return;
         }
         let epoch = self.own.epoch.max(floor) + 1;
-        self.own = Seat { holder: Some(pod), epoch };
+        self.own.write(self.now, Some(pod), epoch);
         self.pods[pod].own = Some((floor, Some(epoch)));
         self.tell(pod, ArbiterInput::OwnLeads(Epoch(epoch)));
     }
@@ -162,32 +259,30 @@ impl World {
         self.pods[pod].own = Some((floor, None));
         self.pods[pod].acts_own = None;
         if self.rng.random_bool(0.5) {
-            self.own.holder = None;
+            let epoch = self.own.epoch;
+            self.own.write(self.now, None, epoch);
         }
         self.tell(pod, ArbiterInput::OwnEnded);
     }
 
-    /// A seat whose holder leads no longer is free after a while.
-    fn expire(&mut self) {
-        if self.global.holder.is_some_and(|pod| self.pods[pod].global.is_none()) {
-            self.global.holder = None;
-        }
-        let leads = |pod: &Pod| pod.own.is_some_and(|(_, leads)| leads.is_some());
-        if self.own.holder.is_some_and(|pod| !leads(&self.pods[pod])) {
-            self.own.holder = None;
-        }
-    }
-
-    fn sight(&self, pod: usize) -> Sight {
-        match self.global.holder {
-            Some(holder) if holder != pod || self.pods[pod].global.is_some() => Sight::Held,
-            Some(_) | None => Sight::Free(Epoch(self.global.epoch)),
-        }
+    /// One look at the global seat, as the library makes it: now and then without an answer.
+    fn glance(&mut self, pod: usize) -> Option<Sight> {
+        let now = Time(self.now);
+        let silent = self.rng.random_bool(0.3);
+        let Pod { global_seat, led, .. } = &mut self.pods[pod];
+        let glimpse = match silent {
+            true => Glimpse::Nothing,
+            false => self.global.glimpse(global_seat.version()),
+        };
+        let sight = global_seat.look(now, now, glimpse)?;
+        let mine = sight == Sight::Held && self.global.epoch == *led;
+        Some(if mine { Sight::Free(Epoch(*led)) } else { sight })
     }
 
     fn look(&mut self, pod: usize) {
-        if self.pods[pod].denied {
-            let sight = if self.rng.random_bool(0.2) { Sight::Unknown } else { self.sight(pod) };
+        if self.pods[pod].arbiter.is_fallback()
+            && let Some(sight) = self.glance(pod)
+        {
             self.tell(pod, ArbiterInput::GlobalSeat(sight));
         }
     }
@@ -201,7 +296,7 @@ impl World {
         let at = self.rng.random_range(0..count);
         let effect = self.pods[pod].todo.remove(at);
         match effect {
-            ArbiterEffect::FallbackStarted | ArbiterEffect::FallbackEnded => {}
+            ArbiterEffect::FallbackStarted => {}
             ArbiterEffect::StartOwn(above) => {
                 let floor = self.pods[pod].heard.max(above.0);
                 self.pods[pod].own = Some((floor, None));
@@ -211,28 +306,23 @@ impl World {
                     self.pods[pod].todo.push(effect); // Never before it was started.
                     return;
                 }
-                self.pods[pod].acts_own = None;
-                let led = self.pods[pod].own.take().is_some_and(|(_, leads)| leads.is_some());
+                let led = self.own_led_by(pod);
+                (self.pods[pod].acts_own, self.pods[pod].own) = (None, None);
                 if led && self.own.holder == Some(pod) {
-                    self.own.holder = None;
+                    let epoch = self.own.epoch;
+                    self.own.write(self.now, None, epoch);
                 }
                 self.tell(pod, ArbiterInput::OwnStopped);
             }
             ArbiterEffect::CheckOwnSeat(check) => {
-                if self.pods[pod].global != Some(check.0) {
-                    return;
+                if self.pods[pod].global == Some(check.0) {
+                    self.watch_own_seat(pod, check);
                 }
-                if self.own.holder.is_some() {
-                    self.pods[pod].todo.push(effect); // Still watching.
-                    return;
-                }
-                let epoch = Epoch(self.own.epoch);
-                self.tell(pod, ArbiterInput::OwnSeatFree { check, epoch });
             }
-            ArbiterEffect::CheckGlobalSeat(check) => {
-                let sight = if self.rng.random_bool(0.2) { Sight::Unknown } else { self.sight(pod) };
-                self.tell(pod, ArbiterInput::GlobalSeatChecked { check, sight });
-            }
+            ArbiterEffect::CheckGlobalSeat(check) => match self.glance(pod) {
+                Some(sight) => self.tell(pod, ArbiterInput::GlobalSeatChecked { check, sight }),
+                None => self.pods[pod].todo.push(effect), // Until there is an answer.
+            },
             ArbiterEffect::Raise(above) => {
                 self.pods[pod].floor = self.pods[pod].floor.max(above.0);
                 if self.pods[pod].global.is_some_and(|epoch| epoch <= above.0) {
@@ -246,6 +336,25 @@ impl World {
                         self.end_own(pod);
                     }
                 }
+            }
+        }
+    }
+
+    /// One look of the watch that a new holder of the global seat keeps until the other is free.
+    fn watch_own_seat(&mut self, pod: usize, check: Epoch) {
+        let now = Time(self.now);
+        let silent = self.rng.random_bool(0.3);
+        let mut watch = match self.pods[pod].own_seat.take() {
+            Some(watch) => watch,
+            None => (self.makers.lookout)(PATIENCE_MS),
+        };
+        let glimpse = if silent { Glimpse::Nothing } else { self.own.glimpse(watch.version()) };
+        let sight = watch.look(now, now, glimpse);
+        match sight {
+            Some(Sight::Free(epoch)) => self.tell(pod, ArbiterInput::OwnSeatFree { check, epoch }),
+            Some(Sight::Held) | None => {
+                self.pods[pod].own_seat = Some(watch);
+                self.pods[pod].todo.push(ArbiterEffect::CheckOwnSeat(check));
             }
         }
     }
@@ -266,16 +375,23 @@ impl World {
             if now.0 <= self.highest_acted.0 {
                 self.outcome.violations.push(format!("{now:?} after {:?}", self.highest_acted));
             }
-            self.outcome.tenures += 1;
+            if now.2 {
+                self.outcome.by_global += 1;
+            } else {
+                self.outcome.by_own += 1;
+            }
             self.highest_acted = now;
         }
     }
 
+    /// In the end somebody leads the plugin: by the global seat if anybody may write that.
     fn must_have_settled(&mut self) {
-        let leaders = self.pods.iter().filter(|pod| pod.acts_global.is_some()).count();
-        let stray = self.pods.iter().any(|pod| pod.arbiter.is_fallback() || pod.acts_own.is_some());
-        if leaders != 1 || stray {
-            self.outcome.violations.push(format!("not settled: {leaders} global leaders, stray: {stray}"));
+        let count = |acts: fn(&Pod) -> Option<u64>| self.pods.iter().filter_map(acts).count();
+        let found = (count(|pod| pod.acts_global), count(|pod| pod.acts_own));
+        let allowed = self.pods.iter().any(|pod| !pod.refused);
+        let wanted = if allowed { (1, 0) } else { (0, 1) };
+        if found != wanted {
+            self.outcome.violations.push(format!("not settled: {found:?} lead, not {wanted:?}"));
         }
     }
 }

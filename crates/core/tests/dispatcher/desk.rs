@@ -426,7 +426,7 @@ impl Desk {
             None => (name(text), true),
         });
         let list = list.collect();
-        self.tell(now, DispatchInput::Workers { list, whole: true })
+        self.tell(now, DispatchInput::Workers { list, listed: true, whole: true })
     }
 
     pub(crate) fn submit(&mut self, now: u64, records: Vec<TaskRecord>) -> Vec<String> {

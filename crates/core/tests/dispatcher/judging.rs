@@ -254,11 +254,28 @@ fn a_worker_that_comes_back_keeps_what_it_claimed() {
 fn whoever_is_not_in_a_list_of_all_workers_is_gone_and_of_a_part_is_not() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, task("t1"), "w1");
-    let part = DispatchInput::Workers { list: [(name("w2"), true)].into(), whole: false };
+    let part = DispatchInput::Workers { list: [(name("w2"), true)].into(), listed: true, whole: false };
     assert_eq!(desk.tell(2100, part), [""; 0]);
     assert_eq!(desk.workers(2100, &["w2"]), ["write w1 over 5: "]);
     desk.serve();
     assert_eq!(desk.state("t1"), TaskState::Queued);
+}
+
+/// Of two who came after the last leader's list, one is not in it, the other as silent.
+#[test]
+fn what_a_leader_before_said_calls_nobody_gone() {
+    for list in [[(name("w2"), true)], [(name("w1"), false)]] {
+        let mut desk = Desk::ready(config());
+        desk.dispatch(2000, task("t1"), "w1");
+        desk.says("w1", "t1/1", running());
+        desk.pass(2200);
+        let told = |listed| DispatchInput::Workers { list: list.clone().into(), listed, whole: true };
+        assert_eq!(desk.tell(2250, told(false)), [""; 0]);
+        assert_eq!(desk.state("t1"), TaskState::Running);
+        assert_eq!(desk.tell(2260, told(true)), ["read w1 unless 6"], "now it is this leader's own word");
+        desk.serve();
+        assert_eq!(desk.state("t1"), TaskState::Lost);
+    }
 }
 
 // ---- running ----

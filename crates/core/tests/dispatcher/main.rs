@@ -129,7 +129,7 @@ fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
     serve(&mut dispatcher, Time(1000), &mut versions);
     let workers = [NodeId::new("w1").expect("valid"), NodeId::new("w2").expect("valid")];
     let list = workers.iter().map(|worker| (worker.clone(), true)).collect();
-    dispatcher.handle(Time(1000), DispatchInput::Workers { list, whole: true });
+    dispatcher.handle(Time(1000), DispatchInput::Workers { list, listed: true, whole: true });
     dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, task(&id))]));
     let mut ended = None;
     for now in (1000..200_000).step_by(100).map(Time) {
@@ -155,7 +155,8 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
     let worker = NodeId::new("w1").expect("valid");
     let mut dispatcher = Dispatcher::new(DispatcherConfig { epoch: Epoch(2), keep_finished: 9, ..config() });
     // Nothing more is ever heard of the workers: there are none.
-    dispatcher.handle(Time(1000), DispatchInput::Workers { list: Default::default(), whole: true });
+    dispatcher
+        .handle(Time(1000), DispatchInput::Workers { list: Default::default(), listed: true, whole: true });
     let nonce = Nonce { incarnation: Incarnation(3), sequence: 1 };
     let record = TaskRecord {
         state: TaskState::Dispatched,

@@ -1,6 +1,6 @@
 //! One node, told by hand what it would be told by a driver.
 
-use crate::world::{Kind, kind_of};
+use crate::world::{Kind, kind_of, round_numbers};
 use tenure_core::*;
 
 pub(crate) const ME: u64 = 1;
@@ -26,12 +26,21 @@ pub(crate) fn holder(name: &str, incarnation: u64) -> Holder {
 
 pub(crate) fn seat(holder: Holder, epoch: u64, state: SeatState) -> Seat {
     let nonce = Nonce { incarnation: Incarnation(0xf0), sequence: epoch };
-    Seat { epoch: Epoch(epoch), state, holder, lease_ms: 2500, renewals: 3, nonce, step_down: false }
+    Seat {
+        epoch: Epoch(epoch),
+        state,
+        holder,
+        lease: Lease { hold_ms: 2500, expiry_ms: 7500 },
+        terms: None,
+        renewals: 3,
+        nonce,
+        step_down: false,
+    }
 }
 
 pub(crate) fn nodes(entries: &[(&str, u64)]) -> Answer {
     let entry = |(name, modified_ms): &(&str, u64)| NodeEntry { node: id(name), modified_ms: *modified_ms };
-    Answer::Nodes(NodesAnswer::Found(entries.iter().map(entry).collect()))
+    Answer::Nodes(NodesAnswer::Found { nodes: entries.iter().map(entry).collect(), more: false })
 }
 
 pub(crate) fn written(answer: WriteAnswer) -> Answer {
@@ -40,7 +49,7 @@ pub(crate) fn written(answer: WriteAnswer) -> Answer {
 
 /// All at once where nothing says otherwise: no jitter, nothing to settle.
 pub(crate) fn config() -> Config {
-    Config { startup_jitter_max_ms: 0, settle_ms: 0, ..Config::default() }
+    Config { startup_jitter_max_ms: 0, settle_ms: 0, ..round_numbers() }
 }
 
 impl Hand {

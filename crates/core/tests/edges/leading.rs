@@ -155,7 +155,7 @@ fn after_a_loss_with_its_work_stopped_a_node_may_claim_at_once() {
     assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2110))));
 }
 
-/// Work that was told to stop and has not said so may run until the lease of its epoch ends: nothing is claimed beside it,
+/// Work that was told to stop and has not said so may run, also past the lease of its epoch: nothing is claimed beside it,
 /// neither a seat that is gone nor one that a successor has left already.
 #[test]
 fn nobody_claims_beside_its_own_work_of_a_lost_epoch() {
@@ -168,12 +168,47 @@ fn nobody_claims_beside_its_own_work_of_a_lost_epoch() {
     let mut hand = refused();
     hand.answer(1020, Kind::Read, Answer::Seat(SeatAnswer::Absent));
     assert_eq!(hand.lost(), Some((LossReason::SeatGone, false, 1020)));
-    assert_eq!(claims_with_the_seat_gone(hand, 1020), 2500);
+    hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+    for now in [2030, 3030] {
+        hand.wake();
+        hand.answer(now, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+        assert_eq!((hand.core.election(), hand.asked()), (None, vec![]), "the lease ended at 2500");
+    }
+    hand.tell(3040, Input::ProcessesStopped { epoch: Epoch(1) });
+    assert_eq!(claims_with_the_seat_gone(hand, 3040), 4020, "with the next look");
     let mut hand = refused();
     let left = hand.found(seat(holder("pod-a", 9), 2, SeatState::Vacant), 1000);
     hand.answer(1020, Kind::Read, left);
     hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
-    assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2500))));
+    assert_eq!(hand.core.election(), None);
+    hand.tell(1040, Input::ProcessesStopped { epoch: Epoch(1) });
+    hand.wake();
+    hand.answer(2030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2030))));
+}
+
+/// A successor that falls silent cannot be replaced by a node whose own work is stuck: it goes on with its regular looks, and no
+/// others.
+#[test]
+fn ex3_stuck_work_makes_nobody_look_more_often() {
+    let mut hand = Hand::leader(config());
+    hand.wake();
+    hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+    let successor = hand.found(seat(holder("pod-a", 9), 2, SeatState::Held), 1000);
+    hand.answer(1020, Kind::Read, successor);
+    let mut looks = 0;
+    // Its expiry, and as long again. A request is answered after 10 ms.
+    while hand.now < 17_000 && looks < 100 {
+        match hand.asked().first() {
+            Some(Kind::Read) => {
+                looks += 1;
+                hand.answer(hand.now + 10, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+            }
+            Some(other) => panic!("{other:?} at {}", hand.now),
+            None => hand.wake(),
+        }
+    }
+    assert!((15..=17).contains(&looks), "{looks} looks in sixteen seconds, one each second");
 }
 
 /// A renewal answered after the deadline leaves a record that nobody leads by: it is vacated, and nobody is called dead.
@@ -183,12 +218,13 @@ fn a_renewal_won_too_late_is_given_back_quietly() {
     hand.wake();
     hand.tell(2500, Input::Wake(hand.wake.expect("80 %").0));
     assert_eq!(hand.lost().map(|(reason, ..)| reason), Some(LossReason::LeaseExpired));
+    hand.tell(2510, Input::ProcessesStopped { epoch: Epoch(1) });
     let won = hand.won();
     hand.answer(2600, Kind::Renew, written(won));
     assert_eq!((hand.events(), hand.asked()), (vec![], vec![Kind::Vacate]));
 }
 
-/// One's own record has no expiry for oneself: it is looked at when a look is due, and vacated as soon as it may be.
+/// One's own record has no expiry for oneself: it is looked at when a look is due, and vacated as soon as its work has stopped.
 #[test]
 fn nobody_waits_for_the_expiry_of_its_own_record() {
     let mut hand = Hand::leader(Config { election_interval_ms: 60_000, ..config() });
@@ -199,7 +235,7 @@ fn nobody_waits_for_the_expiry_of_its_own_record() {
     assert_eq!(hand.asked(), [Kind::Read], "superseded, and looks at once");
     hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
     assert_eq!(hand.core.heartbeat_due(), Some(Time(61_020)));
-    assert_eq!((hand.asked(), hand.wakes_at()), (vec![], 2500), "its work may run until then");
-    hand.wake();
+    assert_eq!(hand.asked(), [], "its work may run");
+    hand.tell(9000, Input::ProcessesStopped { epoch: Epoch(1) });
     assert_eq!(hand.asked(), [Kind::Vacate]);
 }

@@ -8,7 +8,7 @@ use tenure_core::*;
 
 #[test]
 fn a_node_that_has_told_nobody_of_itself_leaves_without_a_request() {
-    let mut hand = Hand::start(Config { startup_jitter_min_ms: 5000, ..Config::default() });
+    let mut hand = Hand::start(Config { startup_jitter_min_ms: 5000, ..crate::world::round_numbers() });
     assert_eq!(hand.wakes_at(), 5000, "the jitter");
     hand.tell(100, Input::Stop);
     assert_eq!(hand.out, [Effect::Stopped(StopCause::Asked)]);
@@ -127,6 +127,20 @@ fn a_node_that_is_not_listed_tells_of_itself_again() {
     assert!(hand.open.iter().any(unconditional), "{:?}", hand.open);
 }
 
+/// One page is all that is listed: whoever is not on it comes last, and does not take its presence for lost.
+#[test]
+fn ob4_a_list_that_is_cut_off_ranks_and_rewrites_no_presence() {
+    let mut hand = Hand::enrolled(config());
+    hand.answer(0, Kind::Read, Answer::Seat(SeatAnswer::Absent));
+    let Answer::Nodes(NodesAnswer::Found { nodes, .. }) = nodes(&[("node-1", 0), ("node-2", 0)]) else {
+        unreachable!("a list")
+    };
+    hand.answer(0, Kind::List, Answer::Nodes(NodesAnswer::Found { nodes, more: true }));
+    assert_eq!(hand.asked(), [], "no presence is written");
+    let before_it = config().settle_ms + 2 * (config().heartbeat_ms / 4);
+    assert_eq!(hand.wakes_at(), before_it, "two names come before it");
+}
+
 /// Somebody took the seat away between the last look and the one that was to confirm the claim.
 #[test]
 fn a_held_seat_that_vanished_in_the_confirming_look_is_waited_out() {
@@ -163,12 +177,13 @@ fn a_seat_of_its_own_that_vanished_after_its_tenure_is_waited_out() {
     assert_eq!(claims_with_the_seat_gone(hand, 60_000), 67_500);
 }
 
-/// It stopped and starts again in the same life: what it has seen before counts, and the longest lease of it.
+/// It stopped and starts again in the same life: what it has seen before counts, and the longest expiry of it.
 #[test]
 fn a_seat_that_vanished_while_its_node_was_at_rest_is_waited_out() {
-    for (lease_ms, claims) in [(2500, 67_500), (5000, 75_000)] {
+    for (expiry_ms, claims) in [(7500, 67_500), (15_000, 75_000)] {
         let mut hand = Hand::watcher(config());
-        let held = Seat { lease_ms, ..seat(holder("pod-a", 9), 5, SeatState::Held) };
+        let lease = Lease { hold_ms: 2500, expiry_ms };
+        let held = Seat { lease, ..seat(holder("pod-a", 9), 5, SeatState::Held) };
         hand.wake();
         let held = hand.found(held, 1000);
         hand.answer(hand.now, Kind::Read, held);

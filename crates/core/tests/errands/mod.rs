@@ -23,6 +23,8 @@ const CHAOS_STEPS: usize = 1500;
 const QUIET_ROUNDS: usize = 1500;
 const LEADERS_MAX: usize = 6;
 const TASKS_MAX: usize = 24;
+/// Former lives that still act, at most.
+const FORMER_MAX: usize = 2;
 
 /// What happened in one schedule.
 #[derive(Default)]
@@ -67,9 +69,11 @@ struct Write {
 enum Asked {
     Leader(usize, RequestId, DispatchRequest),
     Taker(usize, u64, RequestId, Option<(InboxDoc, Version)>, Option<Version>),
+    Confirm(usize, u64, RequestId),
 }
 
 struct Hand {
+    worker: usize,
     name: NodeId,
     life: u64,
     taker: Taker,
@@ -92,6 +96,7 @@ pub(crate) struct World {
     air: Vec<Write>,
     asked: Vec<Asked>,
     leaders: Vec<Lead>,
+    /// The workers, and after them former lives that do not know yet that they are.
     hands: Vec<Hand>,
     quiet: bool,
     submitted: usize,
@@ -108,6 +113,10 @@ pub(crate) struct Makers {
 
 pub(crate) fn name(text: &str) -> NodeId {
     NodeId::new(text).expect("valid")
+}
+
+fn incarnation(worker: usize, life: u64) -> Incarnation {
+    Incarnation(1_000_000 + worker as u64 * 1000 + life)
 }
 
 /// Runs one random schedule.
@@ -168,7 +177,7 @@ impl World {
 
     fn hand(&mut self, worker: usize, life: u64) -> Hand {
         let config = TakerConfig {
-            incarnation: Incarnation(1_000_000 + worker as u64 * 1000 + life),
+            incarnation: incarnation(worker, life),
             concurrency: 2,
             claims_max: 3,
             fast_ms: 100,
@@ -176,6 +185,7 @@ impl World {
             linger_ms: 50,
         };
         Hand {
+            worker,
             name: name(&format!("w{worker}")),
             life,
             taker: (self.makers.taker)(config),
@@ -215,7 +225,7 @@ impl World {
         let rng = &mut self.rng;
         let list = known.iter().map(|w| (name(&format!("w{w}")), quiet || rng.random_bool(0.85)));
         let list = list.collect();
-        self.lead(leader, DispatchInput::Workers { list, whole: true });
+        self.lead(leader, DispatchInput::Workers { list, listed: true, whole: true });
     }
 
     // ---- actors ----
@@ -252,21 +262,28 @@ impl World {
         }
     }
 
-    fn work(&mut self, worker: usize, input: TakerInput) {
-        let hand = &mut self.hands[worker];
+    /// Where this life of a worker stands among the hands, if it is there.
+    fn at(&self, worker: usize, life: u64) -> Option<usize> {
+        self.hands.iter().position(|hand| hand.worker == worker && hand.life == life)
+    }
+
+    fn work(&mut self, at: usize, input: TakerInput) {
+        let hand = &mut self.hands[at];
+        let (worker, life) = (hand.worker, hand.life);
         let mut out = Vec::new();
         hand.taker.handle(Time(self.now + hand.skew), input, &mut out);
         let mut replace = false;
         for effect in out {
-            let hand = &mut self.hands[worker];
+            let hand = &mut self.hands[at];
             match effect {
                 TakerEffect::Read(id, unless) => {
-                    self.asked.push(Asked::Taker(worker, hand.life, id, None, unless));
+                    self.asked.push(Asked::Taker(worker, life, id, None, unless));
                 }
                 TakerEffect::Write(id, doc, version) => {
                     let write = Some((doc, version));
-                    self.asked.push(Asked::Taker(worker, hand.life, id, write, None));
+                    self.asked.push(Asked::Taker(worker, life, id, write, None));
                 }
+                TakerEffect::Confirm(id) => self.asked.push(Asked::Confirm(worker, life, id)),
                 TakerEffect::Run { id, attempt, .. } => {
                     hand.running.insert((id.clone(), attempt));
                     self.book.ran(&id, attempt);
@@ -275,14 +292,14 @@ impl World {
                     hand.running.remove(&(id.clone(), attempt));
                     if !dropped {
                         let outcome = Outcome::bare(OutcomeKind::Cancelled);
-                        self.work(worker, TakerInput::Ended { id, attempt, outcome });
+                        self.work(at, TakerInput::Ended { id, attempt, outcome });
                     }
                 }
                 TakerEffect::Drained => replace = true,
             }
         }
-        if replace {
-            self.crash(worker);
+        if replace && at < WORKERS {
+            self.crash(at);
         }
     }
 
@@ -292,8 +309,16 @@ impl World {
         self.hands[worker] = self.hand(worker, life);
     }
 
-    fn finish_one(&mut self, worker: usize) {
-        let Some((id, attempt)) = self.hands[worker].running.pop_first() else { return };
+    /// The process stood still for so long that another has taken its id; now it goes on, and has not heard of it.
+    fn supersede(&mut self, worker: usize) {
+        let next = self.hand(worker, self.hands[worker].life + 1);
+        let former = std::mem::replace(&mut self.hands[worker], next);
+        self.hands.truncate(WORKERS + FORMER_MAX - 1);
+        self.hands.push(former);
+    }
+
+    fn finish_one(&mut self, at: usize) {
+        let Some((id, attempt)) = self.hands[at].running.pop_first() else { return };
         let draw = if self.quiet { 0 } else { self.rng.random_range(0..10) };
         let kind = match draw {
             0..6 => OutcomeKind::Succeeded,
@@ -301,7 +326,7 @@ impl World {
             _ => OutcomeKind::Failed,
         };
         let result = Arc::from(format!("{id}/{attempt}").as_bytes());
-        self.work(worker, TakerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+        self.work(at, TakerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
     }
 
     fn submit(&mut self) {
@@ -361,8 +386,8 @@ impl World {
                 self.wake_one();
             }
             76..84 => {
-                let worker = self.rng.random_range(0..WORKERS);
-                self.finish_one(worker);
+                let at = self.rng.random_range(0..self.hands.len());
+                self.finish_one(at);
             }
             84..89 => self.submit(),
             89 => {
@@ -374,10 +399,10 @@ impl World {
             }
             90 => {
                 let worker = self.rng.random_range(0..WORKERS);
-                if self.rng.random_bool(0.7) {
-                    self.crash(worker);
-                } else {
-                    self.work(worker, TakerInput::Drain);
+                match self.rng.random_range(0..10) {
+                    0..5 => self.crash(worker),
+                    5..7 => self.supersede(worker),
+                    _ => self.work(worker, TakerInput::Drain),
                 }
             }
             91 => {
@@ -397,17 +422,20 @@ impl World {
     }
 
     fn wake_one(&mut self) {
-        let at = self.rng.random_range(0..self.leaders.len() + WORKERS);
-        if at < WORKERS {
+        let hands = self.hands.len();
+        let at = self.rng.random_range(0..self.leaders.len() + hands);
+        if at < hands {
             self.work(at, TakerInput::Wake);
         } else {
-            self.lead(at - WORKERS, DispatchInput::Wake);
+            self.lead(at - hands, DispatchInput::Wake);
         }
     }
 
     /// Everything is served, nobody crashes, the newest leader is the only one: everything must come to an end.
     fn settle(&mut self) {
         self.quiet = true;
+        // Their next heartbeat has told them.
+        self.hands.truncate(WORKERS);
         self.succeed();
         let newest = self.leaders.len() - 1;
         for _ in 0..QUIET_ROUNDS {

@@ -1,6 +1,6 @@
 //! The store: it loses answers, lets writes land late and shows the past.
 
-use super::{Asked, Doc, Key, Who, World, Write, name};
+use super::{Asked, Doc, Key, Who, World, Write, incarnation, name};
 use rand::RngExt;
 use tenure_core::{
     DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed, InboxRead, LedgerRead, NodeId,
@@ -21,10 +21,30 @@ impl World {
             return None;
         }
         let before = self.objects.get(&write.key).map(|(doc, _)| doc.clone());
+        self.mind_successors(before.as_ref(), &write);
         self.book.landed(&write.key, before.as_ref(), &write.doc, write.by);
         self.versions += 1;
         self.objects.insert(write.key, (write.doc, self.versions));
         Some(Version::new(&self.versions.to_string()))
+    }
+
+    /// What the life that has the id has claimed, no other life of the worker may write off.
+    fn mind_successors(&mut self, before: Option<&Doc>, write: &Write) {
+        let Who::Worker(worker, life) = write.by else { return };
+        let (Some(Doc::Inbox(before)), Doc::Inbox(after)) = (before, &write.doc) else { return };
+        let present = self.hands[worker].life;
+        if life == present {
+            return;
+        }
+        for entry in &before.entries {
+            let (EntryState::Acked { by } | EntryState::Running { by }) = entry.state else { continue };
+            let now = after.entries.iter().find(|after| after.key() == entry.key()).map(|after| &after.state);
+            let over = matches!(now, Some(EntryState::Finished { .. }) | None);
+            if by == incarnation(worker, present) && over {
+                let what = format!("life {life} of w{worker} wrote off {} of life {present}", entry.id);
+                self.book.violations.push(what);
+            }
+        }
     }
 
     fn write(&mut self, write: Write) -> WriteAnswer {
@@ -62,22 +82,31 @@ impl World {
                         let write = Write { key, doc: Doc::Inbox(doc), expect, by };
                         TakerInput::Written(id, self.write(write))
                     }
-                    None => TakerInput::Read(id, self.look(worker, &key, unless.as_ref())),
+                    None => match self.at(worker, life) {
+                        Some(at) => TakerInput::Read(id, self.look(at, &key, unless.as_ref())),
+                        None => return,
+                    },
                 };
-                if self.hands[worker].life == life {
-                    self.work(worker, input);
+                if let Some(at) = self.at(worker, life) {
+                    self.work(at, input);
+                }
+            }
+            Asked::Confirm(worker, life, id) => {
+                let mine = !self.silent() && self.hands[worker].life == life;
+                if let Some(at) = self.at(worker, life) {
+                    self.work(at, TakerInput::Confirmed(id, mine));
                 }
             }
         }
     }
 
-    fn look(&mut self, worker: usize, key: &Key, unless: Option<&Version>) -> TakerRead {
+    fn look(&mut self, at: usize, key: &Key, unless: Option<&Version>) -> TakerRead {
         if self.silent() {
             return TakerRead::Unavailable;
         }
         let heard = !self.quiet && self.rng.random_bool(0.6);
         let newest = Epoch(self.leaders.len() as u64);
-        let hand = &mut self.hands[worker];
+        let hand = &mut self.hands[at];
         if heard {
             hand.known = newest;
         }
@@ -169,15 +198,18 @@ impl World {
             Asked::Leader(_, _, DispatchRequest::WriteInbox(to, ..)) => to == worker,
             Asked::Leader(..) => false,
             Asked::Taker(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
+            Asked::Confirm(..) => false,
         };
         let given_up: Vec<Asked> = self.asked.extract_if(.., under_way).collect();
         for asked in given_up {
             match asked {
                 Asked::Leader(leader, id, request) => self.lead(leader, request.unanswered(id)),
-                Asked::Taker(at, life, id, ..) if self.hands[at].life == life => {
-                    self.work(at, TakerInput::Written(id, WriteAnswer::Unknown));
+                Asked::Taker(worker, life, id, ..) => {
+                    if let Some(at) = self.at(worker, life) {
+                        self.work(at, TakerInput::Written(id, WriteAnswer::Unknown));
+                    }
                 }
-                Asked::Taker(..) => {}
+                Asked::Confirm(..) => {}
             }
         }
     }

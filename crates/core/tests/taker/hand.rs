@@ -9,6 +9,7 @@ use tenure_core::{
 
 pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(6);
+pub(crate) const SUCCESSOR: Incarnation = Incarnation(8);
 
 /// A taker, what it wants done, and the inbox as it stands.
 pub(crate) struct Hand {
@@ -98,6 +99,10 @@ impl Hand {
                 assert!(self.open.replace((id, Some(doc))).is_none(), "one at a time");
                 format!("write over {}: {}{closed}", version.as_str(), entries.join(", "))
             }
+            TakerEffect::Confirm(id) => {
+                assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
+                "confirm".to_owned()
+            }
             TakerEffect::Run { id, attempt, epoch, kind, payload, timeout_ms } => {
                 assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
                 format!("run {id}/{attempt}")
@@ -141,6 +146,12 @@ impl Hand {
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_some(), "it was a read");
         self.tell(now, TakerInput::Written(id, answer))
+    }
+
+    /// Whose the id is now.
+    pub(crate) fn confirmed(&mut self, now: u64, mine: bool) -> Vec<String> {
+        let (id, _) = self.open.take().expect("something was asked for");
+        self.tell(now, TakerInput::Confirmed(id, mine))
     }
 
     /// The write under way succeeds.

@@ -2,7 +2,7 @@
 
 mod hand;
 
-use hand::{FORMER, Hand, ME, config, entry, new, shown};
+use hand::{FORMER, Hand, ME, SUCCESSOR, config, entry, new, shown};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tenure_core::{
@@ -147,8 +147,9 @@ fn an_attempt_that_is_not_there_any_more_is_dropped_and_never_run_again() {
     let other = entry("t3/1", EntryState::Running { by: FORMER });
     let entries = vec![entry("t1/2", EntryState::Dispatched), entry("t2/1", EntryState::Dispatched), other];
     let found = hand.found(1070, entries);
-    assert_eq!(found[..2], ["drop t1/1", "drop t3/1"]);
-    assert_eq!(found[2], "write over 4: t1/2 running, t2/1 succeeded, t3/1 abandoned");
+    assert_eq!(found, ["drop t1/1", "drop t3/1", "confirm"]);
+    let written = hand.confirmed(1070, true);
+    assert_eq!(written, ["write over 4: t1/2 running, t2/1 succeeded, t3/1 abandoned"]);
     let counts = hand.core.counts();
     assert_eq!((counts.orphaned, counts.duplicates, counts.abandoned), (3, 1, 1));
     assert_eq!(hand.won(1080), ["run t1/2"]);
@@ -250,9 +251,46 @@ fn what_a_former_life_claimed_is_abandoned_not_run() {
     ];
     let mut entries = entries;
     entries[2].payload = Arc::from([]);
-    assert_eq!(hand.found(1000, entries), ["write over 2: t1/1 abandoned, t2/1 abandoned, t3/1 failed"]);
+    assert_eq!(hand.found(1000, entries), ["confirm"]);
+    let over = "write over 2: t1/1 abandoned, t2/1 abandoned, t3/1 failed";
+    assert_eq!(hand.confirmed(1000, true), [over], "the id is this life's, so the other is a former one");
     assert_eq!(hand.won(1000), [""; 0]);
     assert_eq!(hand.core.counts(), TakerCounts { abandoned: 2, ..TakerCounts::default() });
+}
+
+/// It stood still, and does not know yet that another life has its id.
+#[test]
+fn what_a_successor_has_claimed_is_left_alone() {
+    let mut hand = Hand::new(config());
+    hand.wake(1100);
+    let other = entry("t2/1", EntryState::Running { by: SUCCESSOR });
+    assert_eq!(hand.found(1100, vec![entry("t3/1", EntryState::Dispatched), other]), ["confirm"]);
+    assert_eq!(hand.confirmed(1110, false), [""; 0], "nothing is written, claimed or run");
+    let mut at = hand.at().expect("it looks again");
+    for _ in 0..3 {
+        assert_eq!(hand.wake(at), ["read unless 2"]);
+        assert_eq!(hand.read(at, TakerRead::Unchanged), ["confirm"]);
+        assert_eq!(hand.confirmed(at, false), [""; 0]);
+        let next = hand.at().expect("it looks again");
+        assert!(next > at + 100, "not at once: {at}, {next}");
+        at = next;
+    }
+    hand.wake(at);
+    hand.read(at, TakerRead::Unchanged);
+    let written = hand.confirmed(at, true);
+    assert_eq!(written, ["write over 2: t3/1 running, t2/1 abandoned"], "should it be its own");
+}
+
+#[test]
+fn a_confirmation_is_good_for_the_inbox_it_was_asked_for() {
+    let mut hand = Hand::new(config());
+    hand.wake(1000);
+    assert_eq!(hand.found(1000, vec![entry("t1/1", EntryState::Running { by: FORMER })]), ["confirm"]);
+    assert_eq!(hand.tell(1001, TakerInput::Confirmed(RequestId(99), true)), [""; 0], "nobody asked that");
+    assert_eq!(hand.confirmed(1002, true), ["write over 2: t1/1 abandoned"]);
+    assert_eq!(hand.written(1003, WriteAnswer::Lost), ["read unless 2"]);
+    let entries = vec![entry("t1/1", EntryState::Running { by: SUCCESSOR })];
+    assert_eq!(hand.found(1004, entries), ["confirm"], "somebody else has come meanwhile");
 }
 
 #[test]
@@ -396,6 +434,7 @@ fn whether_work_keeps_coming_is_told_by_new_work_with_nothing_in_hand() {
     let former = vec![entry("t3/1", EntryState::Running { by: FORMER })];
     hand.tell(9200, TakerInput::Wake);
     hand.found(9200, former);
+    hand.confirmed(9200, true);
     hand.won(9200);
     assert_eq!(looks_after(&mut hand, 2), [100, 200]);
 }
@@ -441,7 +480,8 @@ fn the_next_life_opens_what_the_former_closed() {
     let mut hand = Hand::new(config());
     hand.wake(1000);
     hand.inbox.closed = Some(FORMER);
-    assert_eq!(hand.found(1000, Vec::new()), ["write over 2: "]);
+    assert_eq!(hand.found(1000, Vec::new()), ["confirm"]);
+    assert_eq!(hand.confirmed(1000, true), ["write over 2: "]);
     hand.won(1000);
     assert_eq!(hand.inbox.closed, None);
 }

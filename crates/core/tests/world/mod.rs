@@ -13,6 +13,24 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 pub use store::SimStore;
 use tenure_core::*;
 
+/// What most stories are told with: a renewal a second, and a hold as long as the unit of the lease.
+pub fn round_numbers() -> Config {
+    Config { heartbeat_ms: 1000, hold_factor_permille: 1000, ..Config::default() }
+}
+
+/// The numbers of a preset, for stories that show what users are promised. Answers with its request timeout.
+pub fn preset(name: &str, config: &mut Config) -> u64 {
+    let (heartbeat_ms, lease_ms, election_interval_ms, takeover_delay_ms) = match name {
+        "default" => (1500, 2500, 1000, 1000),
+        "thrifty" => (9000, 15_000, 5000, 1000),
+        "fast" => (300, 500, 250, 100),
+        other => panic!("no preset {other:?}"),
+    };
+    let terms = Config { heartbeat_ms, lease_ms, election_interval_ms, takeover_delay_ms, ..config.clone() };
+    *config = Config { hold_factor_permille: 2000, expiry_factor_permille: 3000, ..terms };
+    config.hold_ms() * 3 / 10
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// The request never arrives.
@@ -192,6 +210,14 @@ impl World {
         node.paused = false;
         for input in std::mem::take(&mut node.held_up) {
             self.input(name, input);
+        }
+    }
+
+    /// Its processes have stopped after all.
+    pub fn unstuck(&mut self, name: &str) {
+        self.node(name).stuck = false;
+        if let Some((epoch, _)) = self.nodes[name].acting {
+            self.input(name, Input::ProcessesStopped { epoch });
         }
     }
 

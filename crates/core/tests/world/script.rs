@@ -15,7 +15,7 @@ impl Script {
     pub fn new() -> Script {
         Script {
             world: World::new(),
-            config: Config::default(),
+            config: round_numbers(),
             shown: BTreeSet::new(),
             saved: None,
             printed: 0,
@@ -51,6 +51,7 @@ impl Script {
             "heal" => self.each(rest, |world, name| world.node(name).cut = false),
             "reset" => *self = Script::new(),
             "stuck" => self.each(rest, |world, name| world.node(name).stuck = true),
+            "unstuck" => self.each(rest, World::unstuck),
             "stop" => self.each(rest, |world, name| world.input(name, Input::Stop)),
             "stepdown" => self.each(rest, |world, name| world.input(name, Input::StepDown)),
             "aside" => self.world.input(rest[0], Input::StandAside { hold_ms: number(rest[1]) }),
@@ -80,7 +81,11 @@ impl Script {
             match key {
                 "heartbeat" => config.heartbeat_ms = number(value),
                 "lease" => config.lease_ms = number(value),
+                "hold" => config.hold_factor_permille = number(value),
                 "factor" => config.expiry_factor_permille = number(value),
+                "preset" => {
+                    self.world.timeout_ms = preset(value, config);
+                }
                 "delay" => config.takeover_delay_ms = number(value),
                 "interval" => config.election_interval_ms = number(value),
                 "settle" => config.settle_ms = number(value),
@@ -153,13 +158,14 @@ impl Script {
             "delete" => self.world.store.seat = None,
             "forge" => {
                 let holder = Holder { node: NodeId::new(words[1]).unwrap(), incarnation: Incarnation(0xbad) };
-                let (epoch, lease_ms) = (Epoch(number(words[2])), self.config.lease_ms);
+                let (epoch, lease) = (Epoch(number(words[2])), self.config.lease());
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let seat = Seat {
                     epoch,
                     state: SeatState::Held,
                     holder,
-                    lease_ms,
+                    lease,
+                    terms: None,
                     renewals: 0,
                     nonce,
                     step_down: false,
@@ -189,7 +195,10 @@ impl Script {
         let line = |(name, node): (&String, &Node)| {
             let role = match node.core.role() {
                 _ if !node.alive => "dead".to_owned(),
-                None => "no role".to_owned(),
+                None => match node.core.leader() {
+                    Some((leader, epoch)) => format!("no role, sees {leader} lead in {epoch:?}"),
+                    None => "no role".to_owned(),
+                },
                 Some(role) => format!("{role:?}"),
             };
             let lease = node.core.lease().filter(|_| node.alive);

@@ -58,15 +58,17 @@ impl SimStore {
                 self.nodes.remove(name);
                 Answer::PresenceRemoved
             }
-            Request::ListNodes => Answer::Nodes(NodesAnswer::Found(
-                self.nodes
+            Request::ListNodes => Answer::Nodes(NodesAnswer::Found {
+                more: false,
+                nodes: self
+                    .nodes
                     .iter()
                     .map(|(name, (_, modified_ms))| NodeEntry {
                         node: NodeId::new(name).unwrap(),
                         modified_ms: *modified_ms,
                     })
                     .collect(),
-            )),
+            }),
         }
     }
 

@@ -313,7 +313,9 @@ impl State {
                         Some(Answer::PresenceWritten(WriteAnswer::Won(Version::new("p"))))
                     }
                     Request::RemovePresence => Some(Answer::PresenceRemoved),
-                    Request::ListNodes => Some(Answer::Nodes(NodesAnswer::Found(self.entries()))),
+                    Request::ListNodes => {
+                        Some(Answer::Nodes(NodesAnswer::Found { nodes: self.entries(), more: false }))
+                    }
                     Request::ReadSeat { .. } | Request::WriteSeat { .. } => None,
                 };
                 if let Some(answer) = at_once {

@@ -14,12 +14,13 @@ pub(super) const TIMEOUT_TICKS: u8 = 2;
 /// Where every node's clock stands in a state told from now. Nothing in the settings is longer than a third of it.
 pub(super) const NOW: u64 = 300;
 
-/// Numbers small enough for states to recur: heartbeat 20, lease 50, wind-down 40, expiry 100 (factor 2).
+/// Numbers small enough for states to recur: heartbeat 20, hold 50, wind-down 40, expiry 100.
 fn config(mutant: Option<Mutant>) -> Config {
     let config = Config {
         heartbeat_ms: 20,
-        lease_ms: 50,
-        expiry_factor_permille: 2000,
+        lease_ms: 25,
+        hold_factor_permille: 2000,
+        expiry_factor_permille: 4000,
         takeover_delay_ms: 0,
         election_interval_ms: 20,
         startup_jitter_max_ms: 0,

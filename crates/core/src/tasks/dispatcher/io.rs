@@ -32,11 +32,14 @@ pub enum DispatchInput {
         /// The reason, for people.
         reason: Arc<str>,
     },
-    /// The workers as the registry knows them: whether each is active. `whole`: whoever is not there does not exist.
+    /// The workers as the registry knows them.
     Workers {
         /// Whether each is active.
         list: BTreeMap<NodeId, bool>,
-        /// Whether these are all.
+        /// Whether this leader has listed them itself. What a leader before said serves to give out work, but calls nobody
+        /// gone: whoever came, or came back, since then is not in it.
+        listed: bool,
+        /// Whether these are all: whoever is not there does not exist.
         whole: bool,
     },
     /// A shard was read.

@@ -2,7 +2,7 @@
 
 use super::super::shard::Hold;
 use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState, task_shard};
-use super::{Dispatcher, TakeBack, Task, TaskUpdate, due_by};
+use super::{Dispatcher, Registry, TakeBack, Task, TaskUpdate, due_by};
 use crate::id::NodeId;
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -65,17 +65,18 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, whole: bool) {
+    pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, listed: bool, whole: bool) {
         self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
-        self.workers = Some((list, whole));
+        let listed = listed || self.has(Mutant::TaskWorkersNotListed);
+        self.workers = Some(Registry { list, listed, whole });
         self.note_gone(now);
     }
 
     /// Who is gone, by what the registry said last; also of inboxes that were found since.
     pub(super) fn note_gone(&mut self, now: Time) {
-        let Some((list, whole)) = &self.workers else { return };
+        let Some(Registry { list, listed, whole }) = &self.workers else { return };
         for worker in self.inboxes.keys().chain(list.keys()) {
-            let gone = list.get(worker).map_or(*whole, |active| !active);
+            let gone = *listed && list.get(worker).map_or(*whole, |active| !active);
             let news = match gone {
                 false => self.gone_since.remove(worker).is_some(),
                 true if self.gone_since.contains_key(worker) => false,
@@ -87,7 +88,7 @@ impl Dispatcher {
             }
         }
         for (worker, inbox) in &mut self.inboxes {
-            let unheard = *whole && !list.contains_key(worker);
+            let unheard = *listed && *whole && !list.contains_key(worker);
             let since = unheard.then(|| inbox.unheard_since.unwrap_or(now));
             if std::mem::replace(&mut inbox.unheard_since, since) != since {
                 self.index.inboxes.insert(worker.clone());

@@ -17,6 +17,8 @@ pub enum TakerInput {
     Read(RequestId, TakerRead),
     /// The inbox was written.
     Written(RequestId, WriteAnswer),
+    /// Whether the worker's id was found to be this life's. `false` also if there was no answer.
+    Confirmed(RequestId, bool),
     /// What was run has ended.
     Ended {
         /// Which task.
@@ -59,6 +61,8 @@ pub enum TakerEffect {
     Read(RequestId, Option<Version>),
     /// Write the inbox, if it still has this version.
     Write(RequestId, InboxDoc, Version),
+    /// Read the worker's registration, and say whether the id is still this life's.
+    Confirm(RequestId),
     /// Run this; it was claimed.
     Run {
         /// Which task.
@@ -102,4 +106,19 @@ pub struct TakerCounts {
     pub abandoned: u64,
     /// Times the inbox could not be understood.
     pub unreadable: u64,
+}
+
+impl TakerCounts {
+    /// Both together: of one that went on elsewhere.
+    #[must_use]
+    pub fn and(self, other: TakerCounts) -> TakerCounts {
+        TakerCounts {
+            claimed: self.claimed + other.claimed,
+            fenced: self.fenced + other.fenced,
+            duplicates: self.duplicates + other.duplicates,
+            orphaned: self.orphaned + other.orphaned,
+            abandoned: self.abandoned + other.abandoned,
+            unreadable: self.unreadable + other.unreadable,
+        }
+    }
 }

@@ -51,7 +51,7 @@ impl Taker {
                     }
                 }
                 EntryState::Acked { .. } | EntryState::Running { .. } => {
-                    // A former life's. Whether it ran cannot be known, so it is not run again here.
+                    // A former life's, which was confirmed. Whether it ran cannot be known, so it is not run again here.
                     if !self.has(Mutant::TaskClaimInherited) {
                         abandoned += 1;
                         finish(entry, Outcome::bare(OutcomeKind::Abandoned));

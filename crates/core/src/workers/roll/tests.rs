@@ -56,6 +56,24 @@ fn a_worker_is_read_once_and_silent_after_a_whole_timeout_without_a_change() {
 }
 
 #[test]
+fn it_is_this_leaders_own_word_once_it_has_listed_read_and_published() {
+    let (mut empty, mut roll) = (roll(1), roll(1));
+    assert_eq!(empty.has_told(), None, "nothing was listed yet");
+    sweep(&mut empty, 0, &[]);
+    assert_eq!(empty.has_told(), Some(true), "there are none");
+    roll.sweep(Time(0), Time(0), &[listed("a", 1), listed("b", 1)], 0, false);
+    roll.read(Time(0), &id("a"), ReadOutcome::Found(details(20_000)));
+    assert_eq!(roll.has_told(), None, "not published");
+    publish(&mut roll);
+    assert_eq!(roll.has_told(), Some(false), "one was not read, and is missing");
+    roll.read(Time(10), &id("b"), ReadOutcome::Found(details(20_000)));
+    publish(&mut roll);
+    assert_eq!(roll.has_told(), Some(true));
+    roll.sweep(Time(5000), Time(5000), &[listed("a", 2)], 0, true);
+    assert_eq!(roll.has_told(), Some(false), "the list was cut");
+}
+
+#[test]
 fn only_a_list_asked_for_after_the_timeout_proves_a_silence() {
     let mut roll = roll(1);
     sweep(&mut roll, 0, &[listed("a", 1)]);
@@ -215,6 +233,31 @@ fn a_silence_that_was_told_meanwhile_keeps_its_name() {
         // Where it was back in between it is another silence.
         assert_eq!((entry.active, entry.silence == told), (false, same), "moved: {moved}");
     }
+}
+
+/// Found by a random schedule: the second leader's last word, that a worker had come anew, landed after the third had read the
+/// first one's.
+#[test]
+fn a_silence_that_was_forgotten_meanwhile_does_not_come_back() {
+    let mut first = roll(1);
+    sweep(&mut first, 0, &[listed("a", 1)]);
+    publish(&mut first);
+    sweep(&mut first, 20_000, &[listed("a", 1)]);
+    publish(&mut first);
+    sweep(&mut first, 25_000, &[listed("a", 2)]);
+    let early = publish(&mut first);
+    assert!(early.workers[0].active && early.workers[0].silence.is_some());
+    let mut second = roll(2);
+    second.inherit(&early);
+    sweep(&mut second, 100_000, &[]);
+    sweep(&mut second, 105_000, &[listed("a", 1)]);
+    let late = publish(&mut second);
+    assert_eq!(late.workers[0].silence, None, "it left and came anew");
+    let mut third = roll(3);
+    third.inherit(&early);
+    third.inherit(&late);
+    sweep(&mut third, 500_000, &[listed("a", 2)]);
+    assert_eq!(publish(&mut third).workers[0].silence, None);
 }
 
 /// Found by a random schedule: nothing had changed, so the new leader wrote nothing, and the last snapshot of the leader

@@ -1,0 +1,76 @@
+//! A far region: two nodes for days on a store whose writes take long, now and then very long.
+
+use crate::fault::FaultMix;
+use crate::node::Work;
+use crate::world::World;
+use rand::RngExt;
+use rand_chacha::ChaCha8Rng;
+use tenure_core::Config;
+
+/// What became of leadership.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FarOutcome {
+    /// Renewals sent.
+    pub renewals: u64,
+    /// How often work was told to stop because a renewal did not come through.
+    pub stops: u64,
+    /// How often leadership was lost.
+    pub losses: u64,
+}
+
+/// What a world knows of it.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Far {
+    /// Writes take as long as to a far region.
+    pub(crate) writes: bool,
+    /// How often work was told to stop because a renewal did not come through.
+    pub(crate) stops: u64,
+    /// How often leadership was lost.
+    pub(crate) losses: u64,
+}
+
+/// A write, there and back: median 220 ms, p99 700 ms, 0.3 % above 1 s. A log-normal body, and a tail for the rest: 0.18 %
+/// take a second and, on average, half a second more.
+pub(crate) fn write_ms(rng: &mut ChaCha8Rng) -> u64 {
+    if rng.random_bool(0.0018) {
+        let share: f64 = rng.random();
+        return 1000 + (-500.0 * share.max(1e-9).ln()) as u64;
+    }
+    // Two uniform draws make one normal one.
+    let (a, b): (f64, f64) = (rng.random(), rng.random());
+    let normal = (-2.0 * a.max(1e-12).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+    (220.0 * (0.4976 * normal).exp()) as u64
+}
+
+/// Runs two nodes with these settings for so many days.
+pub fn far(config: Config, days: u64, seed: u64) -> FarOutcome {
+    let mut world = World::new(seed, FaultMix::calm());
+    world.far.writes = true;
+    world.latency_ms = (10, 40);
+    world.timeout_ms = config.hold_ms() * 3 / 10;
+    for name in ["node-0", "node-1"] {
+        let node = world.add(name, config.clone(), 1000, Work::Prompt);
+        world.start(node, 0);
+    }
+    world.run_for(days * 86_400_000);
+    let renewals = world.nodes.iter().map(|node| node.count(crate::node::Kind::Renew)).sum();
+    FarOutcome { renewals, stops: world.far.stops, losses: world.far.losses }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn the_latencies_are_those_that_were_asked_for() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        let mut drawn: Vec<u64> = (0..200_000).map(|_| write_ms(&mut rng)).collect();
+        drawn.sort_unstable();
+        let at = |share: f64| drawn[(drawn.len() as f64 * share) as usize];
+        assert!((215..225).contains(&at(0.5)), "{}", at(0.5));
+        assert!((680..740).contains(&at(0.99)), "{}", at(0.99));
+        let slow = drawn.iter().filter(|ms| **ms > 1000).count();
+        assert!((540..660).contains(&slow), "{slow} of 200,000");
+    }
+}
