@@ -90,6 +90,16 @@ pub struct Latencies {
     pub max: Duration,
 }
 
+impl Latencies {
+    fn of(mut all: Vec<Duration>) -> Latencies {
+        all.sort_unstable();
+        let at = |percent: usize| {
+            all.get((all.len() * percent / 100).min(all.len().saturating_sub(1))).copied().unwrap_or_default()
+        };
+        Latencies { requests: all.len(), median: at(50), p99: at(99), max: at(100) }
+    }
+}
+
 /// What the whole suite came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
@@ -99,6 +109,8 @@ pub struct Report {
     pub endpoints: usize,
     /// The ETag spelling that was learned, if any.
     pub etag_form: Option<EtagForm>,
+    /// Conditional writes of small objects by one writer at a time, over all checks: what a renewal of the seat is like.
+    pub writes: Latencies,
     /// The checks, in the order they ran.
     pub checks: Vec<Check>,
 }
@@ -186,7 +198,13 @@ pub async fn run(
     progress: &mut (dyn FnMut(Progress<'_>) + Send),
 ) -> Report {
     let Some(first) = endpoints.first() else {
-        return Report { store: "no endpoint".to_owned(), endpoints: 0, etag_form: None, checks: Vec::new() };
+        return Report {
+            store: "no endpoint".to_owned(),
+            endpoints: 0,
+            etag_form: None,
+            writes: Latencies::default(),
+            checks: Vec::new(),
+        };
     };
     let bench = Bench::new(endpoints, prefix, unique);
     let mut checks = Vec::with_capacity(TITLES.len());
@@ -198,7 +216,8 @@ pub async fn run(
         checks.push(check);
     }
     bench.clean_up().await;
-    Report { store: first.describe(), endpoints: endpoints.len(), etag_form: first.etag_form(), checks }
+    let (store, etag_form, writes) = (first.describe(), first.etag_form(), bench.take_writes());
+    Report { store, endpoints: endpoints.len(), etag_form, writes, checks }
 }
 
 /// The check at this place of [`TITLES`].

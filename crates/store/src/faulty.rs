@@ -1,6 +1,8 @@
 //! A store that fails on purpose, in every way a real one can, from one seed.
 
-use crate::{Condition, EtagForm, List, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
+use crate::{
+    Condition, EtagForm, List, Read, Remove, Store, StoreTime, Trouble, TroubleKind, Version, Write,
+};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rand::{RngExt, SeedableRng};
@@ -289,6 +291,10 @@ impl Store for Faulty {
 
     fn at_once(&self) -> usize {
         self.inner.at_once()
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        self.inner.now()
     }
 
     fn describe(&self) -> String {

@@ -37,7 +37,7 @@ pub use outcome::{
     Condition, Entry, List, Object, Read, Remove, StoreTime, Trouble, TroubleKind, Version, Write,
 };
 pub use sqlite::SqliteStore;
-pub use url::{Provider, StoreUrl, URL_FORMS, UrlError};
+pub use url::{Provider, StoreUrl, URL_FORMS, UrlError, one_write_a_second};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -78,6 +78,12 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// What this store is, for people: scheme, bucket, prefix, endpoint. Never a secret.
     fn describe(&self) -> String;
+
+    /// The present on the store's own clock, the one of [`Object::modified`]: as of its last answer, gone on since. `None` before any
+    /// answer that told it. Only for showing how old something is; nothing is decided by it.
+    fn now(&self) -> Option<StoreTime> {
+        None
+    }
 
     /// Which spelling of ETags this store was found to understand in conditional writes; `None` where it is not known
     /// yet or the question does not arise.

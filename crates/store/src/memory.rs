@@ -145,6 +145,10 @@ impl Store for MemoryStore {
         List::Entries { entries, more: below.next().is_some() }
     }
 
+    fn now(&self) -> Option<StoreTime> {
+        Some(MemoryStore::now(self))
+    }
+
     fn describe(&self) -> String {
         match &self.shared.name {
             Some(name) => format!("memory:{name} (this process only)"),

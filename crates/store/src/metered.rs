@@ -1,6 +1,6 @@
 //! Counts what a store is asked and what it answers.
 
-use crate::{Condition, EtagForm, List, Read, Remove, Store, Version, Write, tally};
+use crate::{Condition, EtagForm, List, Read, Remove, Store, StoreTime, Version, Write, tally};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Sub;
@@ -227,6 +227,10 @@ impl<S: Store + ?Sized> Store for Metered<S> {
 
     fn at_once(&self) -> usize {
         self.inner.at_once()
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        self.inner.now()
     }
 
     fn etag_form(&self) -> Option<EtagForm> {

@@ -4,10 +4,13 @@
 //! a win as a loss; so every answer, also an unclear one, goes straight to the caller.
 
 mod answers;
+mod aws;
 mod connect;
+mod credentials;
 mod etag;
 mod wire;
 
+pub(crate) use connect::s3_endpoint_from_env;
 pub use etag::EtagForm;
 
 use crate::memory::refuse_too_large;
@@ -22,8 +25,8 @@ use etag::{Dialect, FormMemory};
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use wire::{Call, Ending, ObjectRequest};
@@ -36,10 +39,14 @@ pub struct CloudStore {
     description: String,
     dialect: Dialect,
     form: Arc<FormMemory>,
+    /// Whether lists come in the order of the keys, so that the first ones are known before the last one came.
+    lists_in_order: bool,
     /// Whether the requests of `inner` pass through [`wire`].
     observed: bool,
     /// Whether any request got as far as the store.
     ever_sent: AtomicBool,
+    /// The date of the last answer, and when it came.
+    date: Mutex<Option<(StoreTime, Instant)>>,
     request_timeout: Duration,
 }
 
@@ -51,19 +58,36 @@ impl CloudStore {
         prefix: &str,
         options: &OpenOptions,
     ) -> Result<CloudStore, OpenError> {
-        let (inner, description) = connect::connect(provider, bucket, prefix, options)?;
-        let dialect = match provider {
-            Provider::S3 => Dialect::S3,
-            Provider::Gcs => Dialect::Gcs,
-            Provider::Azure => Dialect::Azure,
-        };
-        Ok(CloudStore::build(inner, prefix, description, dialect, true, options.request_timeout))
+        let (client, description) = connect::connect(provider, bucket, prefix, options)?;
+        Ok(CloudStore::of(provider, bucket, prefix, options, client()?, description))
     }
 
-    /// A second connection pool to the same bucket, for another lane. Both share what one of them learns about ETags.
-    pub(crate) fn with_form_of(mut self, other: &CloudStore) -> CloudStore {
-        self.form = Arc::clone(&other.form);
-        self
+    /// Opens a bucket twice: two clients, so two connection pools, and a slow list in the one cannot delay a renewal in
+    /// the other. They share credentials, and what one of them learns about ETags.
+    pub(crate) fn connect_two(
+        provider: Provider,
+        bucket: &str,
+        prefix: &str,
+        options: &OpenOptions,
+    ) -> Result<(CloudStore, CloudStore), OpenError> {
+        let (client, description) = connect::connect(provider, bucket, prefix, options)?;
+        let first = CloudStore::of(provider, bucket, prefix, options, client()?, description.clone());
+        let second = CloudStore::of(provider, bucket, prefix, options, client()?, description);
+        let second = CloudStore { form: Arc::clone(&first.form), ..second };
+        Ok((first, second))
+    }
+
+    fn of(
+        provider: Provider,
+        bucket: &str,
+        prefix: &str,
+        options: &OpenOptions,
+        inner: Arc<dyn ObjectStore>,
+        description: String,
+    ) -> CloudStore {
+        let dialect = Dialect::of(provider);
+        let store = CloudStore::build(inner, prefix, description, dialect, true, options.request_timeout);
+        CloudStore { lists_in_order: !(provider == Provider::S3 && connect::is_express(bucket)), ..store }
     }
 
     /// Wraps any store of the `object_store` crate, its own retries switched off by the caller. Outcomes are as fine
@@ -86,8 +110,18 @@ impl CloudStore {
         request_timeout: Duration,
     ) -> CloudStore {
         let prefix = prefix.trim_matches('/').to_owned();
-        let (form, ever_sent) = (Arc::default(), AtomicBool::new(false));
-        CloudStore { inner, prefix, description, dialect, form, observed, ever_sent, request_timeout }
+        CloudStore {
+            inner,
+            prefix,
+            description,
+            dialect,
+            form: Arc::default(),
+            lists_in_order: true,
+            observed,
+            ever_sent: AtomicBool::new(false),
+            date: Mutex::default(),
+            request_timeout,
+        }
     }
 
     /// The path of a key, or why there is none.
@@ -110,6 +144,9 @@ impl CloudStore {
     ) -> Result<T, Failure> {
         let (result, call) = wire::observe(timeout_at(deadline, work)).await;
         let ever_sent = self.note_sent(&call);
+        if let Some(date) = call.date {
+            *self.date.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, Instant::now()));
+        }
         match result {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) if !self.observed => Err(answers::judge_unseen(&error, what)),
@@ -274,7 +311,7 @@ impl Store for CloudStore {
         let strip = if self.prefix.is_empty() { String::new() } else { format!("{}/", self.prefix) };
         let collect = async {
             let mut stream = self.inner.list(Some(&path));
-            let mut entries: Vec<Entry> = Vec::new();
+            let mut first = First::new(limit);
             while let Some(meta) = stream.next().await {
                 let meta = meta?;
                 // A "folder" object made by some console lies beside the prefix, not below it.
@@ -283,20 +320,17 @@ impl Store for CloudStore {
                 else {
                     continue;
                 };
-                if entries.len() == limit {
-                    return Ok((entries, true));
-                }
                 let version = self.dialect.version(meta.e_tag.as_deref(), meta.version.as_deref());
                 let (modified, bytes) = (store_time(&meta), meta.size);
-                entries.push(Entry { key: key.to_owned(), modified, bytes, version });
+                first.add(Entry { key: key.to_owned(), modified, bytes, version });
+                if self.lists_in_order && first.is_full() {
+                    break;
+                }
             }
-            Ok((entries, false))
+            Ok(first.finish())
         };
         match self.ask(&what, deadline, collect).await {
-            Ok((mut entries, more)) => {
-                entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-                List::Entries { entries, more }
-            }
+            Ok((entries, more)) => List::Entries { entries, more },
             Err(failure) => failure.into_list(&what),
         }
     }
@@ -305,12 +339,53 @@ impl Store for CloudStore {
         self.description.clone()
     }
 
+    fn now(&self) -> Option<StoreTime> {
+        let (date, came) = (*self.date.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(StoreTime(date.0 + u64::try_from(came.elapsed().as_millis()).unwrap_or(0)))
+    }
+
     fn etag_form(&self) -> Option<EtagForm> {
         match self.dialect {
             Dialect::S3 => self.form.known(),
             Dialect::Azure => Some(EtagForm::Quoted),
             Dialect::Gcs | Dialect::Plain => None,
         }
+    }
+}
+
+/// The first so many of a list by key, in whatever order its entries come, without keeping many more of them.
+struct First {
+    limit: usize,
+    entries: Vec<Entry>,
+    more: bool,
+}
+
+impl First {
+    fn new(limit: usize) -> First {
+        First { limit, entries: Vec::new(), more: false }
+    }
+
+    fn add(&mut self, entry: Entry) {
+        self.entries.push(entry);
+        if self.entries.len() > self.limit.saturating_mul(2).saturating_add(1_000) {
+            self.cut();
+        }
+    }
+
+    /// Whether there are more than wanted.
+    fn is_full(&self) -> bool {
+        self.more || self.entries.len() > self.limit
+    }
+
+    fn cut(&mut self) {
+        self.entries.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        self.more = self.is_full();
+        self.entries.truncate(self.limit);
+    }
+
+    fn finish(mut self) -> (Vec<Entry>, bool) {
+        self.cut();
+        (self.entries, self.more)
     }
 }
 

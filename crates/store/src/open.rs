@@ -132,9 +132,7 @@ pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenEr
             Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
         }
         StoreUrl::Bucket { provider, bucket, prefix } => {
-            // Two clients, so two connection pools: a slow list cannot delay a renewal.
-            let lease = CloudStore::connect(*provider, bucket, prefix, options)?;
-            let bulk = CloudStore::connect(*provider, bucket, prefix, options)?.with_form_of(&lease);
+            let (lease, bulk) = CloudStore::connect_two(*provider, bucket, prefix, options)?;
             Ok(Lanes { lease: Arc::new(lease), bulk: Arc::new(bulk) })
         }
     }

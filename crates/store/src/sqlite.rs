@@ -72,16 +72,24 @@ impl SqliteStore {
     ) -> Result<(SqliteStore, SqliteStore), OpenError> {
         let (sender, receiver) = watch::channel(0);
         let first = SqliteStore::open(path, request_timeout).await?;
-        let second = SqliteStore::open(path, request_timeout).await?;
+        let second = SqliteStore::connect(path, request_timeout).await?;
         let first = SqliteStore { lane: Lane::First(sender), ..first };
         Ok((first, SqliteStore { lane: Lane::Second(receiver), ..second }))
     }
 
-    /// Opens the file, or creates it in a directory that exists. A file that belongs to something else is refused
-    /// untouched. A database held by others counts as busy: for opening it after five seconds, for a request after half
+    /// Opens the file, or creates it in a directory that exists, for this user alone; one that other users can open is used
+    /// with a warning. A file that belongs to something else is refused untouched. A database held by others counts as busy: for opening it after five seconds, for a request after half
     /// of `request_timeout`.
     pub async fn open(path: impl AsRef<Path>, request_timeout: Duration) -> Result<SqliteStore, OpenError> {
-        let path = path.as_ref().to_path_buf();
+        let store = SqliteStore::connect(path.as_ref(), request_timeout).await?;
+        if let Some(warning) = file::exposed(path.as_ref()) {
+            tracing::warn!("{warning}");
+        }
+        Ok(store)
+    }
+
+    async fn connect(path: &Path, request_timeout: Duration) -> Result<SqliteStore, OpenError> {
+        let path = path.to_path_buf();
         let (opened, given) = (path.clone(), path.clone());
         let job = tokio::task::spawn_blocking(move || file::open(&given, request_timeout / 2));
         let (connection, identity) = job.await.map_err(|error| OpenError::File {
@@ -206,6 +214,10 @@ impl Store for SqliteStore {
             Err(failure) if failure.lasts() => List::Denied(failure.trouble),
             Err(failure) => List::Unavailable(failure.trouble),
         }
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        Some(store_time(boot_ms(), &self.boot, &self.boot))
     }
 
     /// They run one after the other; a few in the queue keep the connection busy.

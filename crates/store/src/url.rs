@@ -1,5 +1,6 @@
 //! Store URLs: what an operator writes to say where the arbiter is.
 
+use crate::object::s3_endpoint_from_env;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -57,6 +58,26 @@ impl Provider {
             Provider::Azure => "az",
         }
     }
+}
+
+/// The name of a service that takes only about one write a second to one object and refuses more with 429; `None` for
+/// every other store. `endpoint` is the one that options name; without it the environment's counts.
+pub fn one_write_a_second(url: &StoreUrl, endpoint: Option<&str>) -> Option<&'static str> {
+    match url {
+        StoreUrl::Bucket { provider: Provider::Gcs, .. } => Some("Google Cloud Storage"),
+        StoreUrl::Bucket { provider: Provider::S3, .. } => {
+            let endpoint = endpoint.map(str::to_owned).or_else(s3_endpoint_from_env)?;
+            is_r2(&endpoint).then_some("Cloudflare R2")
+        }
+        StoreUrl::Bucket { provider: Provider::Azure, .. }
+        | StoreUrl::Memory { .. }
+        | StoreUrl::Sqlite { .. } => None,
+    }
+}
+
+fn is_r2(endpoint: &str) -> bool {
+    let url = url::Url::parse(endpoint).ok();
+    url.as_ref().and_then(url::Url::host_str).is_some_and(|host| host.ends_with(".r2.cloudflarestorage.com"))
 }
 
 /// Why a store URL was refused. Names the value and the rule; a part that may be a secret is not repeated.

@@ -9,6 +9,7 @@ use common::engine::Speech;
 use common::{assert_conforms, conformance, unique};
 use object_store::memory::InMemory;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tenure_store::conformance::{Plan, Probe, Verdict, probe};
 use tenure_store::{
@@ -70,6 +71,35 @@ async fn s3_conforms_with_quoted_and_with_unquoted_etags() {
         let keys: Vec<_> = server.seen().into_iter().filter(|request| request.method == "PUT").collect();
         assert!(keys.iter().all(|request| request.path().starts_with("/bucket/below/here/")));
     }
+}
+
+/// S3 Express One Zone lists in no order.
+#[tokio::test]
+async fn a_bucket_that_lists_in_no_order_conforms() {
+    let server = common::engine::start(Speech::S3Unordered).await;
+    let mut options = OpenOptions::with_request_timeout(Duration::from_secs(20));
+    options.endpoint = Some(server.endpoint.clone());
+    options.credentials = Some(Credentials { access_key: "k".to_owned(), secret_key: "s".to_owned() });
+    let open = |bucket| -> Arc<dyn Store> {
+        Arc::new(CloudStore::connect(Provider::S3, bucket, "p", &options).unwrap())
+    };
+    let store = open("bucket--use1-az4--x-s3");
+    assert_conforms(std::slice::from_ref(&store), &Plan::default()).await;
+    // Of more objects than are wanted, the first ones by name, however many pages that takes.
+    let keys: Vec<String> = (0..2_500).map(|n| format!("l/{n:04}")).collect();
+    for key in &keys {
+        server.put_raw(&format!("/bucket--use1-az4--x-s3/p/{key}")).await;
+    }
+    for (limit, expected) in
+        [(1, 1), (40, 40), (1_000, 1_000), (2_499, 2_499), (2_500, 2_500), (9_999, 2_500)]
+    {
+        let List::Entries { entries, more } = store.list("l/", limit).await else { panic!("no list") };
+        assert!(entries.iter().map(|entry| &entry.key).eq(&keys[..expected]), "limit {limit}");
+        assert_eq!(more, expected < keys.len(), "limit {limit}");
+    }
+    // A bucket of another kind is not known to do that: the suite says so, and calls it nothing worse.
+    let report = conformance(&[open("bucket")], &Plan { list_keys: 1_500, ..Plan::quick() }).await;
+    assert!(report.is_safe() && !report.is_unsafe() && !report.is_clean(), "{report}");
 }
 
 #[tokio::test]
@@ -140,6 +170,28 @@ async fn a_store_that_is_away_is_neither_safe_nor_unsafe() {
     assert_eq!(unsafe_seen, 0);
 }
 
+/// Something on the way sends a write twice, or answers for the store: a refusal that is not the store's.
+#[tokio::test]
+async fn one_refusal_that_is_not_true_does_not_make_a_store_unsafe() {
+    for number in 0..4 {
+        for applied in [true, false] {
+            let store = Refusing::new(number..number + 1, applied);
+            let found = probe(&store, "p", &unique()).await;
+            assert!(found.is_safe(), "put {number}, applied {applied}: {found:?}");
+        }
+    }
+    for number in 0..40 {
+        let endpoints: [Arc<dyn Store>; 1] = [Arc::new(Refusing::new(number..number + 1, true))];
+        let report = conformance(&endpoints, &Plan::quick()).await;
+        assert!(!report.is_unsafe(), "put {number}: {report}");
+    }
+    // A create that is always refused, and a replace that is.
+    for always in [0..1_000, 2..1_000] {
+        let found = probe(&Refusing::new(always, false), "p", &unique()).await;
+        assert!(matches!(found, Probe::Unsafe(_)), "{found:?}");
+    }
+}
+
 #[tokio::test]
 async fn sqlite_probe_costs_seven_requests() {
     let directory = tempfile::tempdir().unwrap();
@@ -148,6 +200,45 @@ async fn sqlite_probe_costs_seven_requests() {
     let store = tenure_store::Metered::new(Arc::new(store), meter.clone());
     assert!(probe(&store, "p", &unique()).await.is_safe());
     assert_eq!(meter.snapshot().requests(), 7);
+}
+
+/// Answers that the writes with these numbers lost, whether they took effect or never arrived.
+#[derive(Debug)]
+struct Refusing {
+    inner: MemoryStore,
+    refused: std::ops::Range<usize>,
+    applied: bool,
+    puts: AtomicUsize,
+}
+
+impl Refusing {
+    fn new(refused: std::ops::Range<usize>, applied: bool) -> Refusing {
+        Refusing { inner: MemoryStore::new(), refused, applied, puts: AtomicUsize::new(0) }
+    }
+}
+
+#[async_trait]
+impl Store for Refusing {
+    async fn get(&self, key: &str, unless: Option<&Version>) -> Read {
+        self.inner.get(key, unless).await
+    }
+    async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write {
+        let refused = self.refused.contains(&self.puts.fetch_add(1, Ordering::Relaxed));
+        if refused && !self.applied {
+            return Write::Lost;
+        }
+        let answer = self.inner.put(key, body, condition).await;
+        if refused { Write::Lost } else { answer }
+    }
+    async fn remove(&self, key: &str) -> Remove {
+        self.inner.remove(key).await
+    }
+    async fn list(&self, prefix: &str, limit: usize) -> List {
+        self.inner.list(prefix, limit).await
+    }
+    fn describe(&self) -> String {
+        "refusing".to_owned()
+    }
 }
 
 /// Negative control: takes every write.

@@ -52,6 +52,46 @@ async fn files_that_cannot_be_used_are_refused_and_left_alone() {
     assert!(!at("no").exists(), "nothing is created on the way");
 }
 
+const MODES_HELPER: &str = "TENURE_STORE_MODES_HELPER";
+
+/// Not a test by itself: makes a database as a process with the umask of the test below.
+#[tokio::test]
+async fn modes_helper() {
+    let Ok(path) = std::env::var(MODES_HELPER) else { return };
+    let path = Path::new(&path);
+    let store = open(path).await;
+    won(&store, "k", "1", Condition::Absent).await;
+    for end in ["", "-wal", "-shm"] {
+        let file = format!("{}{end}", path.display());
+        let mode = std::fs::metadata(&file).unwrap().mode() & 0o7777;
+        assert_eq!(mode, 0o600, "{file}: {mode:o}");
+    }
+}
+
+#[test]
+fn a_new_database_is_for_its_owner_alone_under_any_umask() {
+    let directory = tempfile::tempdir().unwrap();
+    for umask in ["000", "022", "077"] {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("umask {umask}; exec \"$0\" --exact modes_helper --nocapture")]);
+        command.arg(std::env::current_exe().unwrap());
+        command.env(MODES_HELPER, directory.path().join(format!("{umask}.db")));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "umask {umask}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_mode_of_a_database_that_exists_is_left_as_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("t.db");
+    drop(open(&path).await);
+    let loose = std::os::unix::fs::PermissionsExt::from_mode(0o640);
+    std::fs::set_permissions(&path, loose).unwrap();
+    won(&open(&path).await, "k", "1", Condition::Absent).await;
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+}
+
 #[tokio::test]
 async fn a_database_of_another_application_is_left_untouched() {
     let directory = tempfile::tempdir().unwrap();

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_store::{
-    Condition, Credentials, OpenError, OpenOptions, Provider, Read, StoreUrl, Write, open_str,
+    Condition, Credentials, OpenError, OpenOptions, Provider, Read, StoreUrl, Write, one_write_a_second,
+    open_str,
 };
 
 fn bucket(provider: Provider, bucket: &str, prefix: &str) -> StoreUrl {
@@ -142,4 +143,18 @@ async fn descriptions_say_where_and_hold_no_secret() {
     let shown = format!("{lanes:?} {text}");
     assert!(!shown.contains("hunter2") && !shown.contains("AKID"), "{shown}");
     assert!(!Arc::ptr_eq(&lanes.lease, &lanes.bulk), "a bucket has two connection pools");
+}
+
+#[test]
+fn services_that_take_one_write_a_second_are_known() {
+    let limited = |url: &str, endpoint| one_write_a_second(&url.parse().unwrap(), endpoint);
+    assert_eq!(limited("gs://b/p", None), Some("Google Cloud Storage"));
+    for endpoint in ["https://abc.r2.cloudflarestorage.com", "https://ABC.eu.R2.CloudflareStorage.com/"] {
+        assert_eq!(limited("s3://b", Some(endpoint)), Some("Cloudflare R2"));
+        assert_eq!(limited("az://b", Some(endpoint)), None);
+        assert_eq!(limited("sqlite:x.db", Some(endpoint)), None);
+    }
+    for endpoint in ["https://s3.amazonaws.com", "https://r2.cloudflarestorage.com.example", "x", ""] {
+        assert_eq!(limited("s3://r2.cloudflarestorage.com", Some(endpoint)), None, "{endpoint}");
+    }
 }

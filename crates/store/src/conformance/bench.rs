@@ -18,6 +18,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// Requests under way at once where many objects are made or removed.
 const PARALLEL: usize = 16;
 
+/// Bodies of writes that a renewal of the seat is like.
+const SEAT_MAX_BYTES: usize = 4 << 10;
+
 /// Why a check ended early.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
@@ -57,6 +60,8 @@ pub(super) struct Bench<'a> {
     unique: String,
     nonces: AtomicU64,
     latencies: Mutex<Vec<Duration>>,
+    /// Of the conditional writes that nobody raced against, over all checks.
+    writes: Mutex<Vec<Duration>>,
 }
 
 impl<'a> Bench<'a> {
@@ -64,8 +69,8 @@ impl<'a> Bench<'a> {
         let prefix = prefix.trim_matches('/');
         let slash = if prefix.is_empty() { "" } else { "/" };
         let root = format!("{prefix}{slash}conformance-{unique}/");
-        let (nonces, latencies) = (AtomicU64::new(0), Mutex::default());
-        Bench { endpoints, root, unique: unique.to_owned(), nonces, latencies }
+        let (nonces, latencies, writes) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Bench { endpoints, root, unique: unique.to_owned(), nonces, latencies, writes }
     }
 
     /// The key of this name below the throw-away prefix.
@@ -103,17 +108,16 @@ impl<'a> Bench<'a> {
     }
 
     pub(super) fn take_latencies(&self) -> Latencies {
-        let mut all = std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner));
-        all.sort_unstable();
-        let at = |percent: usize| {
-            all.get((all.len() * percent / 100).min(all.len().saturating_sub(1))).copied().unwrap_or_default()
-        };
-        Latencies { requests: all.len(), median: at(50), p99: at(99), max: at(100) }
+        Latencies::of(std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    pub(super) fn take_writes(&self) -> Latencies {
+        Latencies::of(std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
     /// Writes until the answer is certain: `Some` version if it happened, `None` if the condition did not hold.
     ///
-    /// After an unclear try, "lost" may mean "lost against my own first try"; the body tells.
+    /// "Lost" may mean "lost against my own first try", also one that something on the way made; the body tells.
     pub(super) async fn put(
         &self,
         store: &dyn Store,
@@ -121,18 +125,20 @@ impl<'a> Bench<'a> {
         body: &Bytes,
         condition: &Condition,
     ) -> Result<Option<Version>, Stop> {
-        let mut unclear = false;
         let mut last = String::new();
         for pause in pauses() {
-            match self.timed(store.put(key, body.clone(), condition.clone())).await {
+            let began = Instant::now();
+            let answer = self.timed(store.put(key, body.clone(), condition.clone())).await;
+            if *condition != Condition::Any && body.len() <= SEAT_MAX_BYTES {
+                self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(began.elapsed());
+            }
+            match answer {
                 Write::Won(version) => return Ok(Some(version)),
-                Write::Lost if !unclear => return Ok(None),
                 Write::Lost => {
                     let mine = self.read(store, key).await?.filter(|object| object.body == *body);
                     return Ok(mine.map(|object| object.version));
                 }
                 Write::Unknown(trouble) => {
-                    unclear = true;
                     let found = self.read(store, key).await?;
                     if let Some(object) = found.filter(|object| object.body == *body) {
                         return Ok(Some(object.version));

@@ -1,7 +1,11 @@
 //! The short question a node asks before it trusts a store: seven requests.
 
-use crate::{Condition, EtagForm, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
+use crate::{Condition, EtagForm, Object, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
 use bytes::Bytes;
+
+/// A write that must win is tried again when it was refused and the object shows no reason: one refusal may be the echo of
+/// a request that something on the way sent twice. Two of them contradict what was read in between.
+const TRIES: usize = 2;
 
 /// What the probe found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,16 +48,9 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
         Read::Unavailable(trouble) => return Probe::Unavailable(trouble),
         Read::Denied(trouble) => return Probe::Denied(trouble),
     }
-    let first = match store.put(&key, body(1), Condition::Absent).await {
-        Write::Won(version) => version,
-        Write::Lost => return refused_create(store, &key).await,
-        Write::Unknown(trouble) => {
-            // It may be there: tidy up, whatever comes of it.
-            store.remove(&key).await;
-            return Probe::Unavailable(trouble);
-        }
-        Write::Unavailable(trouble) => return Probe::Unavailable(trouble),
-        Write::Denied(trouble) => return Probe::Denied(trouble),
+    let first = match create(store, &key, body(1)).await {
+        Ok(version) => version,
+        Err(probe) => return probe,
     };
     let found = match ask(store, &key, first, body).await {
         Ok(unchanged_reads) => Probe::Safe { etag_form: store.etag_form(), unchanged_reads },
@@ -66,6 +63,48 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     }
 }
 
+/// The very first create.
+async fn create(store: &dyn Store, key: &str, body: Bytes) -> Result<Version, Probe> {
+    for _ in 0..TRIES {
+        match store.put(key, body.clone(), Condition::Absent).await {
+            Write::Won(version) => return Ok(version),
+            Write::Lost => match read(store, key).await? {
+                Some(object) if object.body == body => return Ok(object.version),
+                // The name was not new: nothing is proved.
+                Some(_) => {
+                    let detail = format!("{key} exists already; try again");
+                    return Err(Probe::Unavailable(Trouble::new(TroubleKind::Busy, detail)));
+                }
+                None => {}
+            },
+            Write::Unknown(trouble) => {
+                // It may be there: tidy up, whatever comes of it.
+                store.remove(key).await;
+                return Err(Probe::Unavailable(trouble));
+            }
+            Write::Unavailable(trouble) => return Err(Probe::Unavailable(trouble)),
+            Write::Denied(trouble) => return Err(Probe::Denied(trouble)),
+        }
+    }
+    Err(Probe::Unsafe("it refuses to create an object that does not exist".to_owned()))
+}
+
+/// The replace that must win.
+async fn replace(store: &dyn Store, key: &str, body: Bytes, current: &Version) -> Result<Version, Probe> {
+    for _ in 0..TRIES {
+        if let Some(version) = put(store, key, body.clone(), Condition::Matches(current.clone())).await? {
+            return Ok(version);
+        }
+        match read(store, key).await? {
+            Some(object) if object.body == body => return Ok(object.version),
+            Some(object) if object.version == *current => {}
+            Some(_) => return Err(Probe::Unsafe("a refused write changed the object".to_owned())),
+            None => return Err(Probe::Unsafe("an object that was just written is not there".to_owned())),
+        }
+    }
+    Err(Probe::Unsafe("it refuses to replace an object by its current version".to_owned()))
+}
+
 /// Everything after the first create. Answers whether unchanged reads are told.
 async fn ask(
     store: &dyn Store,
@@ -76,9 +115,7 @@ async fn ask(
     if put(store, key, body(2), Condition::Absent).await?.is_some() {
         return Err(Probe::Unsafe("it accepts a second create of the same object".to_owned()));
     }
-    let Some(second) = put(store, key, body(3), Condition::Matches(first.clone())).await? else {
-        return Err(Probe::Unsafe("it refuses to replace an object by its current version".to_owned()));
-    };
+    let second = replace(store, key, body(3), &first).await?;
     if second == first {
         return Err(Probe::Unsafe("a replace does not change the version".to_owned()));
     }
@@ -110,14 +147,14 @@ async fn put(
     }
 }
 
-/// The very first create was refused. If something is there, the name was not new: nothing is proved.
-async fn refused_create(store: &dyn Store, key: &str) -> Probe {
+async fn read(store: &dyn Store, key: &str) -> Result<Option<Object>, Probe> {
     match store.get(key, None).await {
-        Read::Absent => Probe::Unsafe("it refuses to create an object that does not exist".to_owned()),
-        Read::Found(_) | Read::Unchanged => {
-            Probe::Unavailable(Trouble::new(TroubleKind::Busy, format!("{key} exists already; try again")))
+        Read::Found(object) => Ok(Some(object)),
+        Read::Absent => Ok(None),
+        Read::Unchanged => {
+            Err(Probe::Unsafe("a read without a version is answered \"unchanged\"".to_owned()))
         }
-        Read::Unavailable(trouble) => Probe::Unavailable(trouble),
-        Read::Denied(trouble) => Probe::Denied(trouble),
+        Read::Unavailable(trouble) => Err(Probe::Unavailable(trouble)),
+        Read::Denied(trouble) => Err(Probe::Denied(trouble)),
     }
 }

@@ -1,5 +1,6 @@
 //! From raw answers to outcomes. The table of what each status means, in one place.
 
+use super::credentials::NoCredentials;
 use super::wire::{Call, Ending};
 use crate::{Condition, List, Read, Remove, Trouble, TroubleKind, Write};
 
@@ -76,28 +77,39 @@ pub(super) fn judge(
 
 /// The client stopped before it sent anything: it has no credentials, or refuses the request itself.
 fn not_sent(call: &Call, what: &str, error: Option<&object_store::Error>, ever_sent: bool) -> Failure {
-    let why = match &call.other {
-        Some(Ending::Answered { status, code, .. }) => {
-            format!("the credentials service answered {status} {code}")
-        }
-        Some(Ending::NotConnected { detail, .. } | Ending::Broken { detail, .. }) => {
-            format!("no credentials in the environment, and the credentials service did not answer: {detail}")
-        }
-        Some(Ending::Open) => {
-            "no credentials in the environment, and the credentials service did not answer in time".to_owned()
-        }
-        // Without any request there is no signed URL the text could repeat.
-        None => error.map_or_else(|| "nothing was sent in time".to_owned(), ToString::to_string),
+    let (why, is_passing) = match (error.and_then(NoCredentials::behind), error, &call.waiting) {
+        (Some(none), _, _) => (none.to_string(), none.is_passing),
+        (None, None, Some(waiting)) => (waiting.clone(), true),
+        (None, Some(_), _) | (None, None, None) => not_opened(call, error),
     };
     // What fails before any request is a token file or a helper program: credentials too.
-    let kind = match (&call.other, error) {
-        (None, None) => TroubleKind::Timeout,
-        (Some(_), _) | (None, Some(_)) => TroubleKind::Credentials,
+    let kind = match (&call.other, &call.waiting, error) {
+        (None, None, None) => TroubleKind::Timeout,
+        (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) => TroubleKind::Credentials,
     };
     let trouble = Trouble::new(kind, format!("{what}: {why}"));
-    match ever_sent || kind == TroubleKind::Timeout {
+    match is_passing || ever_sent {
         true => Failure::Passing(trouble),
         false => Failure::Lasting(trouble),
+    }
+}
+
+/// The client has credentials and could not open a session with them (S3 Express), or refused the request.
+fn not_opened(call: &Call, error: Option<&object_store::Error>) -> (String, bool) {
+    let place = &call.other_place;
+    match &call.other {
+        Some(Ending::Answered { status, code, .. }) => {
+            (format!("no session: {place} answered {status} {code}"), *status >= 500)
+        }
+        Some(Ending::NotConnected { detail, timeout } | Ending::Broken { detail, timeout }) => {
+            (format!("no session: {place} did not answer: {detail}"), *timeout)
+        }
+        Some(Ending::Open) => (format!("no session: {place} did not answer in time"), true),
+        // Without any request there is no signed URL the text could repeat.
+        None => match error {
+            Some(error) => (error.to_string(), false),
+            None => ("nothing was sent in time".to_owned(), true),
+        },
     }
 }
 

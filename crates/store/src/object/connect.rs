@@ -1,9 +1,12 @@
 //! Clients for the three providers, from the environment that their own tools read.
 
+use super::aws::PodCredentials;
+use super::credentials::{ANSWER_TIMEOUT, SharedCredentials};
 use super::wire::ObservedConnector;
 use crate::{OpenError, OpenOptions, Provider};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, S3ConditionalPut};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::client::HttpConnector;
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use std::sync::Arc;
@@ -13,30 +16,40 @@ use std::time::Duration;
 /// moment would be one of unknown outcome.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Builds the client and its description.
+/// Makes a client with connections of its own. All that one of these makes use the same credentials.
+pub(super) type NewClient = Box<dyn Fn() -> Result<Arc<dyn ObjectStore>, OpenError>>;
+
+/// What makes clients of a bucket, and a description of it for people.
 pub(super) fn connect(
     provider: Provider,
     bucket: &str,
     prefix: &str,
     options: &OpenOptions,
-) -> Result<(Arc<dyn ObjectStore>, String), OpenError> {
+) -> Result<(NewClient, String), OpenError> {
     // The TLS provider is chosen once for the process; whoever was first, it is there now.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let (store, place) = match provider {
+    let (client, place) = match provider {
         Provider::S3 => s3(bucket, options)?,
         Provider::Gcs => gcs(bucket, options)?,
         Provider::Azure => azure(bucket, options)?,
     };
     let slash = if prefix.is_empty() { "" } else { "/" };
-    Ok((store, format!("{}://{bucket}{slash}{prefix} at {place}", provider.scheme())))
+    Ok((client, format!("{}://{bucket}{slash}{prefix} at {place}", provider.scheme())))
 }
 
-fn s3(bucket: &str, options: &OpenOptions) -> Result<(Arc<dyn ObjectStore>, String), OpenError> {
+fn new_client<T: ObjectStore>(
+    provider: Provider,
+    build: impl Fn() -> object_store::Result<T> + 'static,
+) -> NewClient {
+    Box::new(move || match build() {
+        Ok(client) => Ok(Arc::new(client)),
+        Err(error) => Err(wrong(provider, &error)),
+    })
+}
+
+fn s3(bucket: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenError> {
     let mut builder = AmazonS3Builder::from_env();
-    let from_env = builder
-        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
-        .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint));
-    let endpoint = options.endpoint.clone().or(from_env);
+    let endpoint = options.endpoint.clone().or_else(|| s3_endpoint(&builder));
     let plain_http = check_endpoint(Provider::S3, endpoint.as_deref())?;
     if let Some(endpoint) = &endpoint {
         // The S3-specific key wins over the general one, whichever of them the environment set.
@@ -49,7 +62,7 @@ fn s3(bucket: &str, options: &OpenOptions) -> Result<(Arc<dyn ObjectStore>, Stri
     }
     let region =
         builder.get_config_value(&AmazonS3ConfigKey::Region).unwrap_or_else(|| "us-east-1".to_owned());
-    let store = builder
+    builder = builder
         .with_bucket_name(bucket)
         .with_region(&region)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
@@ -57,48 +70,102 @@ fn s3(bucket: &str, options: &OpenOptions) -> Result<(Arc<dyn ObjectStore>, Stri
         .with_disable_bulk_delete(true)
         .with_retry(no_retries())
         .with_client_options(client_options(options, plain_http))
-        .with_http_connector(ObservedConnector::default())
-        .build()
-        .map_err(|error| wrong(Provider::S3, &error))?;
+        .with_http_connector(ObservedConnector::default());
+    // Only Amazon has them: behind another endpoint a bucket of such a name is a bucket like any other.
+    let express = is_express(bucket) && endpoint.is_none();
+    if express {
+        builder = builder.with_s3_express(true);
+    }
+    let is_static = [AmazonS3ConfigKey::AccessKeyId, AmazonS3ConfigKey::SecretAccessKey]
+        .iter()
+        .any(|key| builder.get_config_value(key).is_some());
+    if !is_static {
+        builder = s3_credentials(builder, &region).map_err(|error| wrong(Provider::S3, &error))?;
+    }
+    let client = new_client(Provider::S3, move || builder.clone().build());
     let place = match endpoint {
         Some(endpoint) => format!("{endpoint} (region {region})"),
+        None if express => format!("Amazon S3 Express One Zone (region {region})"),
         None => format!("Amazon S3 (region {region})"),
     };
-    Ok((Arc::new(store), place))
+    Ok((client, place))
 }
 
-fn gcs(bucket: &str, options: &OpenOptions) -> Result<(Arc<dyn ObjectStore>, String), OpenError> {
+/// Whether this is the name of a directory bucket (S3 Express One Zone): `<name>--<zone>--x-s3`.
+pub(super) fn is_express(bucket: &str) -> bool {
+    bucket.ends_with("--x-s3")
+}
+
+/// Temporary credentials: of the pod, or of the machine.
+fn s3_credentials(builder: AmazonS3Builder, region: &str) -> object_store::Result<AmazonS3Builder> {
+    let connect = || ObservedConnector::default().connect(&credential_options(true));
+    let shared = match PodCredentials::of(&builder, region, connect)? {
+        Some(pod) => {
+            let service = pod.service();
+            SharedCredentials::new(Arc::new(pod), service, "no credentials: ")
+        }
+        None => {
+            let service = builder.get_config_value(&AmazonS3ConfigKey::MetadataEndpoint);
+            let service = service.unwrap_or_else(|| "http://169.254.169.254".to_owned());
+            let source = builder.clone().with_client_options(credential_options(true)).build()?;
+            let without = "no credentials in the environment, and ";
+            SharedCredentials::new(Arc::clone(source.credentials()), service, without)
+        }
+    };
+    Ok(builder.with_credentials(Arc::new(shared)))
+}
+
+fn s3_endpoint(builder: &AmazonS3Builder) -> Option<String> {
+    builder
+        .get_config_value(&AmazonS3ConfigKey::S3Endpoint)
+        .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint))
+}
+
+/// The endpoint that the environment names for S3: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`.
+pub(crate) fn s3_endpoint_from_env() -> Option<String> {
+    s3_endpoint(&AmazonS3Builder::from_env())
+}
+
+fn gcs(bucket: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenError> {
     let mut builder = GoogleCloudStorageBuilder::from_env();
     let endpoint = options.endpoint.clone().or_else(|| builder.get_config_value(&GoogleConfigKey::BaseUrl));
     let plain_http = check_endpoint(Provider::Gcs, endpoint.as_deref())?;
     if let Some(endpoint) = &endpoint {
         builder = builder.with_base_url(endpoint);
     }
-    let store = builder
+    builder = builder
         .with_bucket_name(bucket)
         .with_retry(no_retries())
         .with_client_options(client_options(options, plain_http))
-        .with_http_connector(ObservedConnector::default())
-        .build()
-        .map_err(|error| wrong(Provider::Gcs, &error))?;
-    Ok((Arc::new(store), endpoint.unwrap_or_else(|| "Google Cloud Storage".to_owned())))
+        .with_http_connector(ObservedConnector::default());
+    let source = builder.clone().with_client_options(credential_options(plain_http)).build();
+    let source = source.map_err(|error| wrong(Provider::Gcs, &error))?;
+    let service = "Google's credentials service";
+    let shared = SharedCredentials::new(Arc::clone(source.credentials()), service, "no credentials: ");
+    builder = builder.with_credentials(Arc::new(shared));
+    let client = new_client(Provider::Gcs, move || builder.clone().build());
+    Ok((client, endpoint.unwrap_or_else(|| "Google Cloud Storage".to_owned())))
 }
 
-fn azure(container: &str, options: &OpenOptions) -> Result<(Arc<dyn ObjectStore>, String), OpenError> {
+fn azure(container: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenError> {
     let mut builder = MicrosoftAzureBuilder::from_env();
     let endpoint = options.endpoint.clone().or_else(|| builder.get_config_value(&AzureConfigKey::Endpoint));
     let plain_http = check_endpoint(Provider::Azure, endpoint.as_deref())?;
     if let Some(endpoint) = &endpoint {
         builder = builder.with_endpoint(endpoint.clone());
     }
-    let store = builder
+    builder = builder
         .with_container_name(container)
         .with_retry(no_retries())
         .with_client_options(client_options(options, plain_http))
-        .with_http_connector(ObservedConnector::default())
-        .build()
-        .map_err(|error| wrong(Provider::Azure, &error))?;
-    Ok((Arc::new(store), endpoint.unwrap_or_else(|| "Azure Blob Storage".to_owned())))
+        .with_http_connector(ObservedConnector::default());
+    let source = builder.clone().with_client_options(credential_options(plain_http)).build();
+    let source = source.map_err(|error| wrong(Provider::Azure, &error))?;
+    let service = "Microsoft's credentials service";
+    let shared = SharedCredentials::new(Arc::clone(source.credentials()), service, "no credentials: ");
+    builder = builder.with_credentials(Arc::new(shared));
+    let client = new_client(Provider::Azure, move || builder.clone().build());
+    Ok((client, endpoint.unwrap_or_else(|| "Azure Blob Storage".to_owned())))
 }
 
 /// Whether plain HTTP is to be spoken. An endpoint is printed in descriptions, so it must not hold credentials.
@@ -130,6 +197,15 @@ fn client_options(options: &OpenOptions, plain_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_timeout(options.request_timeout)
         .with_connect_timeout(options.connect_timeout)
+        .with_pool_idle_timeout(POOL_IDLE_TIMEOUT)
+        .with_allow_http(plain_http)
+}
+
+/// For questions for credentials, which no request waits for.
+fn credential_options(plain_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_timeout(ANSWER_TIMEOUT)
+        .with_connect_timeout(ANSWER_TIMEOUT / 2)
         .with_pool_idle_timeout(POOL_IDLE_TIMEOUT)
         .with_allow_http(plain_http)
 }

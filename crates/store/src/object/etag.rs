@@ -1,6 +1,6 @@
 //! Versions: how each provider spells them, and which spelling of an ETag an engine understands.
 
-use crate::{Condition, Trouble, TroubleKind, Version};
+use crate::{Condition, Provider, Trouble, TroubleKind, Version};
 use object_store::{PutMode, UpdateVersion};
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -60,6 +60,14 @@ pub(super) enum Dialect {
 }
 
 impl Dialect {
+    pub(super) fn of(provider: Provider) -> Dialect {
+        match provider {
+            Provider::S3 => Dialect::S3,
+            Provider::Gcs => Dialect::Gcs,
+            Provider::Azure => Dialect::Azure,
+        }
+    }
+
     /// The version that an answer gives.
     pub(super) fn version(self, etag: Option<&str>, generation: Option<&str>) -> Option<Version> {
         let etag = etag.filter(|etag| !etag.is_empty())?;

@@ -4,7 +4,8 @@
 //! `AlreadyExists`), and its error texts may hold signed URLs. So every request passes through [`Observed`], which
 //! notes the raw status and the engine's error code for the call that is running.
 
-use crate::tally;
+use super::credentials::lifetime;
+use crate::{StoreTime, tally};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
@@ -15,6 +16,7 @@ use object_store::client::{
 };
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// An error answer is read this far; the rest is not interesting.
 const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
@@ -35,6 +37,14 @@ pub(super) struct Call {
     pub(super) store: Option<Ending>,
     /// How the last other request (credentials) ended.
     pub(super) other: Option<Ending>,
+    /// Where that request went: scheme and host.
+    pub(super) other_place: String,
+    /// How long the credentials hold that such a request brought.
+    pub(super) lifetime: Option<Duration>,
+    /// When the store answered last, by its own clock.
+    pub(super) date: Option<StoreTime>,
+    /// What the call waited for before it could send anything.
+    pub(super) waiting: Option<String>,
 }
 
 /// How a request ended.
@@ -62,15 +72,26 @@ pub(super) async fn observe<T>(work: impl Future<Output = T>) -> (T, Call) {
     (result, call)
 }
 
-fn note(to_store: bool, ending: Ending) {
+fn note_call(note: impl FnOnce(&mut Call)) {
     // Outside of a call (nothing does that today) there is nobody to tell.
-    let _ = CALL.try_with(|call| {
-        let mut call = call.lock().unwrap_or_else(PoisonError::into_inner);
-        match to_store {
-            true => call.store = Some(ending),
-            false => call.other = Some(ending),
-        }
+    let _ = CALL.try_with(|call| note(&mut call.lock().unwrap_or_else(PoisonError::into_inner)));
+}
+
+fn note(to_store: bool, ending: Ending) {
+    note_call(|call| match to_store {
+        true => call.store = Some(ending),
+        false => call.other = Some(ending),
     });
+}
+
+/// An answer with credentials said how long they hold.
+pub(super) fn note_lifetime(lifetime: Option<Duration>) {
+    note_call(|call| call.lifetime = lifetime.or(call.lifetime));
+}
+
+/// The call cannot go on before this.
+pub(super) fn note_waiting(what: String) {
+    note_call(|call| call.waiting = Some(what));
 }
 
 /// Makes clients that note what they see.
@@ -96,9 +117,17 @@ impl HttpService for Observed {
         note(to_store, Ending::Open);
         if to_store {
             tally::request();
+        } else {
+            let place = place(&request);
+            note_call(|call| call.other_place = place);
         }
         let result = match self.0.execute(request).await {
-            Ok(response) => settle(response, streamed).await,
+            Ok(response) => {
+                if let Some(date) = date(&response).filter(|_| to_store) {
+                    note_call(|call| call.date = Some(date));
+                }
+                settle(response, streamed, to_store).await
+            }
             Err(error) => Err(error),
         };
         match result {
@@ -121,8 +150,27 @@ fn is_list_or_remove(request: &HttpRequest) -> bool {
     request.method().as_str() == "DELETE" || has("list-type=2") || has("comp=list") || has("comp=batch")
 }
 
+/// Scheme and host of a request; its path may hold more than people should see.
+fn place(request: &HttpRequest) -> String {
+    let uri = request.uri();
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    format!("{}://{host}", uri.scheme_str().unwrap_or("http"))
+}
+
+/// What an answer says about when it was made.
+fn date(response: &HttpResponse) -> Option<StoreTime> {
+    let text = response.headers().get("date")?.to_str().ok()?;
+    let date = jiff::fmt::rfc2822::parse(text).ok()?;
+    u64::try_from(date.timestamp().as_millisecond()).ok().map(StoreTime)
+}
+
 /// Reads what is to be bounded and tells how the request ended.
-async fn settle(response: HttpResponse, streamed: bool) -> Result<(HttpResponse, Ending), HttpError> {
+async fn settle(
+    response: HttpResponse,
+    streamed: bool,
+    to_store: bool,
+) -> Result<(HttpResponse, Ending), HttpError> {
     let status = response.status();
     if status.is_success() {
         let ending =
@@ -136,6 +184,9 @@ async fn settle(response: HttpResponse, streamed: bool) -> Result<(HttpResponse,
             let error = std::io::Error::other(format!("an answer of more than {PAGE_MAX_BYTES} bytes"));
             return Err(HttpError::new(HttpErrorKind::Decode, error));
         }
+        if !to_store {
+            note_lifetime(lifetime(&body, jiff::Timestamp::now()));
+        }
         return Ok((HttpResponse::from_parts(parts, HttpResponseBody::from(body)), ending));
     }
     let (parts, body) = response.into_parts();
@@ -143,8 +194,8 @@ async fn settle(response: HttpResponse, streamed: bool) -> Result<(HttpResponse,
     // The status has arrived and decides; a body that breaks off only costs its words.
     let body = read_bounded(body, ERROR_BODY_MAX_BYTES).await.map(|(body, _)| body).unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
-    let code = header.or_else(|| element(&text, "Code")).unwrap_or_default();
-    let message = element(&text, "Message").unwrap_or_default();
+    let code = header.or_else(|| told(&text, "Code")).unwrap_or_default();
+    let message = told(&text, "Message").unwrap_or_default();
     let ending = Ending::Answered { status: status.as_u16(), code, message };
     let body = HttpResponseBody::from(text.into_owned());
     Ok((HttpResponse::from_parts(parts, body), ending))
@@ -165,11 +216,16 @@ async fn read_bounded(body: HttpResponseBody, max_bytes: usize) -> Result<(Bytes
     Ok((whole.freeze(), true))
 }
 
-/// The text of the first element of this name in an engine's error document. Engines differ in everything around it.
-fn element(text: &str, name: &str) -> Option<String> {
+/// The text of the first element of this name in an engine's document. Engines differ in everything around it.
+pub(super) fn element(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (value, _) = rest.split_once(&format!("</{name}>"))?;
-    Some(value.trim().chars().take(200).collect())
+    Some(value.trim().to_owned())
+}
+
+/// The same for people: as much of it as a message repeats.
+fn told(text: &str, name: &str) -> Option<String> {
+    element(text, name).map(|value| value.chars().take(200).collect())
 }
 
 fn broken(error: &HttpError) -> Ending {
@@ -191,5 +247,21 @@ fn broken(error: &HttpError) -> Ending {
     match connecting || error.kind() == HttpErrorKind::Connect {
         true => Ending::NotConnected { detail, timeout },
         false => Ending::Broken { detail, timeout },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_present_of_a_store_is_the_date_of_its_answer() {
+        let told = |value: &'static str| {
+            let mut response = HttpResponse::new(HttpResponseBody::from(String::new()));
+            response.headers_mut().insert("date", value.parse().expect("a header"));
+            date(&response)
+        };
+        assert_eq!(told("Thu, 01 Jan 1970 00:00:07 GMT"), Some(StoreTime(7000)));
+        assert_eq!(told("yesterday"), None);
     }
 }

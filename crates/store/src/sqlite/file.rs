@@ -2,11 +2,11 @@
 
 use crate::OpenError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
-use rustix::fs::Access;
+use rustix::fs::{Access, FileType, Mode};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,6 +71,9 @@ impl Identity {
 pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, Identity), OpenError> {
     check_directory(path)?;
     let fresh = check_file(path)?;
+    if fresh {
+        make_private(path);
+    }
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let wrong = |error: rusqlite::Error| explain(path, &error);
@@ -94,6 +97,42 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
         Identity::of(path).map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
     connection.busy_timeout(busy_timeout).map_err(wrong)?;
     Ok((connection, identity))
+}
+
+/// Makes the file for its owner alone, unless it is there; SQLite gives its companions (`-wal`, `-shm`) the same mode.
+/// Whoever may only read the file could take SQLite's locks and so keep everybody from leading.
+///
+/// Made without opening it, for the reason that [`check_file`] gives. Where that does not work SQLite makes it, and
+/// [`exposed`] tells.
+fn make_private(path: &Path) {
+    let _ = rustix::fs::mknodat(rustix::fs::CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
+}
+
+/// What lets other users get at the database, if anything does: a sentence with the remedy.
+pub(super) fn exposed(path: &Path) -> Option<String> {
+    let mode = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o7777);
+    let companion = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    for file in [path.to_path_buf(), companion("-wal"), companion("-shm")] {
+        if let Some(mode) = mode(&file).filter(|mode| mode & 0o077 != 0) {
+            let file = file.display();
+            return Some(format!(
+                "{file} has mode {mode:04o}: other users who can open it can keep every node from leading; \
+                 run chmod 600 {file}"
+            ));
+        }
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // In a directory like /tmp (sticky) nobody can replace what belongs to somebody else.
+    let mode = mode(folder).filter(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0)?;
+    let folder = folder.display();
+    Some(format!(
+        "{folder} has mode {mode:04o}: other users can replace the database {}; run chmod go-w {folder}",
+        path.display()
+    ))
 }
 
 /// Switches to write-ahead logging and answers with the mode in force. SQLite does not wait for others here, whatever
@@ -270,4 +309,36 @@ pub(super) fn boot_id() -> Result<Arc<str>, String> {
 pub(super) fn boot_ms() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn what_other_users_can_get_at_is_told_with_the_remedy() -> std::io::Result<()> {
+        let folder = tempfile::tempdir()?;
+        let (database, log) = (folder.path().join("t.db"), folder.path().join("t.db-wal"));
+        fs::write(&database, "")?;
+        fs::write(&log, "")?;
+        let set = |path: &Path, mode: u32| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        let told = |file, log_mode, folder_mode| -> std::io::Result<Option<String>> {
+            set(&database, file)?;
+            set(&log, log_mode)?;
+            set(folder.path(), folder_mode)?;
+            Ok(exposed(&database))
+        };
+        for folder_mode in [0o700, 0o755, 0o1777] {
+            assert_eq!(told(0o600, 0o600, folder_mode)?, None, "{folder_mode:o}");
+        }
+        let says = |told: Option<String>, parts: [&str; 2]| {
+            told.is_some_and(|told| parts.iter().all(|part| told.contains(part)))
+        };
+        assert!(says(told(0o644, 0o600, 0o700)?, ["mode 0644", "t.db"]));
+        assert!(says(told(0o660, 0o600, 0o700)?, ["mode 0660", "chmod 600"]));
+        assert!(says(told(0o600, 0o604, 0o700)?, ["mode 0604", "t.db-wal"]));
+        assert!(says(told(0o600, 0o600, 0o777)?, ["mode 0777", "chmod go-w"]));
+        Ok(())
+    }
 }

@@ -11,6 +11,8 @@ pub enum Speech {
     S3,
     /// As Ceph: compares `If-Match` with the bare ETag, so the quoted form never matches.
     S3Unquoted,
+    /// As S3 Express One Zone: lists in no order.
+    S3Unordered,
     /// Google's XML interface: conditions by generation.
     Gcs,
     /// Ignores every condition.
@@ -30,8 +32,17 @@ struct State {
 
 /// Starts an engine with one bucket, `bucket`.
 pub async fn start(speech: Speech) -> Server {
+    start_with(speech, |_| None).await
+}
+
+/// The same, where some requests get an answer of the test's own.
+pub async fn start_with(
+    speech: Speech,
+    own: impl Fn(&Request) -> Option<Reply> + Send + Sync + 'static,
+) -> Server {
     let state = Mutex::new(State::default());
-    Server::start(move |request| answer(speech, &mut state.lock().unwrap(), request)).await
+    let engine = move |request: &Request| answer(speech, &mut state.lock().unwrap(), request);
+    Server::start(move |request| own(request).unwrap_or_else(|| engine(request))).await
 }
 
 fn answer(speech: Speech, state: &mut State, request: &Request) -> Reply {
@@ -39,11 +50,11 @@ fn answer(speech: Speech, state: &mut State, request: &Request) -> Reply {
     let path = url::form_urlencoded::parse(request.path().trim_start_matches('/').as_bytes());
     let path: String = path.map(|(name, _)| name.into_owned()).collect();
     let (bucket, key) = path.split_once('/').unwrap_or((&path, ""));
-    if bucket != "bucket" {
+    if !matches!(bucket, "bucket" | "bucket--use1-az4--x-s3") {
         return Reply::error(404, "NoSuchBucket", "The specified bucket does not exist");
     }
     match request.method.as_str() {
-        "GET" if request.query("list-type").is_some() => list(state, request),
+        "GET" if request.query("list-type").is_some() => list(speech, state, request),
         "GET" => get(state, key, request),
         "PUT" => put(speech, state, key, request),
         "DELETE" => {
@@ -79,7 +90,7 @@ fn put(speech: Speech, state: &mut State, key: &str, request: &Request) -> Reply
     let holds = match speech {
         Speech::Careless => true,
         Speech::Gcs => generation.is_none_or(|wanted| wanted == current.unwrap_or(0).to_string()),
-        Speech::S3 | Speech::S3Unquoted => {
+        Speech::S3 | Speech::S3Unquoted | Speech::S3Unordered => {
             let tag = current.map(|number| match speech {
                 Speech::S3Unquoted => etag(number),
                 _ => format!("\"{}\"", etag(number)),
@@ -99,11 +110,16 @@ fn put(speech: Speech, state: &mut State, key: &str, request: &Request) -> Reply
         .with("x-goog-generation", number.to_string())
 }
 
-fn list(state: &State, request: &Request) -> Reply {
+fn list(speech: Speech, state: &State, request: &Request) -> Reply {
     let prefix = request.query("prefix").unwrap_or_default();
-    let after = request.query("continuation-token").unwrap_or_default();
-    let below = state.objects.iter().filter(|(key, _)| key.starts_with(&prefix) && **key > after);
-    let page: Vec<_> = below.take(1_001).collect();
+    let after: usize = request.query("continuation-token").map_or(0, |at| at.parse().unwrap());
+    let mut below: Vec<_> = state.objects.iter().filter(|(key, _)| key.starts_with(&prefix)).collect();
+    if speech == Speech::S3Unordered {
+        // The same at every page, as little in order as can be.
+        below.sort_by_key(|(key, _)| key.bytes().rev().collect::<Vec<u8>>());
+        below.reverse();
+    }
+    let page: Vec<_> = below.into_iter().skip(after).take(1_001).collect();
     let mut xml = String::from("<?xml version=\"1.0\"?><ListBucketResult>");
     for (key, stored) in page.iter().take(1_000) {
         xml.push_str(&format!(
@@ -114,7 +130,7 @@ fn list(state: &State, request: &Request) -> Reply {
         ));
     }
     if page.len() > 1_000 {
-        xml.push_str(&format!("<NextContinuationToken>{}</NextContinuationToken>", page[999].0));
+        xml.push_str(&format!("<NextContinuationToken>{}</NextContinuationToken>", after + 1_000));
     }
     xml.push_str("</ListBucketResult>");
     Reply::Answer { status: 200, headers: Vec::new(), body: xml.into_bytes() }

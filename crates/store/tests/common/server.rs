@@ -1,6 +1,7 @@
 //! A tiny HTTP server on loopback that answers as it is told.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -43,11 +44,22 @@ pub enum Reply {
     BreakOff,
     /// Never answers.
     Silence,
+    /// Answers after this long.
+    Late(Duration, Box<Reply>),
 }
 
 impl Reply {
     pub fn status(status: u16) -> Reply {
         Reply::Answer { status, headers: Vec::new(), body: Vec::new() }
+    }
+
+    pub fn text(body: impl Into<String>) -> Reply {
+        Reply::Answer { status: 200, headers: Vec::new(), body: body.into().into_bytes() }
+    }
+
+    /// The same, as slow as a credentials service on a busy machine.
+    pub fn late(self) -> Reply {
+        Reply::Late(Duration::from_millis(900), Box::new(self))
     }
 
     pub fn error(status: u16, code: &str, message: &str) -> Reply {
@@ -122,7 +134,15 @@ async fn serve(mut stream: TcpStream, handler: Arc<Handler>, log: Arc<Mutex<Vec<
     let mut buffer = Vec::new();
     while let Some(request) = read(&mut stream, &mut buffer).await {
         log.lock().unwrap().push(request.clone());
-        match handler(&request) {
+        let reply = match handler(&request) {
+            Reply::Late(delay, reply) => {
+                tokio::time::sleep(delay).await;
+                *reply
+            }
+            reply => reply,
+        };
+        match reply {
+            Reply::Late(..) => panic!("late twice"),
             Reply::Answer { status, headers, body } => {
                 let mut head = format!("HTTP/1.1 {status} x\r\n");
                 for (name, value) in headers {
