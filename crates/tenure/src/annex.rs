@@ -7,7 +7,7 @@ use crate::guard::{LeaderGuard, Leadership, LeadershipEnded};
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
-use crate::wire::{DOCUMENT_MAX_BYTES, PresenceDocument, VERSION};
+use crate::wire::{DOCUMENT_MAX_BYTES, Deposed, PresenceDocument, SeatDocument, VERSION};
 use crate::workers::{Lives, WorkerLife, Workers};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -126,6 +126,35 @@ impl Annex {
         }
     }
 
+    /// Who lost the seat by falling silent, and when on the store's clock: whoever has not refreshed its presence since is dead. One
+    /// read; it changes with the leader alone.
+    pub async fn deposed(&self) -> Result<Vec<PresenceMark>, Trouble> {
+        let timeout = Duration::from_millis(self.settings.request_timeout_ms);
+        match tokio::time::timeout(timeout, self.lanes.bulk.get(&self.keys.seat(), None)).await {
+            Ok(Read::Found(object)) => {
+                let deposed = SeatDocument::parse(&object.body).map(|(seat, _)| seat.deposed());
+                let mark = |one: Deposed| {
+                    Some(PresenceMark { node: NodeId::new(&one.node).ok()?, modified: StoreTime(one.at) })
+                };
+                Ok(deposed.unwrap_or_default().into_iter().filter_map(mark).collect())
+            }
+            Ok(Read::Absent | Read::Unchanged) => Ok(Vec::new()),
+            Ok(Read::Unavailable(trouble) | Read::Denied(trouble)) => Err(trouble),
+            Err(_) => Err(late()),
+        }
+    }
+
+    /// Whether somebody else keeps writing this node's presence: two processes run under its id.
+    pub fn node_conflict(&self) -> bool {
+        self.voice.figures.has_conflict()
+    }
+
+    /// How long ago this node saw the seat change last, by its own clock: how long the leader has been silent. `None` if it has not
+    /// seen it.
+    pub fn leader_silent(&self) -> Option<Duration> {
+        self.voice.figures.seat_age_ms().map(Duration::from_millis)
+    }
+
     /// What a node says of itself in its presence; `None` if there is none, or none that can be read.
     pub async fn presence(&self, node: &NodeId) -> Result<Option<Presence>, Trouble> {
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
@@ -223,7 +252,7 @@ pub struct Presences {
 pub struct PresenceMark {
     /// Whose.
     pub node: NodeId,
-    /// On the store's clock: a node that lives changes it every `presenceInterval`. Compare it with nothing but itself.
+    /// On the store's clock: a node that lives changes it every `presenceInterval`.
     pub modified: StoreTime,
 }
 
@@ -239,6 +268,8 @@ pub struct Presence {
     pub started_at: String,
     /// Its figures when it wrote this.
     pub metrics: Option<Metrics>,
+    /// Somebody else keeps writing it: two processes run under one id.
+    pub conflict: bool,
 }
 
 impl Presence {
@@ -252,6 +283,7 @@ impl Presence {
             incarnation: short(&found.incarnation),
             software: short(&found.software),
             started_at: short(&found.started_at),
+            conflict: found.conflict,
             metrics: found.metrics,
         })
     }

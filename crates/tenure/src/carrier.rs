@@ -4,20 +4,24 @@ use crate::keys::Keys;
 use crate::metrics::Figures;
 use crate::mutant::{DriverMutant, Flaws};
 use crate::settings::Settings;
-use crate::wire::{PresenceDocument, SeatDocument};
+use crate::wire::{PresenceDocument, SeatDocument, told};
 use crate::workers::Pointers;
 use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_core::{
-    Answer, Expect, Holder, NodeEntry, NodesAnswer, Nonce, ProbeAnswer, Request, Seat, SeatAnswer, Version,
-    WriteAnswer,
+    Answer, Expect, Holder, NodeEntry, NodesAnswer, Nonce, ProbeAnswer, Request, Seat, SeatAnswer, SeatState,
+    Version, WriteAnswer,
 };
 use tenure_store::conformance::{Probe, probe};
-use tenure_store::{Condition, Lanes, List, Read, Trouble, TroubleKind, Write};
+use tenure_store::{Condition, Entry, Lanes, List, Read, Trouble, TroubleKind, Write};
 
-/// Presences beyond this are not ranked; claims are settled by compare-and-swap in any case.
-const NODES_MAX: usize = 10_000;
+/// Presences beyond this are not ranked: within one page of a list, so that a claim never waits for a second. They come in order of
+/// their names, and whoever is not among so many goes last anyway; claims are settled by compare-and-swap in any case.
+const NODES_MAX: usize = 500;
+
+/// What plugins of one process share, and processes need not.
+const OF_ONE_NODE: [&str; 3] = ["diagnosticsEnabled", "contentionDetectionEnabled", "contentionThreshold"];
 
 /// The probe makes seven requests in a row, and one more on some engines.
 const PROBE_REQUESTS: u32 = 9;
@@ -38,6 +42,8 @@ pub(crate) struct Carrier {
     pointers: Pointers,
     /// The seat document last read or written, by version: what it carries beyond the record must survive a rewrite.
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
+    /// What of the leader's settings is not this node's.
+    differences: Arc<Mutex<Vec<String>>>,
     /// The last trouble, so that an event can say in words what the core only knows as a kind.
     trouble: Arc<Mutex<String>>,
     flaws: Flaws,
@@ -67,7 +73,7 @@ impl Carrier {
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
         let shared_settings = Arc::new(settings.shared());
-        let (document, trouble) = Default::default();
+        let (document, differences, trouble) = Default::default();
         Carrier {
             lanes,
             keys,
@@ -78,6 +84,7 @@ impl Carrier {
             figures,
             pointers,
             document,
+            differences,
             trouble,
             flaws,
         }
@@ -95,6 +102,7 @@ impl Carrier {
             | Request::WriteSeat { .. }
             | Request::WritePresence { .. }
             | Request::RemovePresence
+            // One page, which only says who tries first: without it this node tries last.
             | Request::ListNodes => self.request_timeout,
         };
         let silence = request.unanswered();
@@ -139,7 +147,7 @@ impl Carrier {
                 ProbeAnswer::Unavailable
             }
             Probe::Denied(trouble) => {
-                self.note(&trouble);
+                self.note_refusal(&trouble);
                 ProbeAnswer::Denied
             }
         }
@@ -153,8 +161,10 @@ impl Carrier {
             Read::Found(object) => {
                 let version = Version::new(object.version.as_str());
                 match SeatDocument::parse(&object.body) {
-                    Ok((document, seat)) => {
+                    Ok((mut document, seat)) => {
+                        document.modified_ms = Some(object.modified.0);
                         self.pointers.saw(document.snapshot());
+                        self.compare(&document, &seat);
                         self.remember(version.clone(), document);
                         SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
                     }
@@ -169,7 +179,7 @@ impl Carrier {
                 SeatAnswer::Unavailable
             }
             Read::Denied(trouble) => {
-                self.note(&trouble);
+                self.note_refusal(&trouble);
                 SeatAnswer::Denied
             }
         }
@@ -198,26 +208,32 @@ impl Carrier {
 
     async fn write_presence(&self, nonce: Nonce, expect: Option<Version>) -> WriteAnswer {
         let metrics = self.figures.metrics();
-        let body = PresenceDocument::new(&self.me, nonce, &self.started_at, metrics).to_bytes();
+        let mut document = PresenceDocument::new(&self.me, nonce, &self.started_at, metrics);
+        document.conflict = self.figures.has_conflict();
+        let (body, refresh) = (document.to_bytes(), expect.is_some());
         let condition = match expect {
             Some(version) => Condition::Matches(tenure_store::Version::new(version.as_str())),
             None => Condition::Any,
         };
         let answer = self.lanes.bulk.put(&self.keys.node(&self.me.node), body.into(), condition).await;
-        self.write_answer(answer)
+        let answer = self.write_answer(answer);
+        match &answer {
+            WriteAnswer::Lost => self.figures.conflicted(true),
+            WriteAnswer::Won(_) if refresh => self.figures.conflicted(false),
+            WriteAnswer::Won(_) | WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
+        }
+        answer
     }
 
     async fn list_nodes(&self) -> NodesAnswer {
         match self.lanes.bulk.list(&self.keys.nodes(), NODES_MAX).await {
-            List::Entries { entries, .. } => NodesAnswer::Found(
-                entries
-                    .into_iter()
-                    .filter_map(|entry| {
-                        let node = self.keys.node_of(&entry.key)?;
-                        Some(NodeEntry { node, modified_ms: entry.modified.0 })
-                    })
-                    .collect(),
-            ),
+            List::Entries { entries, more } => {
+                let node = |entry: Entry| {
+                    let node = self.keys.node_of(&entry.key)?;
+                    Some(NodeEntry { node, modified_ms: entry.modified.0 })
+                };
+                NodesAnswer::Found { nodes: entries.into_iter().filter_map(node).collect(), more }
+            }
             List::Unavailable(trouble) | List::Denied(trouble) => {
                 self.note(&trouble);
                 NodesAnswer::Unavailable
@@ -227,8 +243,10 @@ impl Carrier {
 
     fn write_answer(&self, answer: Write) -> WriteAnswer {
         let (answer, trouble) = written(answer);
-        if let Some(trouble) = trouble {
-            self.note(&trouble);
+        match (&answer, &trouble) {
+            (WriteAnswer::Denied, Some(trouble)) => self.note_refusal(trouble),
+            (_, Some(trouble)) => self.note(trouble),
+            (_, None) => {}
         }
         match answer {
             WriteAnswer::Unknown => self.unknown(),
@@ -256,6 +274,32 @@ impl Carrier {
 
     fn remember(&self, version: Version, document: SeatDocument) {
         *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, document));
+    }
+
+    /// Notes what the leader's settings say otherwise than this node's.
+    fn compare(&self, document: &SeatDocument, seat: &Seat) {
+        if seat.state != SeatState::Held || seat.holder.node == self.me.node {
+            return;
+        }
+        let differs = |(name, own): (&String, &Value)| {
+            let leaders = document.settings.get(name).filter(|leaders| *leaders != own)?;
+            Some(told(&format!("{name} {own} (the leader has {leaders})")))
+        };
+        let concerns_all = |(name, _): &(&String, &Value)| !OF_ONE_NODE.contains(&name.as_str());
+        let differences = self.shared_settings.iter().filter(concerns_all).filter_map(differs).collect();
+        *self.differences.lock().unwrap_or_else(PoisonError::into_inner) = differences;
+    }
+
+    /// What of the leader's settings is not this node's, one sentence for each.
+    pub(crate) fn differences(&self) -> Vec<String> {
+        self.differences.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A refusal of what an election needs. Only for lack of permission does a plugin leave this election: credentials that have expired, or a
+    /// bucket that is not there yet, are mended without a restart.
+    fn note_refusal(&self, trouble: &Trouble) {
+        self.note(trouble);
+        self.figures.refused((trouble.kind == TroubleKind::Permission).then(|| trouble.to_string()));
     }
 
     fn note(&self, trouble: &Trouble) {

@@ -104,7 +104,7 @@ fn answered(answer: &Answer) -> String {
         Answer::SeatWritten(outcome) => format!("seat write {}", outcome_word(outcome)),
         Answer::PresenceWritten(outcome) => format!("presence write {}", outcome_word(outcome)),
         Answer::PresenceRemoved => "presence removed".to_owned(),
-        Answer::Nodes(NodesAnswer::Found(nodes)) => format!("{} presences", nodes.len()),
+        Answer::Nodes(NodesAnswer::Found { nodes, .. }) => format!("{} presences", nodes.len()),
         Answer::Nodes(NodesAnswer::Unavailable) => "list unanswered".to_owned(),
     }
 }

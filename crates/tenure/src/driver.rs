@@ -14,8 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    ContentionWatch, Coordinator, Cycle, CycleTracker, Effect, ElectionTimer, Epoch, Input, Request,
-    RequestId, Role, Step, StopCause, Time, WakeToken,
+    Answer, ContentionWatch, Coordinator, Cycle, CycleTracker, Effect, ElectionCause, ElectionTimer, Epoch,
+    Input, Request, RequestId, Role, SeatProblem, Step, StopCause, Time, WakeToken,
 };
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
@@ -91,6 +91,8 @@ pub(crate) struct Driver {
     /// Watches the core's heartbeats from outside; decides nothing.
     cycles: CycleTracker,
     elections: ElectionTimer,
+    /// What of the leader's settings is not this node's, as it was told.
+    differences: Vec<String>,
     diary: Option<Diary>,
     requests: JoinSet<(RequestId, tenure_core::Answer)>,
     /// What each running request is, in case its task dies and cannot say so itself.
@@ -105,7 +107,7 @@ pub(crate) struct Driver {
     /// The handle is gone, and with it the commands.
     abandoned: bool,
     stopped: Option<StopCause>,
-    lease_ms: u64,
+    hold_ms: u64,
 }
 
 impl Drop for Driver {
@@ -128,6 +130,7 @@ impl Driver {
             outlets,
             cycles: CycleTracker::new(settings.request_timeout_ms, patience_ms),
             elections: ElectionTimer::default(),
+            differences: Vec::new(),
             diary: settings.diagnostics_enabled.then(Diary::default),
             requests: JoinSet::new(),
             running: HashMap::new(),
@@ -138,7 +141,7 @@ impl Driver {
             step_downs: Vec::new(),
             abandoned: false,
             stopped: None,
-            lease_ms: settings.lease_timeout_ms,
+            hold_ms: settings.core_config().hold_ms(),
         }
     }
 
@@ -183,19 +186,24 @@ impl Driver {
     }
 
     fn sleep_for(&self) -> Option<Duration> {
-        let (_, at) = self.wake?;
+        let wake = self.wake.map(|(_, at)| at);
+        let at = [wake, self.cycles.overdue_at()].into_iter().flatten().min()?;
         let left = Duration::from_millis(at.0.saturating_sub(self.outlets.voice.clock.now_ms()));
         let watchful = self.guard.is_some() && self.outlets.voice.clock.outruns_timers();
         Some(if watchful { left.min(LEADER_LOOK) } else { left })
     }
 
     fn on_slept(&mut self) -> Option<Input> {
-        let (token, at) = self.wake?;
-        if self.outlets.voice.clock.now_ms() < at.0 {
-            return None;
+        let now = Time(self.outlets.voice.clock.now_ms());
+        if let Some((token, _)) = self.wake.take_if(|(_, at)| *at <= now) {
+            return Some(Input::Wake(token));
         }
-        self.wake = None;
-        Some(Input::Wake(token))
+        if let Some(cycle) = self.cycles.overdue(now)
+            && let Some(contention) = self.outlets.voice.figures.contended(now, cycle)
+        {
+            self.outlets.emit(self.core.highest_epoch().0, contention);
+        }
+        None
     }
 
     fn on_step_down(&mut self, reply: oneshot::Sender<bool>) -> Option<Input> {
@@ -241,6 +249,12 @@ impl Driver {
         let now = Time(self.outlets.voice.clock.now_ms());
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
         self.core.handle(now, input.clone(), &mut effects);
+        let known = self.core.highest_epoch().0;
+        // The fence first: whoever acts on an event finds it up to date.
+        let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);
+        if !late {
+            self.outlets.fence.observe(known);
+        }
         let role = self.core.role();
         let step = Step { now, due, input: &input, effects: &effects, role };
         let cycle = self.cycles.step(&step);
@@ -256,9 +270,29 @@ impl Driver {
         for effect in effects {
             self.carry_out(effect);
         }
+        if late {
+            self.outlets.fence.observe(known);
+        }
         self.publish();
+        self.outlets.voice.figures.seat_seen(self.core.seat_seen());
         if let Some(cycle) = cycle {
             self.account(now, cycle);
+        }
+        if matches!(input, Input::Answer { answer: Answer::Seat(_), .. }) {
+            self.compare();
+        }
+    }
+
+    /// Says once what the leader's settings say otherwise than this node's.
+    fn compare(&mut self) {
+        let differences = self.carrier.differences();
+        if differences == self.differences {
+            return;
+        }
+        self.differences.clone_from(&differences);
+        if let Some((leader, epoch)) = self.core.leader().filter(|_| !differences.is_empty()) {
+            let differ = EventKind::SettingsDiffer { leader: leader.clone(), differences };
+            self.outlets.emit(epoch.0, differ);
         }
     }
 
@@ -331,10 +365,10 @@ impl Driver {
         self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
     }
 
-    /// The deadline itself; the teeth that bite here count a lease from now.
+    /// The deadline itself; the teeth that bite here count a hold from now.
     fn extended(&self, deadline: Time) -> Time {
         match self.outlets.flaws.has(DriverMutant::ExtendedFromNow) {
-            true => Time(self.outlets.voice.clock.now_ms() + self.lease_ms),
+            true => Time(self.outlets.voice.clock.now_ms() + self.hold_ms),
             false => deadline,
         }
     }
@@ -346,12 +380,11 @@ impl Driver {
     /// What the core knows; whether that is news.
     fn show(&self, leadership: &mut Leadership) -> bool {
         let role = self.core.role();
-        let (leader, epoch) = match self.core.leader() {
-            Some((node, epoch)) => (Some(node.clone()), epoch.0),
-            None => (None, 0),
-        };
-        let changed = leadership.role != role || leadership.leader != leader || leadership.epoch != epoch;
-        (leadership.role, leadership.leader, leadership.epoch) = (role, leader, epoch);
+        let (leader, epoch) = (self.core.leader().map(|(node, _)| node.clone()), self.core.highest_epoch().0);
+        let store_trouble = !self.core.store_answers();
+        let now = Leadership { role, leader, epoch, store_trouble, guard: leadership.guard.clone() };
+        let changed = !leadership.is_like(&now);
+        *leadership = now;
         changed
     }
 
@@ -367,7 +400,12 @@ impl Driver {
             Core::AwaitingTurn { ready_at } => {
                 (known, EventKind::AwaitingTurn { wait_ms: ready_at.0.saturating_sub(now_ms) })
             }
-            Core::ElectionStarted { cause } => (known, EventKind::ElectionStarted { cause }),
+            Core::ElectionStarted { cause } => {
+                // Found when it started; but others have led before.
+                let again = cause == ElectionCause::First && known > Epoch(0);
+                let cause = if again { ElectionCause::Vacant } else { cause };
+                (known, EventKind::ElectionStarted { cause })
+            }
             Core::ElectionCheck { leader, unchanged_ms } => {
                 (known, EventKind::ElectionCheck { leader, unchanged_ms })
             }
@@ -376,16 +414,8 @@ impl Driver {
             }
             Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
             Core::LeaderChanged { previous, new, epoch } => {
-                // The fence first: whoever acts on the event finds it up to date.
-                let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);
-                if !late {
-                    self.outlets.fence.observe(epoch.0);
-                }
-                self.outlets
-                    .emit(epoch.0, EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() });
-                if late {
-                    self.outlets.fence.observe(epoch.0);
-                }
+                let change = EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() };
+                self.outlets.emit(epoch.0, change);
                 if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
                     return; // The standby's telemetry is not this node's to emit.
                 }
@@ -415,7 +445,11 @@ impl Driver {
                 )
             }
             Core::SeatUnreadable { problem } => {
-                (known, EventKind::SeatUnreadable { problem, detail: detail() })
+                let detail = match problem {
+                    SeatProblem::Corrupt | SeatProblem::Newer => detail(),
+                    SeatProblem::LastEpoch => format!("{} is the last epoch there is", Epoch::MAX.0),
+                };
+                (known, EventKind::SeatUnreadable { problem, detail })
             }
             Core::EpochRegressed { seen, found } => (seen, EventKind::EpochRegressed { found: found.0 }),
             Core::NodeConflict => (known, EventKind::NodeConflict),

@@ -39,7 +39,7 @@ pub struct Event {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The node is not eligible and takes no part.
+    /// The node is not eligible: it watches who leads, and takes no part.
     Ineligible,
     /// The startup wait has begun.
     StartupJitter {
@@ -103,7 +103,7 @@ pub enum EventKind {
         /// From sending to knowing.
         latency_ms: u64,
     },
-    /// 80 % of the lease is gone without a renewal; work is being stopped.
+    /// 80 % of the hold is gone without a renewal; work is being stopped.
     LeaseAtRisk {
         /// When leadership ends.
         deadline_boot_ms: u64,
@@ -133,6 +133,13 @@ pub enum EventKind {
     },
     /// Two processes run under this node's id.
     NodeConflict,
+    /// The leader's settings are not this node's. The leader's count for the election until this node leads.
+    SettingsDiffer {
+        /// Whose.
+        leader: NodeId,
+        /// Each that differs, with both values.
+        differences: Vec<String>,
+    },
     /// The store does not answer.
     StoreUnavailable {
         /// In words.
@@ -154,7 +161,7 @@ pub enum EventKind {
     ProcessesStuck,
     /// The candidate died and is started again.
     CandidateRestarted {
-        /// The how-manieth time in a row.
+        /// How many times in a row by now.
         attempt: u32,
         /// How long it waits first.
         wait_ms: u64,
@@ -205,17 +212,12 @@ pub enum EventKind {
         /// In words.
         detail: String,
     },
-    /// The store refuses the global seat; the plugin coordinates on its own.
+    /// The store refuses the global seat; the plugin coordinates on its own, until the process is restarted.
     FallbackStarted {
         /// Which plugin.
         plugin: Arc<str>,
         /// What the store said.
         detail: String,
-    },
-    /// The plugin is back with the shared election.
-    FallbackEnded {
-        /// Which plugin.
-        plugin: Arc<str>,
     },
     /// A leader-only process runs.
     ProcessStarted {
@@ -226,7 +228,7 @@ pub enum EventKind {
     ProcessRestarted {
         /// Which.
         process: Arc<str>,
-        /// The how-manieth start in this term.
+        /// Which start in this term; 1 for the first.
         attempt: u32,
     },
     /// A process has ended.
@@ -356,6 +358,7 @@ impl EventKind {
             EventKind::SeatUnreadable { .. } => "seat_unreadable",
             EventKind::EpochRegressed { .. } => "epoch_regressed",
             EventKind::NodeConflict => "node_conflict",
+            EventKind::SettingsDiffer { .. } => "settings_differ",
             EventKind::StoreUnavailable { .. } => "store_unavailable",
             EventKind::StoreDenied { .. } => "store_denied",
             EventKind::StoreRecovered => "store_recovered",
@@ -373,7 +376,6 @@ impl EventKind {
             EventKind::WorkersChanged { .. } => "workers_changed",
             EventKind::PluginFailed { .. } => "plugin_failed",
             EventKind::FallbackStarted { .. } => "fallback_started",
-            EventKind::FallbackEnded { .. } => "fallback_ended",
             EventKind::ProcessStarted { .. } => "process_started",
             EventKind::ProcessRestarted { .. } => "process_restarted",
             EventKind::ProcessExited { .. } => "process_exited",
@@ -425,8 +427,12 @@ impl EventKind {
                 let problem = match problem {
                     SeatProblem::Corrupt => "corrupt",
                     SeatProblem::Newer => "newer version",
+                    SeatProblem::LastEpoch => "last epoch",
                 };
                 json!({"problem": problem, "detail": detail})
+            }
+            EventKind::SettingsDiffer { leader, differences } => {
+                json!({"leader": leader.as_str(), "differences": differences})
             }
             EventKind::EpochRegressed { found } => json!({"found": found}),
             EventKind::StoreUnavailable { detail }
@@ -454,7 +460,6 @@ impl EventKind {
                 json!({"plugin": &**plugin, "handler": handler, "detail": detail})
             }
             EventKind::FallbackStarted { plugin, detail } => json!({"plugin": &**plugin, "detail": detail}),
-            EventKind::FallbackEnded { plugin } => json!({"plugin": &**plugin}),
             EventKind::ProcessStarted { process } | EventKind::ProcessStuck { process } => {
                 json!({"process": &**process})
             }

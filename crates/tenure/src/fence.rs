@@ -8,6 +8,7 @@
 //! hears of the new epoch, from the store or from the first task of the new leader. What must not be written twice is
 //! guarded where it is written, by a condition on the epoch.
 
+use crate::EPOCH_MAX;
 use crate::clock::Clock;
 use crate::guard::LeaderGuard;
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ struct State {
     changed_ms: AtomicU64,
     /// Shared with the node's metrics.
     drift_events: Arc<AtomicU64>,
+    /// Counted by this fence alone.
+    stale: AtomicU64,
     late: AtomicU64,
 }
 
@@ -49,6 +52,7 @@ impl Fence {
             known: AtomicU64::new(0),
             changed_ms: AtomicU64::new(0),
             drift_events,
+            stale: AtomicU64::new(0),
             late: AtomicU64::new(0),
         };
         Fence { state: Arc::new(state) }
@@ -57,7 +61,8 @@ impl Fence {
     /// There is a leader with this epoch. Lower ones are old news and change nothing.
     pub fn observe(&self, epoch: u64) {
         let state = &*self.state;
-        if epoch <= state.known.load(Ordering::Acquire) {
+        // One that cannot be would shut out everybody.
+        if epoch <= state.known.load(Ordering::Acquire) || epoch > EPOCH_MAX {
             return;
         }
         // The epoch first: whoever sees it with the older time grants no grace, which is safe; the other way round a
@@ -92,48 +97,62 @@ impl Fence {
 
     /// Judges the word of somebody who is not trusted to tell of new leaders, such as a client of this process: by what this
     /// process has heard itself. A stale epoch counts; a newer one is accepted, but not taken as known, for whoever sends a
-    /// number out of the air would otherwise shut out everybody else. Nothing is logged.
+    /// number out of the air would otherwise shut out everybody else.
     ///
     /// `dispatched_at`: when the task was dispatched, in milliseconds since 1970; without it there is no grace.
     pub fn judge_only(&self, epoch: u64, dispatched_at: Option<i64>) -> Verdict {
-        let state = &*self.state;
-        let known = state.known.load(Ordering::Acquire);
-        if !state.rule.enabled || epoch >= known {
+        let known = self.state.known.load(Ordering::Acquire);
+        if (known..=EPOCH_MAX).contains(&epoch) {
             return Verdict::Accept;
         }
         let now = jiff::Timestamp::now().as_millisecond();
         let age_ms = dispatched_at.and_then(|at| u64::try_from(now.saturating_sub(at)).ok());
-        let since_ms = state.clock.now_ms().saturating_sub(state.changed_ms.load(Ordering::Acquire));
-        let verdict = state.rule.judge(Epoch(known), since_ms, Epoch(epoch), age_ms);
-        match verdict {
-            Verdict::Accept => {}
-            Verdict::AcceptLate => drop(state.late.fetch_add(1, Ordering::Relaxed)),
-            Verdict::RejectStale => drop(state.drift_events.fetch_add(1, Ordering::Relaxed)),
-        }
-        verdict
+        self.judge_by_what_is_known(epoch, age_ms)
     }
 
     fn judge(&self, epoch: u64, age_ms: Option<u64>) -> Verdict {
+        if self.state.rule.enabled && epoch <= EPOCH_MAX {
+            self.observe(epoch);
+        }
+        self.judge_by_what_is_known(epoch, age_ms)
+    }
+
+    /// Counts and logs, in the words of the documents.
+    fn judge_by_what_is_known(&self, epoch: u64, age_ms: Option<u64>) -> Verdict {
         let state = &*self.state;
         if !state.rule.enabled {
             return Verdict::Accept;
         }
-        self.observe(epoch);
         let known = state.known.load(Ordering::Acquire);
+        if epoch > EPOCH_MAX {
+            self.count_stale();
+            tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Rejecting task from an epoch that cannot be");
+            return Verdict::RejectStale;
+        }
         let since_ms = state.clock.now_ms().saturating_sub(state.changed_ms.load(Ordering::Acquire));
         let verdict = state.rule.judge(Epoch(known), since_ms, Epoch(epoch), age_ms);
         match verdict {
             Verdict::Accept => {}
             Verdict::AcceptLate => {
                 state.late.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(target: "tenure", epoch, known, "late task of the leader before, accepted within the grace");
+                tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Accepting late task of the leader before");
             }
             Verdict::RejectStale => {
-                state.drift_events.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(target: "tenure", epoch, known, "task of a stale epoch rejected");
+                self.count_stale();
+                tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Rejecting task from stale epoch");
             }
         }
         verdict
+    }
+
+    fn count_stale(&self) {
+        self.state.drift_events.fetch_add(1, Ordering::Relaxed);
+        self.state.stale.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Tasks that this fence and its clones rejected, whoever shares its election.
+    pub(crate) fn stale_tasks(&self) -> u64 {
+        self.state.stale.load(Ordering::Relaxed)
     }
 
     /// Whether the task may be begun. The permit asks again before the work is made to count.

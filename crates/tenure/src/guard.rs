@@ -16,7 +16,8 @@ use tokio_util::sync::CancellationToken;
 /// deadline is compared with the boot-time clock at every check. Clones share one lease.
 ///
 /// **Drop every clone when the work has stopped.** While one is alive, Tenure takes the work to be running: a node that
-/// shuts down waits for it (up to `drainTimeout`) before it vacates the seat.
+/// shuts down waits for it (up to `drainTimeout`) before it vacates the seat, and a node that lost its seat claims none before
+/// the last clone is gone.
 #[derive(Clone)]
 pub struct LeaderGuard {
     lease: Arc<LeaseState>,
@@ -175,10 +176,13 @@ impl LeaseState {
 pub struct Leadership {
     /// This node's role; `None` while it starts, after it stopped, and for a node that is not eligible.
     pub role: Option<Role>,
-    /// The leader last seen. It may be dead and not noticed yet.
+    /// The leader, as far as this node knows. It may be dead and not noticed yet; `None` once it has been silent for its expiry, or has
+    /// vacated the seat.
     pub leader: Option<NodeId>,
-    /// Its epoch; 0 if there never was one.
+    /// The highest epoch seen; 0 if there never was a leader.
     pub epoch: u64,
+    /// Requests of the election fail: since `store_unavailable` or `store_denied`, until `store_recovered`.
+    pub store_trouble: bool,
     pub(crate) guard: Option<WeakGuard>,
 }
 
@@ -216,7 +220,11 @@ impl Leadership {
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        same_guard && self.role == other.role && self.leader == other.leader && self.epoch == other.epoch
+        same_guard
+            && self.role == other.role
+            && self.leader == other.leader
+            && self.epoch == other.epoch
+            && self.store_trouble == other.store_trouble
     }
 
     /// The epoch this node may act in now.

@@ -38,14 +38,19 @@ pub struct Keys {
 }
 
 impl Keys {
+    /// The namespaces' shared elections are below this.
+    pub(crate) const GLOBAL_ROOT: &str = "plg_coordinator_global/";
+    /// Elections of their own are below this, by namespace.
+    pub(crate) const PLUGIN_ROOT: &str = "plg_coordinator/";
+
     /// The keys of a shared election.
     pub fn global(namespace: &Namespace) -> Keys {
-        Keys { root: format!("plg_coordinator_global/{namespace}") }
+        Keys { root: format!("{}{namespace}", Keys::GLOBAL_ROOT) }
     }
 
     /// The keys of a plugin's own election, by its name.
     pub fn per_plugin(namespace: &Namespace, plugin: &NodeId) -> Keys {
-        Keys { root: format!("plg_coordinator/{namespace}/{plugin}") }
+        Keys { root: format!("{}{namespace}/{plugin}", Keys::PLUGIN_ROOT) }
     }
 
     /// Everything of the namespace is below this.

@@ -39,6 +39,7 @@ mod diagnostics;
 mod driver;
 mod event;
 mod fence;
+mod forget;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -46,6 +47,7 @@ mod guard;
 mod keys;
 pub mod metrics;
 mod mutant;
+mod namespaces;
 mod node;
 mod plugin;
 mod process;
@@ -64,6 +66,7 @@ pub use async_trait::async_trait;
 pub use clock::{BootClock, Clock, TokioClock};
 pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
+pub use forget::{Forgot, forget_node};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 pub use keys::{Keys, Namespace};
 pub use metrics::Metrics;
@@ -71,6 +74,7 @@ pub use metrics::Metrics;
 pub use mutant::Broken;
 #[doc(hidden)]
 pub use mutant::DriverMutant;
+pub use namespaces::{NamespaceSummary, Namespaces};
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use plugin::{LeaderChange, Mode, Plugin};
 pub use process::{
@@ -80,11 +84,17 @@ pub use process::{
 pub use prometheus_client;
 pub use service::{AttachError, PluginHandle, Service, Services};
 pub use settings::{CoordinationMode, Settings, SettingsError};
-pub use status::{LeaderStatus, NodeStatus, Status, StatusError};
-pub use step_down::{AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, request_step_down};
+pub use status::{LeaderStatus, NodeStatus, SeatHolder, Status, StatusError, WATCH_MAX_MS};
+pub use step_down::{
+    AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, hand_over_at, request_step_down,
+    request_step_down_at,
+};
 pub use tenure_core::{
     FenceRule, IdError, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
 };
+/// The highest epoch there is: 2⁵³ − 1. None is claimed beyond it, and what says otherwise is damaged or forged.
+pub const EPOCH_MAX: u64 = tenure_core::Epoch::MAX.0;
+
 pub use tenure_store as store;
 pub use workers::{
     Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,

@@ -50,9 +50,14 @@ impl DriverMutant {
     ];
 
     /// Those that no schedule on a store that merely fails can show, and a test of this crate does: the store's code has
-    /// to panic, the candidate has to die, or somebody has to look between two statements.
-    pub const FOR_THE_CRATE: &[DriverMutant] =
-        &[DriverMutant::DeadRequestForgotten, DriverMutant::PanicKeepsGuard, DriverMutant::FenceFedLate];
+    /// to panic, the candidate has to die, somebody has to look between two statements, or hold a guard that is over (its
+    /// node claims nothing beside it, so nobody else is hurt).
+    pub const FOR_THE_CRATE: &[DriverMutant] = &[
+        DriverMutant::DeadRequestForgotten,
+        DriverMutant::PanicKeepsGuard,
+        DriverMutant::FenceFedLate,
+        DriverMutant::GuardNotWithdrawn,
+    ];
 }
 
 /// A node that is broken on purpose.

@@ -114,8 +114,7 @@ impl NodeBuilder {
         self
     }
 
-    /// The number that decides the startup wait, uniform over `u64`. If not given, a node whose id ends in a number takes
-    /// the place of that number, so that numbered replicas are spread evenly; any other draws at random.
+    /// The number that decides the startup wait, uniform over `u64`. If not given it is drawn anew at every start.
     pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
         self.random = Some(random);
         self
@@ -181,7 +180,7 @@ impl NodeBuilder {
         let settings = Arc::new(self.settings.clone());
         let tasks = TaskPlace {
             store: figures.meter_tasks(&lanes.bulk),
-            keys: keys.clone(),
+            keys: TaskPlace::fixed(keys.clone()),
             settings: Arc::clone(&settings),
             voice: voice.clone(),
             fence: fence.clone(),
@@ -267,8 +266,7 @@ impl Node {
 
     /// The workers of the namespace as this node knows them, leader or not, and every change.
     ///
-    /// A standby learns of changes from the leader's snapshots, so a few seconds late; a node that is not eligible learns
-    /// nothing.
+    /// All but the leader learn of changes from its snapshots, so a few seconds late.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         self.workers.clone()
     }
@@ -296,7 +294,7 @@ impl Node {
     pub fn annex(&self) -> Annex {
         Annex {
             lanes: self.lanes.clone(),
-            keys: self.tasks.keys.clone(),
+            keys: self.tasks.keys(),
             settings: Arc::clone(&self.tasks.settings),
             voice: self.voice.clone(),
             leadership: self.leadership(),
@@ -477,9 +475,7 @@ impl Supervisor {
         let core = Coordinator::new(self.outlets.flaws.config(self.settings.core_config()), me);
         let driver =
             Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
-        // Numbered replicas are spread evenly; others draw.
-        let place = || tenure_core::spread(&self.outlets.voice.node, &self.outlets.voice.namespace);
-        let random = self.random.or_else(place).unwrap_or_else(rand::random);
+        let random = self.random.unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
 

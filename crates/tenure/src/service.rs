@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use tenure_core::{IdError, NodeId};
+use tenure_core::{FenceRule, IdError, NodeId, Role};
 use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -159,7 +159,7 @@ impl Services {
                     }
                 };
                 service.compare(&name, &settings);
-                service.share(name.clone(), plugin)
+                service.share(name.clone(), plugin, settings.fence_rule_beside(&service.settings))
             }
         };
         state.names.insert(name.clone(), settings.coordination_mode);
@@ -275,8 +275,10 @@ pub struct Service {
     /// As opened: every node counts its own requests.
     lanes: Lanes,
     hooks: Hooks,
-    seat: Arc<GlobalSeat>,
-    watcher: tokio::task::AbortHandle,
+    seat: GlobalSeat,
+    /// What the store said when it refused the global seat; from then on this process is out of that election.
+    refused: watch::Sender<Option<Arc<str>>>,
+    ended: CancellationToken,
 }
 
 impl fmt::Debug for Service {
@@ -295,18 +297,49 @@ impl Service {
         let node = hooks.builder(settings, &lanes).start().await?;
         let store = Arc::clone(&node.lanes().bulk);
         let watch = SeatWatch::new(store, &Keys::global(namespace), settings, hooks.clock());
-        let every = look_every(settings);
-        let seat = Arc::new(GlobalSeat::new(watch, node.figures(), node.leadership(), every));
-        let watcher = tokio::spawn(Arc::clone(&seat).watch()).abort_handle();
-        Ok(Arc::new(Service {
+        let service = Arc::new(Service {
             node,
             settings: settings.clone(),
             namespace: namespace.clone(),
             lanes,
             hooks: hooks.clone(),
-            seat,
-            watcher,
-        }))
+            seat: GlobalSeat::new(watch, look_every(settings)),
+            refused: watch::Sender::new(None),
+            ended: CancellationToken::new(),
+        });
+        let (mine, ended) = (Arc::clone(&service), service.ended.clone());
+        tokio::spawn(async move { ended.run_until_cancelled(mine.mind_refusal()).await });
+        Ok(service)
+    }
+
+    /// Once the store refuses the global seat, this process leaves that election for good, and only watches the seat. A process
+    /// that leads keeps its lease first: it may well outlast the refusal.
+    async fn mind_refusal(&self) {
+        let (mut denied, mut leadership) = (self.node.figures().denied(), self.node.leadership());
+        let leads = |now: &Leadership| matches!(now.role, Some(Role::Leader | Role::Draining));
+        let detail = loop {
+            let detail = denied.borrow_and_update().clone();
+            if let Some(detail) = detail.filter(|_| !leads(&leadership.borrow_and_update())) {
+                break detail;
+            }
+            tokio::select! {
+                changed = denied.changed() => if changed.is_err() { return },
+                changed = leadership.changed() => if changed.is_err() { return },
+            }
+        };
+        // The node is told to leave first, and claims nothing from then on. How long it takes to give up on what the store
+        // refuses does not matter; that it may have won just now does.
+        let goes_on = async {
+            let _ = leadership.wait_for(|now| !leads(now)).await;
+            self.refused.send_replace(Some(detail));
+            self.seat.watch(self.led()).await;
+        };
+        tokio::join!(biased; self.node.leave(), goes_on);
+    }
+
+    /// The epoch this process led the namespace in last.
+    fn led(&self) -> u64 {
+        self.node.figures().led()
     }
 
     /// The namespace.
@@ -358,13 +391,15 @@ impl Service {
         self: &Arc<Service>,
         name: NodeId,
         plugin: Arc<dyn Plugin>,
+        rule: FenceRule,
     ) -> (ArbiterHandle, HostTasks, CancellationToken) {
         let (events, heard) = broadcast::channel(EVENTS_KEPT);
-        let fence =
-            Fence::counting(self.settings.fence_rule(), self.hooks.clock(), self.node.figures().drift());
+        let fence = Fence::counting(rule, self.hooks.clock(), self.node.figures().drift());
         let face = Face {
             leadership: watch::Sender::new(Leadership::default()),
             mode: watch::Sender::new(Mode::Global),
+            keys: watch::Sender::new(Keys::global(&self.namespace)),
+            workers: watch::Sender::new(self.node.workers().borrow().clone()),
             events,
             fence,
             own: Arc::default(),
@@ -397,7 +432,7 @@ impl Service {
     }
 
     async fn end(&self) {
-        self.watcher.abort();
+        self.ended.cancel();
         self.node.leave().await;
     }
 }

@@ -21,6 +21,7 @@ mod rules;
 mod show;
 mod suggest;
 mod table;
+mod time;
 
 pub use builder::SettingsBuilder;
 pub use error::{Problem, SettingsError, Source};
@@ -30,6 +31,7 @@ pub use load::Loader;
 pub use places::default_store;
 pub use show::{Origin, Resolved, default_toml};
 pub use table::{DEPRECATED, Deprecated, FIELDS, PRESETS, Preset};
+pub use time::parse_time_ms;
 
 use error::shown;
 use given::Given;
@@ -61,9 +63,11 @@ pub struct Settings {
     pub coordination_mode: CoordinationMode,
     /// `heartbeatInterval`: how often the leader renews.
     pub heartbeat_interval_ms: u64,
-    /// `leaseTimeout`: how long the leader may act after the sending of a renewal.
+    /// `leaseTimeout`: the unit of the lease.
     pub lease_timeout_ms: u64,
-    /// `leaseExpiryFactor`, in thousandths: how many leases without a change make the leader unavailable.
+    /// `leaseHoldFactor`, in thousandths: how many units the leader may act after the sending of a renewal.
+    pub lease_hold_factor_permille: u64,
+    /// `leaseExpiryFactor`, in thousandths: how many units without a change make the leader unavailable.
     pub lease_expiry_factor_permille: u64,
     /// `takeoverDelay`: how long a standby waits in case the leader comes back.
     pub takeover_delay_ms: u64,
@@ -85,6 +89,8 @@ pub struct Settings {
     pub worker_sweep_interval_ms: u64,
     /// `workerRetention`: how long the object of an inactive worker is kept.
     pub worker_retention_ms: u64,
+    /// `nodeRetention`: how long the presence of a crashed node is kept.
+    pub node_retention_ms: u64,
     /// `taskPollInterval`: how often tasks are looked for while something moves.
     pub task_poll_interval_ms: u64,
     /// `taskIdleInterval`: how seldom while nothing does.
@@ -143,6 +149,7 @@ impl Settings {
             eligible: self.eligible,
             heartbeat_ms: self.heartbeat_interval_ms,
             lease_ms: self.lease_timeout_ms,
+            hold_factor_permille: self.lease_hold_factor_permille,
             expiry_factor_permille: self.lease_expiry_factor_permille,
             takeover_delay_ms: self.takeover_delay_ms,
             election_interval_ms: self.election_interval_ms,
@@ -166,7 +173,7 @@ impl Settings {
         self.core_config().failover_bound_ms()
     }
 
-    /// How far clocks may drift apart, in thousandths, before two nodes could believe to lead.
+    /// How far clocks may drift apart, in thousandths, before two nodes could think they lead.
     pub fn tolerated_drift_permille(&self) -> u64 {
         self.core_config().tolerated_drift_permille()
     }

@@ -1,20 +1,27 @@
 //! Looking at a namespace from outside, without taking part: nothing is written.
 
 use crate::keys::{Keys, Namespace};
-use crate::wire::SeatDocument;
+use crate::wire::{Deposed, SeatDocument};
 use serde::Serialize;
 use std::time::Duration;
 use tenure_core::{Seat, SeatState};
-use tenure_store::{Lanes, List, Read, StoreTime, Trouble, Version};
+use tenure_store::{Entry, Lanes, List, Read, StoreTime, Trouble, Version};
+use tokio::time::Instant;
 
 /// Presences shown at most.
-const NODES_MAX: usize = 10_000;
+pub(crate) const NODES_MAX: usize = 10_000;
 
 /// How often the seat is looked at while its holder is watched for a sign of life.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often nodes refresh their presence, if the seat does not say.
 const PRESENCE_DEFAULT_MS: u64 = 20_000;
+
+/// How long a holder is watched at most if nobody says, whatever its lease.
+pub const WATCH_MAX_MS: u64 = 15_000;
+
+/// Dates of answers, and times of objects in some stores, are whole seconds.
+const ROUNDING_MS: u64 = 1000;
 
 /// Changes of leaders followed before giving up on seeing one renew.
 const LOOKS_MAX: u32 = 3;
@@ -45,14 +52,18 @@ pub struct LeaderStatus {
     pub incarnation: String,
     /// When it claimed, by its own wall clock.
     pub since: Option<String>,
-    /// Its lease.
-    pub lease_timeout: u64,
+    /// How long it may act after a renewal, in ms.
+    pub lease_hold: u64,
+    /// How long without a renewal until others may take over, in ms.
+    pub lease_expiry: u64,
     /// Renewals since the claim.
     pub renewals: u64,
     /// Somebody asked it to step down.
     pub asked_to_step_down: bool,
-    /// It was seen to renew. If not, the seat did not change for a whole lease while it was watched.
+    /// It was seen to renew. If not, the seat did not change while it was watched.
     pub live: bool,
+    /// For how long it was watched at most. Less than its hold: that it was not seen to renew says little.
+    pub watched_ms: u64,
 }
 
 /// A node that made itself known.
@@ -61,9 +72,10 @@ pub struct LeaderStatus {
 pub struct NodeStatus {
     /// Its id.
     pub node: String,
-    /// `leader`, `standby`, or `gone` for one whose presence is older than three of its intervals.
+    /// `leader`, `standby` or `gone`: its lease ran out, the seat was taken from it, or its presence is older than three of its
+    /// intervals.
     pub role: &'static str,
-    /// How much older its presence is than the newest sign of anybody's life on the store.
+    /// How long ago it was last heard of, by the store's clock.
     pub last_seen_ms_ago: u64,
 }
 
@@ -87,17 +99,30 @@ pub enum StatusError {
 }
 
 impl Status {
-    /// Looks, and watches the holder for at most one lease to see it renew. A holder that is alive is recognised within
-    /// one of its heartbeats.
+    /// Looks, and watches the holder for at most one hold to see it renew, and never for more than [`WATCH_MAX_MS`]. A holder
+    /// that is alive is recognised within one of its heartbeats.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Status, StatusError> {
-        let keys = Keys::global(namespace);
-        let mut found = read_seat(lanes, &keys, None).await?;
+        let most = Duration::from_millis(WATCH_MAX_MS);
+        Status::read_at(lanes, namespace, &Keys::global(namespace), most).await
+    }
+
+    /// The same for an election of its own in that namespace, below these keys: a plugin's, a lock's, a command's; and with
+    /// another bound of at most a day: all watching together takes no longer.
+    pub async fn read_at(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        keys: &Keys,
+        most: Duration,
+    ) -> Result<Status, StatusError> {
+        let most = most.min(Duration::from_secs(24 * 3600));
+        let end = Instant::now() + most;
+        let mut found = read_seat(lanes, keys, None).await?;
         let mut live = false;
         // A change of leaders while watching means watching the new one; a namespace that changes leaders faster than
         // one can look has no live one.
         for _ in 0..LOOKS_MAX {
             let Some(seen) = found.as_ref().filter(|seen| seen.seat.state == SeatState::Held) else { break };
-            let Some(next) = next_change(lanes, &keys, seen).await? else { break };
+            let Some(next) = next_change(lanes, keys, seen, end).await? else { break };
             // Only the holder counts renewals; a mark that asks it to step down is no sign of its life.
             let same = next.seat.state == SeatState::Held && next.seat.holder == seen.seat.holder;
             live = same && next.seat.renewals != seen.seat.renewals;
@@ -116,26 +141,17 @@ impl Status {
                 node: found.seat.holder.node.to_string(),
                 incarnation: found.seat.holder.incarnation.to_string(),
                 since: found.document.claimed_at.clone(),
-                lease_timeout: found.seat.lease_ms,
+                lease_hold: found.seat.lease.hold_ms,
+                lease_expiry: found.seat.lease.expiry_ms,
                 renewals: found.seat.renewals,
                 asked_to_step_down: found.seat.step_down,
                 live,
+                watched_ms: found.seat.lease.hold_ms.min(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)),
             });
-        let seat_time = found.as_ref().map(|found| found.modified);
-        let newest =
-            entries.iter().map(|entry| entry.modified).chain(seat_time).max().map_or(0, |time| time.0);
-        let holder = leader.as_ref().map(|leader| leader.node.as_str());
-        let presence_ms =
-            found.as_ref().and_then(|found| found.document.settings.get("presenceInterval")?.as_u64());
-        let presence_ms = presence_ms.unwrap_or(PRESENCE_DEFAULT_MS);
+        let roles = Roles::new(lanes, found.as_ref(), &entries);
         let nodes = entries.iter().filter_map(|entry| {
             let node = keys.node_of(&entry.key)?.to_string();
-            let last_seen_ms_ago = newest.saturating_sub(entry.modified.0);
-            let role = match holder {
-                Some(holder) if holder == node => "leader",
-                Some(_) | None if last_seen_ms_ago > 3 * presence_ms => "gone",
-                Some(_) | None => "standby",
-            };
+            let (role, last_seen_ms_ago) = roles.of(&node, entry.modified);
             Some(NodeStatus { node, role, last_seen_ms_ago })
         });
         Ok(Status {
@@ -153,11 +169,74 @@ impl Status {
     }
 }
 
+/// What the seat says of nodes at one moment of the store's clock.
+pub(crate) struct Roles {
+    now: u64,
+    presence_ms: u64,
+    holder: Option<String>,
+    /// The holder's lease ran out.
+    silent: bool,
+    deposed: Vec<Deposed>,
+}
+
+impl Roles {
+    pub(crate) fn new(lanes: &Lanes, found: Option<&FoundSeat>, presences: &[Entry]) -> Roles {
+        // The store's own present, so that ages grow even if nobody writes any more.
+        let signs = presences.iter().map(|entry| entry.modified).chain(found.map(|found| found.modified));
+        let now = signs.chain(lanes.bulk.now()).max().map_or(0, |time| time.0);
+        let presence_ms = found.and_then(|found| found.document.settings.get("presenceInterval")?.as_u64());
+        let held = found.filter(|found| found.seat.state == SeatState::Held);
+        let unchanged_ms = held.map_or(0, |held| now.saturating_sub(held.modified.0));
+        Roles {
+            now,
+            presence_ms: presence_ms.unwrap_or(PRESENCE_DEFAULT_MS),
+            holder: held.map(|held| held.seat.holder.node.to_string()),
+            silent: held.is_some_and(|held| unchanged_ms > held.seat.lease.expiry_ms + ROUNDING_MS),
+            deposed: found.map(|found| found.document.deposed()).unwrap_or_default(),
+        }
+    }
+
+    /// The role of a node whose presence was written then, and how long ago that was.
+    pub(crate) fn of(&self, node: &str, modified: StoreTime) -> (&'static str, u64) {
+        let age_ms = self.now.saturating_sub(modified.0);
+        if self.holder.as_deref() == Some(node) {
+            return (if self.silent { "gone" } else { "leader" }, age_ms);
+        }
+        // SQLite's clock begins anew with the machine: what it calls later than now is of an earlier start.
+        let taken = |one: &Deposed| one.node == node && modified.0 <= one.at && one.at <= self.now;
+        let gone = age_ms > 3 * self.presence_ms || self.deposed.iter().any(taken);
+        (if gone { "gone" } else { "standby" }, age_ms)
+    }
+}
+
+/// Who holds a seat, by one read. Whether it is alive is not known: [`Status::read_at`] finds out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SeatHolder {
+    /// Its id.
+    pub node: String,
+    /// When it claimed, by its own wall clock.
+    pub since: Option<String>,
+    /// The epoch it holds the seat in.
+    pub epoch: u64,
+}
+
+impl SeatHolder {
+    /// Reads the seat below these keys; `None` if nobody holds it.
+    pub async fn read(lanes: &Lanes, keys: &Keys) -> Result<Option<SeatHolder>, StatusError> {
+        let found = read_seat(lanes, keys, None).await?;
+        Ok(found.filter(|found| found.seat.state == SeatState::Held).map(|found| SeatHolder {
+            node: found.seat.holder.node.to_string(),
+            since: found.document.claimed_at,
+            epoch: found.seat.epoch.0,
+        }))
+    }
+}
+
 pub(crate) struct FoundSeat {
     pub(crate) document: SeatDocument,
     pub(crate) seat: Seat,
     pub(crate) version: Version,
-    modified: StoreTime,
+    pub(crate) modified: StoreTime,
 }
 
 /// `None` if there is no seat, or it still has the version asked about.
@@ -179,10 +258,15 @@ pub(crate) async fn read_seat(
     }
 }
 
-/// Watches the seat for one lease of its holder, who renews within it if it lives.
-async fn next_change(lanes: &Lanes, keys: &Keys, seen: &FoundSeat) -> Result<Option<FoundSeat>, StatusError> {
-    let deadline = tokio::time::Instant::now() + Duration::from_millis(seen.seat.lease_ms);
-    while tokio::time::Instant::now() < deadline {
+/// Watches the seat for one hold of its holder, who renews within it if it lives, and not beyond `end`.
+async fn next_change(
+    lanes: &Lanes,
+    keys: &Keys,
+    seen: &FoundSeat,
+    end: Instant,
+) -> Result<Option<FoundSeat>, StatusError> {
+    let deadline = end.min(Instant::now() + Duration::from_millis(seen.seat.lease.hold_ms));
+    while Instant::now() < deadline {
         tokio::time::sleep(LOOK_EVERY).await;
         if let Some(next) = read_seat(lanes, keys, Some(&seen.version)).await? {
             return Ok(Some(next));

@@ -6,7 +6,7 @@
 //! nothing.
 //!
 //! Not promised: that the leader gives up. A dead one cannot; one of a version that does not know marks renews over it; one
-//! whose work does not stop keeps the seat until its lease ends. [`hand_over`] tells what came of it. A mark on the
+//! whose work does not stop keeps the seat until its expiry. [`hand_over`] tells what came of it. A mark on the
 //! seat of a dead leader is a change like any other to the standbys, and can put a takeover off by one expiry.
 
 use crate::keys::{Keys, Namespace};
@@ -77,13 +77,21 @@ pub async fn request_step_down(
     namespace: &Namespace,
     by: &str,
 ) -> Result<StepDownAnswer, StepDownError> {
-    let keys = Keys::global(namespace);
+    request_step_down_at(lanes, &Keys::global(namespace), by).await
+}
+
+/// The same for an election of its own below these keys: a plugin's, a lock's, a command's.
+pub async fn request_step_down_at(
+    lanes: &Lanes,
+    keys: &Keys,
+    by: &str,
+) -> Result<StepDownAnswer, StepDownError> {
     let by: String = by.chars().filter(|c| !c.is_control()).take(BY_MAX).collect();
     let me = Incarnation(rand::random());
     let mut meant: Option<(String, u64)> = None;
     let mut doubt: Option<Trouble> = None;
     for attempt in 1..=ATTEMPTS_MAX {
-        let found = match read_seat(lanes, &keys, None).await {
+        let found = match read_seat(lanes, keys, None).await {
             Ok(found) => found,
             // A mark may be there that could not be seen this time.
             Err(_) if doubt.is_some() => {
@@ -118,7 +126,7 @@ pub async fn request_step_down(
             Write::Denied(trouble) => return Err(gave_up(doubt, StatusError::Denied(trouble))),
         }
     }
-    match read_seat(lanes, &keys, None).await {
+    match read_seat(lanes, keys, None).await {
         Ok(found) => match (held(found, &meant), meant) {
             (Err(answer), _) => Ok(answer),
             (Ok(seat), Some((node, epoch))) if seat.seat.step_down => {
@@ -168,10 +176,19 @@ pub async fn hand_over(
     epoch: u64,
     within: Duration,
 ) -> Result<HandOver, StatusError> {
-    let keys = Keys::global(namespace);
+    hand_over_at(lanes, &Keys::global(namespace), epoch, within).await
+}
+
+/// The same for an election of its own below these keys.
+pub async fn hand_over_at(
+    lanes: &Lanes,
+    keys: &Keys,
+    epoch: u64,
+    within: Duration,
+) -> Result<HandOver, StatusError> {
     let deadline = tokio::time::Instant::now() + within;
     loop {
-        let stands = match read_seat(lanes, &keys, None).await? {
+        let stands = match read_seat(lanes, keys, None).await? {
             Some(found) if found.seat.state == SeatState::Held && found.seat.epoch.0 > epoch => {
                 let (node, epoch) = (found.seat.holder.node.to_string(), found.seat.epoch.0);
                 return Ok(HandOver::Led { node, epoch });

@@ -44,7 +44,8 @@ pub(crate) const RETIRE_MS: u64 = 20 * 60 * 1000;
 #[derive(Clone)]
 pub struct TaskPlace {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) keys: Keys,
+    /// A plugin's place changes with its fallback; every other stays where it is.
+    pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) voice: Voice,
     pub(crate) fence: Fence,
@@ -52,6 +53,16 @@ pub struct TaskPlace {
 }
 
 impl TaskPlace {
+    /// The keys of a place that stays where it is.
+    pub(crate) fn fixed(keys: Keys) -> watch::Receiver<Keys> {
+        watch::Sender::new(keys).subscribe()
+    }
+
+    /// Where it is now.
+    pub(crate) fn keys(&self) -> Keys {
+        self.keys.borrow().clone()
+    }
+
     /// Where a plugin that works with tasks adds its own figures to the node's.
     pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
         crate::metrics::PluginFigures(Arc::clone(&self.voice.figures))
@@ -60,6 +71,6 @@ impl TaskPlace {
 
 impl std::fmt::Debug for TaskPlace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TaskPlace({})", self.keys.inboxes())
+        write!(f, "TaskPlace({})", self.keys().inboxes())
     }
 }

@@ -1,7 +1,7 @@
 //! Events as log lines: one sentence for people, the same facts as fields for machines.
 
 use crate::event::{Event, EventKind, LostReason, cause_name};
-use tenure_core::LossReason;
+use tenure_core::{LossReason, SeatProblem};
 
 /// What is logged when a plugin is refused the global seat. The documents' own words.
 const FALLBACK_WARNING: &str = "[coordinator] Failed to acquire global lock. Switching to per-plugin mode";
@@ -37,18 +37,29 @@ pub(crate) fn log(event: &Event) {
             say!(debug, leader, unchanged_ms, "looked at the seat")
         }
         EventKind::LeaderDown { leader, unchanged_ms } => {
-            say!(warn, "leader {leader} has been silent for {unchanged_ms} ms")
+            say!(
+                warn,
+                leader = leader.as_str(),
+                unchangedMs = unchanged_ms,
+                "leader {leader} has been silent for {unchanged_ms} ms"
+            )
         }
-        EventKind::LeaderRecovered { leader } => say!(info, "leader {leader} is back; no takeover"),
-        EventKind::LeaderChanged { previous, new } => match previous {
-            Some(previous) => say!(info, "the leader is {new} (before: {previous})"),
-            None => say!(info, "the leader is {new}"),
-        },
-        EventKind::LeaderChangeSeen { .. } => say!(debug, "leader change seen"),
+        EventKind::LeaderRecovered { leader } => {
+            say!(info, leader = leader.as_str(), "leader {leader} is back; no takeover")
+        }
+        EventKind::LeaderChanged { previous, new } => {
+            let (before, now) = (previous.as_ref().map(|node| node.as_str()), new.as_str());
+            let words = before.map_or_else(String::new, |before| format!(" (before: {before})"));
+            say!(info, previousLeader = before, newLeader = now, "the leader is {new}{words}")
+        }
+        EventKind::LeaderChangeSeen { previous, new } => {
+            let before = previous.as_ref().map(|node| node.as_str());
+            say!(debug, previous_leader = before, new_leader = new.as_str(), "leader change seen")
+        }
         EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
         EventKind::LeaseRenewed { latency_ms, .. } => say!(debug, latency_ms, "lease renewed"),
         EventKind::LeaseAtRisk { .. } => {
-            say!(warn, "80 % of the lease is gone without a renewal: stopping work")
+            say!(warn, "80 % of the hold is gone without a renewal: stopping work")
         }
         EventKind::LeaseRecovered => say!(info, "lease renewed after all: work goes on"),
         EventKind::LostLeadership { reason, vacated, .. } => {
@@ -61,6 +72,13 @@ pub(crate) fn log(event: &Event) {
                 say!(warn, reason, "NO LONGER LEADING: {reason}{seat}")
             }
         }
+        EventKind::SeatUnreadable { problem: SeatProblem::LastEpoch, detail } => {
+            say!(
+                error,
+                "the seat cannot be claimed any more, and nobody can lead: {detail}. Move to another namespace, or stop every \
+                 node and remove the seat; whatever remembers epochs must forget them then"
+            )
+        }
         EventKind::SeatUnreadable { detail, .. } => {
             say!(
                 error,
@@ -72,6 +90,12 @@ pub(crate) fn log(event: &Event) {
             found,
             "the seat shows epoch {found}, lower than {} seen before: the store was restored or the seat overwritten",
             event.epoch
+        ),
+        EventKind::SettingsDiffer { leader, differences } => say!(
+            warn,
+            leader = leader.as_str(),
+            "settings differ from the leader's, which count for the election until this node leads: {}",
+            differences.join(", ")
         ),
         EventKind::NodeConflict => {
             say!(warn, "another process writes this node's presence: is the node id used twice?")
@@ -93,8 +117,12 @@ pub(crate) fn log(event: &Event) {
         }
         EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
             let cause = cause.as_str();
+            let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
             say!(
                 warn,
+                duration = duration_ms,
+                expected = expected_ms,
+                ratio,
                 cause,
                 "a heartbeat took {duration_ms} ms, {expected_ms} ms apart are expected ({cause})"
             )
@@ -138,9 +166,6 @@ pub(crate) fn log(event: &Event) {
         EventKind::FallbackStarted { plugin, detail } => {
             // The documents' own words, exactly; the rest is in the fields.
             say!(warn, plugin = &**plugin, detail, "{FALLBACK_WARNING}")
-        }
-        EventKind::FallbackEnded { plugin } => {
-            say!(info, plugin = &**plugin, "plugin {plugin} is back with the shared election")
         }
         EventKind::ProcessStarted { process } => {
             say!(info, process = &**process, "process {process} runs")

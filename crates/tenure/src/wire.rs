@@ -3,7 +3,7 @@
 use crate::metrics::Metrics;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, SeatProblem, SeatState};
+use tenure_core::{Epoch, Holder, Incarnation, Lease, NodeId, Nonce, Seat, SeatProblem, SeatState, Terms};
 
 /// What this software calls itself on the store.
 pub(crate) const SOFTWARE: &str = concat!("tenure ", env!("CARGO_PKG_VERSION"));
@@ -14,8 +14,11 @@ pub(crate) const VERSION: u64 = 1;
 /// No object of ours is larger; a larger one is foreign.
 pub(crate) const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
 
-/// No lease is longer; a longer one on the store is corrupt, and would otherwise freeze the seat.
-const LEASE_MAX_MS: u64 = 24 * 3600 * 1000;
+/// No expiry is longer (a hundred leases of a day, the settings' own limits); a longer one on the store is corrupt.
+const EXPIRY_MAX_MS: u64 = 100 * 24 * 3600 * 1000;
+
+/// No holder renews as often; more on the store is corrupt.
+pub(crate) const RENEWALS_MAX: u64 = u64::MAX / 2;
 
 /// The longest explanation of what is wrong with an object, in characters.
 pub(crate) const DETAIL_MAX_CHARS: usize = 300;
@@ -28,7 +31,8 @@ pub(crate) struct SeatDocument {
     pub(crate) epoch: u64,
     state: StateName,
     holder: HolderDocument,
-    lease_timeout: u64,
+    lease_hold: u64,
+    lease_expiry: u64,
     renewals: u64,
     nonce: String,
     /// When the holder claimed, by its wall clock. For people; nothing is decided by it.
@@ -38,16 +42,35 @@ pub(crate) struct SeatDocument {
     /// older version carried along does no harm; whatever else stands there is no mark, and no reason to refuse the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     step_down: Option<Value>,
-    /// The settings the namespace runs by, as its leader has them. For people and for later plugins.
+    /// The settings the namespace runs by, as its leader has them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) settings: Map<String, Value>,
     /// Which snapshot of the workers is the newest. Read leniently: whatever stands here must not cost the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<Value>,
+    /// Whom the seat was taken from because they fell silent, the last first. For people; nothing is decided by it, and whatever
+    /// stands here must not cost the seat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    deposed: Option<Value>,
+    /// When the object was written, by the store's clock, if it was read.
+    #[serde(skip)]
+    pub(crate) modified_ms: Option<u64>,
     /// Whatever a later minor version added.
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
+
+/// A holder that fell silent and lost the seat to another.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Deposed {
+    pub(crate) node: String,
+    /// When it was taken for dead, by the store's clock. What it wrote since then shows that it lives.
+    pub(crate) at: u64,
+}
+
+/// More who fell silent in a row are not remembered.
+const DEPOSED_MAX: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -115,7 +138,8 @@ const SEAT_FIELDS: &[FieldRule] = &[
     ("holder", |value| {
         ["node", "incarnation"].iter().all(|name| value.get(name).is_some_and(Value::is_string))
     }),
-    ("leaseTimeout", Value::is_u64),
+    ("leaseHold", Value::is_u64),
+    ("leaseExpiry", Value::is_u64),
     ("renewals", Value::is_u64),
     ("nonce", Value::is_string),
     ("claimedAt", |value| value.is_string() || value.is_null()),
@@ -132,7 +156,7 @@ impl SeatDocument {
         snapshot: Option<&SnapshotPointer>,
     ) -> SeatDocument {
         let same_tenure = before.filter(|before| before.epoch == seat.epoch.0);
-        SeatDocument {
+        let document = SeatDocument {
             v: VERSION,
             epoch: seat.epoch.0,
             state: match seat.state {
@@ -144,10 +168,13 @@ impl SeatDocument {
                 incarnation: seat.holder.incarnation.to_string(),
                 extra: same_tenure.map(|before| before.holder.extra.clone()).unwrap_or_default(),
             },
-            lease_timeout: seat.lease_ms,
-            renewals: seat.renewals,
+            lease_hold: seat.lease.hold_ms,
+            lease_expiry: seat.lease.expiry_ms,
+            renewals: seat.renewals.min(RENEWALS_MAX),
             nonce: nonce_text(seat.nonce),
-            claimed_at: same_tenure.and_then(|before| before.claimed_at.clone()).or(Some(claimed_at)),
+            claimed_at: same_tenure
+                .and_then(|before| before.claimed_at.clone())
+                .or_else(|| Some(claimed_at.clone())),
             step_down: seat.step_down.then(|| {
                 let kept = same_tenure.filter(|before| before.is_marked()).and_then(|b| b.step_down.clone());
                 kept.unwrap_or_else(|| serde_json::json!({"epoch": seat.epoch.0}))
@@ -156,20 +183,59 @@ impl SeatDocument {
                 .map(|before| before.settings.clone())
                 .unwrap_or_default()
                 .into_iter()
-                .chain(settings)
+                .chain(settings.clone())
+                .chain(seat.terms.into_iter().flat_map(terms_fields))
                 .collect(),
             snapshot: match snapshot {
                 Some(pointer) => serde_json::to_value(pointer).ok(),
                 None => before.and_then(|before| before.snapshot.clone()),
             },
+            deposed: before.and_then(|before| before.deposed_by(seat)),
+            modified_ms: None,
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
+        };
+        // What others left in it must not make it longer than anybody would read: then nobody could lead.
+        match before {
+            Some(_) if document.is_too_long() => {
+                SeatDocument::new(seat, None, claimed_at, settings, snapshot)
+            }
+            Some(_) | None => document,
         }
     }
 
-    /// The same record with the mark on it, and a nonce of whoever asks. Everything else stays as it is.
+    /// Who was deposed, once this record is on the seat.
+    fn deposed_by(&self, seat: &Seat) -> Option<Value> {
+        let mut all = self.deposed();
+        let taken = self.state == StateName::Held && seat.epoch.0 > self.epoch;
+        if let Some(written_ms) = self.modified_ms.filter(|_| taken) {
+            all.retain(|deposed| deposed.node != self.holder.node);
+            let at = written_ms.saturating_add(self.lease_expiry);
+            all.insert(0, Deposed { node: self.holder.node.clone(), at });
+        }
+        all.retain(|deposed| deposed.node != seat.holder.node.as_str());
+        all.truncate(DEPOSED_MAX);
+        if all.is_empty() { None } else { serde_json::to_value(all).ok() }
+    }
+
+    /// Whom the seat was taken from, as far as that can be read.
+    pub(crate) fn deposed(&self) -> Vec<Deposed> {
+        let all = self.deposed.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        all.iter().take(DEPOSED_MAX).filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.to_bytes().len() > DOCUMENT_MAX_BYTES
+    }
+
+    /// The same record with the mark on it, and a nonce of whoever asks. Everything else stays as it is, if there is room.
     pub(crate) fn marked(&self, nonce: Nonce, by: &str, at: String) -> SeatDocument {
-        let mark = serde_json::json!({"epoch": self.epoch, "by": by, "at": at});
-        SeatDocument { nonce: nonce_text(nonce), step_down: Some(mark), ..self.clone() }
+        let mark = serde_json::json!({"epoch": self.epoch, "by": told(by), "at": at});
+        let mut document = SeatDocument { nonce: nonce_text(nonce), step_down: Some(mark), ..self.clone() };
+        if document.is_too_long() {
+            (document.extra, document.settings, document.holder.extra) = Default::default();
+            (document.claimed_at, document.snapshot, document.deposed) = Default::default();
+        }
+        document
     }
 
     fn is_marked(&self) -> bool {
@@ -179,7 +245,8 @@ impl SeatDocument {
 
     /// Where the newest snapshot of the workers is, if the seat says so in a way that can be read.
     pub(crate) fn snapshot(&self) -> Option<SnapshotPointer> {
-        self.snapshot.clone().and_then(|value| serde_json::from_value(value).ok())
+        let pointer: SnapshotPointer = serde_json::from_value(self.snapshot.clone()?).ok()?;
+        (pointer.epoch <= Epoch::MAX.0).then_some(pointer)
     }
 
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
@@ -217,16 +284,18 @@ impl SeatDocument {
         let incarnation =
             incarnation(&self.holder.incarnation).ok_or("`holder.incarnation` must be 16 hex digits")?;
         let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
-        if !(1..=LEASE_MAX_MS).contains(&self.lease_timeout) {
-            return Err(format!("`leaseTimeout` {} must be 1 to {LEASE_MAX_MS} ms", self.lease_timeout));
+        let lease = Lease { hold_ms: self.lease_hold, expiry_ms: self.lease_expiry };
+        if lease.hold_ms == 0 || lease.expiry_ms <= lease.hold_ms || lease.expiry_ms > EXPIRY_MAX_MS {
+            return Err(format!(
+                "`leaseHold` {} must be above 0 and below `leaseExpiry` {}, which must be at most {EXPIRY_MAX_MS} ms",
+                lease.hold_ms, lease.expiry_ms
+            ));
         }
-        // An epoch near the end of the number range could not be raised any more; nobody ever counted that far.
-        if self.epoch == 0 || self.epoch > u64::MAX / 2 {
-            return Err(format!("`epoch` {} is out of range", self.epoch));
+        if !(1..=Epoch::MAX.0).contains(&self.epoch) {
+            return Err(format!("`epoch` {} must be 1 to {}", self.epoch, Epoch::MAX.0));
         }
-        // Neither could this: its holder adds one to it.
-        if self.renewals > u64::MAX / 2 {
-            return Err(format!("`renewals` {} is out of range", self.renewals));
+        if self.renewals > RENEWALS_MAX {
+            return Err(format!("`renewals` {} must be at most {RENEWALS_MAX}", self.renewals));
         }
         Ok(Seat {
             epoch: Epoch(self.epoch),
@@ -235,12 +304,46 @@ impl SeatDocument {
                 StateName::Vacant => SeatState::Vacant,
             },
             holder: Holder { node, incarnation },
-            lease_ms: self.lease_timeout,
+            lease,
+            terms: self.terms(),
             renewals: self.renewals,
             nonce,
             step_down: self.is_marked(),
         })
     }
+
+    /// How the leader wants to be watched, if what stands there can be meant.
+    fn terms(&self) -> Option<Terms> {
+        let ms = |name: &str, least_ms: u64, most_ms: u64| {
+            let value = self.settings.get(name)?.as_u64()?;
+            (least_ms..=most_ms).contains(&value).then_some(value)
+        };
+        // Whoever looks less often than twice within an expiry sees a takeover late.
+        let looks_ms = (self.lease_expiry / 2).min(TERMS_MAX_MS);
+        Some(Terms {
+            heartbeat_ms: ms(HEARTBEAT, 1, TERMS_MAX_MS)?,
+            election_interval_ms: ms(ELECTION_INTERVAL, 1, looks_ms)?,
+            takeover_delay_ms: ms(TAKEOVER_DELAY, 0, TERMS_MAX_MS)?,
+            presence_ms: ms(PRESENCE, 1, TERMS_MAX_MS)?,
+        })
+    }
+}
+
+/// The longest time a setting can have.
+const TERMS_MAX_MS: u64 = 24 * 3600 * 1000;
+
+const HEARTBEAT: &str = "heartbeatInterval";
+const ELECTION_INTERVAL: &str = "electionInterval";
+const TAKEOVER_DELAY: &str = "takeoverDelay";
+const PRESENCE: &str = "presenceInterval";
+
+fn terms_fields(terms: Terms) -> [(String, Value); 4] {
+    [
+        (HEARTBEAT.to_owned(), terms.heartbeat_ms.into()),
+        (ELECTION_INTERVAL.to_owned(), terms.election_interval_ms.into()),
+        (TAKEOVER_DELAY.to_owned(), terms.takeover_delay_ms.into()),
+        (PRESENCE.to_owned(), terms.presence_ms.into()),
+    ]
 }
 
 pub(crate) fn incarnation(text: &str) -> Option<Incarnation> {
@@ -274,6 +377,9 @@ pub(crate) struct PresenceDocument {
     /// The node's figures, for whoever asks; of a fixed size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<Metrics>,
+    /// Somebody else keeps writing this object.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) conflict: bool,
 }
 
 impl PresenceDocument {
@@ -286,6 +392,7 @@ impl PresenceDocument {
             software: SOFTWARE.to_owned(),
             started_at: started_at.to_owned(),
             metrics: Some(metrics),
+            conflict: false,
         }
     }
 
@@ -312,7 +419,8 @@ mod tests {
             epoch: Epoch(16),
             state: SeatState::Held,
             holder: Holder { node: NodeId::new("pod-b").expect("valid"), incarnation: Incarnation(0xab) },
-            lease_ms: 2500,
+            lease: Lease { hold_ms: 5000, expiry_ms: 7500 },
+            terms: None,
             renewals: 3,
             nonce: Nonce { incarnation: Incarnation(0xab), sequence: 9 },
             step_down: false,
@@ -407,6 +515,57 @@ mod tests {
         }
     }
 
+    /// Whatever is read, any record that follows it is read again: nobody writes what freezes the election.
+    #[test]
+    fn what_is_written_over_any_seat_is_read_again() {
+        let grown = |field: &str, bytes: usize| {
+            let mut value = serde_json::to_value(document()).expect("serializes");
+            let room = DOCUMENT_MAX_BYTES - value.to_string().len() - bytes;
+            match field {
+                "holder" => value["holder"]["extra"] = "x".repeat(room).into(),
+                "settings" => value["settings"]["extra"] = "x".repeat(room).into(),
+                field => value[field] = "x".repeat(room).into(),
+            }
+            value
+        };
+        let mut bodies = Vec::new();
+        for field in ["later", "holder", "settings", "claimedAt", "snapshot"] {
+            bodies.extend([30, 60, 200].map(|bytes| grown(field, bytes)));
+        }
+        for (epoch, renewals) in [(1, 0), (Epoch::MAX.0 - 1, RENEWALS_MAX), (Epoch::MAX.0, RENEWALS_MAX)] {
+            let mut value = serde_json::to_value(document()).expect("serializes");
+            (value["epoch"], value["renewals"]) = (epoch.into(), renewals.into());
+            value["stepDown"] = serde_json::json!({"epoch": epoch, "by": "me"});
+            bodies.push(value);
+        }
+        let settings: Map<String, Value> =
+            (0..50).map(|n| (format!("aSettingOfOurs{n}"), Value::from(u64::MAX))).collect();
+        let pointer = SnapshotPointer { version: "v".repeat(100), epoch: 17, sequence: u64::MAX / 2 };
+        for body in bodies {
+            let (read, record) = SeatDocument::parse(body.to_string().as_bytes()).expect("a seat");
+            let other = Holder { node: NodeId::new("pod-c").expect("valid"), incarnation: Incarnation(0xcd) };
+            let claimed = Seat {
+                epoch: record.epoch.next(),
+                holder: other,
+                renewals: 0,
+                step_down: false,
+                ..record.clone()
+            };
+            let renewed = Seat { renewals: record.renewals + 1, ..record.clone() };
+            let vacated = Seat { state: SeatState::Vacant, step_down: false, ..record.clone() };
+            for next in [claimed, renewed, vacated] {
+                let now = "2026-01-01T00:00:00.000Z".to_owned();
+                let written = SeatDocument::new(&next, Some(&read), now, settings.clone(), Some(&pointer));
+                let (_, found) = SeatDocument::parse(&written.to_bytes()).expect("what was written");
+                let capped = Seat { renewals: next.renewals.min(RENEWALS_MAX), ..next };
+                assert_eq!(found, capped);
+            }
+            let marked = read.marked(record.nonce, &"me".repeat(10_000), "2026-01-01T00:00:00Z".to_owned());
+            let (_, found) = SeatDocument::parse(&marked.to_bytes()).expect("what was written");
+            assert_eq!(found, Seat { step_down: true, ..record });
+        }
+    }
+
     #[test]
     fn what_is_not_a_seat_is_named_and_never_panics() {
         let change = |field: &str, value: Value| {
@@ -424,8 +583,9 @@ mod tests {
                 change("holder", serde_json::json!({"node": "../x", "incarnation": "00000000000000ab"})),
                 "holder.node",
             ),
-            (change("leaseTimeout", u64::MAX.into()), "leaseTimeout"),
+            (change("leaseExpiry", u64::MAX.into()), "leaseExpiry"),
             (change("epoch", 0.into()), "epoch"),
+            (change("epoch", (Epoch::MAX.0 + 1).into()), "`epoch` 9007199254740992 must be 1 to"),
             (change("epoch", u64::MAX.into()), "epoch"),
             (change("epoch", (-1).into()), "`epoch`: invalid value"),
             (change("nonce", "x".into()), "nonce"),
@@ -434,7 +594,9 @@ mod tests {
             (change("state", "stolen".into()), "`state`: unknown variant `stolen`"),
             (change("state", "x\n".repeat(20_000).into()), "…"),
             (change("renewals", u64::MAX.into()), "renewals"),
-            (change("leaseTimeout", "2s".into()), "`leaseTimeout`: invalid type"),
+            (change("leaseHold", 0.into()), "leaseHold"),
+            (change("leaseHold", 7500.into()), "below `leaseExpiry` 7500"),
+            (change("leaseHold", "2s".into()), "`leaseHold`: invalid type"),
             (change("settings", 1.into()), "`settings`: invalid type"),
             (change("holder", "pod-a".into()), "`holder`: invalid type"),
         ] {

@@ -22,8 +22,9 @@ pub use view::{WorkerList, WorkerRow};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
 pub(crate) use board::{Board, Pointers};
+pub(crate) use documents::WorkerDocument;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
+pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS};
 pub(crate) use lives::Lives;
 pub(crate) use sweeper::Sweeper;
 pub(crate) use worker::WorkerHost;

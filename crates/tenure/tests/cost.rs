@@ -12,12 +12,12 @@ async fn steady_state_costs_one_request_per_heartbeat_and_one_presence_per_inter
     let members = rig.join_all(&["pod-a", "pod-b", "pod-c"]).await;
     sleep_ms(10_250).await;
     let before: Vec<_> = members.iter().map(|member| member.meter.snapshot()).collect();
-    sleep_ms(60_000).await; // 60 heartbeats, 3 presence intervals, 3 × 4 sweep intervals
+    sleep_ms(60_000).await; // 40 heartbeats, 60 looks, 3 presence intervals, 3 × 4 sweep intervals
     let spent: Vec<_> =
         members.iter().zip(before).map(|(member, before)| member.meter.snapshot() - before).collect();
     let leader = &spent[0];
-    assert_eq!((leader.put, leader.list_pages), (60 + 3, 3), "leader: {leader:?}");
-    assert_eq!(leader.requests(), 60 + 3 + 3, "leader: {leader:?}");
+    assert_eq!((leader.put, leader.list_pages), (40 + 3, 3), "leader: {leader:?}");
+    assert_eq!(leader.requests(), 40 + 3 + 3, "leader: {leader:?}");
     for standby in &spent[1..] {
         assert_eq!(standby.get + standby.get_unchanged, 60, "{standby:?}");
         assert_eq!((standby.put, standby.requests()), (3, 60 + 3), "{standby:?}");

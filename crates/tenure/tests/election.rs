@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Rig, leaders, sleep_ms};
+use common::{Member, Rig, leaders, sleep_ms};
 use std::time::Duration;
-use tenure::{EventKind, Role};
+use tenure::settings::SettingsBuilder;
+use tenure::{EventKind, Role, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn ce1_eligible_node_tries_for_leadership() {
@@ -14,16 +15,157 @@ async fn ce1_eligible_node_tries_for_leadership() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ce2_ineligible_node_sends_no_request_ever() {
+async fn ce2_ineligible_node_sends_no_request_of_the_election() {
     let rig = Rig::new();
     let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
     let b = rig.join("pod-b").await;
     sleep_ms(120_000).await;
-    assert_eq!(a.meter.snapshot().requests(), 0);
+    let sent = a.meter.snapshot();
+    assert_eq!(sent.requests(), sent.get + sent.get_unchanged, "it reads, and nothing else: {sent:?}");
     assert!(a.so_far().iter().any(|event| event.kind == EventKind::Ineligible));
     assert_eq!(a.node.leadership().borrow().role, None);
     assert!(b.leads());
     a.node.shutdown().await;
+}
+
+/// It watches: one read of the seat in every interval, none before the seat is there to be read, and what it knows is up to date.
+#[tokio::test(start_paused = true)]
+async fn ob1_an_ineligible_node_knows_the_leader_and_its_fence_the_epoch() {
+    let rig = Rig::new();
+    let mut b = rig.join("pod-b").await;
+    assert_eq!(b.became_leader().await.epoch, 1);
+    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    assert_eq!(a.node.fence().check(0), Verdict::Accept, "it has not looked yet");
+    sleep_ms(1001).await;
+    assert_eq!(a.node.fence().epoch(), 1);
+    assert_eq!(a.node.fence().check(0), Verdict::RejectStale);
+    assert_eq!(seen(&a), (Some("pod-b".to_owned()), 1));
+    let told =
+        |kind: &EventKind| matches!(kind, EventKind::LeaderChanged { new, .. } if new.as_str() == "pod-b");
+    a.event(told).await;
+    let before = a.meter.snapshot().requests();
+    sleep_ms(60_000).await;
+    assert!((59..=61).contains(&(a.meter.snapshot().requests() - before)), "one look in every interval");
+
+    b.node.shutdown().await;
+    sleep_ms(1001).await;
+    assert_eq!(seen(&a), (None, 1), "vacated");
+    let mut c = rig.join("pod-c").await;
+    assert_eq!(c.became_leader().await.epoch, 2);
+    sleep_ms(1001).await;
+    assert_eq!(seen(&a), (Some("pod-c".to_owned()), 2));
+    c.link.cut(true);
+    sleep_ms(6400).await;
+    assert_eq!(seen(&a).0.as_deref(), Some("pod-c"), "its lease may run");
+    sleep_ms(2200).await;
+    assert_eq!(seen(&a), (None, 2), "silent for its expiry");
+}
+
+/// The leader seems down to its standby, and is back before the delay is over: it leads again, and nobody takes over.
+#[tokio::test(start_paused = true)]
+async fn td1_a_leader_that_is_back_within_the_delay_is_not_replaced() {
+    let rig = Rig::new();
+    let patient = |s: SettingsBuilder| s.startup_jitter_max(0).takeover_delay(5000);
+    let mut a = rig.join_with("pod-a", 0, patient).await;
+    a.became_leader().await;
+    let mut b = rig.join_with("pod-b", 0, patient).await;
+    sleep_ms(3000).await;
+    a.link.cut(true);
+    let down = b.event(|kind| matches!(kind, EventKind::LeaderDown { .. })).await;
+    let waits = b.event(|kind| matches!(kind, EventKind::AwaitingTurn { .. })).await;
+    assert_eq!((down.epoch, waits.kind), (1, EventKind::AwaitingTurn { wait_ms: 5000 }));
+    sleep_ms(1000).await;
+    a.link.cut(false);
+    assert_eq!(a.became_leader().await.epoch, 2);
+    sleep_ms(30_000).await;
+    assert!(a.leads() && !b.leads());
+    let tried = |event: &tenure::Event| matches!(event.kind, EventKind::ElectionStarted { .. });
+    assert!(!b.so_far().iter().any(tried), "pod-b waited, and did not even try");
+}
+
+/// A node that is started again finds the seat it vacated: others have led before, and its log says so.
+#[tokio::test(start_paused = true)]
+async fn only_the_first_election_is_called_the_first() {
+    let rig = Rig::new();
+    let started = |kind: &EventKind| matches!(kind, EventKind::ElectionStarted { .. });
+    let mut causes = Vec::new();
+    for _ in 0..2 {
+        let mut a = rig.join("pod-a").await;
+        causes.push(a.event(started).await.to_json()["cause"].clone());
+        a.became_leader().await;
+        a.node.shutdown().await;
+    }
+    assert_eq!(causes, ["first election", "seat vacant"]);
+}
+
+/// Both write the presence of one id in turns. Each says so in it, once it is sure that it was no hand that removed it; and no longer than
+/// it lasts.
+#[tokio::test(start_paused = true)]
+async fn two_processes_under_one_id_say_so_in_their_presence() {
+    let rig = Rig::new();
+    let (one, two) = (rig.join("pod-a").await, rig.join("pod-a").await);
+    let conflict = async |member: &Member| {
+        let annex = member.node.annex();
+        annex.presence(annex.node()).await.expect("answered").expect("there").conflict
+    };
+    sleep_ms(10_000).await;
+    assert!(!conflict(&one).await, "not after the first time");
+    sleep_ms(120_000).await;
+    assert!(conflict(&one).await && (one.node.annex().node_conflict() || two.node.annex().node_conflict()));
+    two.link.cut(true);
+    sleep_ms(120_000).await;
+    assert!(!conflict(&one).await && !one.node.annex().node_conflict(), "one of them is gone");
+}
+
+/// A node with other settings says so once and goes by the leader's until it leads: it looks as seldom as the others.
+#[tokio::test(start_paused = true)]
+async fn gd5_across_processes_the_leaders_settings_count_until_a_node_leads_itself() {
+    let rig = Rig::new();
+    let slow = |s: SettingsBuilder| {
+        s.startup_jitter_max(0).heartbeat_interval(3000).lease_timeout(10_000).takeover_delay(5000)
+    };
+    let quick = |s: SettingsBuilder| s.startup_jitter_max(0).heartbeat_interval(250).lease_timeout(1000);
+    let mut a = rig.join_with("pod-a", 0, slow).await;
+    a.became_leader().await;
+    let mut b = rig.join_with("pod-b", 0, quick).await;
+    let differ = b.event(|kind| matches!(kind, EventKind::SettingsDiffer { .. })).await;
+    let EventKind::SettingsDiffer { leader, differences } = differ.kind else { unreachable!() };
+    assert_eq!(leader.as_str(), "pod-a");
+    assert_eq!(
+        differences,
+        [
+            "heartbeatInterval 250 (the leader has 3000)",
+            "leaseTimeout 1000 (the leader has 10000)",
+            "takeoverDelay 1000 (the leader has 5000)",
+            "electionInterval 166 (the leader has 2000)",
+        ]
+    );
+    sleep_ms(5000).await;
+    let before = b.meter.snapshot().get + b.meter.snapshot().get_unchanged;
+    sleep_ms(60_000).await;
+    let looks = b.meter.snapshot().get + b.meter.snapshot().get_unchanged - before;
+    assert!((29..=31).contains(&looks), "{looks} looks in a minute: every 2 s");
+    let told = |event: &tenure::Event| matches!(event.kind, EventKind::SettingsDiffer { .. });
+    assert!(!b.so_far().iter().any(told), "said once");
+
+    a.link.cut(true);
+    let cut = tokio::time::Instant::now();
+    b.became_leader().await;
+    let took = cut.elapsed().as_millis();
+    assert!(
+        (33_000..=38_000).contains(&took),
+        "the leader's expiry of 30 s and its takeover delay of 5 s: {took} ms"
+    );
+    sleep_ms(2000).await;
+    assert_eq!(rig.seat().await["settings"]["heartbeatInterval"], 250, "it leads by its own");
+    assert_eq!(rig.seat().await["leaseHold"], 2000);
+}
+
+/// The leader a node knows, and the highest epoch.
+fn seen(member: &Member) -> (Option<String>, u64) {
+    let leadership = member.node.leadership();
+    let known = leadership.borrow();
+    (known.leader.as_ref().map(ToString::to_string), known.epoch)
 }
 
 #[tokio::test(start_paused = true)]
@@ -189,7 +331,7 @@ async fn a_store_that_goes_away_costs_leadership_by_the_deadline_and_is_rejoined
     a.link.cut(true);
     let cut = tokio::time::Instant::now();
     guard.ended().await;
-    assert!(cut.elapsed() <= Duration::from_millis(2500), "{:?}", cut.elapsed());
+    assert!(cut.elapsed() <= Duration::from_millis(4000), "{:?}", cut.elapsed());
     drop(guard);
     let lost = a.lost_leadership().await.to_json();
     assert_eq!(lost["reason"], "lease expired");
@@ -206,7 +348,7 @@ async fn a_lost_renewal_costs_nothing_and_a_lease_at_risk_recovers() {
     let guard = a.node.lead().await.expect("leadership");
     sleep_ms(500).await;
     a.link.cut(true);
-    sleep_ms(1200).await; // one heartbeat falls into it
+    sleep_ms(1700).await; // one heartbeat falls into it
     a.link.cut(false);
     sleep_ms(3000).await;
     assert!(guard.is_valid(), "one lost renewal is ridden out");

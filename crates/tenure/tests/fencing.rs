@@ -5,7 +5,7 @@ mod common;
 use common::{Rig, sleep_ms};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
-use tenure::{Fence, FenceRule, Refused, TaskStamp, TokioClock, Verdict};
+use tenure::{EPOCH_MAX, Fence, FenceRule, Refused, TaskStamp, TokioClock, Verdict};
 use tracing_subscriber::fmt::MakeWriter;
 
 fn fence(rule: FenceRule) -> Fence {
@@ -45,6 +45,22 @@ impl MakeWriter<'_> for Log {
     fn make_writer(&self) -> Log {
         self.clone()
     }
+}
+
+/// A forged number must not shut out every leader there will ever be.
+#[tokio::test(start_paused = true)]
+async fn ef1_an_epoch_that_cannot_be_is_rejected_and_not_taken_as_known() {
+    let fence = fence(FenceRule::default());
+    fence.observe(6);
+    for forged in [EPOCH_MAX + 1, u64::MAX] {
+        fence.observe(forged);
+        assert_eq!(fence.check(forged), Verdict::RejectStale);
+        assert_eq!(fence.check_task(&task(forged, 0)), Verdict::RejectStale);
+        assert_eq!(fence.judge_only(forged, None), Verdict::RejectStale);
+    }
+    assert_eq!((fence.epoch(), fence.check(6)), (6, Verdict::Accept));
+    assert_eq!(fence.judge_only(EPOCH_MAX, None), Verdict::Accept);
+    assert_eq!((fence.check(EPOCH_MAX), fence.epoch()), (Verdict::Accept, EPOCH_MAX));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +148,14 @@ async fn gt1_a_task_of_the_leader_just_before_is_accepted_late() {
     assert_eq!(fence.check_task(&task(5, 4500)), Verdict::AcceptLate);
     assert_eq!((fence.late_tasks(), fence.drift_events()), (1, 0));
     let said = log.text();
-    assert!(said.contains("WARN") && said.contains("late task") && said.contains("epoch=5"), "{said}");
+    assert!(
+        said.contains("WARN") && said.contains("late task of the leader before taskEpoch=5 currentEpoch=6"),
+        "{said}"
+    );
+    // In the words of the documents, whoever asks.
+    assert_eq!((fence.check(4), fence.judge_only(4, None)), (Verdict::RejectStale, Verdict::RejectStale));
+    assert_eq!(log.text().matches("Rejecting task from stale epoch taskEpoch=4 currentEpoch=6").count(), 2);
+    assert_eq!(fence.drift_events(), 2);
     let permit = fence.admit(&task(5, 4500)).expect("within the grace");
     // Neither half of the grace is enough alone.
     assert_eq!(fence.check_task(&task(5, 5500)), Verdict::RejectStale, "dispatched too long ago");

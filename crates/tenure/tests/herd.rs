@@ -42,13 +42,13 @@ impl Herd {
         first
     }
 
-    /// Every one makes about one request a heartbeat, and now and then a presence.
+    /// The leader renews, the others look, and now and then there is a presence.
     async fn assert_all_heartbeating(&self) {
         let before: Vec<usize> = self.spies.iter().map(|spy| spy.requests()).collect();
         sleep_ms(5000).await;
         for ((member, spy), before) in self.members.iter().zip(&self.spies).zip(before) {
             let beats = spy.requests() - before;
-            assert!((4..=6).contains(&beats), "{} made {beats} requests in 5 s", member.node.id());
+            assert!((3..=6).contains(&beats), "{} made {beats} requests in 5 s", member.node.id());
         }
     }
 }
@@ -59,9 +59,11 @@ fn peak(times: &[u64]) -> usize {
     times.iter().map(within).max().unwrap_or(0)
 }
 
+/// The wait is uniform and new at every start, so names and numbers make no difference. Draws clump: four or five in 100 ms are
+/// usual; more than twelve do not happen in a lifetime (one in 10^9).
 #[tokio::test(start_paused = true)]
 async fn jh1_fifty_nodes_with_default_jitter_do_not_stampede() {
-    for name in ["node-", "web-", "pod-x-"] {
+    for name in ["node-", "web-"] {
         let rig = Rig::new();
         let mut herd =
             Herd::start(&rig, (0..50).map(|index| format!("{name}{index:02}")), |settings| settings).await;
@@ -71,30 +73,12 @@ async fn jh1_fifty_nodes_with_default_jitter_do_not_stampede() {
         sleep_ms(4999).await;
         let first = herd.first_requests();
         assert_eq!(first.len(), 50, "all up within ten seconds");
-        assert!(first[0] <= 300 && (4700..=5000).contains(&first[49]), "spread over five seconds: {first:?}");
-        // One in a window is the mean; peak < 3 × mean.
-        assert!(peak(&first) < 3, "a burst of {} in {WINDOW_MS} ms: {first:?}", peak(&first));
+        assert!(first[49] <= 5000 && first[49] - first[0] > 3000, "over most of five seconds: {first:?}");
+        assert!(peak(&first) <= 12, "a burst of {} in {WINDOW_MS} ms: {first:?}", peak(&first));
         assert!(herd.members.iter_mut().all(joined), "everybody is in");
         assert_eq!(leaders(&herd.members), [format!("{name}00")], "exactly one leads");
         herd.assert_all_heartbeating().await;
     }
-}
-
-/// Without numbers there is nothing to go by but chance: the wait is drawn at random, and draws clump. Four or five in
-/// 100 ms are usual; more than twelve do not happen in a lifetime (one in 10^9).
-#[tokio::test(start_paused = true)]
-async fn jh1_nodes_without_numbers_draw_at_random() {
-    let rig = Rig::new();
-    let letter = |index: u8| char::from(b'a' + index);
-    let names = (0..50).map(|index| format!("node-{}{}", letter(index / 26), letter(index % 26)));
-    let herd = Herd::start(&rig, names, |settings| settings).await;
-    sleep_ms(10_000).await;
-    let first = herd.first_requests();
-    assert_eq!(first.len(), 50);
-    assert!(peak(&first) <= 12, "{first:?}");
-    assert!(first[49] - first[0] > 3000, "spread over most of the five seconds: {first:?}");
-    assert_eq!(leaders(&herd.members), ["node-aa"]);
-    herd.assert_all_heartbeating().await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -125,20 +109,20 @@ async fn jh3_two_hundred_nodes_over_fifteen_seconds_are_thirteen_a_second() {
     sleep_ms(20_000).await;
     let first = herd.first_requests();
     assert_eq!(first.len(), 200);
-    for second in 0..15 {
-        let in_it = first.iter().filter(|at| **at / 1000 == second).count();
-        assert!((11..=16).contains(&in_it), "{in_it} in second {second}: {first:?}");
+    // 67 are to be expected in each third; fewer than 25 or more than 110 do not happen in a lifetime.
+    for third in 0..3 {
+        let in_it = first.iter().filter(|at| **at / 5000 == third).count();
+        assert!((25..=110).contains(&in_it), "{in_it} in third {third}: {first:?}");
     }
-    // The mean is 4/3; peak < 3 × mean.
-    assert!(peak(&first) < 4, "a burst of {} in {WINDOW_MS} ms: {first:?}", peak(&first));
+    assert!(peak(&first) <= 16, "a burst of {} in {WINDOW_MS} ms: {first:?}", peak(&first));
     assert_eq!(leaders(&herd.members).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn js3_a_numbered_node_that_stops_and_starts_waits_again() {
+async fn js3_a_node_that_stops_and_starts_draws_anew() {
     let rig = Rig::new();
     let mut waits = Vec::new();
-    for _ in 0..2 {
+    for _ in 0..8 {
         let herd = Herd::start(&rig, ["web-3".to_owned()].into_iter(), |settings| settings).await;
         sleep_ms(10_000).await;
         waits.extend(herd.first_requests());
@@ -146,6 +130,9 @@ async fn js3_a_numbered_node_that_stops_and_starts_waits_again() {
             member.node.shutdown().await;
         }
     }
-    assert_eq!(waits[0], waits[1], "the number decides");
-    assert!((1..=5000).contains(&waits[0]), "{waits:?}");
+    assert!(waits.iter().all(|wait| *wait <= 5000), "{waits:?}");
+    waits.sort_unstable();
+    waits.dedup();
+    // Five or fewer different ones of eight in 5001: one in 10^10.
+    assert!(waits.len() > 5, "a new wait at every start: {waits:?}");
 }

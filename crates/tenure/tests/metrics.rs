@@ -77,7 +77,7 @@ async fn mx2_too_few_heartbeats_are_zero_with_a_note() {
     assert!((1..10).contains(&few.heartbeats), "{few:?}");
     assert_eq!((few.heartbeat_latency_p99, few.heartbeat_latency_p50), (0, 0));
     assert!(few.note.as_deref().is_some_and(|note| note.contains("insufficient data")), "{few:?}");
-    sleep_ms(8000).await;
+    sleep_ms(12_000).await;
     let enough = a.node.metrics();
     assert!(enough.heartbeats >= 10 && enough.note.is_none(), "{enough:?}");
     assert!((1..=200).contains(&enough.heartbeat_latency_p99), "{enough:?}");
@@ -90,12 +90,12 @@ async fn mx3_only_the_newest_hundred_heartbeats_count() {
     let mut a = rig.join("pod-a").await;
     a.became_leader().await;
     a.link.set(Faults { delay: 1.0, delay_max: Duration::from_millis(700), ..Faults::default() });
-    sleep_ms(60_000).await;
+    sleep_ms(90_000).await;
     assert!(a.node.metrics().heartbeat_latency_p99 > 400);
     a.link.set(Faults::default());
-    sleep_ms(90_000).await;
+    sleep_ms(135_000).await;
     assert!(a.node.metrics().heartbeat_latency_p99 > 400, "ten slow ones are still among the newest hundred");
-    sleep_ms(20_000).await;
+    sleep_ms(30_000).await;
     let metrics = a.node.metrics();
     assert!(metrics.heartbeats > 160 && metrics.heartbeat_latency_p99 <= 2, "{metrics:?}");
 }
@@ -107,7 +107,7 @@ async fn rates_and_cost_are_those_of_the_steady_state() {
     // Beyond one window, so that the first election is forgotten.
     sleep_ms(700_000).await;
     for (member, writes, reads, dollars) in
-        [(&members[0], 1.0 + 2.0 / 20.0, 0.0, 14.26), (&members[2], 1.0 / 20.0, 1.0, 1.68)]
+        [(&members[0], 1.0 / 1.5 + 2.0 / 20.0, 0.0, 9.94), (&members[2], 1.0 / 20.0, 1.0, 1.68)]
     {
         let metrics = member.node.metrics();
         assert!((300_000..=600_000).contains(&metrics.measured_ms), "{metrics:?}");
@@ -174,7 +174,7 @@ async fn presences_carry_the_figures_and_cost_no_request_more() {
     assert_eq!(names, [("pod-a", true), ("pod-b", false), ("pod-z", false)]);
     let a = cluster.nodes[0].metrics.as_ref().expect("published");
     assert_eq!((a.role.as_deref(), a.epoch), (Some("leader"), 1));
-    assert!(a.heartbeats > 80, "{a:?}");
+    assert!(a.heartbeats > 60, "{a:?}");
     assert!(cluster.nodes[1].metrics.is_some() && cluster.nodes[2].metrics.is_none());
     assert_eq!(cluster.totals.nodes, 1, "only who lives is counted");
     assert_eq!(cluster.totals.requests_per_second, a.requests_per_second);

@@ -47,7 +47,7 @@ async fn gd3_workers_without_a_node_follow_their_pod() {
     on_a.registered().await.expect("registered");
     on_b.registered().await.expect("registered");
     assert!(!on_a.enabled(), "one look cannot tell a live leader from a dead one");
-    sleep_ms(2000).await;
+    sleep_ms(3000).await;
     assert!(on_a.enabled() && !on_b.enabled());
     assert_eq!(on_a.guard().map(|guard| guard.epoch()), Some(1));
     members[0].node.step_down().await.expect("it leads");
@@ -58,7 +58,7 @@ async fn gd3_workers_without_a_node_follow_their_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_observer_believes_ends_with_the_lease() {
+async fn what_an_observer_believes_ends_with_the_hold() {
     let rig = Rig::new();
     let mut members = led_by_a(&rig).await;
     let a = observe(&rig, "pod-a");
@@ -71,13 +71,13 @@ async fn what_an_observer_believes_ends_with_the_lease() {
     while worker.enabled() {
         sleep_ms(10).await;
     }
-    assert!(cut.elapsed() <= Duration::from_millis(2500), "{:?}", cut.elapsed());
+    assert!(cut.elapsed() <= Duration::from_millis(5000), "{:?}", cut.elapsed());
     a.link.cut(false);
     sleep_ms(3000).await;
     assert!(worker.enabled());
-    // The leader itself dies: its pod is not believed in for longer than a lease after the last sign of life.
+    // The leader itself dies: its pod is not believed in for longer than a hold after the last sign of life.
     members[0].link.cut(true);
-    sleep_ms(3600).await;
+    sleep_ms(6100).await;
     assert!(!worker.enabled(), "long before pod-b may lead");
     members[1].became_leader().await;
     // Paused: nothing of it runs, and the guard ends by the clock.
@@ -85,7 +85,7 @@ async fn what_an_observer_believes_ends_with_the_lease() {
     let other = b.observer.register_worker(WorkerSpec::new("wb", "queue")).expect("valid");
     sleep_ms(3000).await;
     assert!(other.enabled());
-    tokio::time::advance(Duration::from_millis(2501)).await;
+    tokio::time::advance(Duration::from_millis(5001)).await;
     assert!(!other.enabled());
     drop(b.observer);
     sleep_ms(5000).await;

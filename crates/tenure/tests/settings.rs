@@ -210,7 +210,7 @@ fn gd5_the_global_coordinator_block_sets_the_service() {
 fn defaults_are_the_designed_ones_and_the_cores() {
     let settings = accepted(loader().flag("node", "n").load());
     assert_eq!(settings.core_config(), tenure_core::Config::default());
-    assert_eq!(settings.request_timeout_ms, 750);
+    assert_eq!(settings.request_timeout_ms, 1500);
     assert_eq!(settings.namespace, "default");
     assert_eq!(settings.telemetry_prefix, "serviceradar");
     assert_eq!(settings.store.to_string(), "sqlite:/home/me/.local/share/tenure/tenure.db");
@@ -224,21 +224,22 @@ fn defaults_are_the_designed_ones_and_the_cores() {
 #[test]
 fn presets_as_designed_in_any_layer() {
     let fast = accepted(loader().env([("TENURE_PRESET", "fast")]).load());
-    assert_eq!((fast.heartbeat_interval_ms, fast.lease_timeout_ms), (250, 1000));
-    assert_eq!((fast.lease_expiry_factor_permille, fast.takeover_delay_ms), (1500, 100));
+    assert_eq!((fast.heartbeat_interval_ms, fast.lease_timeout_ms), (300, 500));
+    assert_eq!((fast.core_config().hold_ms(), fast.takeover_delay_ms), (1000, 100));
     assert_eq!((fast.election_interval_ms, fast.request_timeout_ms), (250, 300));
     assert_eq!((fast.failover_bound_ms(), fast.tolerated_drift_permille()), (1850, 500));
     let thrifty = accepted(toml("preset = \"thrifty\""));
-    assert_eq!((thrifty.heartbeat_interval_ms, thrifty.lease_timeout_ms), (5000, 15_000));
+    assert_eq!((thrifty.heartbeat_interval_ms, thrifty.lease_timeout_ms), (9000, 15_000));
+    assert_eq!((thrifty.election_interval_ms, thrifty.request_timeout_ms), (5000, 9000));
     assert_eq!((thrifty.takeover_delay_ms, thrifty.failover_bound_ms()), (1000, 51_000));
     // Chosen last, and still below what the file says.
     let mixed =
         loader().file_text("t.toml", "takeoverDelay = 7").flag("preset", "fast").load().expect("accepted");
-    assert_eq!((mixed.settings.takeover_delay_ms, mixed.settings.lease_timeout_ms), (7, 1000));
+    assert_eq!((mixed.settings.takeover_delay_ms, mixed.settings.lease_timeout_ms), (7, 500));
     assert_eq!(mixed.source("leaseTimeout"), Some(&Source::Preset("fast")));
     assert_eq!(mixed.source("takeoverDelay"), Some(&Source::File("t.toml".into())));
     let built = Settings::builder().preset("fast").build().expect("accepted");
-    assert_eq!(built.lease_timeout_ms, 1000);
+    assert_eq!(built.lease_timeout_ms, 500);
     let line = refusal(flags(&[("preset", "slow")]));
     assert!(line.contains("`preset` must be one of default, thrifty, fast"), "{line}");
 }
@@ -279,7 +280,9 @@ fn later_layers_win_and_say_so() {
 #[test]
 fn computed_defaults_follow_and_can_be_set() {
     let settings = accepted(toml("heartbeatInterval = 2000\nleaseTimeout = 6000"));
-    assert_eq!((settings.election_interval_ms, settings.request_timeout_ms), (2000, 1800));
+    assert_eq!((settings.election_interval_ms, settings.request_timeout_ms), (1333, 3600));
+    let settings = accepted(toml("leaseTimeout = 6000\nleaseHoldFactor = 1"));
+    assert_eq!(settings.request_timeout_ms, 1800, "30 % of the hold");
     let settings = accepted(loader().env([("COORDINATOR_ELECTION_INTERVAL", "700")]).load());
     assert_eq!(settings.election_interval_ms, 700);
     let dir = accepted(loader().env([("TENURE_DATA_DIR", "/data")]).load());

@@ -35,7 +35,9 @@ async fn the_leader_that_is_asked_drains_vacates_and_another_leads() {
     assert_eq!(request_step_down(&lanes, &namespace, "ops\n").await, Ok(asked("pod-a", 1)));
     let marked = rig.seat().await;
     assert_eq!((&marked["stepDown"]["epoch"], &marked["stepDown"]["by"]), (&1.into(), &"ops".into()));
-    for field in ["v", "epoch", "state", "holder", "leaseTimeout", "renewals", "claimedAt", "settings"] {
+    for field in
+        ["v", "epoch", "state", "holder", "leaseHold", "leaseExpiry", "renewals", "claimedAt", "settings"]
+    {
         assert_eq!(marked[field], before[field], "{field} is not the operator's to change");
     }
     assert_ne!(marked["nonce"], before["nonce"]);

@@ -175,10 +175,30 @@ async fn a_fence_that_is_fed_late_is_noticed() {
     told("FenceFedLate", a_leader_is_told(None).await, broken);
 }
 
+/// Whoever works for a leader that hands over learns of it at once, not at the deadline.
+async fn a_leader_steps_down(broken: Option<DriverMutant>) -> Result<(), String> {
+    let rig = Rig::new();
+    let node = builder(broken, rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
+    let guard = node.lead().await.expect("leadership");
+    tokio::spawn(async move { drop(node.step_down().await) });
+    sleep_ms(100).await;
+    if guard.is_valid() { Err("the guard outlived the hand-over".to_owned()) } else { Ok(()) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_not_withdrawn_is_noticed() {
+    let broken = a_leader_steps_down(Some(DriverMutant::GuardNotWithdrawn)).await;
+    told("GuardNotWithdrawn", a_leader_steps_down(None).await, broken);
+}
+
 #[test]
 fn every_variant_has_its_place() {
-    let here =
-        [DriverMutant::DeadRequestForgotten, DriverMutant::PanicKeepsGuard, DriverMutant::FenceFedLate];
+    let here = [
+        DriverMutant::DeadRequestForgotten,
+        DriverMutant::PanicKeepsGuard,
+        DriverMutant::FenceFedLate,
+        DriverMutant::GuardNotWithdrawn,
+    ];
     assert_eq!(DriverMutant::FOR_THE_CRATE, here);
     assert!(DriverMutant::ALL.len() >= 11);
 }

@@ -103,7 +103,7 @@ fn lead(doc: &LedgerDoc) {
     let workers = doc.tasks.iter().flat_map(|task| task.worker.iter().chain(&task.target));
     let list: BTreeMap<NodeId, bool> = workers.map(|worker| (worker.clone(), true)).collect();
     let somebody = list.keys().next().cloned();
-    dispatcher.handle(Time(0), DispatchInput::Workers { list, whole: true });
+    dispatcher.handle(Time(0), DispatchInput::Workers { list, listed: true, whole: true });
     let mut now = Time(1);
     for _ in 0..STEPS {
         dispatcher.handle(now, DispatchInput::Wake);
@@ -213,6 +213,7 @@ fn work(doc: &InboxDoc) {
                         let version = Version::new(&number.to_string());
                         inputs.push(TakerInput::Written(id, WriteAnswer::Won(version)));
                     }
+                    TakerEffect::Confirm(id) => inputs.push(TakerInput::Confirmed(id, true)),
                     TakerEffect::Run { id, attempt, .. } => {
                         let outcome = Outcome::bare(OutcomeKind::Succeeded);
                         inputs.push(TakerInput::Ended { id, attempt, outcome });

@@ -51,7 +51,7 @@ fn an_error_names_the_field() {
         (
             "seat",
             |body| SeatDocument::parse(body).err().map(|e| e.detail),
-            &["v", "epoch", "state", "holder", "leaseTimeout", "renewals", "nonce"],
+            &["v", "epoch", "state", "holder", "leaseHold", "leaseExpiry", "renewals", "nonce"],
         ),
         (
             "worker",
@@ -87,11 +87,11 @@ fn an_error_names_the_field() {
 
 #[test]
 fn a_seat_at_the_bounds_of_its_numbers_is_read_and_written() {
-    for name in ["renewals", "epoch"] {
+    for (name, most) in [("renewals", u64::MAX / 2), ("epoch", Epoch::MAX.0)] {
         let mut body: Value = serde_json::from_slice(&seeds("seat")[0]).expect("JSON");
-        body[name] = (u64::MAX / 2).into();
+        body[name] = most.into();
         assert!(seat(body.to_string().as_bytes()), "{name}");
-        body[name] = (u64::MAX / 2 + 1).into();
+        body[name] = (most + 1).into();
         assert!(!seat(body.to_string().as_bytes()), "{name}");
     }
 }
@@ -107,7 +107,7 @@ fn a_ledger_at_the_bounds_of_its_numbers_is_worked_by() {
         ("attempts", u64::from(u32::MAX)),
         ("attempt", u64::from(u32::MAX / 2)),
         ("unbegun", u64::from(u32::MAX / 2)),
-        ("epoch", u64::MAX / 2),
+        ("epoch", Epoch::MAX.0),
     ];
     for (field, most) in fields {
         let mut body = good.clone();

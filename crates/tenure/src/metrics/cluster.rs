@@ -2,7 +2,7 @@
 
 use super::Metrics;
 use crate::keys::{Keys, Namespace};
-use crate::status::StatusError;
+use crate::status::{Roles, StatusError, read_seat};
 use crate::wire::PresenceDocument;
 use serde::Serialize;
 use tenure_store::{Lanes, List, Read};
@@ -28,9 +28,11 @@ pub struct ClusterMetrics {
 pub struct NodeMetrics {
     /// Its id.
     pub node: String,
-    /// How much older its presence is than the newest one.
+    /// `leader`, `standby` or `gone`, by the seat.
+    pub role: &'static str,
+    /// How long ago it was last heard of, by the store's clock.
     pub last_seen_ms_ago: u64,
-    /// Whether its presence is recent enough to count.
+    /// Whether it is counted: it is not gone, and its presence is recent enough.
     pub live: bool,
     /// Its figures when it wrote its presence; none if it published none, or none that can be read.
     pub metrics: Option<Metrics>,
@@ -59,8 +61,8 @@ pub struct Totals {
 }
 
 impl ClusterMetrics {
-    /// Reads the presences: one list, then one read for each node. A presence that is `stale_after_ms` older than the
-    /// newest is shown, but not counted.
+    /// Reads the seat and the presences: one list, then one read for each node. A node that is gone, or whose presence is older than
+    /// `stale_after_ms`, is shown, but not counted.
     pub async fn read(
         lanes: &Lanes,
         namespace: &Namespace,
@@ -72,7 +74,8 @@ impl ClusterMetrics {
             List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
             List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
         };
-        let newest = entries.iter().map(|entry| entry.modified.0).max().unwrap_or(0);
+        let found = read_seat(lanes, &keys, None).await?;
+        let roles = Roles::new(lanes, found.as_ref(), &entries);
         let mut nodes = Vec::new();
         for entry in &entries {
             let Some(node) = keys.node_of(&entry.key) else { continue };
@@ -83,9 +86,9 @@ impl ClusterMetrics {
                 Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
                 Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
             };
-            let last_seen_ms_ago = newest.saturating_sub(entry.modified.0);
-            let live = last_seen_ms_ago < stale_after_ms;
-            nodes.push(NodeMetrics { node: node.to_string(), last_seen_ms_ago, live, metrics });
+            let (role, last_seen_ms_ago) = roles.of(node.as_str(), entry.modified);
+            let live = last_seen_ms_ago < stale_after_ms && role != "gone";
+            nodes.push(NodeMetrics { node: node.to_string(), role, last_seen_ms_ago, live, metrics });
         }
         let totals = Totals::of(&nodes);
         Ok(ClusterMetrics { namespace: namespace.to_string(), nodes, totals })

@@ -35,10 +35,14 @@ pub(crate) struct Figures {
     drift: Arc<AtomicU64>,
     /// The plugins served.
     plugins: Mutex<Arc<[Arc<str>]>>,
-    /// What the store said when it refused, until it is mended.
+    /// What the store said when it refused what the election needs, for lack of permission, until it is mended.
     denied: watch::Sender<Option<Arc<str>>>,
     /// The last epoch this node led in.
     led: AtomicU64,
+    /// When the seat was last seen to change; 0 if it was not seen.
+    seat_seen: AtomicU64,
+    /// How the last refreshes of this node's presence went, a bit each, the newest last: 1 if it was somebody else's by then.
+    conflicts: AtomicU64,
     processes: ProcessFigures,
     tally: Mutex<Tally>,
 }
@@ -136,7 +140,7 @@ impl Figures {
             namespace: Arc::from(settings.namespace.as_str()),
             node: Arc::from(settings.node.as_str()),
             clock,
-            prices: Prices::of(settings),
+            prices: Prices::billed(settings),
             expected_ms: settings.heartbeat_interval_ms,
             leadership,
             lease: Meter::default(),
@@ -147,6 +151,8 @@ impl Figures {
             plugins: Mutex::default(),
             denied: watch::Sender::new(None),
             led: AtomicU64::new(0),
+            seat_seen: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
             processes: ProcessFigures::default(),
             tally: Mutex::new(tally),
         }
@@ -191,9 +197,14 @@ impl Figures {
         *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = plugins;
     }
 
-    /// What the store said when it refused; `None` while it does not.
+    /// What the store said when it refused what the election needs, for lack of permission; `None` while it does not.
     pub(crate) fn denied(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.denied.subscribe()
+    }
+
+    /// The store refused: for lack of permission, with what it said, or for another reason.
+    pub(crate) fn refused(&self, for_permission: Option<String>) {
+        self.denied.send_replace(for_permission.map(Arc::from));
     }
 
     /// The last epoch this node led in; 0 if it never did.
@@ -201,11 +212,14 @@ impl Figures {
         self.led.load(Ordering::Acquire)
     }
 
+    /// A plugin in fallback has left.
+    pub(crate) fn left_fallback(&self) {
+        let mut tally = self.tally();
+        tally.in_fallback = tally.in_fallback.saturating_sub(1);
+    }
+
     /// Counts an event that is counted, and keeps what others ask for.
     pub(crate) fn count(&self, epoch: u64, kind: &EventKind) {
-        if let EventKind::StoreDenied { detail } = kind {
-            self.denied.send_replace(Some(Arc::from(detail.as_str())));
-        }
         // A candidate that starts again will find out by itself.
         if matches!(
             kind,
@@ -225,10 +239,6 @@ impl Figures {
         if matches!(kind, EventKind::FallbackStarted { .. }) {
             let mut tally = self.tally();
             (tally.fallbacks, tally.in_fallback) = (tally.fallbacks + 1, tally.in_fallback + 1);
-        }
-        if matches!(kind, EventKind::FallbackEnded { .. }) {
-            let mut tally = self.tally();
-            tally.in_fallback = tally.in_fallback.saturating_sub(1);
         }
         if matches!(kind, EventKind::ElectionStarted { .. }) {
             self.tally().elections += 1;
@@ -261,7 +271,7 @@ impl Figures {
         self.tally().durations.record(duration_ms);
     }
 
-    /// Takes a heartbeat cycle. Answers with the event, if it is time for one.
+    /// Takes a heartbeat cycle that has ended. Answers with the event, if it is time for one.
     pub(crate) fn cycle(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
         let sample = self.sample();
         let mut tally = self.tally();
@@ -272,11 +282,41 @@ impl Figures {
         {
             (*since, *next) = (*next, sample);
         }
-        tally.contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
+        drop(tally);
+        if cycle.told { None } else { self.contended(now, cycle) }
+    }
+
+    /// The same for one that has lasted too long and may not have ended.
+    pub(crate) fn contended(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
+        self.tally().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
             duration_ms: cycle.duration_ms,
             expected_ms: self.expected_ms,
             cause: cycle.cause,
         })
+    }
+
+    /// The seat is as it was first seen then.
+    pub(crate) fn seat_seen(&self, at: Option<Time>) {
+        self.seat_seen.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
+    }
+
+    /// How long ago that was.
+    pub(crate) fn seat_age_ms(&self) -> Option<u64> {
+        let seen_ms = self.seat_seen.load(Ordering::Relaxed);
+        (seen_ms > 0).then(|| self.clock.now_ms().saturating_sub(seen_ms))
+    }
+
+    /// This node's presence was refreshed; whether it was somebody else's by then.
+    pub(crate) fn conflicted(&self, conflicted: bool) {
+        // One refresh at a time.
+        let before = self.conflicts.load(Ordering::Relaxed);
+        self.conflicts.store(before << 1 | u64::from(conflicted), Ordering::Relaxed);
+    }
+
+    /// Whether somebody else keeps writing it: twice of the last four times. Once may be a hand that removed it, and of two who write in turns
+    /// each finds its own now and then.
+    pub(crate) fn has_conflict(&self) -> bool {
+        (self.conflicts.load(Ordering::Relaxed) & 0b1111).count_ones() >= 2
     }
 
     /// The newest hundred heartbeats at most, the oldest first.

@@ -37,7 +37,7 @@ impl ProcessContext {
         &self.name
     }
 
-    /// The how-manieth start in this term this is; 1 for the first.
+    /// Which start in this term this is; 1 for the first.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }

@@ -38,7 +38,7 @@ pub(crate) mod sealed {
 
 /// What leads, and can therefore have processes: a [`Node`], a [`Service`], or a plugin by its [`PluginHandle`].
 ///
-/// A plugin's processes follow the arbiter in force, into fallback and back. If they give up, the plugin's whole election
+/// A plugin's processes follow the arbiter in force, also into fallback. If they give up, the plugin's whole election
 /// is handed over: in global mode that is the namespace's. Stop them before the plugin is detached.
 pub trait ProcessHost: sealed::Host {}
 

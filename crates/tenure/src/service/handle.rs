@@ -38,7 +38,7 @@ pub(super) struct Attached {
 pub(super) enum ArbiterHandle {
     /// A node of its own, by its settings.
     Own { node: Arc<Node>, mode: watch::Receiver<Mode> },
-    /// The namespace's service, or a node of its own while that is refused.
+    /// The namespace's service, or a node of its own once that is refused.
     Shared { service: Arc<Service>, face: Face, commands: mpsc::Sender<Command>, keeper: JoinHandle<()> },
 }
 
@@ -127,45 +127,49 @@ impl PluginHandle {
             ArbiterHandle::Own { node, .. } => node.metrics(),
             ArbiterHandle::Shared { service, face, .. } => {
                 let own = face.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                own.map_or_else(|| service.metrics(), |figures| figures.metrics())
+                // The fence is the plugin's, and was there before its own election.
+                let epoch_drift_events = face.fence.stale_tasks();
+                own.map_or_else(
+                    || service.metrics(),
+                    |figures| Metrics { epoch_drift_events, ..figures.metrics() },
+                )
             }
         }
     }
 
     /// Registers a worker of this plugin. It is enabled while the plugin leads, whichever arbiter decides that, and its
-    /// object is where that arbiter is: it moves with the plugin into fallback and back, and the handle stays.
+    /// object is where that arbiter is: it moves with the plugin into fallback, and the handle stays.
     pub fn register_worker(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
-        let attached = self.attached();
-        match &attached.arbiter {
-            ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
-            ArbiterHandle::Shared { service, face, .. } => {
-                mover::register(service, &attached.name, face, spec)
-            }
-        }
-    }
-
-    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode. `None` in fallback: what is
-    /// in the namespace's ledger cannot be reached then, and waits there.
-    pub fn tasks(&self) -> Option<TaskPlace> {
         match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => Some(node.tasks()),
-            ArbiterHandle::Shared { service, face, .. } => {
-                let place = TaskPlace { fence: face.fence.clone(), ..service.node.tasks() };
-                (self.mode() == Mode::Global).then_some(place)
-            }
+            ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
+            ArbiterHandle::Shared { service, face, .. } => mover::register(service, face, spec),
         }
     }
 
-    /// The workers of the namespace; in per-plugin mode those of this plugin alone. In fallback they are as the shared
-    /// election last knew them.
+    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode and in fallback. It follows the
+    /// plugin: a runner moves along, and a dispatcher works where the plugin is when it is started. What was in the namespace's
+    /// ledger when the store refused it cannot be reached from here, and waits there for a leader that may.
+    pub fn tasks(&self) -> TaskPlace {
+        match &self.attached().arbiter {
+            ArbiterHandle::Own { node, .. } => node.tasks(),
+            ArbiterHandle::Shared { service, face, .. } => TaskPlace {
+                fence: face.fence.clone(),
+                keys: face.keys.subscribe(),
+                workers: face.workers.subscribe(),
+                ..service.node.tasks()
+            },
+        }
+    }
+
+    /// The workers of the namespace; in per-plugin mode and in fallback those of this plugin alone.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.workers(),
-            ArbiterHandle::Shared { service, .. } => service.node.workers(),
+            ArbiterHandle::Shared { face, .. } => face.workers.subscribe(),
         }
     }
 
-    /// The service this plugin shares; `None` in per-plugin mode. In fallback it is the one that is refused.
+    /// The service this plugin shares; `None` in per-plugin mode. In fallback it is the one that was refused.
     pub fn service(&self) -> Option<Arc<Service>> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { .. } => None,

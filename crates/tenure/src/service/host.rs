@@ -36,10 +36,19 @@ impl Host {
     }
 
     async fn lead(mut self) {
+        let mut stuck: Option<JoinHandle<()>> = None;
         loop {
+            let leads = self.leadership.borrow_and_update().is_leader();
+            // Whichever seat was won: never a second time beside work that did not stop.
+            if let Some(task) = stuck.take_if(|_| leads) {
+                tokio::select! {
+                    () = self.leave.cancelled() => return,
+                    _ = task => {}
+                }
+            }
             let guard = self.leadership.borrow_and_update().guard();
             if let Some(guard) = guard {
-                self.promote(guard).await;
+                stuck = self.promote(guard).await;
             }
             if self.leave.is_cancelled() {
                 return;
@@ -53,8 +62,8 @@ impl Host {
         }
     }
 
-    /// From promotion to demotion.
-    async fn promote(&self, lease: LeaderGuard) {
+    /// From promotion to demotion. Returns what did not stop.
+    async fn promote(&self, lease: LeaderGuard) -> Option<JoinHandle<()>> {
         let epoch = lease.epoch();
         // An end of its own: a plugin that leaves must stop although the others go on.
         let (guard, end) = lease.scoped();
@@ -79,26 +88,32 @@ impl Host {
             }
         }
         end.cancel();
-        if running {
-            self.wind_down(&guard, task).await;
-        }
+        let stuck = if running { self.wind_down(&guard, task).await } else { None };
         drop(guard);
         let plugin = Arc::clone(&self.plugin);
         self.call("demoted", async move { plugin.demoted(epoch).await }).await;
+        stuck
     }
 
     /// Leadership is over: the plugin may return by itself, is cut off where it awaits, and told if it does neither.
-    async fn wind_down(&self, guard: &LeaderGuard, mut task: JoinHandle<()>) {
+    async fn wind_down(&self, guard: &LeaderGuard, mut task: JoinHandle<()>) -> Option<JoinHandle<()>> {
         let grace = self.grace.min(guard.remaining());
         if let Ok(done) = tokio::time::timeout(grace, &mut task).await {
-            return self.judge("promoted", done);
+            self.judge("promoted", done);
+            return None;
         }
         task.abort();
         let left = self.grace.min(guard.remaining());
-        match tokio::time::timeout(left, task).await {
-            Ok(Err(error)) if error.is_cancelled() => {}
-            Ok(done) => self.judge("promoted", done),
-            Err(_) => self.failed("promoted", "it blocks its thread and cannot be stopped".to_owned()),
+        match tokio::time::timeout(left, &mut task).await {
+            Ok(Err(error)) if error.is_cancelled() => None,
+            Ok(done) => {
+                self.judge("promoted", done);
+                None
+            }
+            Err(_) => {
+                self.failed("promoted", "it blocks its thread and cannot be stopped".to_owned());
+                Some(task)
+            }
         }
     }
 

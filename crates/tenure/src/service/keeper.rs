@@ -2,16 +2,18 @@
 //! [`Arbiter`](tenure_core::Arbiter) decides, and decides nothing itself.
 
 use super::Service;
-use super::seats::look_every;
+use super::seats::{Seen, look_every};
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::Leadership;
+use crate::keys::Keys;
 use crate::metrics::Figures;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
+use crate::workers::Workers;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, NodeId, Role, Sight};
+use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, NodeId, Role};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -28,6 +30,10 @@ pub(super) enum Command {
 pub(super) struct Face {
     pub(super) leadership: watch::Sender<Leadership>,
     pub(super) mode: watch::Sender<Mode>,
+    /// Where the plugin's workers and tasks are.
+    pub(super) keys: watch::Sender<Keys>,
+    /// The workers as the arbiter in force knows them.
+    pub(super) workers: watch::Sender<Workers>,
     pub(super) events: broadcast::Sender<Event>,
     pub(super) fence: Fence,
     /// The figures of the plugin's own node, while it has one.
@@ -52,11 +58,13 @@ pub(super) struct Keeper {
     leadership: watch::Receiver<Leadership>,
     /// The shared node has ended.
     over: bool,
-    denied: watch::Receiver<Option<Arc<str>>>,
-    sight: watch::Receiver<Sight>,
+    refused: watch::Receiver<Option<Arc<str>>>,
+    seen: watch::Receiver<Option<Seen>>,
+    /// Of the service's node, or of the plugin's own since it has one; `None` once nobody tells any more.
+    workers: Option<watch::Receiver<Workers>>,
     own: Option<Own>,
     work: JoinSet<ArbiterInput>,
-    /// The watch of the plugin's own seat, for the leadership at hand.
+    /// The watch of the other seat, for the leadership at hand.
     gate: Option<AbortHandle>,
     commands: mpsc::Receiver<Command>,
     leaving: bool,
@@ -69,8 +77,9 @@ enum Woken {
     OwnEvent(Result<Event, RecvError>),
     Leadership(bool),
     OwnLeadership(bool),
-    Denied(bool),
-    Sight,
+    Refused,
+    Seen,
+    Workers(bool),
     Done(ArbiterInput),
     Nothing,
 }
@@ -89,8 +98,9 @@ impl Keeper {
             events: service.node.events(),
             leadership: service.node.leadership(),
             over: false,
-            denied: service.node.figures().denied(),
-            sight: service.seat.sight(),
+            refused: service.refused.subscribe(),
+            seen: service.seat.seen(),
+            workers: Some(service.node.workers()),
             own: None,
             work: JoinSet::new(),
             gate: None,
@@ -104,7 +114,7 @@ impl Keeper {
     /// Runs until the plugin has left and nothing of its own is left.
     pub(super) async fn run(mut self) {
         // A plugin may come to a service that leads, or is refused, already.
-        self.on_denied().await;
+        self.on_refused().await;
         self.on_leadership().await;
         while !(self.leaving && self.own.is_none()) {
             match self.woken().await {
@@ -120,14 +130,9 @@ impl Keeper {
                     self.on_leadership().await;
                 }
                 Woken::OwnLeadership(there) => self.on_own_leadership(there).await,
-                Woken::Denied(there) => {
-                    self.over |= !there;
-                    self.on_denied().await;
-                }
-                Woken::Sight => {
-                    let sight = *self.sight.borrow_and_update();
-                    self.tell(ArbiterInput::GlobalSeat(sight)).await;
-                }
+                Woken::Refused => self.on_refused().await,
+                Woken::Seen => self.on_seen().await,
+                Woken::Workers(there) => self.on_workers(there),
                 Woken::Done(input) => {
                     if input == ArbiterInput::OwnStopped {
                         self.forget_own();
@@ -138,7 +143,7 @@ impl Keeper {
             }
         }
         if self.arbiter.is_fallback() {
-            self.say(EventKind::FallbackEnded { plugin: Arc::clone(&self.name) });
+            self.service.node.figures().left_fallback();
         }
         self.face.leadership.send_replace(Leadership::default());
     }
@@ -156,8 +161,10 @@ impl Keeper {
             event = received(own_events) => Woken::OwnEvent(event),
             changed = self.leadership.changed(), if !self.over => Woken::Leadership(changed.is_ok()),
             there = changed(own_leadership) => Woken::OwnLeadership(there),
-            changed = self.denied.changed(), if !self.over => Woken::Denied(changed.is_ok()),
-            changed = self.sight.changed() => if changed.is_ok() { Woken::Sight } else { Woken::Nothing },
+            // Their senders are the service's, which lives as long as this.
+            Ok(()) = self.refused.changed() => Woken::Refused,
+            Ok(()) = self.seen.changed() => Woken::Seen,
+            there = changed(self.workers.as_mut()) => Woken::Workers(there),
             Some(done) = self.work.join_next(), if !self.work.is_empty() => match done {
                 Ok(input) => Woken::Done(input),
                 Err(_) => Woken::Nothing, // An abandoned watch.
@@ -165,13 +172,28 @@ impl Keeper {
         }
     }
 
-    async fn on_denied(&mut self) {
-        let denied = self.denied.borrow_and_update().is_some();
-        self.tell(if denied { ArbiterInput::Denied } else { ArbiterInput::Allowed }).await;
-        if denied {
+    async fn on_refused(&mut self) {
+        if self.refused.borrow_and_update().is_some() {
+            self.tell(ArbiterInput::Refused).await;
             // It may have been looked at before this plugin came.
-            let sight = *self.sight.borrow_and_update();
+            self.on_seen().await;
+        }
+    }
+
+    async fn on_seen(&mut self) {
+        let sight = self.seen.borrow_and_update().as_ref().map(|seen| seen.sight);
+        if let Some(sight) = sight {
             self.tell(ArbiterInput::GlobalSeat(sight)).await;
+        }
+    }
+
+    fn on_workers(&mut self, there: bool) {
+        if let Some(workers) = &mut self.workers {
+            let now = workers.borrow_and_update().clone();
+            self.face.workers.send_if_modified(|known| std::mem::replace(known, now.clone()) != now);
+        }
+        if !there {
+            self.workers = None;
         }
     }
 
@@ -210,7 +232,8 @@ impl Keeper {
                 todo.extend(self.carry_out(effect).await);
             }
         }
-        if input == ArbiterInput::GlobalEnded {
+        // In fallback the watch is of the global seat, for the plugin's own leadership, which goes on.
+        if input == ArbiterInput::GlobalEnded && !self.arbiter.is_fallback() {
             self.gate.take().inspect(AbortHandle::abort);
         }
         self.show();
@@ -220,13 +243,11 @@ impl Keeper {
         let service = Arc::clone(&self.service);
         match effect {
             ArbiterEffect::FallbackStarted => {
-                let detail = self.denied.borrow().as_ref().map_or_else(String::new, ToString::to_string);
+                self.gate.take().inspect(AbortHandle::abort);
+                let detail = self.refused.borrow().as_ref().map_or_else(String::new, ToString::to_string);
                 self.face.mode.send_replace(Mode::Fallback);
+                self.face.keys.send_replace(Keys::per_plugin(&service.namespace, &self.id));
                 self.say(EventKind::FallbackStarted { plugin: Arc::clone(&self.name), detail });
-            }
-            ArbiterEffect::FallbackEnded => {
-                self.face.mode.send_replace(Mode::Global);
-                self.say(EventKind::FallbackEnded { plugin: Arc::clone(&self.name) });
             }
             ArbiterEffect::StartOwn(above) => return self.start_own(above).await,
             ArbiterEffect::StopOwn => {
@@ -247,13 +268,11 @@ impl Keeper {
                 }));
             }
             ArbiterEffect::CheckGlobalSeat(check) => {
-                self.work.spawn(async move {
-                    let sight = service.seat.look().await;
-                    if sight == Sight::Unknown {
-                        tokio::time::sleep(look_every(&service.settings)).await;
-                    }
+                self.gate.take().inspect(AbortHandle::abort);
+                self.gate = Some(self.work.spawn(async move {
+                    let sight = service.seat.answered(service.led()).await;
                     ArbiterInput::GlobalSeatChecked { check, sight }
-                });
+                }));
             }
             // Beside, because the keeper waits for nobody.
             ArbiterEffect::Raise(above) => {
@@ -275,6 +294,8 @@ impl Keeper {
         match builder.start().await {
             Ok(node) => {
                 let leadership = node.leadership();
+                self.workers = Some(node.workers());
+                self.on_workers(true);
                 *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.figures());
                 self.own = Some(Own { node: Arc::new(node), leadership, events, over: false });
                 None
@@ -302,7 +323,11 @@ impl Keeper {
             Some(Arbitration::Global) => self.leadership.borrow().clone(),
             Some(Arbitration::Own) => own(),
             None => {
-                let seen = if self.arbiter.runs_own() { own() } else { self.leadership.borrow().clone() };
+                let seen = match (self.arbiter.runs_own(), self.arbiter.is_fallback()) {
+                    (true, _) => own(),
+                    (false, true) => self.seen_by_looking(),
+                    (false, false) => self.leadership.borrow().clone(),
+                };
                 let role = match seen.role {
                     Some(Role::Leader | Role::Draining | Role::Candidate | Role::Standby) => {
                         Some(Role::Standby)
@@ -318,6 +343,14 @@ impl Keeper {
             *known = shown;
             !same
         });
+    }
+
+    /// Who leads by the global seat, in which this process has no part any more.
+    fn seen_by_looking(&self) -> Leadership {
+        let leader = self.seen.borrow().as_ref().and_then(|seen| seen.leader.clone());
+        let (leader, epoch) = leader.map_or((None, 0), |(node, epoch)| (Some(node), epoch));
+        let epoch = epoch.max(self.face.fence.epoch());
+        Leadership { role: Some(Role::Standby), leader, epoch, ..Leadership::default() }
     }
 
     fn on_event(&mut self, event: Result<Event, RecvError>) {
@@ -402,9 +435,9 @@ async fn received(events: Option<&mut broadcast::Receiver<Event>>) -> Result<Eve
     }
 }
 
-async fn changed(leadership: Option<&mut watch::Receiver<Leadership>>) -> bool {
-    match leadership {
-        Some(leadership) => leadership.changed().await.is_ok(),
+async fn changed<T>(watched: Option<&mut watch::Receiver<T>>) -> bool {
+    match watched {
+        Some(watched) => watched.changed().await.is_ok(),
         None => std::future::pending().await,
     }
 }

@@ -1,51 +1,41 @@
-//! A plugin's workers follow its arbiter: from the global prefix to the plugin's own and back, under one handle.
+//! A plugin's workers follow it into fallback: from the global prefix to the plugin's own, under one handle.
 
 use super::Service;
 use super::keeper::Face;
 use crate::keys::Keys;
-use crate::plugin::Mode;
 use crate::workers::{Worker, WorkerEnd, WorkerError, WorkerHost, WorkerPhase, WorkerSpec, WorkerStatus};
 use std::sync::Arc;
-use tenure_core::NodeId;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-/// Registers a worker with whichever arbiter is in force, now and later.
+/// Registers a worker where its plugin is, now and later.
 ///
 /// While it moves it keeps what it has: it is enabled by the leadership of the arbiter in force, not by where its object is.
 pub(super) fn register(
     service: &Arc<Service>,
-    plugin: &NodeId,
     face: &Face,
     spec: &WorkerSpec,
 ) -> Result<Worker, WorkerError> {
-    let host = |mode| {
-        let keys = match mode {
-            Mode::Global => Keys::global(&service.namespace),
-            Mode::Fallback | Mode::PerPlugin => Keys::per_plugin(&service.namespace, plugin),
-        };
-        let store = Arc::clone(&service.node.lanes().bulk);
-        let (settings, voice) = (Arc::new(service.settings.clone()), service.node.voice().clone());
-        WorkerHost::new(store, keys, settings, voice, face.leadership.subscribe())
-    };
-    let mut mode = face.mode.subscribe();
-    let first = host(*mode.borrow_and_update()).register(spec)?;
+    let store = Arc::clone(&service.node.lanes().bulk);
+    let (settings, voice) = (Arc::new(service.settings.clone()), service.node.voice().clone());
+    let mut keys = face.keys.subscribe();
+    let here = keys.borrow_and_update().clone();
+    let host = WorkerHost::new(store, here, settings, voice, face.leadership.subscribe());
+    let first = host.register(spec)?;
     let (status, watcher) = watch::channel(WorkerStatus::default());
     let (stop, stopped) = oneshot::channel();
     let silent = CancellationToken::new();
     let worker =
         Worker::shown(first.facts().clone(), face.leadership.subscribe(), watcher, stop, silent.clone());
-    let other_places = (host(Mode::Global), host(Mode::Fallback));
-    let mover = Mover { spec: spec.clone(), places: other_places, mode, status, now: first };
+    let mover = Mover { spec: spec.clone(), host, keys, status, now: first };
     tokio::spawn(mover.run(stopped, silent));
     Ok(worker)
 }
 
 struct Mover {
     spec: WorkerSpec,
-    /// The global prefix, and the plugin's own.
-    places: (WorkerHost, WorkerHost),
-    mode: watch::Receiver<Mode>,
+    host: WorkerHost,
+    keys: watch::Receiver<Keys>,
     status: watch::Sender<WorkerStatus>,
     now: Worker,
 }
@@ -66,7 +56,7 @@ impl Mover {
                     break self.now.ended().await;
                 }
                 _ = &mut stopped => break self.now.deregister().await,
-                changed = self.mode.changed() => match changed {
+                changed = self.keys.changed() => match changed {
                     Ok(()) => match self.moved().await {
                         Ok(there) => self = there,
                         Err((sender, end)) => {
@@ -88,11 +78,8 @@ impl Mover {
     /// Leaves the old place before it goes to the new one. A place that refuses is left after a few requests.
     async fn moved(mut self) -> Result<Mover, (watch::Sender<WorkerStatus>, WorkerEnd)> {
         self.now.deregister().await;
-        let host = match *self.mode.borrow_and_update() {
-            Mode::Global => &self.places.0,
-            Mode::Fallback | Mode::PerPlugin => &self.places.1,
-        };
-        match host.register(&self.spec) {
+        let there = self.keys.borrow_and_update().clone();
+        match self.host.elsewhere(there).register(&self.spec) {
             Ok(now) => Ok(Mover { now, ..self }),
             // The same settings accepted the same specification before.
             Err(error) => Err((self.status, WorkerEnd::Refused(error))),
@@ -110,5 +97,5 @@ impl Mover {
 }
 
 fn ended(end: WorkerEnd) -> WorkerStatus {
-    WorkerStatus { phase: WorkerPhase::Ended(end), enabled: false }
+    WorkerStatus { phase: WorkerPhase::Ended(end), ..WorkerStatus::default() }
 }

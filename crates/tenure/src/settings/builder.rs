@@ -42,15 +42,17 @@ impl SettingsBuilder {
     setters! {
         /// Sets `eligible`: whether this node may lead. Default: true.
         eligible(bool) = "eligible";
-        /// Sets `heartbeatInterval` in ms: how often the leader renews. Default: 1000.
+        /// Sets `heartbeatInterval` in ms: how often the leader renews. Default: 1500.
         heartbeat_interval(u64) = "heartbeatInterval";
-        /// Sets `leaseTimeout` in ms: how long a renewal lets the leader act. Default: 2500.
+        /// Sets `leaseTimeout` in ms: the unit of the lease. Default: 2500.
         lease_timeout(u64) = "leaseTimeout";
-        /// Sets `leaseExpiryFactor`: how many silent leases make a leader unavailable. Default: 3.
+        /// Sets `leaseHoldFactor`: how many units a renewal lets the leader act. Default: 2.
+        lease_hold_factor(f64) = "leaseHoldFactor";
+        /// Sets `leaseExpiryFactor`: how many silent units make a leader unavailable. Default: 3.
         lease_expiry_factor(f64) = "leaseExpiryFactor";
         /// Sets `takeoverDelay` in ms: the pause before an unavailable leader is replaced. Default: 1000.
         takeover_delay(u64) = "takeoverDelay";
-        /// Sets `electionInterval` in ms: how often a standby looks at the seat. Default: `heartbeatInterval`.
+        /// Sets `electionInterval` in ms: how often a standby looks at the seat. Default: two thirds of `heartbeatInterval`.
         election_interval(u64) = "electionInterval";
         /// Sets `startupJitterMin` in ms: the least wait before the first request. Default: 0.
         startup_jitter_min(u64) = "startupJitterMin";
@@ -68,6 +70,8 @@ impl SettingsBuilder {
         worker_sweep_interval(u64) = "workerSweepInterval";
         /// Sets `workerRetention` in ms: how long the object of an inactive worker is kept. Default: 3600000.
         worker_retention(u64) = "workerRetention";
+        /// Sets `nodeRetention` in ms: how long the presence of a crashed node is kept. Default: 3600000.
+        node_retention(u64) = "nodeRetention";
         /// Sets `taskPollInterval` in ms: how often tasks are looked for while something moves. Default: 500.
         task_poll_interval(u64) = "taskPollInterval";
         /// Sets `taskIdleInterval` in ms: how seldom while nothing does. Default: 5000.
@@ -78,7 +82,7 @@ impl SettingsBuilder {
         task_retention(u64) = "taskRetention";
         /// Sets `storeClockMargin` in ms: how far the store's clock is distrusted. Default: 30000.
         store_clock_margin(u64) = "storeClockMargin";
-        /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of `leaseTimeout`.
+        /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of the hold.
         request_timeout(u64) = "requestTimeout";
         /// Sets `drainTimeout` in ms: how long leader-only work may take to stop. Default: 3000.
         drain_timeout(u64) = "drainTimeout";

@@ -3,6 +3,7 @@
 use super::Settings;
 use super::error::shown;
 use super::places::Places;
+use super::time::parse_time_ms;
 use std::fmt;
 use std::num::IntErrorKind;
 use tenure_core::NodeId;
@@ -265,8 +266,13 @@ impl Field {
     }
 
     fn millis(&self, raw: &Raw, min: u64, max: u64) -> Result<u64, String> {
-        let wanted = "a whole number of milliseconds";
+        let wanted = "a time with its unit (500ms, 20s, 5m, 1h) or a whole number of milliseconds";
+        let with_unit = match raw {
+            Raw::Text(text) | Raw::Quoted(text) => parse_time_ms(text.trim()),
+            Raw::Int(_) | Raw::Huge(_) | Raw::Float(_) | Raw::Bool(_) | Raw::Other(_) => None,
+        };
         let int = match raw {
+            _ if with_unit.is_some() => with_unit.and_then(|ms| i64::try_from(ms).ok()).unwrap_or(i64::MAX),
             Raw::Int(int) => *int,
             Raw::Text(text) | Raw::Huge(text) => match text.trim().parse::<i64>() {
                 Ok(int) => int,

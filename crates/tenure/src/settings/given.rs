@@ -3,6 +3,7 @@
 use super::{FIELDS, Settings};
 use std::collections::BTreeSet;
 use std::fmt;
+use tenure_core::FenceRule;
 
 /// Whether a plugin shares the namespace's election.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,9 +51,22 @@ impl PartialEq for Given {
 impl Eq for Given {}
 
 /// What a service does not run by: who is asked about differences has these for itself.
-const NOT_OF_THE_SERVICE: [&str; 4] = ["namespace", "store", "dataDir", "coordinationMode"];
+const NOT_OF_THE_SERVICE: [&str; 6] = ["namespace", "store", "dataDir", "coordinationMode", FENCING, GRACE];
+
+const FENCING: &str = "epochFencingEnabled";
+const GRACE: &str = "epochGracePeriod";
 
 impl Settings {
+    /// How a plugin with these settings judges epochs beside a service with those: as it says itself, else as the service does. So
+    /// plugins can adopt fencing one by one.
+    pub(crate) fn fence_rule_beside(&self, service: &Settings) -> FenceRule {
+        let (own, shared) = (self.fence_rule(), service.fence_rule());
+        FenceRule {
+            enabled: if self.given.0.contains(FENCING) { own.enabled } else { shared.enabled },
+            grace_ms: if self.given.0.contains(GRACE) { own.grace_ms } else { shared.grace_ms },
+        }
+    }
+
     /// What these settings ask of a shared service in so many words and `in_force` does not have: one sentence for each.
     pub(crate) fn differences(&self, in_force: &Settings) -> Vec<String> {
         let ours = FIELDS

@@ -22,7 +22,10 @@ const BLOCK: &str = "globalCoordinator";
 /// Kubernetes gives every pod `TENURE_SERVICE_…` and `TENURE_PORT…` once a Service is called `tenure`.
 const KNOWN_VARIABLES: &[&str] = &[
     "TENURE_CONFIG",
+    "TENURE_EPOCH*",
+    "TENURE_EXEC*",
     "TENURE_HTTP_*",
+    "TENURE_LOCK*",
     "TENURE_LOG",
     "TENURE_NO_HTTP",
     "TENURE_RECORD",
@@ -389,6 +392,7 @@ fn blank(places: &Places) -> Settings {
         coordination_mode: CoordinationMode::PerPlugin,
         heartbeat_interval_ms: 0,
         lease_timeout_ms: 0,
+        lease_hold_factor_permille: 0,
         lease_expiry_factor_permille: 0,
         takeover_delay_ms: 0,
         election_interval_ms: 0,
@@ -400,6 +404,7 @@ fn blank(places: &Places) -> Settings {
         worker_timeout_ms: 0,
         worker_sweep_interval_ms: 0,
         worker_retention_ms: 0,
+        node_retention_ms: 0,
         task_poll_interval_ms: 0,
         task_idle_interval_ms: 0,
         task_claim_timeout_ms: 0,

@@ -1,7 +1,6 @@
 //! Rules between settings. Rules of one setting alone are its kind's.
 
 use super::Settings;
-use tenure_store::{Provider, StoreUrl};
 
 /// What a broken rule means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,14 +31,20 @@ pub(super) const RULES: &[Rule] = &[
         broken: lease_outlives_heartbeat,
     },
     Rule {
-        field: "leaseTimeout",
-        others: &["heartbeatInterval"],
+        field: "leaseExpiryFactor",
+        others: &["leaseHoldFactor"],
+        grade: Grade::Error,
+        broken: expiry_outlives_hold,
+    },
+    Rule {
+        field: "leaseHoldFactor",
+        others: &["leaseTimeout", "heartbeatInterval"],
         grade: Grade::Warning,
-        broken: lease_survives_a_lost_renewal,
+        broken: hold_survives_a_lost_renewal,
     },
     Rule {
         field: "requestTimeout",
-        others: &["leaseTimeout"],
+        others: &["leaseTimeout", "leaseHoldFactor"],
         grade: Grade::Error,
         broken: request_leaves_room_for_another,
     },
@@ -62,10 +67,16 @@ pub(super) const RULES: &[Rule] = &[
         broken: worker_may_miss_a_heartbeat,
     },
     Rule {
+        field: "nodeRetention",
+        others: &["presenceInterval"],
+        grade: Grade::Error,
+        broken: node_may_miss_a_presence,
+    },
+    Rule {
         field: "heartbeatInterval",
         others: &["store"],
         grade: Grade::Warning,
-        broken: gcs_takes_one_write_a_second,
+        broken: store_takes_one_write_a_second,
     },
 ];
 
@@ -80,30 +91,40 @@ fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
     }
     (lease * 2 < heartbeat * 3).then(|| {
         "`leaseTimeout` must be at least 1.5 × `heartbeatInterval`: a renewal must be sent and answered before 80 % \
-         of the lease, where the leader begins to wind down"
+         of it"
             .to_owned()
     })
 }
 
-fn lease_survives_a_lost_renewal(settings: &Settings) -> Option<String> {
-    let (lease, heartbeat) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
-    let allowed = lease > heartbeat && lease * 2 >= heartbeat * 3;
-    (allowed && lease < heartbeat * 2).then(|| {
-        "`leaseTimeout` is less than 2 × `heartbeatInterval`: a single slow or lost renewal can cost leadership"
+fn expiry_outlives_hold(settings: &Settings) -> Option<String> {
+    (settings.tolerated_drift_permille() < 250).then(|| {
+        "`leaseExpiryFactor` must be at least 1.25 × `leaseHoldFactor`: the gap between the two is how far clocks may \
+         drift apart before two nodes lead at once, and less than 25 % is not safe"
+            .to_owned()
+    })
+}
+
+fn hold_survives_a_lost_renewal(settings: &Settings) -> Option<String> {
+    let allowed = lease_outlives_heartbeat(settings).is_none();
+    (allowed && settings.core_config().hold_ms() < settings.heartbeat_interval_ms * 2).then(|| {
+        "`leaseTimeout` × `leaseHoldFactor` is less than 2 × `heartbeatInterval`: a single slow or lost renewal can \
+         cost leadership"
             .to_owned()
     })
 }
 
 fn request_leaves_room_for_another(settings: &Settings) -> Option<String> {
-    (settings.request_timeout_ms * 2 >= settings.lease_timeout_ms).then(|| {
-        "`requestTimeout` must be less than half of `leaseTimeout`: a renewal that hangs must be given up in time \
-         for another within the lease"
-            .to_owned()
+    let hold_ms = settings.core_config().hold_ms();
+    (settings.request_timeout_ms * 2 >= hold_ms).then(|| {
+        format!(
+            "`requestTimeout` must be less than half of `leaseTimeout` × `leaseHoldFactor` ({hold_ms} ms): a renewal \
+             that hangs must be given up in time for another"
+        )
     })
 }
 
 fn standby_looks_twice(settings: &Settings) -> Option<String> {
-    let most_ms = settings.core_config().expiry_ms(settings.lease_timeout_ms) / 2;
+    let most_ms = settings.core_config().expiry_ms() / 2;
     (settings.election_interval_ms > most_ms).then(|| {
         format!(
             "`electionInterval` must be at most half of `leaseTimeout` × `leaseExpiryFactor` ({most_ms} ms): a \
@@ -117,6 +138,13 @@ fn jitter_has_a_range(settings: &Settings) -> Option<String> {
         .then(|| "`startupJitterMax` must be >= `startupJitterMin`".to_owned())
 }
 
+fn node_may_miss_a_presence(settings: &Settings) -> Option<String> {
+    (settings.node_retention_ms < 3 * settings.presence_interval_ms).then(|| {
+        "`nodeRetention` must be at least 3 × `presenceInterval`: otherwise the presence of a node that lives is removed"
+            .to_owned()
+    })
+}
+
 fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
     (settings.worker_timeout_ms < 2 * settings.worker_heartbeat_interval_ms).then(|| {
         "`workerTimeout` must be at least 2 × `workerHeartbeatInterval`: otherwise a worker is taken for dead \
@@ -125,13 +153,12 @@ fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
     })
 }
 
-fn gcs_takes_one_write_a_second(settings: &Settings) -> Option<String> {
-    let StoreUrl::Bucket { provider: Provider::Gcs, .. } = settings.store else {
-        return None;
-    };
-    (settings.heartbeat_interval_ms < 2000).then(|| {
-        "`heartbeatInterval` should be at least 2000 on gs:// stores: GCS allows about one write a second to one \
-         object and refuses renewals beyond that"
-            .to_owned()
+fn store_takes_one_write_a_second(settings: &Settings) -> Option<String> {
+    let service = tenure_store::one_write_a_second(&settings.store, None)?;
+    (settings.heartbeat_interval_ms < 1000).then(|| {
+        format!(
+            "`heartbeatInterval` should be at least 1000 on {service}: it allows about one write a second to one \
+             object and refuses renewals beyond that"
+        )
     })
 }

@@ -37,11 +37,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--preset",
         kind: Kind::Choice(&["default", "thrifty", "fast"]),
         default: Fallback::Text("default"),
-        doc: "A set of defaults for heartbeatInterval, leaseTimeout, leaseExpiryFactor, takeoverDelay, \
+        doc: "A set of defaults for heartbeatInterval, leaseTimeout, electionInterval, takeoverDelay, \
  presenceInterval and workerSweepInterval; anything set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
- looks and renews a fifth as often and takes about 51 s to replace a crashed leader; `fast` replaces it in \
- about 2 s, looks and renews four times as often, and tolerates clocks that drift apart by 50 % instead of \
- 200 %. All nodes of a namespace should use the same.",
+ renews a sixth and looks a fifth as often, forgives a store that takes seconds to answer, and takes up to 51 s to replace a crashed leader; `fast` replaces it in \
+ under 2 s, renews five times and looks four times as often, and needs a store that answers within 300 ms. All nodes of a namespace should use the same.",
         shared: false,
         slot: slot!(Text, preset),
     },
@@ -142,8 +141,8 @@ pub const FIELDS: &[Field] = &[
         flag: "--eligible",
         kind: Kind::Bool,
         default: Fallback::Text("true"),
-        doc: "Whether this node may lead. Default: true. With false it makes no election request at all, so it \
- costs nothing and learns nothing. At least one node of a namespace must be eligible, or nobody leads; \
+        doc: "Whether this node may lead. Default: true. With false it takes no part: it reads the seat every \
+ `electionInterval` to know who leads, and sends no other request of the election. At least one node of a namespace must be eligible, or nobody leads; \
  two or more, or nobody takes over.",
         shared: false,
         slot: slot!(Bool, eligible),
@@ -177,11 +176,11 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--heartbeat-interval",
         kind: millis(50),
-        default: Fallback::Text("1000"),
-        doc: "How often the leader renews its lease, in ms. Default: 1000 (thrifty 5000, fast 250). At most two \
- thirds of leaseTimeout, better less than half. Shorter: a lost renewal is made up for sooner, but \
- every renewal is a paid write. Longer: cheaper, but with less room for a slow answer. On gs:// keep \
- it at 2000 or more: GCS allows about one write a second to one object.",
+        default: Fallback::Text("1500"),
+        doc: "How often the leader renews its lease, in ms. Default: 1500 (thrifty 9000, fast 300). At most two \
+ thirds of leaseTimeout. Shorter: a lost renewal is made up for sooner, but every renewal is a paid write. \
+ Longer: cheaper, but with less room for a slow answer. Keep it at 1000 or more on gs:// and on Cloudflare R2, which \
+ allow about one write a second to one object.",
         shared: true,
         slot: slot!(Millis, heartbeat_interval_ms),
     },
@@ -192,26 +191,36 @@ pub const FIELDS: &[Field] = &[
         flag: "--lease-timeout",
         kind: millis(1),
         default: Fallback::Text("2500"),
-        doc: "How long the leader may act after the sending of a renewal, in ms, by its own clock. Default: 2500 \
- (thrifty 15000, fast 1000). At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced \
- sooner. Longer: a slow or briefly unreachable store does not cost leadership.",
+        doc: "The unit of the lease, in ms. The leader may act for leaseHoldFactor times as long after the sending of a \
+ renewal; others take over after leaseExpiryFactor times as long without one. Default: 2500 (thrifty 15000, fast 500). \
+ At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced sooner. Longer: a slow or briefly unreachable \
+ store does not cost leadership.",
         shared: true,
         slot: slot!(Millis, lease_timeout_ms),
+    },
+    Field {
+        name: "leaseHoldFactor",
+        env: "TENURE_LEASE_HOLD_FACTOR",
+        also: &[],
+        flag: "--lease-hold-factor",
+        kind: Kind::Factor { min_permille: 1000, max_permille: 50_000, why: "" },
+        default: Fallback::Text("2"),
+        doc: "How many leaseTimeouts the leader may act after the sending of a renewal, by its own clock: the hold. Default: 2. \
+ At most leaseExpiryFactor ÷ 1.25. At 80 % of the hold without a renewal, work is told to stop. Smaller: more \
+ tolerance for drifting clocks. Larger: more time for a slow store, at the same failover time.",
+        shared: true,
+        slot: slot!(Permille, lease_hold_factor_permille),
     },
     Field {
         name: "leaseExpiryFactor",
         env: "TENURE_LEASE_EXPIRY_FACTOR",
         also: &[],
         flag: "--lease-expiry-factor",
-        kind: Kind::Factor {
-            min_permille: 1250,
-            max_permille: 100_000,
-            why: ": a factor f tolerates clocks that drift apart by (f - 1) × 100 %, and 1.25 tolerates 25 %",
-        },
+        kind: Kind::Factor { min_permille: 1250, max_permille: 100_000, why: "" },
         default: Fallback::Text("3"),
-        doc: "How many leases the seat must stay unchanged before its holder counts as unavailable. Default: 3 (fast \
- 1.5). A factor f tolerates clocks that drift apart by (f - 1) × 100 %. Smaller: faster failover. \
- Larger: more tolerance for drifting clocks and paused virtual machines.",
+        doc: "How many leaseTimeouts the seat must stay unchanged before its holder counts as unavailable: the expiry. \
+ Default: 3. At least 1.25 × leaseHoldFactor. Clocks may drift apart by expiry ÷ hold − 1: 50 % by default. \
+ Smaller: faster failover. Larger: more tolerance for drifting clocks and paused virtual machines.",
         shared: true,
         slot: slot!(Permille, lease_expiry_factor_permille),
     },
@@ -235,11 +244,11 @@ pub const FIELDS: &[Field] = &[
         flag: "--election-interval",
         kind: millis(50),
         default: Fallback::Computed {
-            rule: "heartbeatInterval",
+            rule: "two thirds of heartbeatInterval",
             needs: &["heartbeatInterval"],
-            compute: Computation(|settings, _| settings.heartbeat_interval_ms.to_string()),
+            compute: Computation(|settings, _| (settings.heartbeat_interval_ms * 2 / 3).max(50).to_string()),
         },
-        doc: "How often a standby looks at the seat, in ms. Default: heartbeatInterval. At most half of \
+        doc: "How often a standby looks at the seat, in ms. Default: two thirds of heartbeatInterval, which is 1000 by default (thrifty 5000, fast 250). At most half of \
  leaseTimeout × leaseExpiryFactor. Shorter: a vacated seat is taken sooner, at one conditional read \
  each time and from every standby. Longer: fewer reads, and failover later by as much.",
         shared: true,
@@ -265,8 +274,7 @@ pub const FIELDS: &[Field] = &[
         kind: millis(0),
         default: Fallback::Text("5000"),
         doc: "The longest wait before the first request to the store, in ms; the wait is uniform between \
- the two: spread evenly over nodes whose ids end in a number (web-0, web-1), drawn at random for others. \
- Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
+ the two, drawn anew at every start. Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
  spreads over more time, and the first election of a namespace waits for it.",
         shared: true,
         slot: slot!(Millis, startup_jitter_max_ms),
@@ -297,6 +305,18 @@ pub const FIELDS: &[Field] = &[
  takeover may wait a moment for a node that is gone.",
         shared: true,
         slot: slot!(Millis, presence_interval_ms),
+    },
+    Field {
+        name: "nodeRetention",
+        env: "TENURE_NODE_RETENTION",
+        also: &[],
+        flag: "--node-retention",
+        kind: millis(1000),
+        default: Fallback::Text("3600000"),
+        doc: "How long the presence of a node that crashed is kept, in ms; the leader removes it at most half as long after. \
+ Default: 3600000. At least 3 × presenceInterval. Shorter: `tenure status` forgets the dead sooner. Longer: they can be looked at for longer.",
+        shared: true,
+        slot: slot!(Millis, node_retention_ms),
     },
     Field {
         name: "workerHeartbeatInterval",
@@ -423,13 +443,15 @@ pub const FIELDS: &[Field] = &[
         flag: "--request-timeout",
         kind: millis(10),
         default: Fallback::Computed {
-            rule: "30 % of leaseTimeout",
-            needs: &["leaseTimeout"],
-            compute: Computation(|settings, _| (settings.lease_timeout_ms * 3 / 10).max(10).to_string()),
+            rule: "30 % of leaseTimeout × leaseHoldFactor",
+            needs: &["leaseTimeout", "leaseHoldFactor"],
+            compute: Computation(|settings, _| {
+                (settings.core_config().hold_ms() * 3 / 10).max(10).to_string()
+            }),
         },
-        doc: "When a request to the store is given up, in ms. Default: 30 % of leaseTimeout. Less than half of \
- leaseTimeout, so that a renewal that hangs can be tried again within the lease. Shorter: more tries \
- in a lease. Longer: a slow store still gets its answer through.",
+        doc: "When a request to the store is given up, in ms. Default: 30 % of the hold (leaseTimeout × leaseHoldFactor), which \
+ is 1500 by default (thrifty 9000, fast 300). Less than half of the hold, so that a renewal that hangs can be tried again. \
+ Shorter: more tries within a hold. Longer: a slow store still gets its answer through.",
         shared: false,
         slot: slot!(Millis, request_timeout_ms),
     },
@@ -563,8 +585,9 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "thrifty",
         values: &[
-            ("heartbeatInterval", "5000"),
+            ("heartbeatInterval", "9000"),
             ("leaseTimeout", "15000"),
+            ("electionInterval", "5000"),
             ("presenceInterval", "30000"),
             ("workerSweepInterval", "20000"),
         ],
@@ -572,9 +595,9 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "fast",
         values: &[
-            ("heartbeatInterval", "250"),
-            ("leaseTimeout", "1000"),
-            ("leaseExpiryFactor", "1.5"),
+            ("heartbeatInterval", "300"),
+            ("leaseTimeout", "500"),
+            ("electionInterval", "250"),
             ("takeoverDelay", "100"),
         ],
     },

@@ -3,13 +3,15 @@
 use super::TaskPlace;
 use super::documents::{Carried, read_inbox, read_ledger, write_done, write_inbox, write_ledger};
 use crate::guard::LeaderGuard;
+use crate::keys::Keys;
+use crate::workers::WorkerDocument;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::{
-    DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, LedgerRead, NodeId,
-    Nonce, RequestId, TaskRecord, WriteAnswer,
+    DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, Incarnation, LedgerRead,
+    NodeId, Nonce, RequestId, TaskRecord, WriteAnswer,
 };
 use tenure_store::{Condition, LIST_TIMEOUTS_MAX, List, Read, Remove, Trouble, Version};
 use tokio::sync::Semaphore;
@@ -37,6 +39,8 @@ pub(super) enum Found {
 #[derive(Clone)]
 pub(super) struct Carrier {
     pub(super) place: TaskPlace,
+    /// Where the place was when this began.
+    keys: Keys,
     timeout: Duration,
     inboxes: Arc<Mutex<HashMap<NodeId, Carried>>>,
     ledgers: Arc<Mutex<HashMap<usize, Carried>>>,
@@ -69,6 +73,7 @@ impl Carrier {
         let timeout = Duration::from_millis(place.settings.request_timeout_ms);
         Carrier {
             place: place.clone(),
+            keys: place.keys(),
             timeout,
             inboxes: Arc::default(),
             ledgers: Arc::default(),
@@ -116,7 +121,7 @@ impl Carrier {
     }
 
     pub(super) async fn read_inbox(&self, worker: &NodeId, unless: Option<&tenure_core::Version>) -> Found {
-        let key = self.place.keys.inbox(worker);
+        let key = self.keys.inbox(worker);
         match self.get(&key, unless).await {
             Some(Read::Found(object)) => match read_inbox(worker, &object.body) {
                 Ok((doc, carried)) => {
@@ -139,13 +144,22 @@ impl Carrier {
         }
     }
 
+    /// Whether the worker's id is this life's, by an answer that comes now.
+    pub(super) async fn confirms(&self, worker: &NodeId, life: Incarnation) -> bool {
+        match self.get(&self.keys.worker(worker), None).await {
+            Some(Read::Found(object)) => WorkerDocument::parse(worker, &object.body)
+                .is_ok_and(|registered| registered.incarnation == life),
+            Some(Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_)) | None => false,
+        }
+    }
+
     pub(super) async fn write_inbox(&self, worker: &NodeId, doc: &InboxDoc, expect: Expect) -> WriteAnswer {
         let carried = match expect {
             Expect::Absent => Carried::default(),
             Expect::Version(_) => locked(&self.inboxes).get(worker).cloned().unwrap_or_default(),
         };
         let body = write_inbox(worker, doc, &carried);
-        self.put(&self.place.keys.inbox(worker), body, condition(expect)).await
+        self.put(&self.keys.inbox(worker), body, condition(expect)).await
     }
 
     // ---- the leader's ----
@@ -165,7 +179,7 @@ impl Carrier {
             DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, self.ledger(shard).await),
             DispatchRequest::WriteLedger(shard, doc, expect) => {
                 let carried = locked(&self.ledgers).get(&shard).cloned().unwrap_or_default();
-                let (key, body) = (self.place.keys.ledger(shard), write_ledger(&doc, &carried));
+                let (key, body) = (self.keys.ledger(shard), write_ledger(&doc, &carried));
                 match guard.run(self.put(&key, body, condition(expect))).await {
                     Ok(answer) => DispatchInput::LedgerWritten(id, shard, answer),
                     Err(_) => silence,
@@ -200,7 +214,7 @@ impl Carrier {
     }
 
     async fn ledger(&self, shard: usize) -> LedgerRead {
-        let key = self.place.keys.ledger(shard);
+        let key = self.keys.ledger(shard);
         match self.get(&key, None).await {
             Some(Read::Found(object)) => match read_ledger(&object.body) {
                 Ok((doc, carried)) => {
@@ -218,7 +232,7 @@ impl Carrier {
     }
 
     async fn list(&self) -> Option<Vec<InboxListed>> {
-        let folder = self.place.keys.inboxes();
+        let folder = self.keys.inboxes();
         let limit = self.timeout * LIST_TIMEOUTS_MAX;
         let list = tokio::time::timeout(limit, self.place.store.list(&folder, LIST_MAX)).await.ok()?;
         let entries = match list {
@@ -229,7 +243,7 @@ impl Carrier {
             }
         };
         let lines = entries.into_iter().filter_map(|entry| {
-            let worker = self.place.keys.inbox_of(&entry.key)?;
+            let worker = self.keys.inbox_of(&entry.key)?;
             let version = entry.version.as_ref().map(core_version);
             Some(InboxListed { worker, version, stamp: (entry.modified.0, entry.bytes) })
         });
@@ -241,7 +255,7 @@ impl Carrier {
         if locked(&self.inboxes).get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
             return false;
         }
-        let key = self.place.keys.inbox(worker);
+        let key = self.keys.inbox(worker);
         match tokio::time::timeout(self.timeout, self.place.store.remove(&key)).await {
             Ok(Remove::Done) => {
                 locked(&self.inboxes).remove(worker);
@@ -259,7 +273,7 @@ impl Carrier {
     async fn archive(&self, epoch: Epoch, records: &[TaskRecord]) -> bool {
         let life = tenure_core::Incarnation(rand::random());
         let (folder, body) =
-            (self.place.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
+            (self.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
         let batch = self.batches.fetch_add(1, Ordering::Relaxed);
         // In order of time, so that the oldest are the first of a list.
         let key = format!("{folder}{:010}-{batch:010}-{life}.json", epoch.0);
@@ -283,8 +297,8 @@ impl Carrier {
     /// next time to see.
     async fn remove_old(&self, folder: &str, newest: &str) {
         let list = |prefix: String, most| async move {
-            let list = tokio::time::timeout(self.timeout * 5, self.place.store.list(&prefix, most)).await;
-            match list {
+            let limit = self.timeout * LIST_TIMEOUTS_MAX;
+            match tokio::time::timeout(limit, self.place.store.list(&prefix, most)).await {
                 Ok(List::Entries { entries, .. }) => entries,
                 Ok(List::Unavailable(_) | List::Denied(_)) | Err(_) => Vec::new(),
             }

@@ -355,13 +355,7 @@ impl Feeder {
 
     /// The workers, once anything is known of them.
     fn registry(&mut self) -> Option<DispatchInput> {
-        let workers = self.workers.borrow_and_update();
-        if workers.epoch == 0 {
-            return None;
-        }
-        let whole = workers.list.len() as u64 >= workers.active + workers.inactive;
-        let list = workers.list.iter().map(|info| (info.worker_id.clone(), info.active)).collect();
-        Some(DispatchInput::Workers { list, whole })
+        self.workers.borrow_and_update().told_in(self.epoch.0)
     }
 
     fn on_done(

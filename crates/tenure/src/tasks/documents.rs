@@ -20,7 +20,7 @@ const FOREIGN_MAX: usize = 8;
 /// None of these is larger than this, written down.
 const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 
-/// No time or epoch of ours is larger, as in seats: one can still be added to it.
+/// No time of ours is larger: one can still be added to it.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
 /// Nothing was tried more often.
@@ -212,7 +212,7 @@ fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
         }
         tasks.push(task);
     }
-    let epoch = Epoch(bounded("epoch", document.epoch, NUMBER_MAX)?);
+    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
     Ok((LedgerDoc { epoch, nonce, series, tasks }, carried))
 }
 
@@ -277,7 +277,7 @@ fn task_record(row: TaskDocument) -> Result<TaskRecord, String> {
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
         unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
         worker,
-        epoch: Epoch(bounded("epoch", row.epoch, NUMBER_MAX)?),
+        epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         cancel: row.cancel,
         given_up: row.given_up,
         reason: Arc::from(told(&row.reason)),
@@ -348,7 +348,7 @@ fn parse_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), Stri
         None => None,
         Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
     };
-    let epoch = Epoch(bounded("epoch", document.epoch, NUMBER_MAX)?);
+    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
     Ok((InboxDoc { epoch, leader, nonce, closed, entries }, carried))
 }
 
@@ -393,7 +393,7 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
     Ok(Entry {
         id: id("id", &row.id)?,
         attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
-        epoch: Epoch(bounded("epoch", row.epoch, NUMBER_MAX)?),
+        epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
         dispatched_at: row.dispatched_at,
         kind: id("kind", &row.kind)?,
         payload: bytes("payload", row.payload, TASK_PAYLOAD_MAX_BYTES)?,

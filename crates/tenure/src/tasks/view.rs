@@ -26,7 +26,7 @@ pub struct TaskList {
 }
 
 impl TaskList {
-    /// All of them: four reads.
+    /// All of them: one read for each part of the ledger.
     ///
     /// Not promised: that it is one moment; the parts are read one after the other. `acked` and `running` stand in inboxes
     /// first, see [`ask_workers`](TaskList::ask_workers). What the last leader wrote stays, whether anybody leads or not.

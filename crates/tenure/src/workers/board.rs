@@ -5,7 +5,7 @@ use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::{Bulletin, NodeId, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
+use tenure_core::{Bulletin, DispatchInput, NodeId, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
 use tokio::sync::watch;
 
 /// The workers of a namespace, as one node knows them.
@@ -22,6 +22,23 @@ pub struct Workers {
     pub skipped: u64,
     /// The workers in order of their ids. Fewer than `active` and `inactive` count if not all fitted into a snapshot.
     pub list: Arc<[WorkerInfo]>,
+    /// The epoch in which this node has itself listed them, as the leader, and whether it knows of everybody who is
+    /// registered; `None` as long as it goes by what other leaders said.
+    pub(crate) listed: Option<(u64, bool)>,
+}
+
+impl Workers {
+    /// What a dispatcher of this epoch is told; `None` as long as nothing is known.
+    pub(crate) fn told_in(&self, epoch: u64) -> Option<DispatchInput> {
+        let listed = self.listed.filter(|(of, _)| *of == epoch);
+        if self.epoch == 0 && listed.is_none() {
+            return None;
+        }
+        let fits = self.list.len() as u64 >= self.active + self.inactive;
+        let whole = fits && listed.is_some_and(|(_, all)| all);
+        let list = self.list.iter().map(|info| (info.worker_id.clone(), info.active)).collect();
+        Some(DispatchInput::Workers { list, listed: listed.is_some(), whole })
+    }
 }
 
 /// A worker, as a node knows it.
@@ -105,6 +122,12 @@ impl Board {
         }
     }
 
+    /// This node leads, has listed the workers itself, and has told what it found. `all`: nobody is missing.
+    pub(crate) fn listed(&self, epoch: u64, all: bool) {
+        let listed = Some((epoch, all));
+        self.workers.send_if_modified(|known| std::mem::replace(&mut known.listed, listed) != listed);
+    }
+
     fn show(&self, bulletin: &Bulletin, mark: SnapshotMark) {
         let list = bulletin.workers().map(|(worker, entry)| WorkerInfo {
             worker_id: worker.clone(),
@@ -114,7 +137,8 @@ impl Board {
             active: entry.active,
         });
         let ((active, inactive), skipped) = (bulletin.counts(), bulletin.skipped());
-        let now = Workers { epoch: mark.epoch.0, active, inactive, skipped, list: list.collect() };
+        let (epoch, list, listed) = (mark.epoch.0, list.collect(), self.workers.borrow().listed);
+        let now = Workers { epoch, active, inactive, skipped, list, listed };
         self.voice.figures.workers(active, inactive, skipped);
         let before = self.workers.send_replace(now);
         if (before.active, before.inactive) != (active, inactive) {

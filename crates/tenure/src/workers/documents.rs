@@ -358,7 +358,7 @@ impl SnapshotDocument {
     }
 
     fn snapshot(&self) -> Result<Snapshot, String> {
-        if self.epoch == 0 || self.epoch > u64::MAX / 2 || self.sequence > u64::MAX / 2 {
+        if !(1..=Epoch::MAX.0).contains(&self.epoch) || self.sequence > u64::MAX / 2 {
             return Err(format!("`epoch` {} or `sequence` {} is out of range", self.epoch, self.sequence));
         }
         if self.workers.len() > WORKERS_MAX {
@@ -376,7 +376,9 @@ impl SnapshotDocument {
                 return Err(format!("`workers`: a timeout of {} ms", row.timeout));
             }
             // A mark that no later one could be above would hide every further silence of this worker.
-            if row.silence.is_some_and(|(epoch, sequence, _)| epoch.max(sequence) > u64::MAX / 2) {
+            let is_beyond =
+                |(epoch, sequence, _): (u64, u64, u8)| epoch > Epoch::MAX.0 || sequence > u64::MAX / 2;
+            if row.silence.is_some_and(is_beyond) {
                 return Err("`workers`: the mark of a silence is out of range".to_owned());
             }
             workers.push(SnapshotEntry {

@@ -24,7 +24,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 /// Looks at the seat every `electionInterval`, and at nothing else until the seat names a new snapshot. It writes no
 /// presence, claims nothing, and cannot lead; `node` in its settings names the pod it runs on.
 ///
-/// Its guards say that *its pod* leads. They end by themselves one `leaseTimeout` after the sending of the last look that
+/// Its guards say that *its pod* leads. They end by themselves one hold after the sending of the last look that
 /// saw the seat change, by this process's own clock.
 ///
 /// Not promised: across a hand-over it lags by up to one look, so its workers may be enabled for that long although another
@@ -98,7 +98,7 @@ impl Observer {
         let settings = Arc::new(settings);
         let tasks = TaskPlace {
             store: figures.meter_tasks(&bulk),
-            keys: keys.clone(),
+            keys: TaskPlace::fixed(keys.clone()),
             settings: Arc::clone(&settings),
             voice: voice.clone(),
             fence: fence.clone(),
@@ -200,7 +200,7 @@ impl Look {
         // The first look cannot tell a live holder from a dead one: only a change is a sign of life.
         let mine = held && news && before.is_some() && seat.holder.node == self.voice.node;
         if mine {
-            self.extend(seat.epoch, sent + seat.lease_ms);
+            self.extend(seat.epoch, sent + seat.lease.hold_ms);
         } else {
             self.withdraw();
         }

@@ -4,6 +4,7 @@
 use super::board::{Board, Pointers, Sight};
 use super::documents::{ParsedSnapshot, SnapshotDocument, WorkerDocument};
 use super::lives::Lives;
+use crate::forget::forgotten;
 use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::node::StopReason;
@@ -41,6 +42,7 @@ pub(crate) struct Sweeper {
     keys: Keys,
     sweep_ms: u64,
     retention_ms: u64,
+    node_retention_ms: u64,
     request_timeout: Duration,
     leadership: watch::Receiver<Leadership>,
     pointers: Pointers,
@@ -83,6 +85,7 @@ impl Sweeper {
             keys,
             sweep_ms: settings.worker_sweep_interval_ms,
             retention_ms: settings.worker_retention_ms,
+            node_retention_ms: settings.node_retention_ms,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
             leadership,
             pointers,
@@ -233,7 +236,13 @@ impl Sweeper {
             tenure.roll.above(applied);
         }
         let mut due = self.now();
+        // Nothing hurries: the presence of a dead node costs a line in a list.
+        let mut forget_at = due + self.node_retention_ms / 2;
         while self.leads(epoch) {
+            if self.now() >= forget_at {
+                self.forget_nodes().await;
+                forget_at = self.now() + self.node_retention_ms / 2;
+            }
             // Judging without knowing what was told already would tell it twice.
             if tenure.unsettled || tenure.blocked {
                 self.settle(&mut tenure).await;
@@ -241,6 +250,9 @@ impl Sweeper {
             if !tenure.unsettled && !tenure.blocked {
                 self.sweep(&mut tenure).await;
                 self.publish(&mut tenure).await;
+                if let Some(all) = tenure.roll.has_told() {
+                    self.board.listed(epoch, all);
+                }
             }
             let intervals = if tenure.roll.known() == 0 && !tenure.unsettled { IDLE_INTERVALS } else { 1 };
             due = due + self.sweep_ms * intervals;
@@ -398,6 +410,22 @@ impl Sweeper {
                 }
             },
             Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => ReadOutcome::Nothing,
+        }
+    }
+
+    /// Removes the presences of nodes long dead.
+    async fn forget_nodes(&self) {
+        let (limit, folder) = (self.request_timeout * LIST_TIMEOUTS_MAX, self.keys.nodes());
+        let list = self.store.list(&folder, LIST_MAX);
+        let Ok(List::Entries { entries, .. }) = tokio::time::timeout(limit, list).await else { return };
+        for node in forgotten(&self.keys, &entries, self.store.now(), self.node_retention_ms) {
+            let Some(guard) = self.leadership.borrow().guard() else { return };
+            let key = self.keys.node(&node);
+            let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));
+            // Whether it worked is for the next list to say.
+            if let Ok(Ok(Remove::Done)) = guard.run(removal).await {
+                tracing::info!(target: "tenure", gone = node.as_str(), "presence of a dead node removed");
+            }
         }
     }
 

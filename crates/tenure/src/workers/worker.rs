@@ -1,27 +1,26 @@
 //! A worker of this process: the handle, and the task that keeps its object fresh.
 
-use super::documents::WorkerDocument;
-use super::spec::{CheckedSpec, WorkerError, WorkerSpec};
+mod carrier;
+
+use super::spec::{WorkerError, WorkerSpec};
 use crate::driver::{Voice, sleep_or_never};
 use crate::event::{EventKind, WorkerFacts};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::settings::Settings;
-use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use carrier::Carrier;
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    Expect, Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
-    RegistrationEnd, RegistrationEvent, RegistrationInput, RegistrationRequest, RemoveAnswer, RequestId,
-    Time, WorkerFound, WorkerRead, WriteAnswer,
+    Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
+    RegistrationEnd, RegistrationEvent, RegistrationInput, RegistrationRequest, RequestId, Time,
 };
-use tenure_store::{Condition, Read, Remove, Store, Trouble, Write};
+use tenure_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Where workers register: a store, a place in it, and a source of leadership. A worker that moves to another place gets
-/// another host.
+/// Where workers register: a store, a place in it, and a source of leadership.
 #[derive(Clone)]
 pub(crate) struct WorkerHost {
     store: Arc<dyn Store>,
@@ -48,6 +47,11 @@ impl WorkerHost {
         WorkerHost { store, keys, settings, voice, leadership }
     }
 
+    /// The same in another place.
+    pub(crate) fn elsewhere(&self, keys: Keys) -> WorkerHost {
+        WorkerHost { keys, ..self.clone() }
+    }
+
     /// How long work may take to stop, by the same settings.
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_millis(self.settings.drain_timeout_ms)
@@ -63,7 +67,8 @@ impl WorkerHost {
         };
         let incarnation = Incarnation(rand::random());
         let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
-        let (status, watcher) = watch::channel(WorkerStatus::default());
+        let (status, watcher) =
+            watch::channel(WorkerStatus { life: Some(incarnation), ..WorkerStatus::default() });
         let ((stop, stopped), silent) = (oneshot::channel(), CancellationToken::new());
         let carrier = Carrier {
             store: Arc::clone(&self.store),
@@ -98,6 +103,8 @@ pub struct WorkerStatus {
     pub phase: WorkerPhase,
     /// Whether it was enabled when this was told. Before a piece of work ask [`Worker::enabled`], which looks at the clock.
     pub enabled: bool,
+    /// Which life of the worker its registration is.
+    pub(crate) life: Option<Incarnation>,
 }
 
 /// How far a registration is.
@@ -220,123 +227,6 @@ impl Worker {
     pub async fn deregister(mut self) -> WorkerEnd {
         drop(self.stop.take());
         self.ended().await
-    }
-}
-
-/// The way to the worker's own object.
-#[derive(Clone)]
-struct Carrier {
-    store: Arc<dyn Store>,
-    key: String,
-    spec: CheckedSpec,
-    incarnation: Incarnation,
-    heartbeat_ms: u64,
-    started_at: Arc<str>,
-    request_timeout: Duration,
-    kept: Arc<Mutex<Kept>>,
-}
-
-/// What the machine does not carry.
-#[derive(Default)]
-struct Kept {
-    /// Fields of a later version.
-    extra: Map<String, Value>,
-    /// The last trouble in words.
-    trouble: String,
-}
-
-impl Carrier {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    async fn carry(&self, request: RegistrationRequest) -> RegistrationAnswer {
-        let silence = request.unanswered();
-        match tokio::time::timeout(self.request_timeout, self.send(request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                self.kept().trouble = format!("no answer within {} ms", self.request_timeout.as_millis());
-                silence
-            }
-        }
-    }
-
-    async fn send(&self, request: RegistrationRequest) -> RegistrationAnswer {
-        match request {
-            RegistrationRequest::Read { unless } => {
-                let unless = unless.map(|version| tenure_store::Version::new(version.as_str()));
-                RegistrationAnswer::Read(self.found(self.store.get(&self.key, unless.as_ref()).await))
-            }
-            RegistrationRequest::Write { sequence, expect } => {
-                let (condition, extra) = match expect {
-                    Expect::Absent => (Condition::Absent, Map::new()),
-                    Expect::Version(version) => {
-                        let version = tenure_store::Version::new(version.as_str());
-                        (Condition::Matches(version), self.kept().extra.clone())
-                    }
-                };
-                let (heartbeat_ms, incarnation) = (self.heartbeat_ms, self.incarnation);
-                let document = WorkerDocument::new(
-                    &self.spec,
-                    heartbeat_ms,
-                    incarnation,
-                    &self.started_at,
-                    sequence,
-                    extra,
-                );
-                let answer = self.store.put(&self.key, document.to_bytes().into(), condition).await;
-                RegistrationAnswer::Written(self.written(answer))
-            }
-            RegistrationRequest::Remove => {
-                RegistrationAnswer::Removed(match self.store.remove(&self.key).await {
-                    Remove::Done => RemoveAnswer::Done,
-                    Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_) => RemoveAnswer::Failed,
-                })
-            }
-        }
-    }
-
-    fn found(&self, read: Read) -> WorkerRead {
-        match read {
-            Read::Found(object) => match WorkerDocument::parse(&self.spec.worker_id, &object.body) {
-                Ok(parsed) => {
-                    self.kept().extra = parsed.document.extra;
-                    WorkerRead::Found(WorkerFound {
-                        version: tenure_core::Version::new(object.version.as_str()),
-                        incarnation: parsed.incarnation,
-                        sequence: parsed.sequence,
-                        pod: parsed.details.pod,
-                        heartbeat_ms: parsed.document.heartbeat_interval,
-                    })
-                }
-                Err(detail) => {
-                    self.kept().trouble = detail;
-                    WorkerRead::Unreadable
-                }
-            },
-            Read::Unchanged => WorkerRead::Unchanged,
-            Read::Absent => WorkerRead::Absent,
-            Read::Unavailable(trouble) => {
-                self.note(&trouble);
-                WorkerRead::Unavailable
-            }
-            Read::Denied(trouble) => {
-                self.note(&trouble);
-                WorkerRead::Denied
-            }
-        }
-    }
-
-    fn written(&self, answer: Write) -> WriteAnswer {
-        let (answer, trouble) = crate::carrier::written(answer);
-        if let Some(trouble) = trouble {
-            self.note(&trouble);
-        }
-        answer
-    }
-
-    fn note(&self, trouble: &Trouble) {
-        self.kept().trouble = trouble.to_string();
     }
 }
 

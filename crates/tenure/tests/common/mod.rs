@@ -29,6 +29,11 @@ impl Rig {
         Rig { store: Arc::new(MemoryStore::new()), clock: TokioClock::new() }
     }
 
+    /// The store, as somebody sees it who takes no part.
+    pub fn lanes(&self) -> Lanes {
+        Lanes::same(Arc::clone(&self.store) as Arc<dyn Store>)
+    }
+
     /// Starts a node without jitter.
     pub async fn join(&self, name: &str) -> Member {
         self.join_with(name, 0, |settings| settings.startup_jitter_max(0)).await

@@ -20,20 +20,37 @@ use tenure::{
 pub const GLOBAL: &str = "plg_coordinator_global/";
 pub const OWN: &str = "plg_coordinator/";
 
-/// Refuses what a policy could refuse: writes below the global prefix, or everything there.
+/// Refuses what a policy could refuse: writes below the global prefix, or everything there. Can also leave requests without
+/// an answer.
 #[derive(Clone, Debug)]
 pub struct Policy {
     inner: Arc<MemoryStore>,
     pub deny_writes: Arc<AtomicBool>,
     pub deny_reads: Arc<AtomicBool>,
+    /// Reads below the global prefix get no answer.
+    pub silent_reads: Arc<AtomicBool>,
+    /// The credentials are over: everything below the global prefix is refused, for another reason than a policy.
+    pub expired: Arc<AtomicBool>,
+    /// What is below the per-plugin prefix may not be read.
+    pub deny_own_reads: Arc<AtomicBool>,
+    /// Writes below the per-plugin prefix do not get through.
+    pub own_writes_cut: Arc<AtomicBool>,
     /// Reads below the per-plugin prefix.
     pub own_reads: Meter,
 }
 
 impl Policy {
     fn refuses(&self, key: &str, switch: &AtomicBool) -> Option<Trouble> {
+        if key.starts_with(GLOBAL) && self.expired.load(Ordering::SeqCst) {
+            return Some(Trouble::new(TroubleKind::Credentials, "400 ExpiredToken"));
+        }
         let refused = key.starts_with(GLOBAL) && switch.load(Ordering::SeqCst);
         refused.then(|| Trouble::new(TroubleKind::Permission, "not allowed by the policy"))
+    }
+
+    fn is_silent(&self, key: &str, prefix: &str, switch: &AtomicBool) -> Option<Trouble> {
+        let silent = key.starts_with(prefix) && switch.load(Ordering::SeqCst);
+        silent.then(|| Trouble::new(TroubleKind::Timeout, "no answer"))
     }
 }
 
@@ -43,6 +60,12 @@ impl Store for Policy {
         if let Some(trouble) = self.refuses(key, &self.deny_reads) {
             return Read::Denied(trouble);
         }
+        if let Some(trouble) = self.is_silent(key, GLOBAL, &self.silent_reads) {
+            return Read::Unavailable(trouble);
+        }
+        if key.starts_with(OWN) && self.deny_own_reads.load(Ordering::SeqCst) {
+            return Read::Denied(Trouble::new(TroubleKind::Permission, "not allowed by the policy"));
+        }
         if key.starts_with(OWN) {
             let counted = Metered::new(Arc::clone(&self.inner), self.own_reads.clone());
             return counted.get(key, unless).await;
@@ -51,6 +74,9 @@ impl Store for Policy {
     }
 
     async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write {
+        if let Some(trouble) = self.is_silent(key, OWN, &self.own_writes_cut) {
+            return Write::Unavailable(trouble);
+        }
         match self.refuses(key, &self.deny_writes) {
             Some(trouble) => Write::Denied(trouble),
             None => self.inner.put(key, body, condition).await,
@@ -101,6 +127,10 @@ impl Cluster {
             inner: Arc::clone(&self.store),
             deny_writes: Arc::default(),
             deny_reads: Arc::default(),
+            silent_reads: Arc::default(),
+            expired: Arc::default(),
+            deny_own_reads: Arc::default(),
+            own_writes_cut: Arc::default(),
             own_reads: Meter::default(),
         };
         let meter = Meter::default();
@@ -162,6 +192,8 @@ pub enum Manner {
     Good,
     Panics,
     Hangs,
+    /// Blocks its thread while [`Diary::blocked`] is locked.
+    Blocks,
 }
 
 /// A plugin that writes down what it is told, and where it acts.
@@ -172,6 +204,7 @@ pub struct Diary {
     acting: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
     pub lines: Mutex<Vec<String>>,
     pub events: Mutex<Vec<String>>,
+    pub blocked: Mutex<()>,
 }
 
 impl Diary {
@@ -188,6 +221,7 @@ impl Diary {
             acting: Arc::clone(acting),
             lines: Mutex::default(),
             events: Mutex::default(),
+            blocked: Mutex::default(),
         }
     }
 
@@ -201,7 +235,7 @@ impl Diary {
 
     async fn misbehave(&self) {
         match self.manner {
-            Manner::Good => {}
+            Manner::Good | Manner::Blocks => {}
             Manner::Panics => panic!("this plugin always panics"),
             Manner::Hangs => std::future::pending().await,
         }
@@ -242,6 +276,9 @@ impl Plugin for Diary {
     async fn promoted(&self, guard: LeaderGuard) {
         let _acting = Acting::new(self);
         self.note(format!("promoted {}", guard.epoch()));
+        if self.manner == Manner::Blocks {
+            drop(self.blocked.lock());
+        }
         self.misbehave().await;
         guard.ended().await;
     }

@@ -38,7 +38,11 @@ fn wrong_types_are_refused() {
         assert!(line.contains(said), "{text}: {line}");
     }
     assert!(refusal(json(r#"{"leaseTimeout": null}"#)).contains("not null"));
-    assert!(refusal(flags(&[("leaseTimeout", "1e3")])).contains("must be a whole number of milliseconds"));
+    assert!(refusal(flags(&[("leaseTimeout", "1e3")])).contains("must be a time with its unit (500ms,"));
+    for time in ["2s500ms", "2500"] {
+        assert_eq!(accepted(flags(&[("leaseTimeout", time)])).lease_timeout_ms, 2500);
+    }
+    assert_eq!(accepted(toml("leaseTimeout = \"2s500ms\"")).lease_timeout_ms, 2500);
     assert!(refusal(flags(&[("leaseTimeout", "")])).contains("leaseTimeout = \"\""));
 }
 

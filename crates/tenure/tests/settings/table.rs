@@ -26,6 +26,9 @@ fn every_row_of_the_table_works_through_every_layer() {
             // It must outlive the heartbeat.
             ("1100", _) if field.name == "leaseTimeout" => "3000".to_owned(),
             ("1100", _) if field.name == "workerTimeout" => "30000".to_owned(),
+            ("1100", _) if field.name == "nodeRetention" => "90000".to_owned(),
+            // It must outlive the hold.
+            (_, _) if field.name == "leaseExpiryFactor" => "4.125".to_owned(),
             ("flip", value) => (value != &Value::Bool(true)).to_string(),
             (text, _) => text.to_owned(),
         };
@@ -75,6 +78,7 @@ fn every_setting_has_a_setter() {
         .coordination_mode("global")
         .heartbeat_interval(1100)
         .lease_timeout(4000)
+        .lease_hold_factor(1.5)
         .lease_expiry_factor(2.5)
         .takeover_delay(1)
         .election_interval(1200)
@@ -86,6 +90,7 @@ fn every_setting_has_a_setter() {
         .worker_timeout(2002)
         .worker_sweep_interval(1003)
         .worker_retention(1004)
+        .node_retention(90_000)
         .task_poll_interval(101)
         .task_idle_interval(1005)
         .task_claim_timeout(1006)

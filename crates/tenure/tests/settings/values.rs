@@ -30,19 +30,19 @@ fn a_wrong_value_does_not_blame_those_that_follow_it() {
 
 #[test]
 fn a_lease_must_outlive_its_heartbeat() {
-    for lease in ["999", "1000"] {
+    for lease in ["999", "1500"] {
         let line = refusal(flags(&[("leaseTimeout", lease)]));
         assert!(line.contains("`leaseTimeout` must be greater than `heartbeatInterval`"), "{line}");
-        assert!(line.contains("[heartbeatInterval = 1000 (default)]"), "{line}");
+        assert!(line.contains("[heartbeatInterval = 1500 (default)]"), "{line}");
     }
-    let line = refusal(flags(&[("leaseTimeout", "1499")]));
+    let line = refusal(flags(&[("leaseTimeout", "2249")]));
     assert!(
-        line.contains("at least 1.5 × `heartbeatInterval`") && line.contains("80 % of the lease"),
+        line.contains("at least 1.5 × `heartbeatInterval`") && line.contains("before 80 % of it"),
         "{line}"
     );
-    for (lease, warned) in [("1500", true), ("1999", true), ("2000", false)] {
-        let resolved = flags(&[("leaseTimeout", lease)]).expect("accepted");
-        assert_eq!(resolved.warnings.len(), usize::from(warned), "{lease}");
+    for (hold, warned) in [("1", true), ("1.19", true), ("1.2", false), ("2", false)] {
+        let resolved = flags(&[("leaseHoldFactor", hold)]).expect("accepted");
+        assert_eq!(resolved.warnings.len(), usize::from(warned), "{hold}");
         assert_eq!(resolved.warnings, resolved.settings.warnings());
     }
 }
@@ -55,7 +55,8 @@ fn limits_of_single_values() {
         ("leaseTimeout", "86400001", "must be at most 86400000 ms"),
         ("leaseTimeout", "99999999999999999999999", "must be at most 86400000 ms"),
         ("leaseTimeout", "-99999999999999999999999", "cannot be negative"),
-        ("leaseExpiryFactor", "1.2", "1.25 tolerates 25 %"),
+        ("leaseExpiryFactor", "2.49", "at least 1.25 × `leaseHoldFactor`"),
+        ("leaseHoldFactor", "0.9", "at least 1 and at most 50"),
         ("leaseExpiryFactor", "-3", "at least 1.25 and at most 100"),
         ("leaseExpiryFactor", "101", "at least 1.25 and at most 100"),
         ("leaseExpiryFactor", "inf", "at least 1.25 and at most 100"),
@@ -68,7 +69,7 @@ fn limits_of_single_values() {
         ("priceReadPer1000", "free", "must be a number"),
         ("priceReadPer1000", "inf", "must be at least 0 and at most 1000"),
         ("requestTimeout", "9", "must be at least 10 ms"),
-        ("requestTimeout", "1250", "must be less than half of `leaseTimeout`"),
+        ("requestTimeout", "2500", "less than half of `leaseTimeout` × `leaseHoldFactor` (5000 ms)"),
         ("electionInterval", "3751", "at most half of `leaseTimeout` × `leaseExpiryFactor` (3750 ms)"),
         ("presenceInterval", "999", "must be at least 1000 ms"),
         ("takeoverDelay", "-1", "cannot be negative"),
@@ -85,7 +86,7 @@ fn limits_of_single_values() {
         ("takeoverDelay", "0"),
         ("drainTimeout", "0"),
         ("electionSettle", "0"),
-        ("leaseExpiryFactor", "1.25"),
+        ("leaseExpiryFactor", "2.5"),
         ("contentionThreshold", "0.01"),
         ("priceWritePer1000", "0"),
         ("priceReadPer1000", "1000"),
@@ -134,9 +135,13 @@ fn secrets_in_store_urls_are_never_repeated() {
 
 #[test]
 fn gcs_needs_slow_heartbeats() {
-    let gs = flags(&[("store", "gs://bucket/x")]).expect("accepted");
+    accepted(flags(&[("store", "gs://bucket/x")]));
+    let gs = flags(&[("store", "gs://bucket/x"), ("preset", "fast")]).expect("accepted");
     assert_eq!(gs.warnings.len(), 1);
-    assert!(gs.warnings[0].contains("2000") && gs.warnings[0].contains("store = gs://bucket/x"));
+    assert!(
+        gs.warnings[0].contains("at least 1000 on Google Cloud Storage")
+            && gs.warnings[0].contains("store = gs://bucket/x")
+    );
     accepted(flags(&[("store", "gs://bucket"), ("preset", "thrifty")]));
     accepted(flags(&[("store", "s3://bucket/x")]));
 }

@@ -1,0 +1,85 @@
+//! Which namespaces a store holds.
+
+use crate::keys::{Keys, Namespace};
+use crate::status::{StatusError, read_seat};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::SeatState;
+use tenure_store::{Lanes, List};
+
+/// Objects looked through at most below each of the two roots.
+const OBJECTS_MAX: usize = 50_000;
+
+/// The namespaces of a store.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Namespaces {
+    /// In order of their names.
+    pub namespaces: Vec<NamespaceSummary>,
+    /// There were too many objects to look through: there may be more.
+    pub more: bool,
+}
+
+/// One of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceSummary {
+    /// Its name.
+    pub namespace: String,
+    /// Who holds its seat, alive or not.
+    pub held_by: Option<String>,
+    /// The highest epoch on the seat; 0 if there is none.
+    pub epoch: u64,
+    /// Nodes that made themselves known.
+    pub nodes: u64,
+    /// Elections of their own beside the shared one: plugins, locks, commands.
+    pub own_elections: u64,
+    /// Why the seat cannot be read.
+    pub problem: Option<String>,
+}
+
+impl Namespaces {
+    /// Lists, and reads the seat of each.
+    pub async fn read(lanes: &Lanes) -> Result<Namespaces, StatusError> {
+        let (shared, more_shared) = below(lanes, Keys::GLOBAL_ROOT).await?;
+        let (own, more_own) = below(lanes, Keys::PLUGIN_ROOT).await?;
+        let mut found: BTreeMap<Namespace, NamespaceSummary> = BTreeMap::new();
+        for (namespace, path) in &shared {
+            let one = found.entry(namespace.clone()).or_default();
+            one.nodes += u64::from(path.starts_with("nodes/"));
+        }
+        let elections: BTreeSet<(&Namespace, &str)> =
+            own.iter().filter_map(|(namespace, path)| Some((namespace, path.split_once('/')?.0))).collect();
+        for (namespace, _) in elections {
+            found.entry(namespace.clone()).or_default().own_elections += 1;
+        }
+        for (namespace, one) in &mut found {
+            one.namespace = namespace.to_string();
+            match read_seat(lanes, &Keys::global(namespace), None).await {
+                Ok(Some(found)) => {
+                    one.epoch = found.seat.epoch.0;
+                    let held = found.seat.state == SeatState::Held;
+                    one.held_by = held.then(|| found.seat.holder.node.to_string());
+                }
+                Ok(None) => {}
+                Err(StatusError::Unreadable { detail, .. }) => one.problem = Some(detail),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Namespaces { namespaces: found.into_values().collect(), more: more_shared || more_own })
+    }
+}
+
+/// Every object below a root: its namespace, and the rest of its key.
+async fn below(lanes: &Lanes, root: &str) -> Result<(Vec<(Namespace, String)>, bool), StatusError> {
+    let (entries, more) = match lanes.bulk.list(root, OBJECTS_MAX).await {
+        List::Entries { entries, more } => (entries, more),
+        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
+        List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
+    };
+    let place = |key: &str| {
+        let (namespace, path) = key.strip_prefix(root)?.split_once('/')?;
+        Some((Namespace::new(namespace).ok()?, path.to_owned()))
+    };
+    Ok((entries.iter().filter_map(|entry| place(&entry.key)).collect(), more))
+}

@@ -1,0 +1,129 @@
+//! The way to a worker's own object: requests of its registration become store calls.
+
+use super::super::documents::WorkerDocument;
+use super::super::spec::CheckedSpec;
+use serde_json::{Map, Value};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure_core::{
+    Expect, Incarnation, RegistrationAnswer, RegistrationRequest, RemoveAnswer, WorkerFound, WorkerRead,
+    WriteAnswer,
+};
+use tenure_store::{Condition, Read, Remove, Store, Trouble, Write};
+
+/// Clones share what is kept.
+#[derive(Clone)]
+pub(super) struct Carrier {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) key: String,
+    pub(super) spec: CheckedSpec,
+    pub(super) incarnation: Incarnation,
+    pub(super) heartbeat_ms: u64,
+    pub(super) started_at: Arc<str>,
+    pub(super) request_timeout: Duration,
+    pub(super) kept: Arc<Mutex<Kept>>,
+}
+
+/// What the machine does not carry.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// Fields of a later version.
+    extra: Map<String, Value>,
+    /// The last trouble in words.
+    pub(super) trouble: String,
+}
+
+impl Carrier {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn carry(&self, request: RegistrationRequest) -> RegistrationAnswer {
+        let silence = request.unanswered();
+        match tokio::time::timeout(self.request_timeout, self.send(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.kept().trouble = format!("no answer within {} ms", self.request_timeout.as_millis());
+                silence
+            }
+        }
+    }
+
+    async fn send(&self, request: RegistrationRequest) -> RegistrationAnswer {
+        match request {
+            RegistrationRequest::Read { unless } => {
+                let unless = unless.map(|version| tenure_store::Version::new(version.as_str()));
+                RegistrationAnswer::Read(self.found(self.store.get(&self.key, unless.as_ref()).await))
+            }
+            RegistrationRequest::Write { sequence, expect } => {
+                let (condition, extra) = match expect {
+                    Expect::Absent => (Condition::Absent, Map::new()),
+                    Expect::Version(version) => {
+                        let version = tenure_store::Version::new(version.as_str());
+                        (Condition::Matches(version), self.kept().extra.clone())
+                    }
+                };
+                let (heartbeat_ms, incarnation) = (self.heartbeat_ms, self.incarnation);
+                let document = WorkerDocument::new(
+                    &self.spec,
+                    heartbeat_ms,
+                    incarnation,
+                    &self.started_at,
+                    sequence,
+                    extra,
+                );
+                let answer = self.store.put(&self.key, document.to_bytes().into(), condition).await;
+                RegistrationAnswer::Written(self.written(answer))
+            }
+            RegistrationRequest::Remove => {
+                RegistrationAnswer::Removed(match self.store.remove(&self.key).await {
+                    Remove::Done => RemoveAnswer::Done,
+                    Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_) => RemoveAnswer::Failed,
+                })
+            }
+        }
+    }
+
+    fn found(&self, read: Read) -> WorkerRead {
+        match read {
+            Read::Found(object) => match WorkerDocument::parse(&self.spec.worker_id, &object.body) {
+                Ok(parsed) => {
+                    self.kept().extra = parsed.document.extra;
+                    WorkerRead::Found(WorkerFound {
+                        version: tenure_core::Version::new(object.version.as_str()),
+                        incarnation: parsed.incarnation,
+                        sequence: parsed.sequence,
+                        pod: parsed.details.pod,
+                        heartbeat_ms: parsed.document.heartbeat_interval,
+                    })
+                }
+                Err(detail) => {
+                    self.kept().trouble = detail;
+                    WorkerRead::Unreadable
+                }
+            },
+            Read::Unchanged => WorkerRead::Unchanged,
+            Read::Absent => WorkerRead::Absent,
+            Read::Unavailable(trouble) => {
+                self.note(&trouble);
+                WorkerRead::Unavailable
+            }
+            Read::Denied(trouble) => {
+                self.note(&trouble);
+                WorkerRead::Denied
+            }
+        }
+    }
+
+    fn written(&self, answer: Write) -> WriteAnswer {
+        let (answer, trouble) = crate::carrier::written(answer);
+        if let Some(trouble) = trouble {
+            self.note(&trouble);
+        }
+        answer
+    }
+
+    fn note(&self, trouble: &Trouble) {
+        self.kept().trouble = trouble.to_string();
+    }
+}
