@@ -6,6 +6,7 @@
 //! schedule never goes back behind its mark.
 
 mod agent;
+mod allowed;
 mod check;
 mod choice;
 mod cost;
@@ -17,6 +18,7 @@ mod lead;
 mod orchestrator;
 mod planner;
 mod problem;
+mod reach;
 mod read;
 mod report;
 mod schedule;
@@ -27,6 +29,7 @@ mod timing;
 mod tree;
 
 pub use agent::Checks;
+pub use allowed::AllowedCommand;
 pub use check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 pub use choice::{AgentFacts, Fleet, NoWorker, POLL_KIND, PollAssign, choose};
 pub use cost::cost;
@@ -39,6 +42,7 @@ pub use orchestrator::{
 };
 pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
 pub use problem::{Problem, Problems};
+pub use reach::LinkLocal;
 pub use read::Rules;
 pub use report::{CheckResult, JobReport};
 pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};

@@ -373,7 +373,9 @@ async fn what_others_wrote_about_the_checks_is_kept_or_left_alone() {
     let key = "plg_coordinator_global/test/results/polls.json";
     let known = r#"{"v":1,"epoch":0,"nonce":"x","health":{},"later":{"a":1}}"#;
     let newer = r#"{"v":2,"health":"something else"}"#;
-    for (stands, kept) in [(known, false), (newer, true), ("nonsense", true)] {
+    // One that cannot be would tell every leader that a newer one is there.
+    let forged = r#"{"v":1,"epoch":9007199254740992,"nonce":"x","health":{}}"#;
+    for (stands, kept) in [(known, false), (newer, true), (forged, true), ("nonsense", true)] {
         let (rig, fake) = (Rig::new(), Fake::new());
         rig.store.put(key, stands.as_bytes().to_vec().into(), Condition::Absent).await;
         let mut pod = rig.pod("pod-a").await;

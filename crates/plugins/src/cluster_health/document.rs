@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
+use tenure::EPOCH_MAX;
 
 /// The major version this software writes and reads.
 pub(super) const VERSION: u64 = 1;
@@ -52,6 +53,10 @@ pub enum ReasonCode {
     NodeDown,
     /// A node goes up and down; it is held `suspect` until it is steady.
     NodeFlapping,
+    /// Nobody leads.
+    NoLeader,
+    /// Two processes run under one id.
+    DuplicateNode,
     /// Nobody could take over.
     NoEligibleStandby,
     /// A plugin coordinates by a seat of its own because the store refuses the namespace's.
@@ -80,6 +85,8 @@ impl ReasonCode {
         match self {
             ReasonCode::NodeDown => "node_down",
             ReasonCode::NodeFlapping => "node_flapping",
+            ReasonCode::NoLeader => "no_leader",
+            ReasonCode::DuplicateNode => "duplicate_node",
             ReasonCode::NoEligibleStandby => "no_eligible_standby",
             ReasonCode::FallbackMode => "fallback_mode",
             ReasonCode::Contention => "contention",
@@ -330,7 +337,7 @@ impl HealthDocument {
         }
         let found: HealthDocument =
             serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))?;
-        if found.epoch > u64::MAX / 2 || found.sequence > u64::MAX / 2 {
+        if found.epoch > EPOCH_MAX || found.sequence > u64::MAX / 2 {
             return Err(corrupt("epoch or sequence out of range".to_owned()));
         }
         Ok(found)

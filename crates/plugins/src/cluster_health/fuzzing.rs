@@ -1,6 +1,6 @@
 //! What holds for `health.json`, whatever it says; see [`crate::fuzzing`].
 
-use super::{HealthDocument, Judge, JudgeConfig, Look, Own, transitions};
+use super::{HealthDocument, Judge, JudgeConfig, Listed, Look, Own, transitions};
 use crate::fuzzing::{assert_kept, assert_told};
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub fn health(body: &[u8]) -> bool {
             return false;
         }
     };
-    assert!(found.epoch <= u64::MAX / 2 && found.sequence <= u64::MAX / 2);
+    assert!(found.epoch <= tenure::EPOCH_MAX && found.sequence <= u64::MAX / 2);
     let again = found.to_bytes();
     assert_eq!(HealthDocument::parse(&again).expect("our own"), found);
     let json = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("what was understood is JSON");
@@ -52,7 +52,9 @@ fn judge(found: &HealthDocument) {
     let mut last = found.clone();
     for step in 1..=STEPS {
         let mark = |(place, row): (usize, &super::NodeHealth)| {
-            (row.node.clone(), row.last_seen.wrapping_add(if place % 2 == 0 { step } else { 0 }))
+            let mark = row.last_seen.wrapping_add(if place % 2 == 0 { step } else { 0 });
+            let (age_ms, deposed) = ((place % 3 == 0).then_some(mark % 500), place % 5 == 4);
+            Listed { node: row.node.clone(), mark, age_ms, deposed }
         };
         let list = found.nodes.iter().enumerate().map(mark).collect();
         let now_ms = 5000 + step * 100;

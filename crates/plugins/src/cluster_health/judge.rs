@@ -1,7 +1,8 @@
 //! The judge: who is there and how the cluster is doing, from what the leader saw. Pure: no IO, and time is an input.
 //!
 //! A node's silence is counted on the leader's own clock, from the answer that showed its presence changed to the *sending*
-//! of the list that shows it unchanged since. Store times are marks: another one means a sign of life, nothing else does.
+//! of the list that shows it unchanged since. Store times are marks: another one means a sign of life. The store's present only
+//! shows who wrote lately when a leader begins, so that it need not watch those for a full timeout first.
 //!
 //! Not promised: a node that lives but cannot write its presence counts as silent.
 
@@ -9,6 +10,7 @@ use super::document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, REASONS_MAX, ROWS_MAX, Reason,
     ReasonCode, Told, VERSION, WorkersHealth,
 };
+use super::watched::Watched;
 use std::collections::BTreeMap;
 
 /// Presences read in one look because they are new or back; the others wait for the next.
@@ -48,8 +50,21 @@ pub struct Look {
     pub now_ms: u64,
     /// How much later than due it was sent.
     pub late_ms: u64,
-    /// The presences with their marks, and whether that is all of them; `None` if there was no answer.
-    pub list: Option<(Vec<(String, u64)>, bool)>,
+    /// The presences, and whether that is all of them; `None` if there was no answer.
+    pub list: Option<(Vec<Listed>, bool)>,
+}
+
+/// One presence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// Whose.
+    pub node: String,
+    /// Its mark: when it was written, on the store's clock.
+    pub mark: u64,
+    /// How long ago that was, if the store says what time it is.
+    pub age_ms: Option<u64>,
+    /// It lost the seat by falling silent, and has not written since.
+    pub deposed: bool,
 }
 
 /// What a presence says.
@@ -63,6 +78,8 @@ pub struct Facts {
     pub contention: u64,
     /// Plugins in fallback.
     pub fallback: u64,
+    /// Somebody else keeps writing its presence.
+    pub conflict: bool,
 }
 
 /// What the leader knows besides.
@@ -76,104 +93,6 @@ pub struct Own {
     pub workers: WorkersHealth,
     /// The component probes.
     pub probes: Vec<ProbeHealth>,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Watched {
-    state: NodeState,
-    told: Option<Told>,
-    mark: u64,
-    /// This judge has found it on a list.
-    listed: bool,
-    /// When it was last seen to change, or its watch began.
-    changed_ms: u64,
-    flaps: u32,
-    flapped_ms: u64,
-    /// Since when a flapping node has been steady.
-    steady_ms: Option<u64>,
-    /// When it went down or left, as far as this judge knows.
-    ended_ms: u64,
-    forgotten: bool,
-    facts: Option<Facts>,
-    read_ms: Option<u64>,
-    /// Its count of slow heartbeats rose between the last two readings.
-    contended: bool,
-}
-
-impl Watched {
-    fn new(state: NodeState, told: Option<Told>, mark: u64, now_ms: u64) -> Watched {
-        Watched {
-            state,
-            told,
-            mark,
-            listed: true,
-            changed_ms: now_ms,
-            flaps: 0,
-            flapped_ms: now_ms,
-            steady_ms: None,
-            ended_ms: now_ms,
-            forgotten: false,
-            facts: None,
-            read_ms: None,
-            contended: false,
-        }
-    }
-
-    fn inherited(row: &NodeHealth) -> Watched {
-        let facts = row.incarnation.clone().map(|incarnation| Facts {
-            incarnation,
-            version: row.version.clone().unwrap_or_default(),
-            ..Facts::default()
-        });
-        Watched {
-            listed: false,
-            flaps: row.flaps,
-            forgotten: row.forgotten,
-            facts,
-            ..Watched::new(row.state, row.told, row.last_seen, 0)
-        }
-    }
-
-    /// It went down before and was not told to be back: it is held.
-    fn is_held(&self) -> bool {
-        self.state == NodeState::Suspect && self.told == Some(Told::Down)
-    }
-
-    fn learn(&mut self, now_ms: u64, facts: Facts) {
-        let same = self.facts.as_ref().filter(|before| before.incarnation == facts.incarnation);
-        // What an inherited row does not say must not look like a rise.
-        self.contended =
-            self.read_ms.is_some() && same.is_some_and(|before| facts.contention > before.contention);
-        (self.facts, self.read_ms) = (Some(facts), Some(now_ms));
-    }
-
-    fn lives(&mut self, config: &JudgeConfig, now_ms: u64) {
-        self.changed_ms = now_ms;
-        self.forgotten = false;
-        let flaps = self.told == Some(Told::Down) && self.flaps >= 2;
-        if flaps && now_ms.saturating_sub(*self.steady_ms.get_or_insert(now_ms)) < config.flap_hold_ms {
-            self.state = NodeState::Suspect;
-            return;
-        }
-        (self.state, self.told, self.steady_ms) = (NodeState::Up, Some(Told::Up), None);
-        if now_ms.saturating_sub(self.flapped_ms) >= config.flap_window_ms {
-            self.flaps = 0;
-        }
-    }
-
-    fn is_silent(&mut self, config: &JudgeConfig, sent_ms: u64, now_ms: u64) {
-        let silent_ms = sent_ms.saturating_sub(self.changed_ms);
-        if self.state == NodeState::Down {
-            self.forgotten |= now_ms.saturating_sub(self.ended_ms) >= config.retention_ms;
-        } else if silent_ms >= config.down_ms {
-            let again = now_ms.saturating_sub(self.flapped_ms) < config.flap_window_ms;
-            self.flaps = if again { self.flaps.saturating_add(1) } else { 1 };
-            (self.flapped_ms, self.ended_ms, self.steady_ms) = (now_ms, now_ms, None);
-            (self.state, self.told) = (NodeState::Down, Some(Told::Down));
-        } else if silent_ms >= config.suspect_ms {
-            (self.state, self.steady_ms) = (NodeState::Suspect, None);
-        }
-    }
 }
 
 /// One leader's judge, for one epoch.
@@ -194,6 +113,8 @@ pub struct Judge {
     status: HealthStatus,
     told: HealthStatus,
     better_ms: Option<u64>,
+    /// Nothing was wrong but that nobody could take over.
+    lonely: bool,
 }
 
 impl Judge {
@@ -215,6 +136,7 @@ impl Judge {
             status: HealthStatus::Unknown,
             told: inherited.map_or(HealthStatus::Unknown, |document| document.told),
             better_ms: None,
+            lonely: false,
         }
     }
 
@@ -235,9 +157,10 @@ impl Judge {
         };
         self.blind_ms = None;
         let mut wanted = Vec::new();
-        for (name, mark) in &entries {
-            if self.saw(name, *mark, sent_ms, now_ms) && *name != self.me && wanted.len() < READS_NEW_MAX {
-                wanted.push(name.clone());
+        for entry in &entries {
+            let read = self.saw(entry, sent_ms, now_ms) && entry.node != self.me;
+            if read && wanted.len() < READS_NEW_MAX {
+                wanted.push(entry.node.clone());
             }
         }
         if complete {
@@ -251,20 +174,32 @@ impl Judge {
     }
 
     /// One line of a list. Whether the presence is worth reading at once.
-    fn saw(&mut self, name: &str, mark: u64, sent_ms: u64, now_ms: u64) -> bool {
+    fn saw(&mut self, entry: &Listed, sent_ms: u64, now_ms: u64) -> bool {
+        let Listed { node: name, mark, age_ms, deposed } = entry;
+        let lately = age_ms.is_some_and(|age_ms| age_ms < self.config.suspect_ms);
         let Some(node) = self.nodes.get_mut(name) else {
-            // On the first list nobody can tell the living from the dead. Later ones show who has just come.
-            let fresh = self.begun_ms.is_some() && !self.cut;
+            // On the first list the living cannot be told from the dead, but for those who wrote lately. Later ones show who has
+            // just come.
+            let fresh = (self.begun_ms.is_some() && !self.cut || lately) && !deposed;
             let (state, told) =
                 if fresh { (NodeState::Up, Some(Told::Up)) } else { (NodeState::Suspect, None) };
-            self.nodes.insert(name.to_owned(), Watched::new(state, told, mark, now_ms));
+            let mut node = Watched { undecided: !fresh, ..Watched::new(state, told, *mark, now_ms) };
+            if *deposed {
+                node.is_down(&self.config, now_ms);
+            }
+            self.nodes.insert(name.to_owned(), node);
             return true;
         };
         let first = !std::mem::replace(&mut node.listed, true);
-        let changed = std::mem::replace(&mut node.mark, mark) != mark;
+        let changed = std::mem::replace(&mut node.mark, *mark) != *mark;
         let was = node.state;
         if first {
             (node.changed_ms, node.flapped_ms, node.ended_ms) = (now_ms, now_ms, now_ms);
+            node.undecided = !lately && matches!(was, NodeState::Up | NodeState::Suspect);
+        }
+        if *deposed && was != NodeState::Down {
+            node.is_down(&self.config, now_ms);
+            return false;
         }
         // The mark of one that was published as down or gone is the one it had then: another is a sign of life. Of one that
         // was up it is no news; its watch begins with this list.
@@ -279,9 +214,9 @@ impl Judge {
     }
 
     /// Who is not on a complete list has taken its presence away.
-    fn miss(&mut self, entries: &[(String, u64)], now_ms: u64) {
+    fn miss(&mut self, entries: &[Listed], now_ms: u64) {
         let listed: std::collections::BTreeSet<&str> =
-            entries.iter().map(|(name, _)| name.as_str()).collect();
+            entries.iter().map(|entry| entry.node.as_str()).collect();
         let retention_ms = self.config.retention_ms;
         self.nodes.retain(|name, node| {
             if listed.contains(name.as_str()) {
@@ -307,7 +242,7 @@ impl Judge {
         let fresh = || Watched::new(NodeState::Up, Some(Told::Up), 0, now_ms);
         let me = self.nodes.entry(self.me.clone()).or_insert_with(fresh);
         (me.state, me.told, me.forgotten, me.changed_ms) = (NodeState::Up, Some(Told::Up), false, now_ms);
-        me.steady_ms = None;
+        (me.steady_ms, me.undecided) = (None, false);
     }
 
     /// Adds those that were read longest ago.
@@ -332,9 +267,11 @@ impl Judge {
         }
     }
 
-    /// Whether this leader has watched for a full timeout.
+    /// Whether this leader knows of everybody, or has watched for a full timeout.
     pub fn is_settled(&self, now_ms: u64) -> bool {
-        self.begun_ms.is_some_and(|begun_ms| now_ms.saturating_sub(begun_ms) >= self.config.down_ms)
+        let Some(begun_ms) = self.begun_ms else { return false };
+        now_ms.saturating_sub(begun_ms) >= self.config.down_ms
+            || !self.nodes.values().any(|node| node.undecided && node.state != NodeState::Left)
     }
 
     /// The document as of now.
@@ -345,6 +282,10 @@ impl Judge {
         }
         let mut reasons = self.reasons(p99_ms, &workers, &probes);
         let raw = self.raw_status(&reasons, &probes);
+        let was_lonely = std::mem::replace(
+            &mut self.lonely,
+            !reasons.is_empty() && reasons.iter().all(|reason| reason.code == ReasonCode::NoEligibleStandby),
+        );
         let blind = self.blind_ms.is_some_and(|ms| now_ms.saturating_sub(ms) >= self.config.down_ms);
         if !self.is_settled(now_ms) {
             (self.status, self.better_ms) = (HealthStatus::Unknown, None);
@@ -352,10 +293,14 @@ impl Judge {
             reasons.retain(|reason| reason.code != ReasonCode::NoEligibleStandby);
             reasons.insert(
                 0,
-                Reason::new(ReasonCode::Settling, None, "a new leader watches for a full timeout first"),
+                Reason::new(
+                    ReasonCode::Settling,
+                    None,
+                    "a new leader watches those it has not seen alive for a full timeout",
+                ),
             );
         } else {
-            self.damp(now_ms, if blind { HealthStatus::Unknown } else { raw });
+            self.damp(now_ms, if blind { HealthStatus::Unknown } else { raw }, was_lonely);
             self.told = self.status;
             if self.status != raw && !blind {
                 reasons.push(Reason::new(
@@ -385,12 +330,13 @@ impl Judge {
         }
     }
 
-    /// Worse at once; better only when it has been better for the whole calm. To and from `unknown` at once.
-    fn damp(&mut self, now_ms: u64, raw: HealthStatus) {
+    /// Worse at once; better only when it has been better for the whole calm. To and from `unknown` at once, and when a second node
+    /// has come to one that was alone.
+    fn damp(&mut self, now_ms: u64, raw: HealthStatus, was_lonely: bool) {
         let unknown = HealthStatus::Unknown;
         let better = raw < self.status && self.status != unknown;
         let calm = |since_ms: u64| now_ms.saturating_sub(since_ms) >= self.config.calm_ms;
-        if !better || calm(*self.better_ms.get_or_insert(now_ms)) {
+        if !better || was_lonely || calm(*self.better_ms.get_or_insert(now_ms)) {
             (self.status, self.better_ms) = (raw, None);
         }
     }
@@ -413,6 +359,9 @@ impl Judge {
             }
             if node.facts.as_ref().is_some_and(|facts| facts.fallback > 0) {
                 add(ReasonCode::FallbackMode, "the store refuses it the shared seat");
+            }
+            if node.facts.as_ref().is_some_and(|facts| facts.conflict) {
+                add(ReasonCode::DuplicateNode, "two processes run under this id");
             }
             if node.contended {
                 add(ReasonCode::Contention, "heartbeats took too long");

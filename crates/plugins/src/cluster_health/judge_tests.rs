@@ -25,6 +25,10 @@ struct Bench {
     judge: Judge,
     now_ms: u64,
     marks: BTreeMap<String, u64>,
+    /// How old each presence is, if the store says so.
+    ages: BTreeMap<String, u64>,
+    /// Who lost the seat by falling silent.
+    deposed: Vec<String>,
     own: Own,
     last: Option<HealthDocument>,
     told: Vec<Transition>,
@@ -34,7 +38,8 @@ impl Bench {
     fn new(epoch: u64, last: Option<HealthDocument>, names: &[&str]) -> Bench {
         let judge = Judge::new(config(), epoch, "a", last.as_ref());
         let marks = names.iter().map(|name| ((*name).to_owned(), 1)).collect();
-        Bench { judge, now_ms: 5_000, marks, own: Own::default(), last, told: Vec::new() }
+        let (ages, deposed) = Default::default();
+        Bench { judge, now_ms: 5_000, marks, ages, deposed, own: Own::default(), last, told: Vec::new() }
     }
 
     /// One interval passes in which these wrote their presence, then a look.
@@ -47,7 +52,13 @@ impl Bench {
     }
 
     fn look(&mut self, late_ms: u64, answered: bool) -> HealthDocument {
-        let list = answered.then(|| (self.marks.clone().into_iter().collect(), true));
+        let listed = |(node, mark): (&String, &u64)| Listed {
+            node: node.clone(),
+            mark: *mark,
+            age_ms: self.ages.get(node).copied(),
+            deposed: self.deposed.contains(node),
+        };
+        let list = answered.then(|| (self.marks.iter().map(listed).collect(), true));
         self.judge.look(Look { sent_ms: self.now_ms, now_ms: self.now_ms, late_ms, list });
         self.publish()
     }
@@ -95,6 +106,59 @@ fn a_new_leader_is_unknown_and_tells_nobody_dead_before_a_full_timeout() {
     let document = bench.tick(&["a", "b"]);
     assert_eq!((document.status, state(&document, "c")), (HealthStatus::Degraded, NodeState::Down));
     assert_eq!(bench.said(), ["-c", "unknown>degraded"]);
+}
+
+#[test]
+fn those_who_wrote_lately_need_not_be_watched_first() {
+    let mut bench = Bench::new(1, None, &["a", "b", "c"]);
+    bench.ages = [("b", P / 2), ("c", 2 * P - 1)].map(|(name, age)| (name.to_owned(), age)).into();
+    let document = bench.tick(&["a"]);
+    assert_eq!((document.status, codes(&document)), (HealthStatus::Healthy, vec![]));
+    assert_eq!(bench.said(), ["+a", "+b", "+c", "unknown>healthy"]);
+    let mut bench = Bench::new(1, None, &["a", "b", "c"]);
+    bench.ages = [("b", P / 2), ("c", 2 * P)].map(|(name, age)| (name.to_owned(), age)).into();
+    let document = bench.tick(&["a"]);
+    assert_eq!((document.status, codes(&document)), (HealthStatus::Unknown, vec!["settling"]));
+    assert_eq!((state(&document, "b"), state(&document, "c")), (NodeState::Up, NodeState::Suspect));
+}
+
+/// Nodes that are started one after the other: nothing was wrong with the first but that it was alone.
+#[test]
+fn a_second_node_makes_a_lonely_one_healthy_at_once() {
+    let mut bench = Bench::new(1, None, &["a"]);
+    let document = bench.tick(&["a"]);
+    assert_eq!((document.status, codes(&document)), (HealthStatus::Degraded, vec!["no_eligible_standby"]));
+    let document = bench.tick(&["a", "b"]);
+    assert_eq!((document.status, codes(&document)), (HealthStatus::Healthy, vec![]));
+    assert_eq!(bench.said(), ["+a", "unknown>degraded", "+b", "degraded>healthy"]);
+}
+
+/// The seat was taken from it: nobody need watch it to know.
+#[test]
+fn ob2_a_leader_that_fell_silent_is_down_at_once_for_its_successor() {
+    let mut first = Bench::new(1, None, &["a", "b", "z"]);
+    let document = first.ticks(5, &["a", "b", "z"]);
+    let mut next = Bench::new(2, Some(document), &["a", "b", "z"]);
+    next.marks = first.marks.clone();
+    next.ages = ["b", "z"].map(|name| (name.to_owned(), P)).into();
+    next.deposed = vec!["z".to_owned()];
+    let document = next.tick(&["a"]);
+    assert_eq!((state(&document, "z"), document.status), (NodeState::Down, HealthStatus::Degraded));
+    assert_eq!(codes(&document), ["node_down"]);
+    assert_eq!(next.said(), ["-z", "healthy>degraded"]);
+    next.deposed.clear();
+    let document = next.tick(&["a", "b", "z"]);
+    assert_eq!(state(&document, "z"), NodeState::Up, "it is back");
+}
+
+#[test]
+fn two_processes_under_one_id_are_a_reason() {
+    let mut bench = Bench::new(1, None, &["a", "b"]);
+    bench.ticks(5, &["a", "b"]);
+    let twice = Facts { conflict: true, ..Facts::default() };
+    bench.judge.read(bench.now_ms, "b", Some(twice));
+    let document = bench.tick(&["a", "b"]);
+    assert_eq!((document.status, codes(&document)), (HealthStatus::Degraded, vec!["duplicate_node"]));
 }
 
 #[test]
@@ -254,8 +318,8 @@ impl Random {
 }
 
 /// Nodes come, go, fall silent and return; leaders change; lists fail and come late. Whatever happens: nobody is told down
-/// who was not silent for a full timeout of one leader's watch, ups and downs alternate, and no leader calls anything healthy
-/// before its watch is over.
+/// who was not silent for a full timeout of one leader's watch, ups and downs alternate, and before its watch is over a leader judges
+/// only if it has seen everybody live.
 #[test]
 fn whatever_happens_the_dead_were_silent_and_each_transition_is_told_once() {
     let names = ["a", "b", "c", "d", "e"];
@@ -288,8 +352,15 @@ fn whatever_happens_the_dead_were_silent_and_each_transition_is_told_once() {
             bench.told.clear();
             let late_ms = random.below(20).saturating_sub(18) * 60;
             let document = bench.look(late_ms, random.below(10) > 0);
-            if now_ms - begun_ms < 3 * P {
-                assert_eq!(document.status, HealthStatus::Unknown, "seed {seed}");
+            if now_ms - begun_ms < 3 * P && document.status != HealthStatus::Unknown {
+                let there = document.nodes.iter().filter(|row| row.node != "a" && row.state == NodeState::Up);
+                for row in there {
+                    assert!(
+                        wrote[row.node.as_str()] >= begun_ms,
+                        "seed {seed}: {} was not seen to live",
+                        row.node
+                    );
+                }
             }
             for transition in &bench.told {
                 match transition {

@@ -13,7 +13,7 @@
 //! processes.running("ClusterHealth").await;
 //! health.published().wait_for(|document| document.is_some()).await?;
 //! let view = HealthView::read(&node.annex()).await?;
-//! assert_eq!(view.status, HealthStatus::Unknown, "a new leader has not watched for long enough yet");
+//! assert_eq!(view.status, HealthStatus::Degraded, "nobody could take over");
 //! node.shutdown().await;
 //! # Ok(()) }
 //! ```
@@ -30,6 +30,7 @@ mod judge;
 mod probe;
 mod process;
 mod reader;
+mod watched;
 
 pub use cost::cost;
 pub use document::{
@@ -39,7 +40,7 @@ pub use document::{
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use fuzzing::health;
-pub use judge::{Facts, Judge, JudgeConfig, Look, Own};
+pub use judge::{Facts, Judge, JudgeConfig, Listed, Look, Own};
 pub use probe::{Probe, ProbeResult};
 pub use reader::{HealthView, ViewNode};
 
@@ -103,10 +104,10 @@ pub struct HealthOptions {
 }
 
 impl HealthOptions {
-    /// What fits these settings: a look every `presenceInterval`, but not more than one for 24 renewals, so that health costs
+    /// What fits these settings: a look every `presenceInterval`, but not more than one for 24 looks of a standby, so that health costs
     /// a fraction of what leading does.
     pub fn of(settings: &Settings) -> HealthOptions {
-        let interval_ms = settings.presence_interval_ms.max(24 * settings.heartbeat_interval_ms);
+        let interval_ms = settings.presence_interval_ms.max(24 * settings.election_interval_ms);
         HealthOptions {
             interval: Duration::from_millis(interval_ms),
             refresh_looks: 3,

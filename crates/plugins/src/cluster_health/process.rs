@@ -2,14 +2,14 @@
 
 use super::crew::crew;
 use super::document::{HealthDocument, HealthStatus, Transition, transitions};
-use super::judge::{Facts, Judge, JudgeConfig, Look, Own};
+use super::judge::{Facts, Judge, JudgeConfig, Listed, Look, Own};
 use super::probe::{Probe, run_all};
 use super::{HealthEvent, HealthOptions, Outlets};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::{Condition, Read, Version, Write};
-use tenure::{Annex, Clock, Document, LeadershipEnded, News, NodeId, Presence, ProcessContext};
+use tenure::{Annex, Clock, Document, LeadershipEnded, News, NodeId, Presence, PresenceMark, ProcessContext};
 
 /// Presences looked at at most.
 const LIST_MAX: usize = 10_000;
@@ -42,6 +42,9 @@ pub(super) struct Keeper {
     blocked: bool,
     extra: Map<String, Value>,
     incarnation: Option<String>,
+    /// Who lost the seat by falling silent, before this leader had it; `None` until it is known.
+    deposed: Vec<PresenceMark>,
+    asked: bool,
     said: Option<String>,
 }
 
@@ -75,6 +78,8 @@ impl Keeper {
             blocked: false,
             extra: Map::new(),
             incarnation: None,
+            deposed: Vec::new(),
+            asked: false,
             said: None,
         }
     }
@@ -126,11 +131,25 @@ impl Keeper {
     // ---- looking ----
 
     async fn look(&mut self, late_ms: u64) {
+        if !self.asked
+            && let Ok(deposed) = self.annex.deposed().await
+        {
+            (self.deposed, self.asked) = (deposed, true);
+        }
         let sent_ms = self.clock.now_ms();
         let list = match self.annex.presences(LIST_MAX).await {
             Ok(found) => {
-                let marks = found.marks.into_iter().map(|mark| (mark.node.to_string(), mark.modified.0));
-                Some((marks.collect(), found.complete))
+                let present = self.annex.lanes().bulk.now();
+                let listed = |mark: PresenceMark| Listed {
+                    age_ms: present.map(|present| present.0.saturating_sub(mark.modified.0)),
+                    deposed: self
+                        .deposed
+                        .iter()
+                        .any(|gone| gone.node == mark.node && mark.modified <= gone.modified),
+                    node: mark.node.to_string(),
+                    mark: mark.modified.0,
+                };
+                Some((found.marks.into_iter().map(listed).collect(), found.complete))
             }
             Err(trouble) => {
                 self.say(format!("health: the nodes cannot be listed: {trouble}"));
@@ -160,6 +179,7 @@ impl Keeper {
             version: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
             contention: metrics.contention_events,
             fallback: metrics.plugins_in_fallback,
+            conflict: self.annex.node_conflict(),
         };
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
         let before = self.published.as_ref().map(|document| &document.workers);
@@ -284,6 +304,7 @@ fn facts(presence: &Presence) -> Facts {
         version: presence.software.clone(),
         contention: metrics.map_or(0, |metrics| metrics.contention_events),
         fallback: metrics.map_or(0, |metrics| metrics.plugins_in_fallback),
+        conflict: presence.conflict,
     }
 }
 

@@ -17,7 +17,8 @@ const REFRESH_MAX_MS: u64 = 24 * 3600 * 1000;
 ///
 /// It is the leader's judgement, shown as such only while it is fresh: the seat is held by a leader that was *seen* to renew,
 /// the document is of its epoch, and on the store's clock it is no older than two refreshes. Otherwise the status is
-/// `unknown`, for the reason `stale_snapshot`; nodes and workers are then those of the last document.
+/// `unknown`, for the reason `stale_snapshot`; where there was a leader and is none, `critical`, for the reason `no_leader`. Nodes and
+/// workers are then those of the last document.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
@@ -53,15 +54,15 @@ pub struct HealthView {
 pub struct ViewNode {
     /// Its id.
     pub node: String,
-    /// How it is doing, by the document.
+    /// How it is doing, by the document; down if it is gone since.
     pub state: NodeState,
-    /// `leader` or `standby`, by the document.
+    /// `leader` or `standby`, by the document; `gone` if it is gone since.
     pub role: String,
     /// Which life of it.
     pub incarnation: Option<String>,
     /// Its software.
     pub version: Option<String>,
-    /// How much older its presence is than the newest sign of anybody's life on the store; none if it has no presence.
+    /// How long ago it was last heard of, by the store's clock; none if it has no presence.
     pub last_seen_ms_ago: Option<u64>,
 }
 
@@ -75,7 +76,7 @@ impl HealthView {
         HealthView::look(annex.lanes(), &namespace).await
     }
 
-    /// Reads it from outside: watches the holder of the seat until it renews (at most one lease), one list, and two reads.
+    /// Reads it from outside: watches the holder of the seat until it renews (for at most one hold), one list, and two reads.
     pub async fn look(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
         let status = Status::read(lanes, namespace).await?;
         HealthView::behind(lanes, namespace, &status).await
@@ -142,15 +143,18 @@ fn stale(status: &Status, document: Option<&HealthDocument>, age_ms: Option<u64>
 
 fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) -> HealthView {
     let doubt = stale(status, document.as_ref(), age_ms);
-    let seen =
-        |name: &str| status.nodes.iter().find(|node| node.node == name).map(|node| node.last_seen_ms_ago);
-    let row = |node: &super::NodeHealth| ViewNode {
-        node: node.node.clone(),
-        state: node.state,
-        role: node.role.clone(),
-        incarnation: node.incarnation.clone(),
-        version: node.version.clone(),
-        last_seen_ms_ago: seen(&node.node),
+    // What is known to be gone by now may be up in the document.
+    let row = |node: &super::NodeHealth| {
+        let seen = status.nodes.iter().find(|seen| seen.node == node.node);
+        let gone = seen.is_some_and(|seen| seen.role == "gone");
+        ViewNode {
+            node: node.node.clone(),
+            state: if gone { NodeState::Down } else { node.state },
+            role: if gone { "gone".to_owned() } else { node.role.clone() },
+            incarnation: node.incarnation.clone(),
+            version: node.version.clone(),
+            last_seen_ms_ago: seen.map(|seen| seen.last_seen_ms_ago),
+        }
     };
     let leader = status.leader.as_ref().filter(|leader| leader.live).map(|leader| leader.node.clone());
     let mut view = HealthView {
@@ -176,6 +180,11 @@ fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) 
     if let Some(doubt) = doubt {
         view.status = HealthStatus::Unknown;
         view.reasons.insert(0, Reason::new(ReasonCode::StaleSnapshot, None, doubt));
+    }
+    if view.leader.is_none() && status.epoch > 0 {
+        // Whatever the last leader thought of it.
+        view.status = HealthStatus::Critical;
+        view.reasons = vec![Reason::new(ReasonCode::NoLeader, None, "nobody leads")];
     }
     view
 }

@@ -1,9 +1,11 @@
 //! The agent's side: does jobs. It is a handler for tasks of kind `poll`, to be given to a task runner whose worker says what
 //! it is in its payload.
 
+use super::allowed::AllowedCommand;
 use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 use super::choice::POLL_KIND;
 use super::problem::told;
+use super::reach::LinkLocal;
 use super::read::{self, KINDS, Rules};
 use super::report::{CheckResult, JobReport};
 use super::schedule::{CheckSpec, VERSION};
@@ -17,13 +19,13 @@ use tenure::{IdError, NodeId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What an agent can check. Without more words: `tcp`, `dns` and `http`.
+/// What an agent can check. Without more words: `tcp`, `dns` and `http`, and no link-local address.
 ///
 /// ```
 /// use tenure::tasks::Handlers;
 /// use tenure_plugins::poll::Checks;
 /// # fn main() -> Result<(), String> {
-/// let handlers = Checks::new()?.commands(["/usr/bin/true"]).handle(Handlers::new());
+/// let handlers = Checks::new()?.commands(["/usr/bin/df -h *".parse()?]).handle(Handlers::new());
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -41,10 +43,15 @@ impl std::fmt::Debug for Checks {
 impl Checks {
     /// `tcp`, `dns` and `http`. Fails where no HTTP client can be had.
     pub fn new() -> Result<Checks, String> {
+        Checks::reaching(LinkLocal::Denied)
+    }
+
+    /// The same, with or without link-local addresses.
+    pub fn reaching(link_local: LinkLocal) -> Result<Checks, String> {
         let mut checks = Checks::none();
-        checks.kinds.insert("tcp".to_owned(), Arc::new(TcpCheck));
+        checks.kinds.insert("tcp".to_owned(), Arc::new(TcpCheck::new(link_local)));
         checks.kinds.insert("dns".to_owned(), Arc::new(DnsCheck));
-        checks.kinds.insert("http".to_owned(), Arc::new(HttpCheck::new()?));
+        checks.kinds.insert("http".to_owned(), Arc::new(HttpCheck::new(link_local)?));
         Ok(checks)
     }
 
@@ -53,9 +60,8 @@ impl Checks {
         Checks { kinds: BTreeMap::new(), rules: Rules::default() }
     }
 
-    /// Allows checks of kind `command`, for exactly these programs. Whoever may write schedules may then have this machine run
-    /// them, with any arguments.
-    pub fn commands(mut self, allowed: impl IntoIterator<Item = impl Into<String>>) -> Checks {
+    /// Allows checks of kind `command`, for these commands. Whoever may write schedules may then have this machine run them.
+    pub fn commands(mut self, allowed: impl IntoIterator<Item = AllowedCommand>) -> Checks {
         self.kinds.insert("command".to_owned(), Arc::new(CommandCheck::new(allowed)));
         self
     }

@@ -1,9 +1,12 @@
 //! The kinds of checks, as an agent has them. A check says that all is well, or in a few words why not; its time is taken, and
 //! limited, by whoever runs it.
 
+use super::allowed::AllowedCommand;
+use super::reach::LinkLocal;
 use super::schedule::{Action, CheckSpec};
-use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::process::Stdio;
+use std::sync::Arc;
 use tenure::{NodeId, async_trait};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, lookup_host};
@@ -37,14 +40,24 @@ fn not_mine(spec: &CheckSpec) -> String {
 
 /// Opens a connection, and closes it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TcpCheck;
+pub struct TcpCheck {
+    link_local: LinkLocal,
+}
+
+impl TcpCheck {
+    /// Link-local addresses are denied by [`default`](TcpCheck::default).
+    pub fn new(link_local: LinkLocal) -> TcpCheck {
+        TcpCheck { link_local }
+    }
+}
 
 #[async_trait]
 impl Check for TcpCheck {
     async fn check(&self, _: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Tcp { host, port } = &spec.action else { return Err(not_mine(spec)) };
         let port = u16::try_from(*port).map_err(|_| format!("{port} is no port"))?;
-        TcpStream::connect((host.as_str(), port)).await.map(drop).map_err(|error| error.to_string())
+        let addresses = self.link_local.addresses(host, port).await?;
+        TcpStream::connect(&addresses[..]).await.map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -65,20 +78,22 @@ impl Check for DnsCheck {
 #[derive(Clone, Debug)]
 pub struct HttpCheck {
     client: reqwest::Client,
+    link_local: LinkLocal,
 }
 
 impl HttpCheck {
     /// With the certificates this machine trusts.
-    pub fn new() -> Result<HttpCheck, String> {
+    pub fn new(link_local: LinkLocal) -> Result<HttpCheck, String> {
         // Somebody else's choice, made before, is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
+            .dns_resolver(Arc::new(link_local))
             .pool_max_idle_per_host(0)
             .user_agent(concat!("tenure-poll/", env!("CARGO_PKG_VERSION")))
             .build();
-        client.map(|client| HttpCheck { client }).map_err(|error| in_short(&error))
+        client.map(|client| HttpCheck { client, link_local }).map_err(|error| in_short(&error))
     }
 }
 
@@ -95,6 +110,12 @@ fn in_short(error: &dyn std::error::Error) -> String {
 impl Check for HttpCheck {
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Http { url, method, status } = &spec.action else { return Err(not_mine(spec)) };
+        let url = reqwest::Url::parse(url).map_err(|error| error.to_string())?;
+        // An address is connected to as it is; a name is looked up by the client, which asks the same question then.
+        let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+        if let Ok(address) = host.parse::<IpAddr>() {
+            self.link_local.check(address)?;
+        }
         let request = match method.as_str() {
             "HEAD" => self.client.head(url),
             _ => self.client.get(url),
@@ -114,17 +135,28 @@ impl Check for HttpCheck {
     }
 }
 
-/// Runs programs this agent's own settings allow, without a shell, with no environment but `PATH`, `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH`,
-/// and nothing to read. All is well if it ends with 0. Not promised: that what a program started ends with it.
+/// What a command finds in its environment of the agent's own: nothing that a secret is kept in.
+const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
+
+/// Runs commands this agent's own settings allow, without a shell and with nothing to read. Of the agent's environment they see
+/// `PATH`, `HOME`, `LANG`, `TZ` and what is named here; `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH` are set. All is well if it
+/// ends with 0. Not promised: that what a program started ends with it.
 #[derive(Clone, Debug)]
 pub struct CommandCheck {
-    allowed: BTreeSet<String>,
+    allowed: Vec<AllowedCommand>,
+    passed: Vec<String>,
 }
 
 impl CommandCheck {
-    /// Exactly these programs, as schedules name them.
-    pub fn new(allowed: impl IntoIterator<Item = impl Into<String>>) -> CommandCheck {
-        CommandCheck { allowed: allowed.into_iter().map(Into::into).collect() }
+    /// These commands and no others.
+    pub fn new(allowed: impl IntoIterator<Item = AllowedCommand>) -> CommandCheck {
+        CommandCheck { allowed: allowed.into_iter().collect(), passed: Vec::new() }
+    }
+
+    /// They see these variables of the agent's environment too.
+    pub fn env(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> CommandCheck {
+        self.passed.extend(names.into_iter().map(Into::into));
+        self
     }
 }
 
@@ -132,13 +164,15 @@ impl CommandCheck {
 impl Check for CommandCheck {
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Command { program, args } = &spec.action else { return Err(not_mine(spec)) };
-        if !self.allowed.contains(program) {
-            return Err("this agent's settings do not allow this program".to_owned());
+        if !self.allowed.iter().any(|allowed| allowed.allows(program, args)) {
+            return Err("this agent does not allow this command with these arguments".to_owned());
         }
         let mut command = tokio::process::Command::new(program);
         command.args(args).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        if let Some(path) = std::env::var_os("PATH") {
-            command.env("PATH", path);
+        for name in PASSED.into_iter().chain(self.passed.iter().map(String::as_str)) {
+            if let Some(value) = std::env::var_os(name) {
+                command.env(name, value);
+            }
         }
         command.env("TENURE_JOB", job.job.as_str()).env("TENURE_ATTEMPT", job.attempt.to_string());
         command.env("TENURE_EPOCH", job.epoch.to_string());

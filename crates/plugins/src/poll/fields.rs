@@ -1,7 +1,6 @@
 //! Reading the fields of one map, and keeping account of what is wrong.
 
 use super::problem::{Problem, told};
-use super::timing::parse_duration_ms;
 use super::tree::{Data, Entry, Tree};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -213,7 +212,7 @@ impl Reader {
         }
         let Some(tree) = fields.take(key) else { return default };
         let ms = match &tree.data {
-            Data::Text(text) => parse_duration_ms(text),
+            Data::Text(text) => tenure::settings::parse_time_ms(text),
             Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => None,
         };
         let rule = match ms {

@@ -32,7 +32,7 @@ impl Problem {
         Problem {
             line,
             field: words(field.into()),
-            value: told(&value.to_string()),
+            value: without_credentials(told(&value.to_string())),
             rule: words(rule.into()),
         }
     }
@@ -41,6 +41,13 @@ impl Problem {
 /// A text cut to a length that can be printed, without control characters.
 pub(crate) fn told(text: &str) -> String {
     cut(text, TOLD_MAX_CHARS)
+}
+
+/// A value that may have a password in it, as addresses may, is not repeated; nor is an address that was cut before that shows.
+fn without_credentials(value: String) -> String {
+    let is_suspect = value.split_once('@').is_some_and(|(before, _)| before.contains([':', '/']));
+    let is_cut = value.contains("//") && value.contains('…');
+    if is_suspect || is_cut { "(not shown)".to_owned() } else { value }
 }
 
 fn cut(text: &str, max_chars: usize) -> String {

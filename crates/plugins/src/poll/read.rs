@@ -108,8 +108,8 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         ran: if reader.wire { reader.texts(&mut fields, "ran") } else { Vec::new() },
         checks: checks(reader, &mut fields, timeout_ms, rules),
         extra: reader.rest(&fields, "schedule"),
-        // Whoever has none is refused; the rest is read for its own faults.
-        id: id.or_else(|| NodeId::new("unnamed").ok())?,
+        // Whoever has none is refused; the rest is read for its own faults. Of each line another, so that it is no other's.
+        id: id.or_else(|| NodeId::new(&format!("unnamed-{}", tree.line.unwrap_or(0))).ok())?,
     };
     let bytes = schedule.job_payload(u64::MAX).len();
     if bytes > PAYLOAD_MAX_BYTES {
@@ -284,6 +284,11 @@ fn check(
     Some(CheckSpec { name: name?, timeout_ms, action: action?, extra })
 }
 
+/// By the same parser as the client's.
+fn has_credentials(url: &str) -> bool {
+    reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
+}
+
 fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option<Action> {
     let kind = reader.text(fields, "kind", true)?;
     Some(match kind.as_str() {
@@ -293,9 +298,13 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
                 let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
                 rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
                     && !url.contains(|c: char| c.is_whitespace() || c.is_control())
+                    && reqwest::Url::parse(url).is_ok()
             });
             if let Some(url) = url.as_ref().filter(|_| !plain) {
                 reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// address");
+            } else if url.as_deref().is_some_and(has_credentials) {
+                let rule = "must not have a user name or password in it: a schedule is no place for secrets";
+                reader.fault(fields, "url", "", rule);
             }
             let method = reader.text(fields, "method", false).unwrap_or_else(|| "GET".to_owned());
             if !["GET", "HEAD"].contains(&method.as_str()) {

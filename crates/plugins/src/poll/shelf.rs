@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::store::{Condition, Entry, List, Read, Store, Trouble, Version, Write};
-use tenure::{Keys, LeaderGuard, NodeId};
+use tenure::store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version, Write};
+use tenure::{EPOCH_MAX, Keys, LeaderGuard, NodeId};
 use tokio::task::{JoinError, JoinSet};
 
 /// No schedule's object is larger.
@@ -89,8 +89,8 @@ impl Shelf {
     /// One list, and a read for each schedule that is other than before.
     pub(super) async fn look(&self, known: &BTreeMap<NodeId, Stamp>) -> Result<Found, String> {
         let folder = format!("{}/schedules/", self.keys.root());
-        let list = tokio::time::timeout(self.timeout * 5, self.store.list(&folder, SCHEDULES_MAX)).await;
-        let entries = match list {
+        let limit = self.timeout * LIST_TIMEOUTS_MAX;
+        let entries = match tokio::time::timeout(limit, self.store.list(&folder, SCHEDULES_MAX)).await {
             Ok(List::Entries { more: true, .. }) => {
                 return Err(format!("{folder} has more than {SCHEDULES_MAX} objects; none is acted on anew"));
             }
@@ -195,7 +195,8 @@ impl StateFile {
                 let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
                 let field = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
                 let read = value.get("health").and_then(Health::from_json);
-                let Some(health) = read.filter(|_| field("v") == VERSION) else {
+                let is_ours = field("v") == VERSION && field("epoch") <= EPOCH_MAX;
+                let Some(health) = read.filter(|_| is_ours) else {
                     self.foreign = Some(format!("{} is not understood here and is left alone", self.key));
                     return Ok(Health::default());
                 };
@@ -265,5 +266,25 @@ impl StateFile {
             }
             Err(why) => Saved::Later(why),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tenure::Namespace;
+    use tenure::store::{Faults, Faulty, MemoryStore};
+
+    /// As long as for every other list: thousands of schedules are many pages.
+    #[tokio::test(start_paused = true)]
+    async fn a_list_of_schedules_is_waited_for_ten_timeouts() {
+        let store = Faulty::new(Arc::new(MemoryStore::new()), 1);
+        store.set(Faults { lost_request: 1.0, timeout: Duration::from_secs(600), ..Faults::default() });
+        let keys = Keys::global(&Namespace::new("test").expect("valid"));
+        let (store, timeout, rules) = (Arc::new(store), Duration::from_secs(1), Rules::default());
+        let shelf = Shelf { store, keys, timeout, rules };
+        let began = tokio::time::Instant::now();
+        assert!(shelf.look(&BTreeMap::new()).await.is_err());
+        assert_eq!(began.elapsed(), Duration::from_secs(10));
     }
 }

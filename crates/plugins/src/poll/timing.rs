@@ -46,7 +46,8 @@ impl CronTimes {
     /// The error is which of the two is wrong, and the rule.
     pub fn new(expression: &str, zone: &str) -> Result<CronTimes, (CronField, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let cron = parser.parse(expression).map_err(|error| (CronField::Cron, error.to_string()))?;
+        let rule = "must be five fields (minute, hour, day of month, month, day of week), or six with seconds in front, each within its range";
+        let cron = parser.parse(expression).map_err(|_| (CronField::Cron, rule.to_owned()))?;
         let time_zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| {
             let rule = "is no time zone known here: an IANA name like Europe/Berlin or UTC";
             (CronField::Zone, rule.to_owned())
@@ -180,31 +181,6 @@ impl DueTimes for Timing {
             Timing::Cron(_) | Timing::Manual => 0,
         }
     }
-}
-
-/// Reads a time with its unit: `500ms`, `30s`, `5m`, `2h`, `1d`, or several in a row: `1h30m`.
-pub(super) fn parse_duration_ms(text: &str) -> Option<u64> {
-    let (mut rest, mut total, mut last) = (text, 0_u64, u64::MAX);
-    while !rest.is_empty() {
-        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let (number, after) = rest.split_at(digits);
-        let letters = after.len() - after.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
-        let (unit, after) = after.split_at(letters);
-        let unit_ms = match unit {
-            "ms" => 1,
-            "s" => SECOND_MS,
-            "m" => 60 * SECOND_MS,
-            "h" => 3600 * SECOND_MS,
-            "d" => DAY_MS,
-            _ => return None,
-        };
-        if unit_ms >= last {
-            return None;
-        }
-        total = total.checked_add(number.parse::<u64>().ok()?.checked_mul(unit_ms)?)?;
-        (rest, last) = (after, unit_ms);
-    }
-    (last != u64::MAX).then_some(total)
 }
 
 #[cfg(test)]

@@ -109,7 +109,8 @@ async fn what_does_not_answer_fails_with_its_reason_and_the_others_are_done() {
 
 #[tokio::test]
 async fn commands_run_only_if_the_agent_allows_them() {
-    let checks = Checks::none().commands(["/bin/sh", "/bin/true"]);
+    let allowed = ["/bin/sh -c **", "/bin/true"].map(|command| command.parse().expect("valid"));
+    let checks = Checks::none().commands(allowed);
     let sh = |name: &str, script: &str| {
         format!("{{name: {name}, kind: command, program: /bin/sh, timeout: 5s, args: [-c, {script:?}]}}")
     };
@@ -119,20 +120,34 @@ async fn commands_run_only_if_the_agent_allows_them() {
         sh("c", "echo broken >&2; exit 3"),
         // More than a pipe holds: whoever does not read it out hangs here.
         sh("d", "head -c 300000 /dev/zero >&2; exit 1"),
-        sh("e", "test -z \"$HOME\" && test -n \"$PATH\""),
+        sh("e", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\""),
         "{name: f, kind: command, program: /bin/sh, timeout: 100ms, args: [-c, 'sleep 60']}".to_owned(),
         sh("g", "read line"),
         sh("h", "test \"$TENURE_JOB/$TENURE_ATTEMPT/$TENURE_EPOCH\" = web-60000/2/7"),
     ];
     let results = run(&checks, &texts.join(", ")).await;
     assert_eq!(results[0], "ok");
-    assert_eq!(results[1], "this agent's settings do not allow this program");
+    assert_eq!(results[1], "this agent does not allow this command with these arguments");
     assert_eq!(results[2], "exit status: 3: broken");
     assert!(results[3].starts_with("exit status: 1") && results[3].len() < 400, "{}", results[3]);
-    assert_eq!(results[4], "ok", "no environment but PATH");
+    assert_eq!(results[4], "ok", "nothing of the agent's environment that is not known to be harmless");
     assert_eq!(results[5], "no answer within 100 ms");
     assert!(results[6].starts_with("exit status: 1"), "nothing to read: {results:?}");
     assert_eq!(results[7], "ok", "it is told for what it runs");
+}
+
+#[tokio::test]
+async fn link_local_addresses_are_not_asked() {
+    let near = "{name: a, kind: http, url: 'http://[::ffff:169.254.1.2]/', timeout: 300ms},
+                {name: b, kind: http, url: 'http://0xa9fe0102/', timeout: 300ms},
+                {name: c, kind: tcp, host: 169.254.1.2, port: 80, timeout: 300ms}";
+    for told in run(&Checks::new().expect("a client"), near).await {
+        assert!(told.contains("link-local") && told.contains("--allow-link-local"), "{told}");
+    }
+    // A name is looked up on the way, and goes on as long as it has another address.
+    let address = server("200 OK").await;
+    let named = format!("{{name: a, kind: http, url: 'http://localhost:{}/'}}", address.port());
+    assert_eq!(run(&Checks::new().expect("a client"), &named).await, ["ok"]);
 }
 
 struct Odd;

@@ -44,6 +44,18 @@ fn faults(text: &str) -> Vec<String> {
     problems.all().iter().map(ToString::to_string).collect()
 }
 
+/// Two that have no id are told so, each for itself, and not that they have the same one.
+#[test]
+fn schedules_without_an_id_are_no_others() {
+    let check = "{name: a, kind: tcp, host: h, port: 1}";
+    let text = format!("- every: 1s\n  checks: [{check}]\n- every: 2s\n  checks: [{check}]\n");
+    let told = faults(&text);
+    assert!(
+        told.len() == 2 && told.iter().all(|text| text.contains("id") && !text.contains("unnamed")),
+        "{told:?}"
+    );
+}
+
 #[test]
 fn a_file_is_read_and_survives_the_wire() {
     let schedules = read_file(GOOD, &rules()).expect("valid");
@@ -122,6 +134,41 @@ fn all_faults_are_told_at_once_with_their_lines() {
         "line 27: [4] = \"nonsense\": must be a schedule: a map of fields",
     ];
     assert_eq!(faults(text), expected);
+}
+
+/// Whoever may look at schedules would read the password, and so would whoever reads the error.
+#[test]
+fn an_address_with_credentials_is_refused_and_not_repeated() {
+    let file =
+        |url: &str| format!("- {{id: web, manual: true, checks: [{{name: a, kind: http, url: '{url}'}}]}}");
+    let rule = "must not have a user name or password in it: a schedule is no place for secrets";
+    for url in ["http://u:MARKED@h/", "https://MARKED@h", "http://:MARKED@h", "http://u:a@MARKED@h/x?y#z"] {
+        assert_eq!(faults(&file(url)), [format!("line 1: web.checks[0].url: {rule}")], "{url}");
+        let wire = json!({"v": 1, "id": "web", "manual": true, "checks": [{"name": "a", "kind": "http", "url": url}]});
+        let faults =
+            Schedule::from_wire(wire.to_string().as_bytes(), &rules()).expect_err("refused").to_string();
+        assert!(faults.contains(rule) && !faults.contains("MARKED"), "{faults}");
+    }
+    let long = format!("ftp://u:{}MARKED@h/", "x".repeat(66));
+    for url in [
+        "ftp://u:MARKED@h/",
+        "http:///u:MARKED@h/",
+        "http://u:MARKED @h/",
+        "HTTP://u:MARKED@h",
+        "u:MARKED@h",
+        "http://u:MARKED@",
+        &long,
+    ] {
+        let faults = faults(&file(url));
+        assert_eq!(
+            faults,
+            ["line 1: web.checks[0].url = (not shown): must be an http:// or https:// address"],
+            "{url}"
+        );
+    }
+    for url in ["http://h/@x", "http://h/?a:b@c", "http://h/#u:p@h"] {
+        assert!(read_file(&file(url), &rules()).is_ok(), "{url}");
+    }
 }
 
 #[test]
