@@ -14,10 +14,19 @@ const BACK_OFF_MAX_MS = 10000;
 const get = (id) => document.getElementById(id);
 const link = { state: "loading", since: Date.now(), heard: 0, why: "", wait: 0 };
 const shown = { overview: null, at: 0, schedules: null, jobs: null };
-let token = sessionStorage.getItem("tenure-token") || "";
+let token = takeToken() || sessionStorage.getItem("tenure-token") || "";
 let asking = false;
 let askedIn = null; // the epoch whose leader was asked to step down
 let soon = { at: Infinity, timer: 0 };
+
+/** The token of the link that `tenure run` prints. It is behind the hash, so no server sees it; nor does whoever looks at the address. */
+function takeToken() {
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (!given) return "";
+  sessionStorage.setItem("tenure-token", given);
+  history.replaceState(null, "", location.pathname + location.search);
+  return given;
+}
 
 function headers(more) {
   const all = { accept: "application/json", ...more };
@@ -31,30 +40,32 @@ async function ask(path, options = {}) {
     cache: "no-store", credentials: "omit", ...options,
     headers: headers(options.headers), signal: AbortSignal.timeout(PATIENCE_MS),
   });
-  if (answer.status === 401) {
-    await askToken();
+  const body = await answer.json().catch(() => null);
+  if (answer.status === 401 || (token && body && body.type === "urn:tenure:problem:read-only")) {
+    if (!await askToken()) throw new Error("it wants a token");
     return ask(path, options);
   }
-  const body = await answer.json().catch(() => null);
   if (!answer.ok) {
     throw new Error((body && (body.detail || body.title)) || `the node answers ${answer.status}`);
   }
   return body;
 }
 
+/** Whether there is another token now. */
 let tokenAsked = null;
 function askToken() {
   tokenAsked ||= new Promise((resolve) => {
     const dialog = get("token");
+    const text = get("token-text");
     get("token-wrong").hidden = !token;
-    get("token-text").value = "";
+    text.value = dialog.returnValue = "";
     dialog.showModal();
     dialog.addEventListener("close", () => {
-      token = get("token-text").value.trim();
-      get("token-text").value = "";
-      sessionStorage.setItem("tenure-token", token);
+      const given = dialog.returnValue === "yes" ? text.value.trim() : "";
+      text.value = "";
+      if (given) sessionStorage.setItem("tenure-token", token = given);
       tokenAsked = null;
-      resolve();
+      resolve(given !== "");
     }, { once: true });
   });
   return tokenAsked;
@@ -78,8 +89,7 @@ async function refresh() {
     link.wait = 0;
     if (link.state !== "live") say("live");
     draw(shown.overview, shown.at);
-    // A link carries no token: it would lead to a refusal.
-    get("links").hidden = Boolean(token);
+    showLinks();
     if (askedIn !== null && shown.overview.epoch !== askedIn) {
       get("step-down-note").textContent = "";
       askedIn = null;
@@ -94,6 +104,15 @@ async function refresh() {
   }
 }
 
+/** A link carries no token: where reading takes one, it would lead to a refusal. */
+let linksAsked = false;
+async function showLinks() {
+  if (linksAsked) return;
+  linksAsked = true;
+  const open = !token || await fetch("/metrics", { method: "HEAD", credentials: "omit" }).then((answer) => answer.ok, () => false);
+  get("links").hidden = !open;
+}
+
 function words(error) {
   if (error.name === "TimeoutError") return "it does not answer in time";
   return error instanceof TypeError ? "it cannot be reached" : error.message;
@@ -104,7 +123,7 @@ function pause() {
   const now = shown.overview;
   const leader = now && now.leader;
   if (!leader || leader.leaseRemainingMs === null || leader.leaseRemainingMs === undefined) return REFRESH_MS;
-  const renewal = leader.leaseRemainingMs - (leader.leaseTimeoutMs - now.heartbeats.intervalMs);
+  const renewal = leader.leaseRemainingMs - (leader.leaseHoldMs - now.heartbeats.intervalMs);
   return Math.min(REFRESH_MS, Math.max(HURRY_MS, renewal + SETTLE_MS));
 }
 
@@ -151,6 +170,7 @@ const stream = new Stream(eventsUrl(), headers, {
 
 async function stepDown() {
   const dialog = get("ask");
+  dialog.returnValue = ""; // Escape says nothing.
   dialog.showModal();
   const answer = await new Promise((resolve) => {
     dialog.addEventListener("close", () => resolve(dialog.returnValue), { once: true });
@@ -221,6 +241,9 @@ for (const button of document.querySelectorAll("[data-span]")) {
     if (shown.overview) draw(shown.overview, shown.at);
   });
 }
+addEventListener("hashchange", () => {
+  token = takeToken() || token;
+});
 document.addEventListener("visibilitychange", () => {
   if (!document.hidden) later(0);
 });

@@ -141,13 +141,22 @@ export function draw(now, at) {
 
 function drawLeader(now) {
   const leader = now.leader;
-  const dead = leader && leader.live === false && !leader.isThisNode;
+  const dead = isSilent(leader);
   text("leader-name", leader ? leader.node : "nobody leads");
   get("leader-name").style.color = leader && !dead ? `light-dark(hsl(${hue(leader.node)} 60% 30%), hsl(${hue(leader.node)} 60% 72%))` : "var(--bad)";
   text("leader-epoch", now.epoch ? `epoch ${now.epoch}` : "no epoch yet");
   canStepDown = Boolean(leader) && !dead && leader.askedToStepDown !== true;
   allowStepDown();
   text("ask-name", leader ? leader.node : "");
+}
+
+function toneOfShare(share) {
+  return share > 0.4 ? "good" : share > 0.2 ? "warn" : "bad";
+}
+
+/** Whether it may not act any more unless it has renewed since: not seen to for a whole hold. */
+function isSilent(leader) {
+  return Boolean(leader) && !leader.isThisNode && leader.silentMs !== null && leader.silentMs > leader.leaseHoldMs;
 }
 
 /** What moves between two answers: gauge and ages. */
@@ -160,20 +169,23 @@ export function tick(now, at, state) {
   const fillBar = get("gauge-fill");
   const known = leader && leader.leaseRemainingMs !== null && leader.leaseRemainingMs !== undefined;
   if (!known) {
-    fillBar.style.width = leader && leader.live ? "100%" : "0";
-    fillBar.dataset.tone = leader && leader.live === false ? "bad" : "good";
+    // Of another leader: how long ago it was seen to renew. What of its hold is left can be no more than that.
+    const silent = leader && leader.silentMs !== null ? leader.silentMs + (state === "live" ? Date.now() - at : 0) : null;
+    const share = silent === null ? 0 : Math.max(0, 1 - silent / leader.leaseHoldMs);
+    fillBar.style.width = `${(share * 100).toFixed(1)}%`;
+    fillBar.dataset.tone = toneOfShare(share);
     gauge.removeAttribute("aria-valuenow");
-    const seen = leader ? (leader.live === false ? "it was not seen to renew" : leader.live ? "seen to renew" : "not looked at yet") : "nobody holds one";
+    const seen = !leader ? "nobody holds one" : silent === null ? "not seen to renew yet" : `seen to renew ${duration(silent)} ago`;
     gauge.setAttribute("aria-valuetext", seen);
     text("gauge-text", seen);
     return;
   }
   const left = Math.max(0, leader.leaseRemainingMs - (Date.now() - at));
-  const share = Math.min(1, left / leader.leaseTimeoutMs);
+  const share = Math.min(1, left / leader.leaseHoldMs);
   fillBar.style.width = `${(share * 100).toFixed(1)}%`;
-  fillBar.dataset.tone = share > 0.4 ? "good" : share > 0.2 ? "warn" : "bad";
+  fillBar.dataset.tone = toneOfShare(share);
   gauge.setAttribute("aria-valuenow", String(Math.round(share * 100)));
-  const words = state === "live" ? `${duration(left)} of ${duration(leader.leaseTimeoutMs)} left` : "not known without the node";
+  const words = state === "live" ? `${duration(left)} of ${duration(leader.leaseHoldMs)} left` : "not known without the node";
   gauge.setAttribute("aria-valuetext", words);
   text("gauge-text", words);
 }
@@ -203,10 +215,11 @@ function drawRequests(now) {
   const measured = requests.measuredMs > 0;
   const rate = (value) => (measured ? `${value.toFixed(value < 10 ? 2 : 0)} /s` : "…");
   text("rate", measured ? requests.perSecond.toFixed(requests.perSecond < 10 ? 2 : 0) : "…");
-  text("cost", measured ? `$${requests.costPerMonth.toFixed(2)}` : "…");
+  const free = requests.costPerMonth === 0;
+  text("cost", !measured ? "…" : free ? "nothing" : `$${requests.costPerMonth.toFixed(2)}`);
   text("writes", rate(requests.writesPerSecond));
   text("reads", rate(requests.readsPerSecond));
-  text("cost-note", measured ? `At S3's list prices, as measured over ${duration(requests.measuredMs)}.` : "Being measured.");
+  text("cost-note", !measured ? "Being measured." : free ? "This store bills no requests." : `At S3's list prices, as measured over ${duration(requests.measuredMs)}.`);
 }
 
 function drawTerms(now) {

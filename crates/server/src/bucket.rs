@@ -1,7 +1,7 @@
 //! How much clients may make the node ask the store.
 
 use crate::problem::Problem;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure::store::Meter;
 use tokio::time::Instant;
@@ -12,17 +12,36 @@ const RESERVE: f64 = 0.6;
 /// Searches are at least this far apart.
 const SEARCH_PAUSE: Duration = Duration::from_secs(2);
 
+/// Workers may take this share of the rate for good: the rest stays for requests.
+const WORKERS_SHARE: f64 = 0.8;
+
 /// A token bucket: one for the whole server, for what is bounded is what the store is asked, whoever asks.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     per_second: f64,
     burst: f64,
-    level: Mutex<(f64, Instant)>,
+    level: Mutex<Level>,
+}
+
+#[derive(Debug)]
+struct Level {
+    left: f64,
+    at: Instant,
+    /// What workers take of the rate.
+    reserved: f64,
+}
+
+/// A part of the rate, for as long as it is held.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bucket: Arc<Bucket>,
+    per_second: f64,
 }
 
 impl Bucket {
     pub(crate) fn new(per_second: f64, burst: f64) -> Bucket {
-        Bucket { per_second, burst, level: Mutex::new((burst, Instant::now())) }
+        let level = Level { left: burst, at: Instant::now(), reserved: 0.0 };
+        Bucket { per_second, burst, level: Mutex::new(level) }
     }
 
     /// Takes so many for something that changes the state of things, or says when they will be there.
@@ -35,19 +54,72 @@ impl Bucket {
         self.take_leaving(count, self.burst * RESERVE)
     }
 
+    /// Sets a part of the rate aside for what asks the store by itself. `None`: so much is not left.
+    pub(crate) fn reserve(self: &Arc<Bucket>, per_second: f64) -> Option<Reserved> {
+        let mut level = self.filled();
+        // Sums of fractions are off by a little.
+        if level.reserved + per_second > self.per_second * WORKERS_SHARE + 1e-6 {
+            return None;
+        }
+        level.reserved += per_second;
+        Some(Reserved { bucket: Arc::clone(self), per_second })
+    }
+
+    /// The level as it is now.
+    fn filled(&self) -> MutexGuard<'_, Level> {
+        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        let gained = now.duration_since(level.at).as_secs_f64() * (self.per_second - level.reserved);
+        (level.left, level.at) = ((level.left + gained).min(self.burst), now);
+        level
+    }
+
     fn take_leaving(&self, count: f64, left: f64) -> Result<(), Problem> {
         let needed = (count + left).min(self.burst);
         let count = count.min(self.burst);
-        let now = Instant::now();
-        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
-        let gained = now.duration_since(level.1).as_secs_f64() * self.per_second;
-        *level = ((level.0 + gained).min(self.burst), now);
-        if level.0 >= needed {
-            level.0 -= count;
+        let mut level = self.filled();
+        if level.left >= needed {
+            level.left -= count;
             return Ok(());
         }
-        let wait_s = ((needed - level.0) / self.per_second.max(f64::MIN_POSITIVE)).ceil();
-        Err(Problem::too_many((wait_s as u64).clamp(1, 3600)))
+        let per_second = (self.per_second - level.reserved).max(f64::MIN_POSITIVE);
+        Err(Problem::too_many(seconds((needed - level.left) / per_second)))
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut level = self.bucket.filled();
+        level.reserved = (level.reserved - self.per_second).max(0.0);
+    }
+}
+
+/// For `Retry-After`.
+fn seconds(wait_s: f64) -> u64 {
+    (wait_s.ceil() as u64).clamp(1, 3600)
+}
+
+/// At most one in a while.
+#[derive(Debug)]
+pub(crate) struct Pause {
+    pause: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Pause {
+    pub(crate) fn new(pause: Duration) -> Pause {
+        Pause { pause, last: Mutex::default() }
+    }
+
+    /// The turn, or when to try again.
+    pub(crate) fn take(&self) -> Result<(), Problem> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = last.map_or(self.pause, |last| last.elapsed());
+        if gone < self.pause {
+            return Err(Problem::too_soon(self.pause, seconds((self.pause - gone).as_secs_f64())));
+        }
+        *last = Some(Instant::now());
+        Ok(())
     }
 }
 
@@ -80,8 +152,7 @@ impl Turns {
         match *next {
             Some(at) if at <= now => {}
             Some(at) => {
-                let wait_s = (at - now).as_secs_f64().ceil();
-                return Err(Problem::searches((wait_s as u64).clamp(1, 3600)));
+                return Err(Problem::searches(seconds((at - now).as_secs_f64())));
             }
             None => return Err(Problem::searches(SEARCH_PAUSE.as_secs())),
         }
@@ -123,6 +194,31 @@ mod tests {
         while bucket.take_to_read(4.0).is_ok() {}
         assert_eq!(bucket.take_to_read(4.0).expect_err("the rest is not for reads").retry_after, Some(1));
         assert!(bucket.take(55.0).is_ok(), "the dearest there is");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_workers_take_of_the_rate_is_gone_for_requests_until_they_leave() {
+        let bucket = Arc::new(Bucket::new(10.0, 10.0));
+        assert!(bucket.take(10.0).is_ok());
+        let kept: Vec<Reserved> = (0..8).map(|_| bucket.reserve(1.0).expect("four fifths")).collect();
+        assert!(bucket.reserve(1.0).is_none(), "something is left for requests");
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(bucket.take(3.0).expect_err("two a second").retry_after, Some(1));
+        assert!(bucket.take(2.0).is_ok());
+        drop(kept);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(bucket.take(10.0).is_ok(), "ten a second again");
+        assert!(bucket.reserve(8.0).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn once_in_a_while() {
+        let pause = Pause::new(Duration::from_secs(10));
+        assert!(pause.take().is_ok());
+        tokio::time::advance(Duration::from_secs(3)).await;
+        assert_eq!(pause.take().expect_err("too soon").retry_after, Some(7));
+        tokio::time::advance(Duration::from_secs(7)).await;
+        assert!(pause.take().is_ok(), "a refusal does not count");
     }
 
     #[tokio::test(start_paused = true)]

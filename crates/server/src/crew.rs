@@ -3,7 +3,10 @@
 //! The library keeps the worker's object fresh; the client's heartbeats keep the library at it. A client that is not heard of
 //! for its timeout is let go: its worker falls silent, and the leader tells of it after another timeout, as of any that crashed.
 
+use crate::bucket::{Bucket, Reserved};
+use crate::connections::Peer;
 use crate::desk::Desk;
+use crate::options::Limits;
 use crate::problem::{Answer, Problem};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -56,6 +59,9 @@ pub(crate) struct Member {
     status: watch::Receiver<WorkerStatus>,
     heard_ms: AtomicU64,
     kept: Mutex<Option<Kept>>,
+    client: Option<Peer>,
+    /// What its heartbeats and looks take of what clients may ask the store.
+    _reserved: Reserved,
 }
 
 impl Member {
@@ -113,6 +119,10 @@ pub(crate) struct Recruit {
     pub(crate) registration: Option<String>,
     pub(crate) kinds: Vec<NodeId>,
     pub(crate) concurrency: usize,
+    /// Where the client is, if that is known.
+    pub(crate) client: Option<Peer>,
+    /// How often it makes the node ask the store, by itself.
+    pub(crate) requests_per_second: f64,
 }
 
 /// The workers registered through this node.
@@ -120,14 +130,24 @@ pub(crate) struct Crew {
     registrar: Registrar,
     tasks: TaskPlace,
     clock: Arc<dyn Clock>,
+    bucket: Arc<Bucket>,
     most: usize,
+    most_per_client: usize,
     members: Mutex<BTreeMap<NodeId, Arc<Member>>>,
     joined: Notify,
 }
 
 impl Crew {
-    pub(crate) fn new(registrar: Registrar, tasks: TaskPlace, clock: Arc<dyn Clock>, most: usize) -> Crew {
-        Crew { registrar, tasks, clock, most, members: Mutex::default(), joined: Notify::new() }
+    pub(crate) fn new(
+        registrar: Registrar,
+        tasks: TaskPlace,
+        clock: Arc<dyn Clock>,
+        bucket: Arc<Bucket>,
+        limits: &Limits,
+    ) -> Crew {
+        let (most, most_per_client) = (limits.workers, limits.workers_per_client);
+        let (members, joined) = (Mutex::default(), Notify::new());
+        Crew { registrar, tasks, clock, bucket, most, most_per_client, members, joined }
     }
 
     fn members(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Member>>> {
@@ -151,12 +171,7 @@ impl Crew {
                 return Err(Problem::conflict("worker-held", detail));
             }
         }
-        if members.len() >= self.most && !members.contains_key(&recruit.id) {
-            return Err(Problem::busy(format!(
-                "{} workers are registered through this node, as many as may be",
-                self.most
-            )));
-        }
+        let reserved = self.room(&members, &recruit)?;
         let worker = self.registrar.register_worker(&recruit.spec)?;
         let (status, desk) = (worker.status(), Arc::new(Desk::new(Arc::clone(&self.clock))));
         let kept = if recruit.kinds.is_empty() {
@@ -177,10 +192,35 @@ impl Crew {
             status,
             heard_ms: AtomicU64::new(self.clock.now_ms()),
             kept: Mutex::new(Some(kept)),
+            client: recruit.client,
+            _reserved: reserved,
         });
         members.insert(recruit.id, Arc::clone(&member));
         self.joined.notify_one();
         Ok((member, true))
+    }
+
+    /// Whether there is room for another: in this node, for this client, and in what the store may be asked.
+    fn room(&self, members: &BTreeMap<NodeId, Arc<Member>>, recruit: &Recruit) -> Answer<Reserved> {
+        let others = || members.values().filter(|member| member.id != recruit.id);
+        if others().count() >= self.most {
+            return Err(Problem::busy(format!(
+                "{} workers are registered through this node, as many as may be",
+                self.most
+            )));
+        }
+        if others().filter(|member| member.client == recruit.client).count() >= self.most_per_client {
+            let client = recruit.client.map_or_else(|| "this client".to_owned(), |peer| peer.to_string());
+            return Err(Problem::too_many_workers(format!(
+                "{} workers are registered through this node by {client}, as many as one address may have",
+                self.most_per_client
+            )));
+        }
+        self.bucket.reserve(recruit.requests_per_second).ok_or_else(|| {
+            Problem::too_many_workers(
+                "the workers registered through this node ask the store as often as they may: register it through another",
+            )
+        })
     }
 
     /// The worker of this id, if this is its registration. Whoever asks was heard of.

@@ -1,5 +1,6 @@
 //! What comes in: bodies, ids in paths, queries. Each fault is a problem that names it.
 
+use crate::connections::Peer;
 use crate::problem::Problem;
 use crate::state::Shared;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
@@ -8,6 +9,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::convert::Infallible;
+use std::net::IpAddr;
 use tenure::NodeId;
 
 /// A JSON body, within the limits of size and time. No body at all is an empty object.
@@ -32,6 +35,9 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
         let body = if body.is_empty() { &b"{}"[..] } else { &body[..] };
         let no_json = |error| Problem::malformed(format!("the body is no JSON: {error}"));
         let value: Value = serde_json::from_slice(body).map_err(no_json)?;
+        if !value.is_object() {
+            return Err(Problem::invalid("the body must be a JSON object: {…}"));
+        }
         T::deserialize(value).map(Payload).map_err(Problem::invalid)
     }
 }
@@ -62,6 +68,23 @@ impl FromRequestParts<Shared> for Id {
 
 pub(crate) fn id(what: &str, text: &str) -> Result<NodeId, Problem> {
     NodeId::new(text).map_err(|error| Problem::bad_id(what, &error))
+}
+
+/// Where a request comes from. A server of one's own puts it into the extensions of a request to the [`router`](crate::router), so
+/// that each client has a share of its own; without, all of them count as one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientAddress(pub IpAddr);
+
+/// Where the client is, if that is known.
+pub(crate) struct Client(pub(crate) Option<Peer>);
+
+impl FromRequestParts<Shared> for Client {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Client, Infallible> {
+        let address = parts.extensions.get::<ClientAddress>();
+        Ok(Client(address.map(|ClientAddress(address)| Peer::new(*address))))
+    }
 }
 
 /// The query.

@@ -1,7 +1,7 @@
 //! What stands before every route: who may ask, from where, and how long an answer may take.
 
+use crate::access::{Need, Refusal};
 use crate::extract::says_json;
-use crate::page::ASSETS;
 use crate::problem::Problem;
 use crate::state::Shared;
 use axum::body::HttpBody;
@@ -13,11 +13,8 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// For load balancers and orchestrators: each says one bit, to anybody.
+/// They are answered whatever host they are sent to: probes go by address, or by a name of the orchestrator's.
 const PROBES: [&str; 3] = ["/livez", "/readyz", "/leaderz"];
-
-/// A page without data; what it shows it must ask for like anybody else.
-const PAGE: &str = "/";
 
 /// Long polls may take this much longer than other answers.
 const LONG_POLL: Duration = Duration::from_secs(35);
@@ -68,16 +65,10 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
         let title = "This is not the server you asked for";
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", title, detail));
     }
-    if path == PAGE || path.starts_with(ASSETS) {
+    let need = Need::of(request.method(), path);
+    state.options.access.check(need, bearer(headers)).map_err(|refusal| refused(refusal, need))?;
+    if need == Need::Nothing {
         return Ok(());
-    }
-    if let Some(token) = &state.options.token {
-        let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let bearer = given.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
-        if !bearer.is_some_and(|(_, given)| token.is(given)) {
-            let detail = "this server asks for a bearer token, and this is not it";
-            return Err(Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who are you?", detail));
-        }
     }
     if crosses_sites(headers, host) {
         let (title, detail) =
@@ -92,6 +83,37 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", title, detail));
     }
     Ok(())
+}
+
+/// The token a request carries; nothing, if it carries none.
+fn bearer(headers: &HeaderMap) -> &[u8] {
+    let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let bearer = given.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
+    bearer.map(|(_, token)| token).unwrap_or_default()
+}
+
+fn refused(refusal: Refusal, need: Need) -> Problem {
+    let unauthorized =
+        |detail| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "A token is needed", detail);
+    let forbidden = |kind, detail| {
+        Problem::new(StatusCode::FORBIDDEN, kind, "This must not be changed from here", detail)
+    };
+    match (refusal, need) {
+        (Refusal::UnknownToken, Need::Change) => unauthorized(
+            "whatever changes something needs `Authorization: Bearer TOKEN` with this node's token; `tenure token` shows it to \
+             the user that runs the node",
+        ),
+        (Refusal::UnknownToken, Need::Read | Need::Nothing) => unauthorized(
+            "this server tells nothing without `Authorization: Bearer TOKEN` and a token of its own",
+        ),
+        (Refusal::ReadOnlyToken, _) => {
+            forbidden("read-only", "this token may only read; changes need the node's other token")
+        }
+        (Refusal::NoChanges, _) => {
+            let detail = "this server was started without a token, so nothing can be changed through it";
+            forbidden("no-changes", detail)
+        }
+    }
 }
 
 /// The one host the request is for.

@@ -27,8 +27,10 @@
 //! An answer is what this node knows, or what the store said some seconds ago: by the time it is read another may lead. Whoever
 //! acts on it stamps the epoch on what it does, and lets the receiver ask the fence.
 
+mod access;
 mod bucket;
 mod cached;
+mod connections;
 mod crew;
 mod desk;
 mod extract;
@@ -48,6 +50,7 @@ mod state;
 
 pub use crew::Membership;
 pub use desk::TaskGiven;
+pub use extract::ClientAddress;
 pub use history::Term;
 pub use openapi::{document, route_names};
 pub use options::{DEFAULT_LISTEN, Limits, Options, OptionsError, Token};
@@ -58,6 +61,7 @@ pub use overview::{
 pub use problem::Problem;
 pub use state::Parts;
 
+use rustix::process::{Resource, getrlimit};
 use state::{Shared, State};
 use std::io;
 use std::net::SocketAddr;
@@ -141,6 +145,7 @@ impl Bound {
     pub fn serve(mut self, parts: Parts) -> io::Result<Server> {
         let address = self.listener.local_addr()?;
         self.options.listen = address;
+        self.options.limits = self.options.limits.within(getrlimit(Resource::Nofile).current);
         let (limits, closing) = (self.options.limits, CancellationToken::new());
         let (state, events) = assemble(self.options, parts, closing.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -178,7 +183,7 @@ fn assemble(
 }
 
 /// The routes without a server, for one's own and for tests on paused time. Must be called on the node's runtime; events are
-/// taken, and workers let go, until the token is cancelled.
+/// taken, and workers let go, until the token is cancelled. See also [`ClientAddress`].
 pub fn router(options: Options, parts: Parts, closing: CancellationToken) -> io::Result<axum::Router> {
     let (state, events) = assemble(options, parts, closing.clone())?;
     let feed = Arc::clone(&state.feed);

@@ -1,22 +1,31 @@
 //! Connections: how many, how slow, and their end.
 
+use crate::connections::{Open, Peer, to_close};
+use crate::extract::ClientAddress;
 use crate::options::Limits;
 use axum::Router;
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use futures::FutureExt;
+use hyper::Request;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::HashMap;
 use std::future::Future;
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -38,11 +47,6 @@ const CLOSING: Duration = Duration::from_millis(700);
 /// After a connection could not be accepted, because there are no more of something.
 const SHORT_OF_SOMETHING: Duration = Duration::from_millis(100);
 
-/// To a connection too many.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nRetry-After: 1\r\n\
-Connection: close\r\nContent-Length: 121\r\n\r\n\
-{\"type\":\"urn:tenure:problem:busy\",\"title\":\"Too much at once\",\"status\":503,\"detail\":\"too many connections are open\"      }";
-
 /// Binds at once, so that whoever starts the server learns what is wrong.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -56,63 +60,175 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, closing: CancellationToken) {
-    let room = Arc::new(Semaphore::new(limits.connections));
-    let mut connections = JoinSet::new();
+    let mut connections = Connections::default();
     loop {
         let accepted = tokio::select! {
             biased;
             () = closing.cancelled() => break,
             // Those that have ended, so that their number does not grow.
-            Some(_) = connections.join_next(), if !connections.is_empty() => continue,
+            () = connections.ended(), if !connections.tasks.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::debug!(target: "tenure", %error, "a connection could not be accepted");
                 tokio::time::sleep(SHORT_OF_SOMETHING).await;
                 continue;
             }
         };
-        let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
-            refuse(stream);
-            continue;
+        connections.make_room(limits.connections).await;
+        let usage = Usage::new(Peer::new(address.ip()), &connections.uses);
+        let serving = Serving {
+            client: ClientAddress(address.ip()),
+            router: router.clone(),
+            limits,
+            usage: Arc::clone(&usage),
         };
-        let (router, closing) = (router.clone(), closing.clone());
-        connections.spawn(async move {
-            connection(stream, router, limits, closing).await;
-            drop(permit);
-        });
+        let handle = connections.tasks.spawn(serving.connection(stream, closing.clone()));
+        connections.open.insert(handle.id(), (handle, usage));
     }
     drop(listener);
-    let ended = async { while connections.join_next().await.is_some() {} };
+    let ended = async { while connections.tasks.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(CLOSING, ended).await;
 }
 
-/// Says so without waiting: a client that does not read that is not worth more.
-fn refuse(stream: TcpStream) {
-    if let Ok(mut stream) = stream.into_std() {
-        let _ = stream.write(FULL);
+/// The connections there are.
+#[derive(Default)]
+struct Connections {
+    tasks: JoinSet<()>,
+    open: HashMap<tokio::task::Id, (AbortHandle, Arc<Usage>)>,
+    /// Counts uses, of all of them.
+    uses: Arc<AtomicU64>,
+}
+
+impl Connections {
+    /// Waits for the end of one, if there is any.
+    async fn ended(&mut self) {
+        match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => drop(self.open.remove(&id)),
+            Some(Err(error)) => drop(self.open.remove(&error.id())),
+            None => {}
+        }
+    }
+
+    /// Closes connections until there are fewer than this. What is closed is closed by then, its file included.
+    async fn make_room(&mut self, most: usize) {
+        while self.tasks.len() >= most.max(1) {
+            if self.ended().now_or_never().is_some() {
+                continue;
+            }
+            let open = self.open.iter().map(|(id, (_, usage))| (*id, usage.seen()));
+            if let Some((handle, _)) = to_close(open).and_then(|id| self.open.get(&id)) {
+                handle.abort();
+            }
+            self.ended().await;
+        }
     }
 }
 
-async fn connection(stream: TcpStream, router: Router, limits: Limits, closing: CancellationToken) {
-    // Events are small and wanted now.
-    let _ = stream.set_nodelay(true);
-    let stream = Patient { stream, patience: limits.write, stalled: None };
-    let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
-    builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    tokio::pin!(served);
-    tokio::select! {
-        biased;
-        // What goes wrong on a connection is its client's business.
-        _ = &mut served => return,
-        () = closing.cancelled() => {}
+/// How a connection is used.
+struct Usage {
+    peer: Peer,
+    busy: AtomicBool,
+    used: AtomicU64,
+    uses: Arc<AtomicU64>,
+}
+
+impl Usage {
+    fn new(peer: Peer, uses: &Arc<AtomicU64>) -> Arc<Usage> {
+        let used = AtomicU64::new(uses.fetch_add(1, Ordering::Relaxed));
+        Arc::new(Usage { peer, busy: AtomicBool::new(false), used, uses: Arc::clone(uses) })
     }
-    served.as_mut().graceful_shutdown();
-    let _ = served.await;
+
+    fn seen(&self) -> Open {
+        let (busy, used) = (self.busy.load(Ordering::Relaxed), self.used.load(Ordering::Relaxed));
+        Open { peer: self.peer, busy, used }
+    }
+
+    fn set(&self, busy: bool) {
+        self.busy.store(busy, Ordering::Relaxed);
+        self.used.store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// A request that is being answered, until all of the answer is on its way.
+struct Busy(Arc<Usage>);
+
+impl Busy {
+    fn new(usage: &Arc<Usage>) -> Busy {
+        usage.set(true);
+        Busy(Arc::clone(usage))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// A body that says when it is over.
+struct Answering {
+    body: Body,
+    _busy: Busy,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// What a connection needs.
+struct Serving {
+    client: ClientAddress,
+    router: Router,
+    limits: Limits,
+    usage: Arc<Usage>,
+}
+
+impl Serving {
+    async fn connection(self, stream: TcpStream, closing: CancellationToken) {
+        let Serving { client, router, limits, usage } = self;
+        // Events are small and wanted now.
+        let _ = stream.set_nodelay(true);
+        let stream = Patient { stream, patience: limits.write, stalled: None };
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
+        builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let busy = Busy::new(&usage);
+            request.extensions_mut().insert(client);
+            let answer = router.call(request);
+            async move { answer.await.map(|answer| answer.map(|body| Answering { body, _busy: busy })) }
+        });
+        let served = builder.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(served);
+        tokio::select! {
+            biased;
+            // What goes wrong on a connection is its client's business.
+            _ = &mut served => return,
+            () = closing.cancelled() => {}
+        }
+        served.as_mut().graceful_shutdown();
+        let _ = served.await;
+    }
 }
 
 /// A stream whose reader must take something within a time, once it takes nothing.
@@ -179,19 +295,5 @@ impl AsyncWrite for Patient {
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let poll = Pin::new(&mut self.stream).poll_shutdown(context);
         self.judge(context, poll)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusal_is_well_formed() {
-        let text = std::str::from_utf8(FULL).expect("text");
-        let (head, body) = text.split_once("\r\n\r\n").expect("head and body");
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{head}: {}", body.len());
-        let problem: serde_json::Value = serde_json::from_str(body).expect("JSON");
-        assert_eq!(problem["status"], 503);
     }
 }

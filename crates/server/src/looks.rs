@@ -10,9 +10,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::tasks::TaskList;
-use tenure::{Namespace, NodeId, Status, WorkerList};
+use tenure::{Annex, Keys, LeaderStatus, Namespace, NodeId, Status, WorkerList};
 use tenure_plugins::cluster_health::HealthView;
 use tenure_plugins::poll::{Health, JobRow, Schedules};
 use tokio::runtime::Handle;
@@ -81,6 +82,7 @@ pub(crate) struct JobFacts {
 /// The documents that need the store.
 pub(crate) struct Looks {
     way: Way,
+    annex: Annex,
     cluster: Cached<Cluster>,
     workers: Cached<Sent<WorkerList>>,
     schedules: Cached<Sent<ScheduleFacts>>,
@@ -88,10 +90,11 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    pub(crate) fn new(way: Way, limits: &Limits) -> Looks {
+    pub(crate) fn new(way: Way, annex: Annex, limits: &Limits) -> Looks {
         let (fresh, per_request) = (limits.fresh, limits.fresh_per_request);
         Looks {
             way,
+            annex,
             cluster: Cached::new(fresh, per_request),
             workers: Cached::new(fresh, per_request),
             schedules: Cached::new(fresh, per_request),
@@ -100,7 +103,13 @@ impl Looks {
     }
 
     pub(crate) async fn cluster(&self) -> Answer<Aged<Cluster>> {
-        self.cluster.get(&self.way.runtime, || look(&self.way, cluster)).await
+        // A change that this node has seen itself makes whatever was read before old.
+        let epoch = self.annex.leadership().borrow().epoch;
+        if self.cluster.last().is_some_and(|last| last.value.status.epoch < epoch) {
+            self.cluster.stale();
+        }
+        let annex = self.annex.clone();
+        self.cluster.get(&self.way.runtime, || look(&self.way, move |way| cluster(way, annex))).await
     }
 
     pub(crate) async fn workers(&self) -> Answer<Aged<Sent<WorkerList>>> {
@@ -148,10 +157,26 @@ where
     }
 }
 
-async fn cluster(way: Way) -> Answer<Cluster> {
-    let status = Status::read(&way.lanes, &way.namespace).await?;
+/// The node takes part, or watches: it need not watch the holder anew to know whether it lives.
+async fn cluster(way: Way, annex: Annex) -> Answer<Cluster> {
+    let keys = Keys::global(&way.namespace);
+    let mut status = Status::read_at(&way.lanes, &way.namespace, &keys, Duration::ZERO).await?;
+    let epoch = status.epoch;
+    if let Some(leader) = &mut status.leader {
+        (leader.live, leader.watched_ms) = (is_seen_alive(&annex, leader, epoch), leader.lease_hold);
+    }
     let health = HealthView::behind(&way.lanes, &way.namespace, &status).await.map_err(Problem::from);
     Ok(Cluster { status, health })
+}
+
+/// This node leads itself, or has seen it renew within its hold.
+fn is_seen_alive(annex: &Annex, leader: &LeaderStatus, epoch: u64) -> bool {
+    let leadership = annex.leadership();
+    let known = leadership.borrow();
+    let same = known.epoch == epoch && known.leader.as_ref().is_some_and(|node| node.as_str() == leader.node);
+    let lately =
+        annex.leader_silent().is_some_and(|silent| silent <= Duration::from_millis(leader.lease_hold));
+    same && (known.is_leader() || lately)
 }
 
 async fn workers(way: Way) -> Answer<Sent<WorkerList>> {

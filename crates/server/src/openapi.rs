@@ -1,5 +1,6 @@
 //! The routes, and the document that describes them: one list for both.
 
+use crate::access::Need;
 use crate::guard;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::routes;
@@ -19,7 +20,7 @@ use utoipa_axum::router::OpenApiRouter;
 const ANYWHERE: [(&str, &str); 9] = [
     ("400", "the request cannot be understood"),
     ("401", "a bearer token is needed, and this is not it"),
-    ("403", "the request comes from a page of another origin"),
+    ("403", "the token may only read, or the request comes from a page of another origin"),
     ("408", "the request took too long to arrive"),
     ("413", "the body is too large"),
     ("415", "the body is not said to be JSON"),
@@ -44,11 +45,10 @@ fn routes() -> OpenApiRouter<Shared> {
 pub fn document() -> OpenApi {
     let mut openapi = routes().into_openapi();
     for (path, item) in &mut openapi.paths.paths {
-        let open = ["/", "/assets/{name}", "/livez", "/readyz", "/leaderz"].contains(&path.as_str());
         for (method, operation) in METHODS.into_iter().zip(operations(item)) {
             if let Some(operation) = operation {
-                operation.operation_id = Some(operation_id(method, path));
-                complete(operation, open);
+                operation.operation_id = Some(operation_id(&method, path));
+                complete(operation, Need::of(&method, path));
             }
         }
     }
@@ -56,26 +56,31 @@ pub fn document() -> OpenApi {
 }
 
 /// `get_v1_schedules_id`
-fn operation_id(method: &str, path: &str) -> String {
+fn operation_id(method: &Method, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    std::iter::once(method.to_ascii_lowercase().as_str()).chain(words).collect::<Vec<&str>>().join("_")
+    std::iter::once(method.as_str().to_ascii_lowercase().as_str())
+        .chain(words)
+        .collect::<Vec<&str>>()
+        .join("_")
 }
 
-const METHODS: [&str; 4] = ["GET", "POST", "PUT", "DELETE"];
+const METHODS: [Method; 4] = [Method::GET, Method::POST, Method::PUT, Method::DELETE];
 
 fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
     [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
 }
 
-/// Adds what may happen anywhere.
-fn complete(operation: &mut Operation, open: bool) {
+/// Adds what may happen anywhere, and the token: for reads it may be left out on loopback.
+fn complete(operation: &mut Operation, need: Need) {
     for (status, words) in ANYWHERE {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(words)));
     }
-    if !open {
-        operation.security =
-            Some(vec![SecurityRequirement::default(), SecurityRequirement::new("bearer", [""; 0])]);
-    }
+    let token = || SecurityRequirement::new("bearer", [""; 0]);
+    operation.security = match need {
+        Need::Nothing => None,
+        Need::Read => Some(vec![SecurityRequirement::default(), token()]),
+        Need::Change => Some(vec![token()]),
+    };
 }
 
 fn problem(words: &str) -> Response {

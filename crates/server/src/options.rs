@@ -1,5 +1,6 @@
 //! How the server is to serve: where, for whom, and how much of it.
 
+use crate::access::Access;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -46,7 +47,7 @@ impl fmt::Debug for Token {
 pub enum OptionsError {
     /// Others could reach it, and no token keeps them out.
     #[error(
-        "listening on {0} needs a bearer token, because it is not a loopback address and others could reach it: give \
+        "listening on {0} needs a token, because it is not a loopback address and others could reach it: give \
          --http-token-file FILE or TENURE_HTTP_TOKEN, or listen on {DEFAULT_LISTEN}"
     )]
     Open(SocketAddr),
@@ -64,18 +65,27 @@ pub enum OptionsError {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) listen: SocketAddr,
-    pub(crate) token: Option<Token>,
+    pub(crate) access: Access,
     pub(crate) hosts: Vec<String>,
     pub(crate) limits: Limits,
 }
 
 impl Options {
-    /// Listens there. Any address but a loopback one needs a token; a token that is given is asked for on loopback too.
+    /// Listens there, and lets whoever has the token read and change things. On a loopback address everybody of the machine may
+    /// read. Without a token nothing can be changed, and no other address is served.
     pub fn new(listen: SocketAddr, token: Option<Token>) -> Result<Options, OptionsError> {
-        if token.is_none() && !is_loopback(listen.ip()) {
+        let loopback = is_loopback(listen.ip());
+        if token.is_none() && !loopback {
             return Err(OptionsError::Open(listen));
         }
-        Ok(Options { listen, token, hosts: Vec::new(), limits: Limits::default() })
+        let access = Access { change: token, read: None, loopback };
+        Ok(Options { listen, access, hosts: Vec::new(), limits: Limits::default() })
+    }
+
+    /// With a token that may only read, for scrapers and dashboards. Where there is one, reading takes a token on loopback too.
+    pub fn read_token(mut self, token: Token) -> Options {
+        self.access.read = Some(token);
+        self
     }
 
     /// Answers to this name too, beside `localhost` and addresses: a page of another site cannot then have its own name point
@@ -133,7 +143,7 @@ fn is_loopback(address: IpAddr) -> bool {
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once; another one is told to come back.
+    /// Connections at once, and never more than the process may open; another one takes the place of an idle one.
     pub connections: usize,
     /// Event streams among them.
     pub streams: usize,
@@ -157,8 +167,14 @@ pub struct Limits {
     pub fresh: Duration,
     /// … and this long for every request that reading them took.
     pub fresh_per_request: Duration,
-    /// Workers that may be registered through this node.
+    /// Workers that may be registered through this node, if their heartbeats leave something of `store_per_second` …
     pub workers: usize,
+    /// … and from one address.
+    pub workers_per_client: usize,
+    /// The longest timeout of such a worker: as long may one that is gone cost writes.
+    pub worker_timeout: Duration,
+    /// Step-downs over HTTP are at least this far apart.
+    pub step_down_pause: Duration,
 }
 
 impl Default for Limits {
@@ -177,6 +193,9 @@ impl Default for Limits {
             fresh: Duration::from_secs(5),
             fresh_per_request: Duration::from_millis(250),
             workers: 256,
+            workers_per_client: 64,
+            worker_timeout: Duration::from_secs(600),
+            step_down_pause: Duration::from_secs(10),
         }
     }
 }

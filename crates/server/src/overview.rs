@@ -7,10 +7,9 @@ use crate::problem::Answer;
 use crate::shapes;
 use crate::state::{Shared, role_name};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use tenure::{Leadership, Role};
 use utoipa::ToSchema;
 
 /// What the store does not say within this is left out, or taken from the last time.
@@ -38,7 +37,7 @@ pub struct Overview {
     pub eligible: bool,
     /// The highest epoch it knows; 0 if there never was a leader.
     pub epoch: u64,
-    /// The leader it knows; none if there never was one, or if it is known that nobody leads.
+    /// The leader it knows; none if nobody is known to lead.
     pub leader: Option<LeaderView>,
     /// The nodes that made themselves known; none if the store has not said yet.
     pub nodes: Option<Vec<NodeRow>>,
@@ -84,13 +83,20 @@ pub struct LeaderView {
     /// How long it may act if it does not renew; known of the node that answers only.
     pub lease_remaining_ms: Option<u64>,
     /// Its lease.
-    pub lease_timeout_ms: u64,
-    /// It was seen to renew, when the nodes were looked at.
-    pub live: Option<bool>,
+    pub lease_hold_ms: u64,
+    /// How long ago the node that answers saw it renew last; none if it has not seen it.
+    pub silent_ms: Option<u64>,
     /// Renewals since the claim, when the nodes were looked at.
     pub renewals: Option<u64>,
     /// Somebody asked it to step down.
     pub asked_to_step_down: Option<bool>,
+}
+
+impl LeaderView {
+    /// As far as the node that answers can tell: it has not been silent for a whole hold.
+    fn may_act(&self) -> bool {
+        self.is_this_node || self.silent_ms.is_none_or(|ms| ms <= self.lease_hold_ms)
+    }
 }
 
 /// A node.
@@ -107,7 +113,7 @@ pub struct NodeRow {
     pub incarnation: Option<String>,
     /// Its software.
     pub version: Option<String>,
-    /// How much older its presence is than the newest sign of anybody's life on the store.
+    /// How long ago it was last heard of, by the store's clock.
     pub last_seen_ms_ago: u64,
 }
 
@@ -226,6 +232,11 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         }
     });
     let (metrics, settings) = (state.annex.metrics(), state.annex.settings());
+    let leader = leader(state, cluster.as_ref());
+    let health = match leader.as_ref().is_some_and(LeaderView::may_act) || metrics.epoch == 0 {
+        true => health,
+        false => health.map(without_leader),
+    };
     let known = metrics.note.is_none();
     let value = |requests: &tenure::metrics::Requests| serde_json::to_value(requests).unwrap_or_default();
     Overview {
@@ -236,7 +247,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         role: metrics.role.clone(),
         eligible: settings.eligible,
         epoch: metrics.epoch,
-        leader: leader(state, cluster.as_ref()),
+        leader,
         nodes: cluster.as_ref().map(|cluster| nodes(&cluster.value)),
         nodes_age_ms: cluster.as_ref().map(|cluster| ms(cluster.age)),
         workers: workers(state),
@@ -286,6 +297,13 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
     }
 }
 
+/// A judgement that was made before the leader fell silent or left.
+fn without_leader(mut health: Value) -> Value {
+    health["status"] = "critical".into();
+    health["reasons"] = json!([{"code": "no_leader", "detail": "nobody leads"}]);
+    health
+}
+
 /// What was read now, or else the last there was.
 fn newest<T>(
     what: &str,
@@ -305,21 +323,11 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The leader last seen, unless it is known that it leads no more: because it was this node itself, or because the seat was
-/// seen vacant in that epoch. Of others, silence is all there is to see, and it takes a lease to see it.
-fn known_leader(state: &Shared, known: &Leadership, cluster: Option<&Cluster>) -> Option<String> {
-    let leader = known.leader.as_ref()?;
-    let lost = leader == state.annex.node() && !known.is_leader() && known.role != Some(Role::Draining);
-    let vacant = cluster.is_some_and(|seen| seen.status.epoch == known.epoch && seen.status.leader.is_none());
-    (!lost && !vacant).then(|| leader.to_string())
-}
-
 /// The leader as this node knows it; what only the seat says is added if it is the same term.
 pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<LeaderView> {
     let (node, epoch, remaining, leads) = {
         let known = state.leadership.borrow();
-        let node = known_leader(state, &known, cluster.map(|cluster| &*cluster.value))?;
-        (node, known.epoch, known.remaining(), known.is_leader())
+        (known.leader.as_ref()?.to_string(), known.epoch, known.remaining(), known.is_leader())
     };
     let status = cluster.map(|cluster| &cluster.value.status).filter(|status| status.epoch == epoch);
     let seat = status.and_then(|status| status.leader.as_ref()).filter(|leader| leader.node == node);
@@ -330,8 +338,9 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
         since: seat.and_then(|seat| seat.since.clone()),
         seen_since: state.feed.history().since(epoch).map(str::to_owned),
         lease_remaining_ms: remaining.filter(|_| this).map(ms),
-        lease_timeout_ms: seat.map_or(state.annex.settings().lease_timeout_ms, |seat| seat.lease_timeout),
-        live: seat.map(|seat| seat.live),
+        lease_hold_ms: seat
+            .map_or_else(|| state.annex.settings().core_config().hold_ms(), |seat| seat.lease_hold),
+        silent_ms: state.annex.leader_silent().map(ms),
         renewals: seat.map(|seat| seat.renewals),
         asked_to_step_down: seat.map(|seat| seat.asked_to_step_down),
         node,
@@ -346,7 +355,11 @@ pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
         NodeRow {
             node: node.node.clone(),
             role: node.role.to_owned(),
-            state: judged.map(|judged| judged.state.as_str().to_owned()),
+            // A judgement is as old as the leader's last look.
+            state: match node.role {
+                "gone" => Some("down".to_owned()),
+                _ => judged.map(|judged| judged.state.as_str().to_owned()),
+            },
             incarnation: judged.and_then(|judged| judged.incarnation.clone()),
             version: judged.and_then(|judged| judged.version.clone()),
             last_seen_ms_ago: node.last_seen_ms_ago,
@@ -372,7 +385,7 @@ fn workers(state: &Shared) -> WorkersView {
 pub struct Leader {
     /// The namespace.
     pub namespace: String,
-    /// The leader last seen, which may be dead and not noticed yet; none if it is known that nobody leads.
+    /// The leader, which may be dead and not noticed yet; none if nobody is known to lead.
     pub leader: Option<String>,
     /// The highest epoch this node knows; 0 if there never was one.
     pub epoch: u64,
@@ -387,11 +400,10 @@ pub struct Leader {
 }
 
 pub(crate) fn short(state: &Shared) -> Leader {
-    let seen = state.looks.last_cluster();
     let known = state.leadership.borrow();
     Leader {
         namespace: state.annex.namespace().to_owned(),
-        leader: known_leader(state, &known, seen.as_ref().map(|seen| &*seen.value)),
+        leader: known.leader.as_ref().map(ToString::to_string),
         epoch: known.epoch,
         node: state.annex.node().to_string(),
         role: known.role.map(|role| role_name(role).to_owned()),

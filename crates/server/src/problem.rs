@@ -110,6 +110,16 @@ impl Problem {
             .retry_after(wait_s)
     }
 
+    pub(crate) fn too_many_workers(detail: impl std::fmt::Display) -> Problem {
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many workers", detail).retry_after(60)
+    }
+
+    pub(crate) fn too_soon(pause: std::time::Duration, wait_s: u64) -> Problem {
+        let detail = format!("a step-down is taken every {} s through this node", pause.as_secs());
+        Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
+            .retry_after(wait_s)
+    }
+
     pub(crate) fn searches(wait_s: u64) -> Problem {
         let detail = "it is not among the newest jobs, and looking through all that are kept is done one at a time, with a pause";
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)

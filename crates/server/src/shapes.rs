@@ -31,13 +31,16 @@ pub(crate) struct Holder {
     incarnation: String,
     /// When it claimed, by its own wall clock.
     since: Option<String>,
-    lease_timeout: u64,
+    lease_hold: u64,
+    lease_expiry: u64,
     /// Renewals since the claim.
     renewals: u64,
     /// Somebody asked it to step down.
     asked_to_step_down: bool,
-    /// It was seen to renew. If not, the seat did not change for a whole lease while it was watched.
+    /// It was seen to renew. If not, the seat did not change while it was watched.
     live: bool,
+    /// For how long it was watched at most. Less than its lease: that it was not seen to renew says little.
+    watched_ms: u64,
 }
 
 /// A node that made itself known.
@@ -47,7 +50,7 @@ pub(crate) struct KnownNode {
     node: String,
     /// `leader`, `standby`, or `gone`.
     role: String,
-    /// How much older its presence is than the newest sign of anybody's life on the store.
+    /// How long ago it was last heard of, by the store's clock.
     last_seen_ms_ago: u64,
 }
 
@@ -259,8 +262,11 @@ pub(crate) struct SettingValue {
 #[derive(ToSchema)]
 pub(crate) struct HttpConfig {
     listen: String,
-    /// `set` or `not set`.
+    /// The token for changes: `set (masked)` or `not set`.
     token: String,
+    /// The token that may only read.
+    #[serde(rename = "readToken")]
+    read_token: String,
     /// Names it answers to besides addresses and `localhost`.
     hosts: Vec<String>,
 }

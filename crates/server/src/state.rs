@@ -1,10 +1,10 @@
 //! What the routes know.
 
-use crate::bucket::{Bucket, Turns};
+use crate::bucket::{Bucket, Pause, Turns};
 use crate::crew::Crew;
 use crate::feed::Feed;
 use crate::looks::{Looks, Way};
-use crate::options::Options;
+use crate::options::{Options, Token};
 use crate::problem::{Answer, Problem};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -79,7 +79,8 @@ pub(crate) struct State {
     pub(crate) looks: Looks,
     pub(crate) feed: Arc<Feed>,
     pub(crate) crew: Crew,
-    pub(crate) bucket: Bucket,
+    pub(crate) bucket: Arc<Bucket>,
+    pub(crate) step_downs: Pause,
     /// For looking through all jobs there are.
     pub(crate) searches: Turns,
     pub(crate) streams: Arc<Semaphore>,
@@ -101,20 +102,23 @@ impl State {
         let limits = options.limits;
         let http = json!({
             "listen": options.listen.to_string(),
-            "token": if options.token.is_some() { "set (masked)" } else { "not set" },
+            "token": masked(options.access.change.as_ref()),
+            "readToken": masked(options.access.read.as_ref()),
             "hosts": options.hosts,
         });
         let config = json!({"settings": parts.config, "http": http});
+        let bucket = Arc::new(Bucket::new(limits.store_per_second, limits.store_burst));
         let state = State {
             leadership: parts.annex.leadership(),
             workers: parts.annex.workers(),
             fence: parts.fence,
             registry: parts.registry,
             config: crate::looks::bytes_of(&config),
-            looks: Looks::new(way.clone(), &limits),
-            crew: Crew::new(parts.registrar, parts.tasks, parts.annex.clock(), limits.workers),
+            looks: Looks::new(way.clone(), parts.annex.clone(), &limits),
+            crew: Crew::new(parts.registrar, parts.tasks, parts.annex.clock(), Arc::clone(&bucket), &limits),
             feed: Arc::new(Feed::new()),
-            bucket: Bucket::new(limits.store_per_second, limits.store_burst),
+            bucket,
+            step_downs: Pause::new(limits.step_down_pause),
             searches: Turns::new(limits.fresh_per_request / 4),
             streams: Arc::new(Semaphore::new(limits.streams)),
             annex: parts.annex,
@@ -153,6 +157,10 @@ impl State {
     pub(crate) fn leads(&self) -> bool {
         self.leadership.borrow().is_leader()
     }
+}
+
+fn masked(token: Option<&Token>) -> &'static str {
+    if token.is_some() { "set (masked)" } else { "not set" }
 }
 
 /// A role as the documents have it.

@@ -4,16 +4,113 @@ mod common;
 
 use axum::body::Body;
 use axum::http::{Method, Request};
-use common::{Site, options, request, sleep_ms};
+use common::{Answer, Site, TOKEN, options, request, sleep_ms};
 use serde_json::json;
 use tenure_server::{Limits, Options, Token};
 
-const TOKEN: &str = "MARKED-token-0123456789";
+const READER: &str = "MARKED-reader-0123456789";
 
+/// Also reading takes a token.
 async fn closed() -> Site {
-    let options =
-        Options::new("127.0.0.1:7420".parse().expect("an address"), Token::new(TOKEN).ok()).expect("valid");
+    let options = options().read_token(Token::new(READER).expect("valid"));
     Site::with(options, |settings| settings).await
+}
+
+/// As somebody with this token, or with none.
+async fn ask_as(site: &Site, token: Option<&str>, method: Method, path: &str) -> Answer {
+    let mut request = request(method, path, Body::from("{}"));
+    request.headers_mut().remove("authorization");
+    if let Some(token) = token {
+        let bearer = format!("Bearer {token}").parse().expect("a value");
+        request.headers_mut().insert("authorization", bearer);
+    }
+    site.send(request).await
+}
+
+/// Every operation there is, by the document. An id stands for a thing that is not there.
+fn operations() -> Vec<(Method, String)> {
+    let names = tenure_server::route_names();
+    let parts = names.iter().map(|name| name.split_once(' ').expect("a method and a path"));
+    parts.map(|(method, path)| (method.parse().expect("a method"), path.replace("{id}", "x"))).collect()
+}
+
+fn changes(method: &Method, path: &str) -> bool {
+    *method != Method::GET && path != "/v1/fence"
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_loopback_anybody_reads_and_nobody_changes_anything_without_the_token() {
+    let site = Site::new().await;
+    let mut refused = 0;
+    for (method, path) in operations() {
+        if path == "/v1/events" {
+            continue; // It does not end.
+        }
+        for token in [None, Some("MARKED-token-0123456788"), Some("")] {
+            let answer = ask_as(&site, token, method.clone(), &path).await;
+            if changes(&method, &path) {
+                let answer = answer.problem(401, "unauthorized");
+                assert!(answer.text.contains("tenure token"), "it says where the token is: {}", answer.text);
+                refused += 1;
+            } else {
+                assert!(![401, 403].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.text);
+            }
+        }
+        let answer = ask_as(&site, Some(TOKEN), method.clone(), &path).await;
+        assert!(![401, 403].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.text);
+    }
+    assert!(refused >= 36, "{refused}");
+    let web = json!({"every": "1h", "checks": [{"name": "x", "kind": "tcp", "host": "h", "port": 1}]});
+    let mut put = request(Method::PUT, "/v1/schedules/web", Body::from(web.to_string()));
+    put.headers_mut().remove("authorization");
+    site.send(put).await.problem(401, "unauthorized");
+    assert!(site.object("schedules/web.json").await.is_none(), "nothing was written");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_reading_token_reads_everything_and_changes_nothing() {
+    let everywhere = Options::new("0.0.0.0:7420".parse().expect("an address"), Token::new(TOKEN).ok());
+    let everywhere = everywhere.expect("it has a token").read_token(Token::new(READER).expect("valid"));
+    for site in [closed().await, Site::with(everywhere, |settings| settings).await] {
+        for (method, path) in operations() {
+            if path == "/v1/events" || path == "/" || path.starts_with("/assets") || path.ends_with("z") {
+                continue;
+            }
+            ask_as(&site, None, method.clone(), &path).await.problem(401, "unauthorized");
+            let answer = ask_as(&site, Some(READER), method.clone(), &path).await;
+            if changes(&method, &path) {
+                let answer = answer.problem(403, "read-only");
+                assert!(answer.text.contains("may only read"), "{}", answer.text);
+            } else {
+                assert!(![401, 403].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.text);
+            }
+            let answer = ask_as(&site, Some(TOKEN), method.clone(), &path).await;
+            assert!(![401, 403].contains(&answer.status.as_u16()), "{method} {path}: {}", answer.text);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_without_a_token_changes_nothing_for_anybody() {
+    let open = Options::new("127.0.0.1:7420".parse().expect("an address"), None).expect("loopback");
+    let site = Site::with(open, |settings| settings).await;
+    ask_as(&site, None, Method::GET, "/v1/leader").await.is(200);
+    for token in [None, Some(""), Some(TOKEN)] {
+        ask_as(&site, token, Method::POST, "/v1/step-down").await.problem(403, "no-changes");
+    }
+    assert_eq!(site.node.leadership().borrow().epoch, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn step_downs_are_far_apart_whoever_asks() {
+    let site = Site::new().await;
+    site.post("/v1/step-down", json!({})).await.is(202);
+    sleep_ms(4000).await;
+    let soon = site.post("/v1/step-down", json!({})).await.problem(429, "too-many");
+    assert_eq!(soon.header("retry-after"), "6");
+    site.post("/v1/step-down", json!({"waitMs": 10_001})).await.problem(422, "invalid");
+    sleep_ms(60_000).await;
+    site.post("/v1/step-down", json!({})).await.is(202);
 }
 
 fn with(method: Method, path: &str, headers: &[(&str, &str)]) -> Request<Body> {
@@ -42,7 +139,7 @@ async fn without_the_token_nothing_is_told_but_whether_it_works() {
         "Bearer MARKED-token-0123456789 ",
     ];
     for path in ["/v1/leader", "/v1/events", "/v1/config", "/metrics", "/openapi.json", "/no/such/route"] {
-        site.get(path).await.problem(401, "unauthorized");
+        ask_as(&site, None, Method::GET, path).await.problem(401, "unauthorized");
         for wrong in near {
             let answer = site.send(with(Method::GET, path, &[("authorization", wrong)])).await;
             let answer = answer.problem(401, "unauthorized");
@@ -50,9 +147,9 @@ async fn without_the_token_nothing_is_told_but_whether_it_works() {
             assert!(!answer.text.contains("MARKED"));
         }
     }
-    site.send(with(Method::POST, "/v1/step-down", &[])).await.problem(401, "unauthorized");
+    ask_as(&site, None, Method::POST, "/v1/step-down").await.problem(401, "unauthorized");
     for open in ["/", "/assets/app.js", "/livez", "/readyz", "/leaderz"] {
-        site.get(open).await.is(200);
+        ask_as(&site, None, Method::GET, open).await.is(200);
     }
     for right in ["Bearer MARKED-token-0123456789", "bearer MARKED-token-0123456789"] {
         site.send(with(Method::GET, "/v1/leader", &[("authorization", right)])).await.is(200);
@@ -84,6 +181,7 @@ async fn the_token_is_in_no_answer() {
     }
     let config = site.send(with(Method::GET, "/v1/config", &[right])).await.json();
     assert_eq!(config["http"]["token"], "set (masked)");
+    assert_eq!(config["http"]["readToken"], "set (masked)");
 }
 
 #[tokio::test(start_paused = true)]

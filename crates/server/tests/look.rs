@@ -15,7 +15,7 @@ async fn the_leader_is_told_from_memory_under_its_names() {
         let leader = site.get("/v1/leader").await.is(200).json();
         assert_eq!((&leader["leader"], &leader["epoch"]), (&json!("pod-a"), &json!(1)));
         assert_eq!((&leader["role"], &leader["isLeader"]), (&json!("leader"), &json!(true)));
-        assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms > 0 && ms <= 2500));
+        assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms > 0 && ms <= 5000));
     }
     assert_eq!((site.meter.snapshot() - before).requests(), 0, "not one request for a thousand");
 }
@@ -39,7 +39,7 @@ async fn the_documents_are_those_of_the_command_line() {
     assert!(metrics["heartbeatLatencyP99"].is_u64() && metrics["contentionEvents"].is_u64());
     assert_eq!(site.get("/v1/schedules").await.is(200).json()["schedules"], json!([]));
     assert_eq!(site.get("/v1/jobs").await.is(200).json()["jobs"], json!([]));
-    assert_eq!(site.get("/v1/config").await.is(200).json()["http"]["token"], "not set");
+    assert_eq!(site.get("/v1/config").await.is(200).json()["http"]["readToken"], "not set");
     let figures = site.get("/metrics").await.is(200);
     assert!(figures.header("content-type").starts_with("application/openmetrics-text"));
     assert!(
@@ -56,9 +56,10 @@ async fn the_overview_has_everything_and_waits_for_no_store() {
     let all = site.get("/v1/overview").await.is(200).json();
     assert_eq!((&all["node"], &all["role"], &all["epoch"]), (&json!("pod-a"), &json!("leader"), &json!(1)));
     let leader = &all["leader"];
-    assert_eq!((&leader["isThisNode"], &leader["live"]), (&json!(true), &json!(true)));
+    assert_eq!(leader["isThisNode"], json!(true));
+    assert!(leader["silentMs"].as_u64().is_some_and(|ms| ms <= 5000), "{leader}");
     assert!(leader["since"].is_string() && leader["seenSince"].is_string());
-    assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms <= 2500));
+    assert!(leader["leaseRemainingMs"].as_u64().is_some_and(|ms| ms <= 5000));
     let samples = all["heartbeats"]["samplesMs"].as_array().expect("samples");
     assert!(samples.len() >= 10 && all["heartbeats"]["p99Ms"].is_u64(), "{all}");
     assert!(all["requests"]["lease"]["put"].as_u64().is_some_and(|puts| puts > 10));
@@ -265,7 +266,7 @@ async fn who_comes_back_misses_nothing_and_who_comes_back_too_late_is_told() {
             break told;
         }
     };
-    assert!(told.data["missed"].as_u64().is_some_and(|missed| missed > 1000));
+    assert!(told.data["missed"].as_u64().is_some_and(|missed| missed > 800));
 
     for strange in ["00000000-7", "junk", "", &last.id.replace('-', "--"), &format!("{}9999999", last.id)] {
         let mut other = site.stream("/v1/events", Some(strange)).await;

@@ -6,10 +6,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 use tenure::{Node, Settings};
-use tenure_server::{Limits, Options, Parts, Server};
+use tenure_server::{Limits, Options, Parts, Server, Token};
 
 /// Nothing here takes longer unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+const TOKEN: &str = "token-0123456789";
 
 struct Running {
     node: Node,
@@ -24,7 +26,7 @@ impl Running {
         let mut limits = Limits::default();
         change(&mut limits);
         let address: SocketAddr = "127.0.0.1:0".parse().expect("an address");
-        let options = Options::new(address, None).expect("loopback").limits(limits);
+        let options = Options::new(address, Token::new(TOKEN).ok()).expect("loopback").limits(limits);
         let server = Server::bind(options).expect("a free port").serve(Parts::of(&node)).expect("served");
         node.lead().await.expect("leads");
         Running { node, server }
@@ -166,19 +168,108 @@ fn a_stream_that_nobody_reads_is_dropped_and_holds_nobody_up() {
     });
 }
 
-#[test]
-fn a_connection_too_many_is_told_to_come_back() {
-    multi().block_on(async {
-        let running = Running::new(|limits| limits.connections = 3).await;
-        let held: Vec<TcpStream> = (0..3).map(|_| running.connect()).collect();
-        let mut fourth = running.connect();
-        let answer = aside(move || read_all(&mut fourth)).await;
-        assert!(answer.starts_with("HTTP/1.1 503") && answer.contains("too many connections"), "{answer}");
-        drop(held);
-        let began = Instant::now();
-        while !running.ask("/v1/leader").contains("pod-a") {
-            assert!(began.elapsed() < PATIENCE, "there is room again");
+/// Whether the server has closed it; what it has sent before does not count.
+fn is_closed(stream: &TcpStream) -> bool {
+    stream.set_nonblocking(true).expect("set");
+    let mut byte = [0; 256];
+    loop {
+        match (&*stream).read(&mut byte) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != ErrorKind::WouldBlock,
         }
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !done() {
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn when_it_is_full_the_longest_idle_makes_room_and_every_probe_is_answered() {
+    multi().block_on(async {
+        let running = Running::new(|limits| {
+            (limits.connections, limits.head) = (12, Duration::from_secs(600));
+        })
+        .await;
+        // One that is answered: a stream.
+        let mut stream = running.connect();
+        stream.write_all(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).expect("an answer");
+        assert_eq!(&start, b"HTTP/1.1 200");
+        let mut used = running.connect();
+        let held: Vec<TcpStream> = (0..9).map(|_| running.connect()).collect();
+        // Connections are taken in order: whoever is answered after them comes after them.
+        running.ask("/livez");
+        used.write_all(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("sent");
+        used.read_exact(&mut start).expect("an answer");
+        assert_eq!(&start, b"HTTP/1.1 200");
+        let mut more = Vec::new();
+        for path in ["/livez", "/readyz", "/leaderz"] {
+            let answer = running.ask(path);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+            more.push(running.connect());
+        }
+        let closed = || held.iter().map(is_closed).collect::<Vec<bool>>();
+        until("14 connections do not fit, so two are closed", || {
+            closed().iter().filter(|one| **one).count() >= 2
+        });
+        let closed = closed();
+        assert!(closed.is_sorted_by_key(|one| !one), "the longest idle goes first: {closed:?}");
+        assert!(!closed[8] && !more.iter().any(is_closed), "no more than must be: {closed:?}");
+        assert!(!is_closed(&stream) && !is_closed(&used), "one that is used stays, however old it is");
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn a_thousand_idle_connections_cost_no_probe() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.connections = 100).await;
+        let mut held: Vec<TcpStream> = Vec::new();
+        for round in 0..12 {
+            held.extend((0..100).map(|_| running.connect()));
+            for path in ["/livez", "/leaderz"] {
+                let answer = running.ask(path);
+                assert!(answer.starts_with("HTTP/1.1 200"), "round {round}, {path}: {answer}");
+            }
+            held.drain(..held.len().saturating_sub(200));
+        }
+        running.server.stop().await;
+    });
+}
+
+#[test]
+fn streams_do_not_take_all_connections_and_give_way_to_a_probe() {
+    multi().block_on(async {
+        let running = Running::new(|limits| limits.connections = 8).await;
+        let open = |path: &str| {
+            let mut stream = running.connect();
+            let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream.write_all(head.as_bytes()).expect("sent");
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).expect("an answer");
+            (stream, start)
+        };
+        let streams: Vec<TcpStream> = (0..6).map(|_| open("/v1/events").0).collect();
+        assert_eq!(&open("/v1/events").1, b"HTTP/1.1 503", "three quarters are for streams");
+        // Requests whose bodies do not come are busy too.
+        let slow: Vec<TcpStream> = (0..2)
+            .map(|_| {
+                let mut slow = running.connect();
+                let head = "POST /v1/fence HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+                slow.write_all(format!("{head}Content-Length: 9\r\n\r\n{{").as_bytes()).expect("sent");
+                slow
+            })
+            .collect();
+        let answer = running.ask("/livez");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        drop((streams, slow));
         running.server.stop().await;
     });
 }
@@ -199,7 +290,7 @@ fn the_end_waits_for_no_client_and_leaves_nothing() {
         half.write_all(b"POST /v1/fence HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{").expect("sent");
         let mut worker = connect();
         let body = r#"{"workerId":"w1","kinds":["mail"]}"#;
-        let head = "HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n";
+        let head = format!("HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n");
         worker.write_all(format!("POST /v1/workers {head}Content-Length: {}\r\n\r\n{body}", body.len()).as_bytes()).expect("sent");
         let mut start = [0; 12];
         worker.read_exact(&mut start).expect("an answer");

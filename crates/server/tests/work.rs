@@ -110,6 +110,86 @@ async fn what_breaks_a_rule_is_not_registered() {
     site.post("/v1/workers", json!({"workerId": "w3"})).await.problem(503, "busy");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_timeout_over_http_is_a_matter_of_minutes() {
+    let site = Site::new().await;
+    let day = site.post("/v1/workers", json!({"workerId": "w1", "timeout": 86_400_000})).await;
+    let day = day.problem(422, "invalid");
+    assert!(day.text.contains("timeout = 86400000") && day.text.contains("600000"), "{}", day.text);
+    assert!(site.object("workers/w1.json").await.is_none(), "nothing was written");
+    register(&site, json!({"workerId": "w1", "timeout": 600_000})).await;
+    // And a long default of the namespace is cut for them, not refused.
+    let long = Site::with(options(), |settings| settings.worker_timeout(3_600_000)).await;
+    let answer = long.post("/v1/workers", json!({"workerId": "w1"})).await.is(201).json();
+    assert_eq!(answer["heartbeatWithinMs"], 600_000);
+}
+
+/// As many as may be, from one address; at most 600 are tried.
+async fn register_all(site: &Site, kinds: &[&str]) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for number in 0..600 {
+        let id = format!("w{number}");
+        let answer =
+            site.post("/v1/workers", json!({"workerId": id, "kinds": kinds, "timeout": 600_000})).await;
+        if answer.status == 429 && answer.text.contains("through another") {
+            return all;
+        }
+        if answer.status == 429 {
+            sleep_ms(1000).await;
+            continue;
+        }
+        all.push((id, answer.is(201).json()["registration"].as_str().expect("text").to_owned()));
+    }
+    all
+}
+
+#[tokio::test(start_paused = true)]
+async fn workers_over_http_stay_within_what_clients_may_ask_the_store() {
+    let mut limits = Limits::default();
+    limits.workers_per_client = 600;
+    let site = Site::with(options().limits(limits), |settings| settings).await;
+    let all = register_all(&site, &[]).await;
+    assert_eq!(all.len(), 100, "20 writes a second, one every 5 s for each");
+    let wrote = || site.meter.snapshot().put;
+    let (before, began) = (wrote(), tokio::time::Instant::now());
+    for _ in 0..6 {
+        sleep_ms(10_000).await;
+        for (id, registration) in &all {
+            let sign = json!({"registration": registration});
+            site.post(&format!("/v1/workers/{id}/heartbeat"), sign).await.is(200);
+        }
+    }
+    let per_second = (wrote() - before) as f64 / began.elapsed().as_secs_f64();
+    assert!(per_second < 25.0, "{per_second} writes a second, the node's own included");
+    // One that leaves makes room for another.
+    let (id, registration) = &all[0];
+    site.delete(&format!("/v1/workers/{id}?registration={registration}")).await.is(204);
+    register(&site, json!({"workerId": "another"})).await;
+    // One that takes tasks looks for them, too.
+    let site = Site::with(options().limits(limits), |settings| settings).await;
+    assert_eq!(register_all(&site, &["mail"]).await.len(), 50);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_does_not_take_all_the_places() {
+    let mut limits = Limits::default();
+    limits.workers_per_client = 2;
+    let site = Site::with(options().limits(limits), |settings| settings).await;
+    let from = async |address: &str, id: &str| {
+        let body = json!({"workerId": id, "registration": format!("client-chosen-{id}")}).to_string();
+        let mut request = common::request(axum::http::Method::POST, "/v1/workers", body.into());
+        let address = tenure_server::ClientAddress(address.parse().expect("an address"));
+        request.extensions_mut().insert(address);
+        site.send(request).await
+    };
+    from("10.0.0.1", "w1").await.is(201);
+    from("10.0.0.1", "w2").await.is(201);
+    let third = from("10.0.0.1", "w3").await.problem(429, "too-many");
+    assert!(third.text.contains("10.0.0.1") && third.text.contains('2'), "{}", third.text);
+    from("10.0.0.1", "w1").await.is(200);
+    from("10.0.0.2", "w3").await.is(201);
+}
+
 async fn dispatcher(site: &Site) -> Dispatcher {
     let guard = site.node.lead().await.expect("leads");
     let dispatcher = Dispatcher::start(&site.node.tasks(), guard);
@@ -210,7 +290,7 @@ async fn ef1_the_fence_judges_and_nobody_can_poison_it() {
     );
     assert_eq!(judge(json!({"epoch": 7, "deadline": now - 1})).await["verdict"], "reject_expired");
     let before = site.node.fence().drift_events();
-    assert_eq!(judge(json!({"epoch": u64::MAX})).await["verdict"], "accept");
+    assert_eq!(judge(json!({"epoch": tenure::EPOCH_MAX})).await["verdict"], "accept");
     assert_eq!(site.node.fence().epoch(), 7, "a number out of the air is not taken as known");
     assert_eq!(
         judge(json!({"epoch": 7})).await["verdict"],
@@ -221,6 +301,8 @@ async fn ef1_the_fence_judges_and_nobody_can_poison_it() {
     for bad in [
         json!({}),
         json!({"epoch": -1}),
+        json!({"epoch": tenure::EPOCH_MAX + 1}),
+        json!({"epoch": u64::MAX}),
         json!({"epoch": 1.5}),
         json!({"epoch": "7"}),
         json!({"epoch": 7, "x": 1}),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::{HandOver, StepDownAnswer, Verdict, hand_over, request_step_down};
+use tenure::{EPOCH_MAX, HandOver, StepDownAnswer, Verdict, hand_over, request_step_down};
 use utoipa::{IntoParams, ToSchema};
 
 /// How long a hand-over may be waited for.
@@ -126,6 +126,7 @@ pub(crate) async fn events(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct FenceAsk {
     /// The epoch of the leader that dispatched it.
+    #[schema(maximum = 9_007_199_254_740_991_u64)]
     epoch: u64,
     /// When it was dispatched, in ms since 1970; without it there is no grace.
     dispatched_at: Option<i64>,
@@ -157,7 +158,10 @@ pub(crate) struct FenceAnswer {
     post, path = "/v1/fence", tag = "fencing", request_body = FenceAsk,
     responses((status = 200, description = "the verdict", body = FenceAnswer), (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json")),
 )]
-pub(crate) async fn fence(State(state): State<Shared>, Payload(ask): Payload<FenceAsk>) -> Response {
+pub(crate) async fn fence(State(state): State<Shared>, Payload(ask): Payload<FenceAsk>) -> Answer<Response> {
+    if ask.epoch > EPOCH_MAX {
+        return Err(Problem::invalid(format!("epoch = {}: must be at most {EPOCH_MAX}", ask.epoch)));
+    }
     let now = jiff::Timestamp::now().as_millisecond();
     let expired = ask.deadline.is_some_and(|deadline| now > deadline);
     let (verdict, accepted) = match state.fence.judge_only(ask.epoch, ask.dispatched_at) {
@@ -167,7 +171,7 @@ pub(crate) async fn fence(State(state): State<Shared>, Payload(ask): Payload<Fen
         Verdict::AcceptLate => ("accept_late", true),
     };
     let known_epoch = state.fence.epoch();
-    json(bytes_of(&FenceAnswer { verdict, accepted, epoch: ask.epoch, known_epoch }))
+    Ok(json(bytes_of(&FenceAnswer { verdict, accepted, epoch: ask.epoch, known_epoch })))
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -196,6 +200,7 @@ pub(crate) async fn step_down(
         return Err(Problem::invalid(format!("waitMs = {}: must be at most {WAIT_MAX_MS}", ask.wait_ms)));
     }
     state.bucket.take(5.0 + (ask.wait_ms / 200) as f64)?;
+    state.step_downs.take()?;
     let (way, by) = (state.way.clone(), format!("over HTTP, by way of node {}", state.annex.node()));
     let asked = state.on_node(async move {
         let answer = request_step_down(&way.lanes, &way.namespace, &by).await?;

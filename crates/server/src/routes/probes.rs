@@ -35,17 +35,21 @@ pub(crate) async fn livez(State(state): State<Shared>) -> Answer<&'static str> {
     }
 }
 
-/// Whether the node takes part: it has joined, or may not lead at all
+/// Whether the node takes part: it has joined, or may not lead at all, and the store answers it
 #[utoipa::path(get, path = "/readyz", tag = "probes", responses((status = 200, description = "it takes part", body = String, content_type = "text/plain")))]
 pub(crate) async fn readyz(State(state): State<Shared>) -> Answer<&'static str> {
     if state.closing.is_cancelled() {
         return Err(Problem::stopping());
     }
-    let joined = state.leadership.borrow().role.is_some();
-    if joined || !state.annex.settings().eligible {
-        return Ok("ok\n");
+    let (joined, trouble) = {
+        let known = state.leadership.borrow();
+        (known.role.is_some() || !state.annex.settings().eligible, known.store_trouble)
+    };
+    match (joined, trouble) {
+        (_, true) => Err(Problem::busy("the store does not answer, or refuses")),
+        (false, false) => Err(Problem::busy("the node has not joined yet")),
+        (true, false) => Ok("ok\n"),
     }
-    Err(Problem::busy("the node has not joined yet"))
 }
 
 /// Whether this node leads, at this very moment: for load balancers that send requests to the leader

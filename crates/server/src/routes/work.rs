@@ -1,8 +1,9 @@
 //! Workers in any language.
 
 use super::aged;
+use crate::connections::Peer;
 use crate::crew::{Member, Membership, Recruit};
-use crate::extract::{Id, Params, Payload, id};
+use crate::extract::{Client, Id, Params, Payload, id};
 use crate::problem::{Answer, Problem};
 use crate::shapes;
 use crate::state::Shared;
@@ -44,7 +45,8 @@ pub(crate) struct NewWorker {
     /// Where it runs, for people. Default: this node.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 1, max_length = 128)]
     pod: Option<String>,
-    /// How long it may be silent. Default: the setting `workerTimeout`.
+    /// How long it may be silent, at most 600,000. Default: the setting `workerTimeout`.
+    #[schema(maximum = 600_000)]
     timeout: Option<u64>,
     /// More to be known about it: at most 8 KiB.
     #[schema(value_type = Option<Object>)]
@@ -62,14 +64,20 @@ pub(crate) struct NewWorker {
 }
 
 impl NewWorker {
-    fn check(self, state: &Shared) -> Answer<Recruit> {
+    fn check(self, state: &Shared, client: Option<Peer>) -> Answer<Recruit> {
         let worker_id = id("workerId", &self.worker_id).map_err(unprocessable)?;
         let mut spec = WorkerSpec::new(worker_id.as_str(), self.plugin_type.as_deref().unwrap_or("worker"));
         if let Some(pod) = self.pod {
             spec = spec.pod(pod);
         }
         let settings = state.annex.settings();
-        let timeout_ms = self.timeout.unwrap_or(settings.worker_timeout_ms);
+        let most_ms = u64::try_from(state.options.limits.worker_timeout.as_millis()).unwrap_or(u64::MAX);
+        let timeout_ms = self.timeout.unwrap_or(settings.worker_timeout_ms.min(most_ms));
+        if timeout_ms > most_ms {
+            return Err(Problem::invalid(format!(
+                "timeout = {timeout_ms}: must be at most {most_ms} over HTTP"
+            )));
+        }
         spec = spec.timeout(Duration::from_millis(timeout_ms));
         if let Some(payload) = self.payload {
             spec = spec.payload(Value::Object(payload));
@@ -92,7 +100,22 @@ impl NewWorker {
                 "concurrency = {concurrency}: must be 1 to {CONCURRENCY_MAX}"
             )));
         }
-        Ok(Recruit { id: worker_id, spec, timeout_ms, registration: self.registration, kinds, concurrency })
+        // One write per heartbeat, and for one that takes tasks one look at its inbox.
+        let looks_ms = settings.task_idle_interval_ms.max(settings.task_poll_interval_ms);
+        let looks = if self.kinds.is_empty() { 0.0 } else { 1000.0 / looks_ms as f64 };
+        let requests_per_second = 1000.0 / settings.worker_heartbeat_interval_ms as f64 + looks;
+        let registration = self.registration;
+        let recruit = Recruit {
+            id: worker_id,
+            spec,
+            timeout_ms,
+            registration,
+            kinds,
+            concurrency,
+            client,
+            requests_per_second,
+        };
+        Ok(recruit)
     }
 }
 
@@ -117,9 +140,10 @@ fn unprocessable(problem: Problem) -> Problem {
 )]
 pub(crate) async fn register(
     State(state): State<Shared>,
+    Client(client): Client,
     Payload(worker): Payload<NewWorker>,
 ) -> Answer<Response> {
-    let recruit = worker.check(&state)?;
+    let recruit = worker.check(&state, client)?;
     state.bucket.take(3.0)?;
     let shared = state.clone();
     let (member, new) = state.on_node(async move { shared.crew.join(recruit) }).await??;

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tenure::settings::SettingsBuilder;
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::{Event, EventKind, Node, Settings, TokioClock};
-use tenure_server::{Options, Parts};
+use tenure_server::{Options, Parts, Token};
 use tokio::sync::broadcast::Receiver;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
@@ -64,8 +64,13 @@ impl Answer {
     }
 }
 
+/// What every request of [`request`] carries.
+pub const TOKEN: &str = "MARKED-token-0123456789";
+
+/// On loopback, with a token for changes.
 pub fn options() -> Options {
-    Options::new("127.0.0.1:7420".parse().expect("an address"), None).expect("loopback")
+    let token = Token::new(TOKEN).expect("valid");
+    Options::new("127.0.0.1:7420".parse().expect("an address"), Some(token)).expect("loopback")
 }
 
 impl Site {
@@ -170,6 +175,7 @@ impl Site {
 /// As a well-behaved program sends it.
 pub fn request(method: Method, path: &str, body: Body) -> Request<Body> {
     let mut builder = Request::builder().method(method.clone()).uri(path).header("host", "127.0.0.1:7420");
+    builder = builder.header("authorization", format!("Bearer {TOKEN}"));
     if method == Method::POST || method == Method::PUT {
         builder = builder.header("content-type", "application/json");
     }
