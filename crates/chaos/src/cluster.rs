@@ -38,10 +38,14 @@ pub struct Launch {
 impl Launch {
     /// The settings every node gets.
     pub fn settings(&self) -> Vec<String> {
-        let fixed = ["--startup-jitter-max", "0", "--namespace", "chaos"];
-        let mut all: Vec<String> = fixed.map(str::to_owned).to_vec();
-        all.extend(["--preset", &self.preset, "--store", &self.store].map(str::to_owned));
+        let mut all = self.place();
+        all.extend(["--startup-jitter-max", "0", "--preset", &self.preset].map(str::to_owned));
         all
+    }
+
+    /// Where they meet: all that commands need that only look.
+    pub fn place(&self) -> Vec<String> {
+        ["--namespace", "chaos", "--store", &self.store].map(str::to_owned).to_vec()
     }
 
     /// The binary, with nothing in its environment that is not meant for it.

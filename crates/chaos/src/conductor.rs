@@ -144,13 +144,22 @@ pub(crate) fn promise(launch: &Launch, dir: &std::path::Path) -> Result<Promise>
     let bound = check.split_whitespace().rev().find_map(|word| word.parse().ok());
     Ok(Promise {
         heartbeat_ms: number("heartbeatInterval")?,
-        lease_ms: number("leaseTimeout")?,
+        lease_ms: hold_ms(&values)?,
         request_timeout_ms: number("requestTimeout")?,
         election_interval_ms: number("electionInterval")?,
         settle_ms: number("electionSettle")?,
         drain_ms: number("drainTimeout")?,
         failover_bound_ms: bound.context("no bound in tenure config check")?,
     })
+}
+
+/// How long a leader may act after a renewal, by what `tenure config show --resolved --json` says.
+pub(crate) fn hold_ms(values: &serde_json::Value) -> Result<u64> {
+    let unit_ms =
+        values["leaseTimeout"]["value"].as_u64().context("no leaseTimeout in tenure config show")?;
+    let factor = values["leaseHoldFactor"]["value"].as_f64();
+    let factor = factor.context("no leaseHoldFactor in tenure config show")?;
+    Ok((unit_ms as f64 * factor) as u64)
 }
 
 struct Conductor<'a> {

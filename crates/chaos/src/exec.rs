@@ -8,6 +8,8 @@
 //! ways: there the store is away for all.
 
 pub mod crew;
+#[cfg(target_os = "linux")]
+pub mod leftovers;
 pub mod marks;
 mod stage;
 mod verdict;

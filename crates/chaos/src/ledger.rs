@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// One event, as a process printed it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Said {
-    /// Which process: the how-manieth that was started.
+    /// Which process, counted from the first that was started.
     pub life: usize,
     /// Its name.
     pub node: String,

@@ -43,6 +43,8 @@ enum Task {
     Polls(Box<PollsArgs>),
     /// Three nodes that run a command while they lead, faults at whoever runs it, and a judge over what the commands wrote
     Exec(Box<ExecArgs>),
+    /// Many short runs of `tenure lock` with commands that start daemons, and whether one of them is alive afterwards
+    Leftovers(LeftoversArgs),
     /// Write down being alive, every few milliseconds (internal)
     #[command(hide = true)]
     Mark {
@@ -159,6 +161,31 @@ struct ExecArgs {
     broken: Option<String>,
 }
 
+#[derive(clap::Args)]
+struct LeftoversArgs {
+    /// The binary `tenure`
+    #[arg(long)]
+    tenure: PathBuf,
+    /// Where the databases are made
+    #[arg(long)]
+    record: PathBuf,
+    /// How many runs
+    #[arg(long, default_value_t = 10_000)]
+    runs: u32,
+    /// How many at a time
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=64))]
+    at_once: u32,
+    /// Decides how many daemons there are, and how far they run
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the verdict goes as JSON
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// The binary has this mistake on purpose (its feature `teeth`)
+    #[arg(long, value_name = "NAME")]
+    broken: Option<String>,
+}
+
 fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Run(args) => run(*args),
@@ -167,6 +194,7 @@ fn main() -> ExitCode {
         }
         Task::Polls(args) => run_polls(*args),
         Task::Exec(args) => run_exec(*args),
+        Task::Leftovers(args) => run_leftovers(args),
         Task::Mark { word } => exec::marks::live(word.is_some()).map(|()| true),
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
@@ -307,6 +335,34 @@ fn run_exec(args: ExecArgs) -> Result<bool> {
     let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
     println!("{}", verdict.text());
     conclude(&dir, args.stage.keep, args.stage.json.as_deref(), &verdict, verdict.violations.is_empty())
+}
+
+#[cfg(target_os = "linux")]
+fn run_leftovers(args: LeftoversArgs) -> Result<bool> {
+    let dir = record_dir(&args.record, "leftovers")?;
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let tenure =
+        args.tenure.canonicalize().with_context(|| format!("no binary {}", args.tenure.display()))?;
+    println!("seed {seed}, {} runs, {} at a time", args.runs, args.at_once);
+    let plan = exec::leftovers::Plan {
+        tenure,
+        runs: args.runs,
+        at_once: args.at_once,
+        seed,
+        environment: args.broken.into_iter().map(|name| (BROKEN.to_owned(), name)).collect(),
+        dir: dir.clone(),
+    };
+    let outcome = exec::leftovers::run(&plan, &mut |line| println!("{line}"))?;
+    println!(
+        "{} runs of `tenure lock`, {} of which lost the lock; processes alive after one: {}",
+        outcome.runs, outcome.lost, outcome.left
+    );
+    conclude(&dir, false, args.json.as_deref(), &outcome.verdict(), outcome.left == 0)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn run_leftovers(_: LeftoversArgs) -> Result<bool> {
+    bail!("`tenure lock` runs on Linux only")
 }
 
 /// Ctrl-C and SIGTERM end the nodes and all they run, too: what is frozen cannot end by itself.

@@ -69,7 +69,7 @@ impl Plan {
     /// The binary, asked for something once.
     fn ask(&self, arguments: &[&str]) -> Result<String> {
         let mut command: Command = self.launch.command(&self.dir);
-        command.args(arguments).args(self.launch.settings());
+        command.args(arguments).args(self.launch.place());
         command.envs(self.door(0).map(|door| ("AWS_ENDPOINT_URL", door)));
         let output = command.output().context("cannot start the binary")?;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();

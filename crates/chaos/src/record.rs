@@ -121,7 +121,7 @@ pub struct Incumbent {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundRecord {
-    /// The how-manieth.
+    /// Which one, in order.
     pub number: usize,
     /// Who led before.
     pub leader: Option<Incumbent>,
@@ -137,7 +137,7 @@ pub struct RoundRecord {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LifeRecord {
-    /// The how-manieth.
+    /// Which one, in order.
     pub life: usize,
     /// Its name.
     pub node: String,

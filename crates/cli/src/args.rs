@@ -4,7 +4,9 @@
 mod anything;
 mod events;
 mod exec;
+mod http;
 mod polls;
+mod time;
 #[cfg(any(test, feature = "fuzzing"))]
 mod typed;
 
@@ -12,9 +14,12 @@ mod typed;
 pub(crate) use typed::words;
 
 pub(crate) use events::EventsArgs;
+pub(crate) use exec::{
+    BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockAction, LockArgs, LockLsArgs, SeatArgs,
+};
 #[cfg(target_os = "linux")]
-pub(crate) use exec::KeptArgs;
-pub(crate) use exec::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
+pub(crate) use exec::{exec_seat, lock_seat, name_of};
+pub(crate) use http::{HttpArgs, TokenArgs};
 pub(crate) use polls::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
     ScheduleAddArgs, ScheduleArgs,
@@ -22,19 +27,21 @@ pub(crate) use polls::{
 
 use crate::exit::Failure;
 use crate::log::LogForm;
+use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, Parser, Subcommand};
+use std::ffi::OsString;
+use std::ops::Deref;
 use std::path::PathBuf;
 use tenure::Settings;
 use tenure::settings::{FIELDS, Field, Kind, Resolved, Source};
-use tenure::store::StoreUrl;
 
 /// Coordination for clusters that own nothing but a bucket.
 #[derive(Parser)]
-#[command(name = "tenure", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "tenure", version, arg_required_else_help = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
 refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown, 10 no such \
-schedule or job, 11 lock not had in time, 12 leadership lost. `exec` and `lock` pass the command's own on."
+schedule or job, 11 lock held by another, 12 leadership lost. `exec` and `lock` pass the command's own on."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -43,7 +50,7 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Run a node in the foreground: it stands by, leads when it is its turn, and hands over when told to stop
+    /// Run a node: it stands by, leads when it is its turn, and hands over when told to stop
     Run(RunArgs),
     /// Run a command while this node leads, and only then
     Exec(ExecArgs),
@@ -55,17 +62,23 @@ pub(crate) enum Verb {
     Watch(WatchArgs),
     /// Print the events of a node, by way of its HTTP
     Events(EventsArgs),
+    /// Show the token that changes over HTTP need
+    Token(TokenArgs),
     /// Show how the cluster is doing and why: status, nodes, workers
     Health(HealthArgs),
     /// Print the id of the live leader, and nothing else
     Leader(LeaderArgs),
     /// Ask the leader to hand over, and see who leads then
     StepDown(StepDownArgs),
-    /// Run a worker in the foreground, without a node
+    /// Show the namespaces a store holds
+    Namespaces(LookArgs),
+    /// Forget a node that is gone
+    Node(NodeArgs),
+    /// Run a worker, without a node
     Worker(WorkerArgs),
     /// Show the workers of a namespace
     Workers(WorkersArgs),
-    /// Run an agent in the foreground: a worker that does the checks of schedules
+    /// Run an agent: a worker that does the checks of schedules
     Agent(AgentArgs),
     /// Write a file of schedules: what is polled, when, and by whom
     Apply(ApplyArgs),
@@ -77,9 +90,9 @@ pub(crate) enum Verb {
     Job(JobArgs),
     /// Show every node's figures: latencies, contention, elections, requests
     Metrics(MetricsArgs),
-    /// Show what a namespace costs a month: as measured, and as projected for any number of nodes
+    /// Show what a namespace costs a month, as measured and as projected
     Cost(CostArgs),
-    /// Check whether a store can be trusted to arbitrate, and how fast it answers
+    /// Check whether a store can be trusted, and which presets it is fast enough for
     Doctor(DoctorArgs),
     /// Show, check or print settings
     Config(ConfigArgs),
@@ -107,6 +120,7 @@ pub(crate) enum Verb {
 #[derive(Args)]
 #[command(
     after_help = "SIGTERM or SIGINT: stop the work, vacate the seat, leave. A second signal ends at once.\n\
+A command after `--` gets what `tenure exec --help` says, and is started again when it ends by itself.\n\
 The log level is set by TENURE_LOG (error, warn, info, debug)."
 )]
 pub(crate) struct RunArgs {
@@ -119,26 +133,21 @@ pub(crate) struct RunArgs {
     /// Do not judge the cluster's health while this node leads: `tenure health` is then unknown
     #[arg(long)]
     pub(crate) no_health: bool,
-    /// Do not run schedules while this node leads: nothing is polled then. All nodes of a namespace should agree on it
+    /// Do not run schedules while this node leads; all nodes of a namespace should agree on it
     #[arg(long)]
     pub(crate) no_polls: bool,
-    /// Serve HTTP there. Any address but a loopback one needs a bearer token. If it is taken, the node runs without HTTP
-    #[arg(long, value_name = "ADDR", env = "TENURE_HTTP_LISTEN", default_value = tenure_server::DEFAULT_LISTEN, help_heading = "HTTP")]
-    pub(crate) listen: std::net::SocketAddr,
-    /// Do not serve HTTP
-    #[arg(long, env = "TENURE_NO_HTTP", help_heading = "HTTP")]
-    pub(crate) no_http: bool,
-    /// A file with the bearer token that HTTP clients must have; without, the variable TENURE_HTTP_TOKEN
-    #[arg(long, value_name = "FILE", env = "TENURE_HTTP_TOKEN_FILE", help_heading = "HTTP")]
-    pub(crate) http_token_file: Option<PathBuf>,
-    /// A host name clients may use beside localhost and addresses; may be given several times
-    #[arg(long = "http-host", value_name = "NAME", help_heading = "HTTP")]
-    pub(crate) http_hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) http: HttpArgs,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
+    pub(crate) grace: GraceArgs,
+    #[command(flatten)]
     pub(crate) settings: SettingsArgs,
+    /// A command to run while this node leads, with its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args)]
@@ -151,26 +160,31 @@ pub(crate) struct HealthArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
 #[command(
     after_help = "Exit code 0 with a live leader, 3 with none. A holder counts as live if it renews while it is \
-watched, for at most one of its leases."
+watched, for at most one hold and never longer than --wait."
 )]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+    /// How long to watch for a renewal at most
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time::time)]
+    pub(crate) wait: u64,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) seat: SeatArgs,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
 #[command(
     after_help = "Reads the store and nothing else; what came and went between two looks is not seen. Without a terminal one picture is \
-printed. A look watches the holder renew, so it takes up to a heartbeat. Ctrl-C ends it."
+printed. A look watches the holder renew, so it takes up to a heartbeat. `q` or Ctrl-C ends it."
 )]
 pub(crate) struct WatchArgs {
     /// One picture, or one JSON object, and no more
@@ -180,20 +194,25 @@ pub(crate) struct WatchArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// The pause between two looks
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(100..=3_600_000))]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time::look, allow_hyphen_values = true)]
     pub(crate) interval: u64,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code 0 with a live leader, 3 with none and nothing printed. A holder counts as live if it \
-renews while it is watched, for at most one of its leases."
+    after_help = "Exit code 0 with a live leader, 3 with none and nothing on standard output. A holder counts as live if it \
+renews while it is watched, for at most one hold and never longer than --wait."
 )]
 pub(crate) struct LeaderArgs {
+    /// How long to watch for a renewal at most
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time::time)]
+    pub(crate) wait: u64,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) seat: SeatArgs,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -206,11 +225,13 @@ pub(crate) struct StepDownArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long to wait for the next leader; 0: ask and do not wait
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    /// How long to wait for the next leader; 0s: ask and do not wait
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::wait, allow_hyphen_values = true)]
     pub(crate) wait: u64,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) seat: SeatArgs,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -223,7 +244,7 @@ pub(crate) struct MetricsArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -261,7 +282,19 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "URL")]
     pub(crate) second_endpoint: Option<String>,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct NodeArgs {
+    #[command(subcommand)]
+    pub(crate) action: NodeAction,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum NodeAction {
+    /// Remove the presence of a node that crashed, so that it is listed no more
+    Forget(OneArgs),
 }
 
 #[derive(Args)]
@@ -292,8 +325,8 @@ pub(crate) struct WorkerRunArgs {
     /// The pod it runs on [default: the setting `node`]
     #[arg(long)]
     pub(crate) pod: Option<String>,
-    /// How long it may be silent before it counts as dead, in ms [default: the setting `workerTimeout`]
-    #[arg(long, value_name = "MS")]
+    /// How long it may be silent before it counts as dead [default: the setting `workerTimeout`]
+    #[arg(long, value_name = "TIME", value_parser = time::time, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
     /// More to be known about it, a JSON object of at most 8 KiB
     #[arg(long, value_name = "JSON")]
@@ -318,7 +351,7 @@ pub(crate) struct WorkersArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -363,6 +396,11 @@ pub(crate) struct SettingsArgs {
 }
 
 impl SettingsArgs {
+    /// What the environment alone says.
+    pub(crate) fn of_environment() -> SettingsArgs {
+        SettingsArgs { config: std::env::var_os("TENURE_CONFIG").map(PathBuf::from), given: Vec::new() }
+    }
+
     /// Defaults, preset, file, environment, flags: the later wins.
     pub(crate) fn load(&self) -> Result<Resolved, Failure> {
         self.load_above(&[])
@@ -380,7 +418,7 @@ impl SettingsArgs {
     }
 
     fn load_above(&self, floor: &[(&'static str, String)]) -> Result<Resolved, Failure> {
-        let mut loader = Settings::loader().env(std::env::vars());
+        let mut loader = Settings::loader().env(std::env::vars_os());
         if let Some(path) = &self.config {
             loader = loader.file(path);
         }
@@ -398,21 +436,20 @@ impl SettingsArgs {
         if !matches!(resolved.source("store"), Some(Source::Default)) {
             return Ok(());
         }
-        let StoreUrl::Sqlite { path } = &resolved.settings.store else { return Ok(()) };
-        let Some(folder) = path.parent() else { return Ok(()) };
-        std::fs::create_dir_all(folder).map_err(|error| {
-            Failure::usage(format!("cannot make the data directory {}: {error}", folder.display()))
+        crate::data_dir::make(resolved).map_err(|error| {
+            let folder = resolved.settings.data_dir.display();
+            Failure::usage(format!("cannot make the data directory {folder}: {error}"))
         })
     }
 }
 
 impl FromArgMatches for SettingsArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<SettingsArgs, clap::Error> {
-        let value =
-            |field: &Field| matches.get_one::<String>(field.name).map(|value| (field.name, value.clone()));
+        // A command need not have a flag for every setting.
+        let text = |field: &Field| matches.try_get_one::<String>(field.name).ok().flatten().cloned();
         Ok(SettingsArgs {
             config: matches.get_one::<PathBuf>("config").cloned(),
-            given: FIELDS.iter().filter_map(value).collect(),
+            given: FIELDS.iter().filter_map(|field| Some((field.name, text(field)?))).collect(),
         })
     }
 
@@ -424,33 +461,7 @@ impl FromArgMatches for SettingsArgs {
 
 impl Args for SettingsArgs {
     fn augment_args(command: Command) -> Command {
-        let config = Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .env("TENURE_CONFIG")
-            .value_parser(clap::value_parser!(PathBuf))
-            .help("Settings file, TOML or JSON")
-            .help_heading("Settings");
-        FIELDS.iter().fold(command.arg(config), |command, field| {
-            // The first sentence in the short help, the whole paragraph in the long one.
-            let short =
-                field.doc.split_once(". ").map_or(field.doc, |(first, _)| first).trim_end_matches('.');
-            let heading = if ["store", "namespace", "node", "preset"].contains(&field.name) {
-                "Settings"
-            } else {
-                "Tuning"
-            };
-            command.arg(
-                Arg::new(field.name)
-                    .long(field.flag.trim_start_matches("--"))
-                    .value_name(placeholder(field.kind))
-                    // The settings say what is wrong with a value, all of them at once; clap only carries the text.
-                    .allow_hyphen_values(true)
-                    .help(short.to_owned())
-                    .long_help(format!("{}\n\n[env: {}]", field.doc, field.env))
-                    .help_heading(heading),
-            )
-        })
+        FIELDS.iter().map(flag).fold(command.arg(config_file()), Command::arg)
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -458,10 +469,78 @@ impl Args for SettingsArgs {
     }
 }
 
+/// Where a command looks. What tunes a node has no flags here; it may stand in the file and the environment all the same.
+pub(crate) struct PlaceArgs(SettingsArgs);
+
+impl Deref for PlaceArgs {
+    type Target = SettingsArgs;
+
+    fn deref(&self) -> &SettingsArgs {
+        &self.0
+    }
+}
+
+impl FromArgMatches for PlaceArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<PlaceArgs, clap::Error> {
+        SettingsArgs::from_arg_matches(matches).map(PlaceArgs)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl Args for PlaceArgs {
+    fn augment_args(command: Command) -> Command {
+        let place = FIELDS.iter().filter(|field| PLACE.contains(&field.name));
+        place.map(flag).fold(command.arg(config_file()), Command::arg)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        PlaceArgs::augment_args(command)
+    }
+}
+
+/// The settings that say where things are.
+const PLACE: [&str; 3] = ["store", "namespace", "dataDir"];
+
+fn config_file() -> Arg {
+    Arg::new("config")
+        .long("config")
+        .value_name("FILE")
+        .env("TENURE_CONFIG")
+        .hide_env(true)
+        .value_parser(clap::value_parser!(PathBuf))
+        .help("Settings file, TOML or JSON")
+        .help_heading("Settings")
+}
+
+/// A setting as a flag. Help has the first sentence about it; those that tune are left to `tenure config default`, which explains
+/// all of them.
+fn flag(field: &'static Field) -> Arg {
+    let help = match field.name {
+        "preset" => {
+            "default, thrifty or fast. Every setting is a flag: `tenure config default` explains them"
+        }
+        _ => field.doc.split_once(". ").map_or(field.doc, |(first, _)| first).trim_end_matches('.'),
+    };
+    let is_time = matches!(field.kind, Kind::Millis { .. });
+    let parser = if is_time { ValueParser::new(time::setting) } else { ValueParser::string() };
+    Arg::new(field.name)
+        .value_parser(parser)
+        .long(field.flag.trim_start_matches("--"))
+        .value_name(placeholder(field.kind))
+        // The settings say what is wrong with a value, all of them at once; clap only carries the text.
+        .allow_hyphen_values(true)
+        .help(help)
+        .help_heading("Settings")
+        .hide(!PLACE.contains(&field.name) && !["node", "preset"].contains(&field.name))
+}
+
 /// What stands for a value in the help.
 fn placeholder(kind: Kind) -> &'static str {
     match kind {
-        Kind::Millis { .. } => "MS",
+        Kind::Millis { .. } => "TIME",
         Kind::Factor { .. } => "FACTOR",
         Kind::Price => "DOLLARS",
         Kind::Bool => "BOOL",
@@ -469,5 +548,33 @@ fn placeholder(kind: Kind) -> &'static str {
         Kind::Id => "ID",
         Kind::Store => "URL",
         Kind::Choice(_) => "NAME",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// A screen, on the terminals people have.
+    const LINES: usize = 50;
+    const COLUMNS: usize = 100;
+
+    #[test]
+    fn the_help_of_every_command_fits_a_screen() {
+        let mut left = vec![(vec!["tenure".to_owned()], Cli::command())];
+        let mut seen = 0;
+        while let Some((path, command)) = left.pop() {
+            let asked = path.iter().cloned().chain(["--help".to_owned()]);
+            let asked = Cli::command().term_width(COLUMNS).try_get_matches_from(asked);
+            let help = asked.expect_err("help is no command").to_string();
+            let lines = help.lines().count();
+            assert!(lines <= LINES, "{path:?} has {lines} lines of help:\n{help}");
+            seen += 1;
+            for sub in command.get_subcommands() {
+                left.push((path.iter().cloned().chain([sub.get_name().to_owned()]).collect(), sub.clone()));
+            }
+        }
+        assert!(seen > 30, "{seen} commands");
     }
 }

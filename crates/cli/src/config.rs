@@ -2,8 +2,7 @@
 
 use crate::args::ConfigAction;
 use crate::exit::Failure;
-use crate::out::{complain, say};
-use comfy_table::{Table, presets};
+use crate::out::{Table, complain, say, say_json, say_lines};
 use std::process::ExitCode;
 use tenure::settings::{Origin, Resolved, Source, default_toml};
 
@@ -20,7 +19,7 @@ pub(crate) fn config(action: ConfigAction) -> Result<ExitCode, Failure> {
             warn(&resolved);
             show(&resolved, all, json)?;
         }
-        ConfigAction::Default => say!("{}", default_toml().trim_end()),
+        ConfigAction::Default => say_lines(default_toml().trim_end()),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -40,19 +39,17 @@ fn show(resolved: &Resolved, all: bool, json: bool) -> Result<(), Failure> {
             (origin.field.name.to_owned(), value)
         };
         let object: serde_json::Map<_, _> = shown.map(entry).collect();
-        say!("{}", serde_json::to_string_pretty(&object).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&object).map_err(Failure::other)?);
         return Ok(());
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["SETTING", "VALUE", "FROM"]);
+    let mut table = Table::new(&["SETTING", "VALUE", "FROM"]);
     for origin in shown {
-        table.add_row([origin.field.name.to_owned(), origin.value.to_string(), origin.source.to_string()]);
+        table.row([origin.field.name.to_owned(), origin.value.to_string(), origin.source.to_string()]);
     }
     if table.is_empty() {
         say!("nothing is set; `tenure config show --resolved` shows the defaults");
     } else {
-        say!("{table}");
+        table.say();
     }
     Ok(())
 }

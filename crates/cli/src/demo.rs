@@ -6,6 +6,7 @@ mod story;
 use crate::args::DemoArgs;
 use crate::exit::Failure;
 use cluster::Cluster;
+use std::os::unix::fs::DirBuilderExt;
 use std::process::ExitCode;
 use story::Story;
 
@@ -26,7 +27,7 @@ struct Scratch(std::path::PathBuf);
 impl Scratch {
     fn new() -> Result<Scratch, Failure> {
         let path = std::env::temp_dir().join(format!("tenure-demo-{:016x}", rand::random::<u64>()));
-        std::fs::create_dir(&path)?;
+        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Scratch(path))
     }
 }

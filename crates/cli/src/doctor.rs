@@ -1,15 +1,17 @@
 //! `tenure doctor`: the conformance suite on the user's own store.
 
+mod carries;
+
 use crate::args::{DoctorArgs, SettingsArgs};
 use crate::exit::Failure;
-use crate::out::{complain, say};
-use comfy_table::{ContentArrangement, Table, presets};
+use crate::out::{Table, complain, say, say_json};
+use carries::Carries;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::conformance::{self, Plan, Probe, Progress, Report, Verdict};
-use tenure::store::{OpenOptions, Store, StoreUrl, open};
+use tenure::store::{OpenOptions, Store, StoreUrl, one_write_a_second, open};
 
 /// Contended writes on some engines take seconds; the doctor wants to see them end, not to hurry them.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -32,10 +34,13 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     let unique = format!("{:016x}", rand::random::<u64>());
     reachable(&*endpoints[0], &unique).await?;
     let report = examine(&endpoints, &unique, args.full).await;
+    // What it carries is worth telling only of a store that can be trusted.
+    let seldom = one_write_a_second(url, None).is_some();
+    let carries = report.is_safe().then(|| Carries::of(report.writes.p99, seldom));
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&json(&report)).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&json(&report, carries.as_ref())).map_err(Failure::other)?);
     } else {
-        print(&report);
+        print(&report, carries.as_ref());
     }
     verdict(&report)
 }
@@ -70,21 +75,19 @@ fn show(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
-fn print(report: &Report) {
+fn print(report: &Report, carries: Option<&Carries>) {
     say!("{}", report.store);
     if let Some(form) = report.etag_form {
         say!("If-Match is understood with {} ETags", form.as_str());
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_header(["VERDICT", "CHECK", "MEDIAN", "P99", "WHAT IT MEANS"]);
+    let mut table = Table::new(&["VERDICT", "CHECK", "MEDIAN", "P99", "WHAT IT MEANS"]).wrapped();
     for check in &report.checks {
         let (word, text) = match &check.verdict {
             Verdict::Pass => ("pass", check.proves),
             Verdict::Fail(why) => ("FAIL", why.as_str()),
             Verdict::Skipped(why) => ("skip", why.as_str()),
         };
-        table.add_row([
+        table.row([
             word.to_owned(),
             check.name.to_owned(),
             ms(check.latencies.median),
@@ -92,14 +95,47 @@ fn print(report: &Report) {
             text.to_owned(),
         ]);
     }
-    say!("\n{table}\n");
+    say!();
+    table.say();
+    say!();
+    if let Some(carries) = carries {
+        print_carries(report, carries);
+    }
+}
+
+/// What the store is fast enough for.
+fn print_carries(report: &Report, carries: &Carries) {
+    let writes = &report.writes;
+    let told = carries.presets.iter().map(|(name, why)| match why {
+        None => format!("{name} yes"),
+        Some(why) => format!("{name} no ({why})"),
+    });
+    say!(
+        "small conditional writes: median {}, p99 {} ({} samples)",
+        ms(writes.median),
+        ms(writes.p99),
+        writes.requests
+    );
+    say!("presets this store can carry: {}", told.collect::<Vec<_>>().join(", "));
+    match &carries.advice {
+        Some(advice) => say!(
+            "set instead: leaseTimeout = {}, heartbeatInterval = {}",
+            advice.lease_timeout_ms,
+            advice.heartbeat_interval_ms
+        ),
+        None if carries.presets.iter().all(|(_, why)| why.is_some()) => {
+            say!("this store is too slow for any lease");
+        }
+        None => {}
+    }
+    say!();
 }
 
 fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-fn json(report: &Report) -> serde_json::Value {
+fn json(report: &Report, carries: Option<&Carries>) -> serde_json::Value {
     let checks = report.checks.iter().map(|check| {
         let (verdict, why) = match &check.verdict {
             Verdict::Pass => ("pass", None),
@@ -113,10 +149,22 @@ fn json(report: &Report) -> serde_json::Value {
             "p99Ms": check.latencies.p99.as_secs_f64() * 1000.0,
         })
     });
+    let presets = carries.iter().flat_map(|carries| &carries.presets);
+    let presets =
+        presets.map(|(name, why)| serde_json::json!({ "name": name, "carries": why.is_none(), "why": why }));
     serde_json::json!({
         "store": report.store,
         "safe": report.is_safe(),
         "etagForm": report.etag_form.map(|form| form.as_str()),
+        "seatWrites": {
+            "requests": report.writes.requests,
+            "medianMs": report.writes.median.as_secs_f64() * 1000.0,
+            "p99Ms": report.writes.p99.as_secs_f64() * 1000.0,
+        },
+        "presets": presets.collect::<Vec<_>>(),
+        "advice": carries.and_then(|carries| carries.advice).map(|advice| serde_json::json!({
+            "leaseTimeout": advice.lease_timeout_ms, "heartbeatInterval": advice.heartbeat_interval_ms,
+        })),
         "checks": checks.collect::<Vec<_>>(),
     })
 }

@@ -4,19 +4,14 @@ mod frames;
 
 use crate::args::EventsArgs;
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::node_client::NodeClient;
+use crate::out::{complain, say, say_json};
 use crate::run::Signals;
 use frames::{Frame, Frames};
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::process::ExitCode;
 use std::time::Duration;
-
-/// The node must begin to answer within this.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A node says something every 15 s, if only that it is there.
-const SILENCE: Duration = Duration::from_secs(45);
 
 /// Between two tries to reach a node that went away.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -39,34 +34,28 @@ pub(crate) async fn events(args: EventsArgs) -> Result<ExitCode, Failure> {
 
 struct Reader {
     args: EventsArgs,
-    client: reqwest::Client,
-    token: Option<String>,
+    node: NodeClient,
     /// The newest event seen.
     last: Option<String>,
 }
 
 impl Reader {
     fn new(args: EventsArgs) -> Result<Reader, Failure> {
-        if !["http", "https"].contains(&args.url.scheme()) {
-            return Err(Failure::usage(format!("--url {}: must begin with http:// or https://", args.url)));
-        }
-        let token = crate::http::text(args.token_file.as_deref())?.map(|text| text.trim().to_owned());
-        // An error means that somebody has installed one, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder()
-            .connect_timeout(PATIENCE)
-            .read_timeout(SILENCE)
-            .redirect(reqwest::redirect::Policy::none())
-            .build();
-        let client = client.map_err(|error| Failure::other(words(&error)))?;
-        Ok(Reader { args, client, token, last: None })
+        let node = NodeClient::new(args.url.clone(), args.token_file.as_deref())?;
+        Ok(Reader { args, node, last: None })
     }
 
     async fn run(mut self) -> Result<(), Failure> {
         self.past().await?;
+        // Said once, however long the node is away, and again only if something else is wrong.
+        let mut said = None;
         while self.args.follow && !crate::out::closed() {
-            if let Err(failure) = self.stream().await {
-                complain!("tenure: {failure}; trying again");
+            if let Err(failure) = self.stream(&mut said).await {
+                let failure = failure.to_string();
+                if said.as_ref() != Some(&failure) {
+                    complain!("tenure: {failure}; trying again");
+                    said = Some(failure);
+                }
             }
             tokio::time::sleep(AGAIN).await;
         }
@@ -79,7 +68,7 @@ impl Reader {
         let asked = if self.args.only.is_some() && most > 0 { KEPT } else { most };
         let mut answer = self.ask(asked, false).await?;
         let (mut frames, mut newest) = (Frames::default(), VecDeque::new());
-        while let Some(piece) = answer.chunk().await.map_err(|error| self.away(&error))? {
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.node.away(&error))? {
             for frame in frames.take(&piece) {
                 self.last = frame.id.clone().or(self.last.take());
                 if self.wants(&frame) {
@@ -92,13 +81,16 @@ impl Reader {
         Ok(())
     }
 
-    /// Prints events until the stream ends.
-    async fn stream(&mut self) -> Result<(), Failure> {
+    /// Prints events until the stream ends. `said`: what was wrong before.
+    async fn stream(&mut self, said: &mut Option<String>) -> Result<(), Failure> {
         // Where there was nothing, whatever is there by now is new.
         let recent = if self.args.recent > 0 { KEPT } else { 0 };
         let mut answer = self.ask(recent, true).await?;
+        if said.take().is_some() {
+            complain!("tenure: the node answers again");
+        }
         let mut frames = Frames::default();
-        while let Some(piece) = answer.chunk().await.map_err(|error| self.away(&error))? {
+        while let Some(piece) = answer.chunk().await.map_err(|error| self.node.away(&error))? {
             for frame in frames.take(&piece) {
                 if self.wants(&frame) {
                     self.print(&frame);
@@ -119,33 +111,14 @@ impl Reader {
 
     /// The events after the newest seen; before the first, so many of the past.
     async fn ask(&self, recent: usize, follow: bool) -> Result<reqwest::Response, Failure> {
-        let url = self.args.url.join("v1/events");
-        let mut url = url.map_err(|error| Failure::usage(format!("--url: {error}")))?;
-        url.query_pairs_mut().extend_pairs([
-            ("recent", &*recent.to_string()),
+        let recent = recent.to_string();
+        let query = [
+            ("recent", recent.as_str()),
             ("level", self.level()),
             ("follow", if follow { "true" } else { "false" }),
-        ]);
-        let mut request = self.client.get(url);
-        if let Some(token) = &self.token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(last) = &self.last {
-            request = request.header("last-event-id", last);
-        }
-        let answer = tokio::time::timeout(PATIENCE, request.send()).await;
-        let answer = answer
-            .map_err(|_| Failure::other(format!("{} does not answer", self.args.url)))?
-            .map_err(|error| self.away(&error))?;
-        match answer.status().as_u16() {
-            200 => Ok(answer),
-            401 => Err(Failure::other(format!("{} wants another token (--token-file)", self.args.url))),
-            other => Err(Failure::other(format!("{} answers {other}", self.args.url))),
-        }
-    }
-
-    fn away(&self, error: &reqwest::Error) -> Failure {
-        Failure::other(format!("{}: {}", self.args.url, words(error)))
+        ];
+        let last = self.last.as_deref().map(|last| ("last-event-id", last));
+        self.node.get("v1/events", &query, last.as_slice()).await
     }
 
     fn wants(&self, frame: &Frame) -> bool {
@@ -161,14 +134,14 @@ impl Reader {
             return;
         }
         match self.args.json {
-            true => say!("{}", frame.data),
-            false => say!("{}", line(&frame.data)),
+            true => say_json(&frame.data.to_string()),
+            false => say!("{}", sentence(&frame.data)),
         }
     }
 }
 
-/// One event for people. What comes from elsewhere cannot move the cursor.
-fn line(event: &Value) -> String {
+/// One event for people.
+fn sentence(event: &Value) -> String {
     let text = |field: &str| event[field].as_str().unwrap_or("").to_owned();
     let name = text("event");
     let short = if name.contains(':') { &*name } else { name.rsplit('.').next().unwrap_or(&name) };
@@ -179,15 +152,7 @@ fn line(event: &Value) -> String {
             line.push_str(&format!("  {key}={value}"));
         }
     }
-    line.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
-}
-
-/// The innermost cause: the outer ones say that something failed.
-fn words(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => words(source),
-        None => error.to_string(),
-    }
+    line
 }
 
 #[cfg(test)]
@@ -196,13 +161,13 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_line_says_what_there_is_and_moves_no_cursor() {
+    fn a_line_says_what_there_is() {
         let event = json!({
             "event": "serviceradar.coordinator.lost_leadership", "namespace": "a", "node": "pod-a", "epoch": 3,
-            "time": "12:00", "bootMs": 7, "reason": "step\u{1b}[2J down", "vacated": true,
+            "time": "12:00", "bootMs": 7, "reason": "step down", "vacated": true,
         });
-        let told = line(&event);
-        assert_eq!(told, "12:00  pod-a  epoch 3  lost_leadership  reason=step [2J down  vacated=true");
-        assert!(line(&json!({"event": "leader:changed", "epoch": 1})).ends_with("leader:changed"));
+        let told = sentence(&event);
+        assert_eq!(told, "12:00  pod-a  epoch 3  lost_leadership  reason=step down  vacated=true");
+        assert!(sentence(&json!({"event": "leader:changed", "epoch": 1})).ends_with("leader:changed"));
     }
 }

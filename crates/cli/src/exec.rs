@@ -8,6 +8,7 @@ mod line;
 mod lock;
 mod mutant;
 mod policy;
+mod program;
 mod terms;
 mod tree;
 mod vigil;
@@ -19,11 +20,12 @@ pub(crate) use lock::lock;
 pub(crate) use mutant::ExecMutant;
 pub(crate) use policy::RestartWhen;
 
-use crate::args::{ExecArgs, SettingsArgs};
+use crate::args::{ExecArgs, GraceArgs, SettingsArgs, exec_seat, name_of};
 use crate::exit::Failure;
 use crate::log;
 use crate::run::{Signals, Startup};
 use policy::{Next, Policy};
+use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,27 +38,35 @@ use ward::Plan;
 
 pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
-    let settings = ready(args.kept.settings.load()?)?;
-    let plan = Plan::new(args.kept, &settings)?;
+    let name =
+        args.name.unwrap_or_else(|| name_of(args.kept.command.first().map_or("".as_ref(), AsRef::as_ref)));
+    let seat = exec_seat(&name)?;
+    // Whoever runs a command waits for it: no jitter unless it is asked for.
+    let at_once =
+        |_: &Resolved| vec![("startupJitterMin", "0".to_owned()), ("startupJitterMax", "0".to_owned())];
+    let resolved = args.kept.settings.load_instead(at_once)?;
+    let mut plan = Plan::new(args.kept.command, &args.kept.grace, &resolved.settings)?;
+    let settings = ready(resolved)?;
+    plan.environment.push(("TENURE_EXEC", name.clone()));
     let restart = if args.once { RestartWhen::Never } else { args.restart };
     let desk = Arc::new(Desk::new(plan, Policy { restart, once: args.once }));
 
     let mut signals = Signals::new()?;
     ward::adopt_orphans()?;
     tracing::info!(
-        "node {} starts in namespace {} on {}: runs {} while it leads",
+        "node {} starts in namespace {} on {}: runs {} while it leads the election of {name}",
         settings.node,
         settings.namespace,
         settings.store,
         desk.plan.name()
     );
-    let lease = Duration::from_millis(settings.lease_timeout_ms);
-    let builder = Node::builder(settings);
+    let hold = Duration::from_millis(settings.core_config().hold_ms());
+    let builder = Node::builder(settings).per_plugin(&seat);
     #[cfg(feature = "teeth")]
     let builder = crate::run::broken(builder)?;
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
-    let spec = process(Arc::clone(&desk), lease);
+    let spec = process(Arc::clone(&desk), hold);
     let processes = Supervisor::new([spec]).run(&node).map_err(Failure::other)?;
     let outcome = tokio::select! {
         signal = signals.next() => {
@@ -74,14 +84,38 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     outcome.map(ExitCode::from)
 }
 
-/// Checks what both commands need, and says what is to be said about the settings.
+/// A command that `tenure run` runs while it leads, beside its other processes.
+pub(crate) struct Attached(Arc<Desk>);
+
+impl Attached {
+    /// Checks that it can be run. `None` if there is none.
+    pub(crate) fn new(
+        command: Vec<OsString>,
+        grace: &GraceArgs,
+        settings: &Settings,
+    ) -> Result<Option<Attached>, Failure> {
+        if command.is_empty() {
+            return Ok(None);
+        }
+        let plan = Plan::new(command, grace, settings)?;
+        ward::adopt_orphans()?;
+        let policy = Policy { restart: RestartWhen::Always, once: false };
+        Ok(Some(Attached(Arc::new(Desk::new(plan, policy)))))
+    }
+
+    pub(crate) fn process(&self, settings: &Settings) -> ProcessSpec {
+        process(Arc::clone(&self.0), Duration::from_millis(settings.core_config().hold_ms()))
+    }
+
+    /// Passes a signal on, by its exit code, and waits until the command has ended.
+    pub(crate) async fn stop(&self, signal: u8) {
+        self.0.stop(ask_of(signal)).await;
+    }
+}
+
+/// Says what is to be said about the settings, and makes the place of the store.
 fn ready(resolved: Resolved) -> Result<Settings, Failure> {
     log::speak_for(&resolved.settings, &resolved.warnings);
-    if !resolved.settings.eligible {
-        return Err(Failure::usage(
-            "`eligible` is false: this node would never lead, and the command never run",
-        ));
-    }
     SettingsArgs::prepare_store(&resolved)?;
     Ok(resolved.settings)
 }
@@ -102,10 +136,10 @@ fn unsafe_or_asked(reason: StopReason) -> Result<u8, Failure> {
 
 /// The command as a leader-only process. On a thread of its own: a task could be cut off, and its guard with it, while
 /// something of the command is still there.
-fn process(desk: Arc<Desk>, lease: Duration) -> ProcessSpec {
+fn process(desk: Arc<Desk>, hold: Duration) -> ProcessSpec {
     let runtime = Handle::current();
     let body = move |context: ProcessContext| runtime.block_on(desk.one_run(context));
-    ProcessSpec::blocking("exec", body).restart(Restart::Permanent).stop_grace(lease)
+    ProcessSpec::blocking("exec", body).restart(Restart::Permanent).stop_grace(hold)
 }
 
 /// Where the runs of a command and whoever waits for them meet.

@@ -1,6 +1,6 @@
 //! Exit codes: what a script can rely on.
 
-use crate::out::complain;
+use crate::out::complain_lines;
 use std::fmt;
 use std::process::ExitCode;
 use tenure::StartError;
@@ -21,15 +21,15 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (8, "`health`: the cluster is in a critical state"),
     (9, "`health`: nobody can tell now"),
     (10, "there is no such schedule or job"),
-    (TIMED_OUT, "`lock`: the lock was not had in time; the command was not run"),
+    (TIMED_OUT, "`lock`: somebody else held the lock for all of `--timeout`; the command was not run"),
     (LOST, "`lock`, `exec --once`: leadership was lost while the command ran; it was stopped"),
-    (126, "`lock`, `exec`: the command cannot be run"),
-    (127, "`lock`, `exec`: there is no such command"),
+    (126, "`lock`, `exec`, `run`: the command cannot be run"),
+    (127, "`lock`, `exec`, `run`: there is no such command"),
     (130, "ended at once by a second SIGINT"),
     (143, "ended at once by a second SIGTERM"),
 ];
 
-/// `lock` did not get the lock in time.
+/// Somebody else held the lock for as long as it was waited for.
 pub(crate) const TIMED_OUT: u8 = 11;
 /// The command was stopped because leadership ended.
 pub(crate) const LOST: u8 = 12;
@@ -74,6 +74,11 @@ impl Failure {
         Failure::new(TIMED_OUT, message)
     }
 
+    /// There is no such program, or it cannot be run: with the code a shell has for it.
+    pub(crate) fn program(code: u8, message: impl fmt::Display) -> Failure {
+        Failure::new(code, message)
+    }
+
     /// The code to end with.
     pub(crate) fn code(&self) -> u8 {
         self.code
@@ -81,7 +86,7 @@ impl Failure {
 
     /// Says what is wrong and gives the code to end with.
     pub(crate) fn report(&self) -> ExitCode {
-        complain!("tenure: {}", self.message);
+        complain_lines(&format!("tenure: {}", self.message));
         ExitCode::from(self.code)
     }
 }

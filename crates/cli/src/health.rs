@@ -2,9 +2,8 @@
 
 use crate::args::HealthArgs;
 use crate::exit::Failure;
-use crate::out::say;
+use crate::out::{Table, say, say_json};
 use crate::status::existing;
-use comfy_table::{CellAlignment, Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::Namespace;
@@ -23,7 +22,7 @@ pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode, Failure> {
         None => HealthView::nothing(&namespace),
     };
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&view).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&view).map_err(Failure::other)?);
     } else {
         print(&view);
     }
@@ -56,9 +55,10 @@ fn print(view: &HealthView) {
     }
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
     if !view.nodes.is_empty() {
-        let mut table = new_table(&["NODE", "STATE", "ROLE", "INCARNATION", "VERSION", "LAST SEEN"]);
+        let mut table =
+            Table::new(&["NODE", "STATE", "ROLE", "INCARNATION", "VERSION", "LAST SEEN"]).right_from(5);
         for node in &view.nodes {
-            table.add_row([
+            table.row([
                 node.node.clone(),
                 node.state.as_str().to_owned(),
                 node.role.clone(),
@@ -67,16 +67,18 @@ fn print(view: &HealthView) {
                 seconds(node.last_seen_ms_ago),
             ]);
         }
-        say!("\n{table}");
+        say!();
+        table.say();
     }
     let workers = &view.workers;
     if !workers.list.is_empty() {
-        let mut table = new_table(&["WORKER", "STATE", "TYPE", "POD", "INCARNATION", "VERSION", "LAST SEEN"]);
+        let header = ["WORKER", "STATE", "TYPE", "POD", "INCARNATION", "VERSION", "LAST SEEN"];
+        let mut table = Table::new(&header).right_from(5);
         let seen = workers.list.iter().map(|worker| worker.last_seen);
         let newest = seen.fold(view.store_time.unwrap_or(0), u64::max);
         for worker in &workers.list {
             let seen = (worker.last_seen > 0).then(|| newest - worker.last_seen);
-            table.add_row([
+            table.row([
                 worker.worker_id.clone(),
                 worker.state.as_str().to_owned(),
                 worker.plugin_type.clone(),
@@ -86,22 +88,14 @@ fn print(view: &HealthView) {
                 seconds(seen),
             ]);
         }
-        say!("\n{table}");
+        say!();
+        table.say();
     }
     if workers.up + workers.down > workers.list.len() as u64 {
-        say!("\n{} workers up, {} down; not all are listed", workers.up, workers.down);
+        say!();
+        say!("{} workers up, {} down; not all are listed", workers.up, workers.down);
     }
     for probe in &view.probes {
         say!("probe {}: {}", probe.name, if probe.ok { "ok" } else { &probe.detail });
     }
-}
-
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header.to_vec());
-    for column in table.column_iter_mut().skip(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
 }

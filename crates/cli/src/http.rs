@@ -1,38 +1,71 @@
-//! HTTP for `tenure run`: where, and with which token.
+//! HTTP for `tenure run`: where, and with which tokens.
 
-use crate::args::RunArgs;
+use crate::args::HttpArgs;
 use crate::exit::Failure;
-use std::path::Path;
+use crate::log::LogForm;
+use crate::out::complain;
+use crate::token::{self, Found};
+use std::io::IsTerminal;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tenure::settings::Resolved;
 use tenure::{Event, Node};
 use tenure_server::{Bound, Options, Parts, Server, Token};
 use tokio::sync::broadcast;
-
-/// The token, if no file is named. Never a flag: others could read it in the list of processes.
-const TOKEN_VARIABLE: &str = "TENURE_HTTP_TOKEN";
-
-/// No file with a token is longer.
-const TOKEN_FILE_MAX: u64 = 64 * 1024;
+use url::form_urlencoded::byte_serialize;
 
 /// An address that was taken, or what to say about one that was not to be had.
 pub(crate) enum Web {
-    Bound(Box<Bound>),
+    Bound(Box<Bound>, Invitation),
     Taken(String),
 }
 
+/// What to say about the token that changes need.
+pub(crate) enum Invitation {
+    /// On a terminal: the token itself, as part of the dashboard's address.
+    Link(String),
+    /// Where others read along, or later: how to get it.
+    Hint,
+    /// There is no token.
+    ReadOnly(String),
+}
+
 impl Web {
-    /// Checks what was asked for, and takes the address. `None`: no HTTP is wanted.
-    pub(crate) fn prepare(args: &RunArgs) -> Result<Option<Web>, Failure> {
+    /// Checks what was asked for, makes the token if there is none, and takes the address. `None`: no HTTP is wanted.
+    pub(crate) fn prepare(
+        args: &HttpArgs,
+        resolved: &Resolved,
+        log: LogForm,
+    ) -> Result<Option<Web>, Failure> {
         if args.no_http {
             return Ok(None);
         }
-        let mut options =
-            Options::new(args.listen, token(args.http_token_file.as_deref())?).map_err(Failure::usage)?;
-        for host in &args.http_hosts {
-            options = options.host(host).map_err(|error| Failure::usage(format!("--http-host: {error}")))?;
+        let given = token::CHANGE.given(args.http_token_file.as_deref())?;
+        let change = given.as_ref().map(checked).transpose()?;
+        let read =
+            token::READ.given(args.http_read_token_file.as_deref())?.as_ref().map(checked).transpose()?;
+        let hosts = |options: Options| {
+            let add = |options: Options, host: &String| options.host(host);
+            // This machine's own name cannot be made to point elsewhere by a page of another site.
+            let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+            let options = options.clone().host(&own).unwrap_or(options);
+            let named = args.http_hosts.iter().try_fold(options, add);
+            named.map_err(|error| Failure::usage(format!("--http-host: {error}")))
+        };
+        // Everything is checked before the first byte is written.
+        hosts(Options::new((Ipv4Addr::LOCALHOST, 0).into(), None).map_err(Failure::usage)?)?;
+        let (change, invitation) = match (change, given) {
+            (Some(change), Some(found)) => (Some(change), invite(found, log)),
+            _ => match token::kept_or_made(resolved)? {
+                Ok(found) => (Some(checked(&found)?), invite(found, log)),
+                Err(why) => (None, Invitation::ReadOnly(why)),
+            },
+        };
+        let mut options = hosts(Options::new(args.listen, change).map_err(Failure::usage)?)?;
+        if let Some(read) = read {
+            options = options.read_token(read);
         }
         Ok(Some(match Server::bind(options) {
-            Ok(bound) => Web::Bound(Box::new(bound)),
+            Ok(bound) => Web::Bound(Box::new(bound), invitation),
             Err(error) => Web::Taken(format!(
                 "http: {} cannot be had ({error}); the node runs without HTTP. --listen chooses another address",
                 args.listen
@@ -47,8 +80,10 @@ impl Web {
         events: broadcast::Receiver<Event>,
         resolved: &Resolved,
     ) -> Option<Server> {
-        let served = match self {
-            Web::Bound(bound) => (*bound).serve(Parts::of(node).events(events).config(resolved)),
+        let (served, invitation) = match self {
+            Web::Bound(bound, invitation) => {
+                ((*bound).serve(Parts::of(node).events(events).config(resolved)), invitation)
+            }
             Web::Taken(words) => {
                 tracing::warn!("{words}");
                 return None;
@@ -57,6 +92,7 @@ impl Web {
         match served {
             Ok(server) => {
                 tracing::info!("http: listening on http://{}", server.address());
+                invitation.say(server.address());
                 Some(server)
             }
             Err(error) => {
@@ -67,39 +103,55 @@ impl Web {
     }
 }
 
-fn token(file: Option<&Path>) -> Result<Option<Token>, Failure> {
-    let text = text(file)?;
-    let checked = text.map(|text| Token::new(&text)).transpose();
-    checked.map_err(|error| match file {
-        Some(path) => Failure::usage(format!("--http-token-file {}: {error}", path.display())),
-        None => Failure::usage(format!("{TOKEN_VARIABLE}: {error}")),
-    })
+/// The token, by its rules.
+fn checked(found: &Found) -> Result<Token, Failure> {
+    Token::new(&found.text).map_err(|error| Failure::usage(format!("{}: {error}", found.from)))
 }
 
-/// The token as it stands in the file, or in the environment.
-pub(crate) fn text(file: Option<&Path>) -> Result<Option<String>, Failure> {
-    Ok(match file {
-        Some(path) => Some(read(path)?),
-        None => match std::env::var(TOKEN_VARIABLE) {
-            Ok(text) => Some(text),
-            Err(std::env::VarError::NotPresent) => None,
-            Err(std::env::VarError::NotUnicode(_)) => {
-                return Err(Failure::usage(format!("{TOKEN_VARIABLE} is no text")));
-            }
-        },
-    })
-}
-
-fn read(path: &Path) -> Result<String, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::usage(format!("--http-token-file {} cannot be read: {error}", path.display()))
-    };
-    let size = std::fs::metadata(path).map_err(failed)?.len();
-    if size > TOKEN_FILE_MAX {
-        return Err(Failure::usage(format!(
-            "--http-token-file {}: {size} bytes are no token",
-            path.display()
-        )));
+/// A secret is shown to whoever sits at the terminal. A log is kept, and read by others.
+fn invite(found: Found, log: LogForm) -> Invitation {
+    match log == LogForm::Human && std::io::stderr().is_terminal() {
+        true => Invitation::Link(found.text),
+        false => Invitation::Hint,
     }
-    std::fs::read_to_string(path).map_err(failed)
+}
+
+impl Invitation {
+    fn say(&self, address: SocketAddr) {
+        match self {
+            // Not by way of the log, which may go elsewhere too.
+            Invitation::Link(token) => {
+                complain!("the dashboard, with the token for changes: {}", link(address, token))
+            }
+            Invitation::Hint => tracing::info!("http: changes need the token that `tenure token` shows"),
+            Invitation::ReadOnly(why) => tracing::warn!(
+                "http: nothing can be changed over HTTP, because there is no token: {why}. TENURE_HTTP_TOKEN or \
+                 --http-token-file gives one"
+            ),
+        }
+    }
+}
+
+/// The page's address. What comes after `#` stays in the browser.
+fn link(address: SocketAddr, token: &str) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(four) if four.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(six) if six.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address @ (IpAddr::V4(_) | IpAddr::V6(_)) => address,
+    };
+    let token: String = byte_serialize(token.as_bytes()).collect();
+    format!("http://{}/#token={token}", SocketAddr::new(host, address.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_leads_to_this_machine_and_keeps_the_token_behind_the_hash() {
+        let to = |address: &str, token: &str| link(address.parse().expect("an address"), token);
+        assert_eq!(to("127.0.0.1:7420", "abc"), "http://127.0.0.1:7420/#token=abc");
+        assert_eq!(to("0.0.0.0:7420", "a+b/c="), "http://127.0.0.1:7420/#token=a%2Bb%2Fc%3D");
+        assert_eq!(to("[::]:7420", "a&b#c"), "http://[::1]:7420/#token=a%26b%23c");
+    }
 }

@@ -4,6 +4,7 @@
 
 mod args;
 mod config;
+mod data_dir;
 mod demo;
 mod doctor;
 mod events;
@@ -13,28 +14,31 @@ mod exec;
 #[path = "exec/elsewhere.rs"]
 mod exec;
 mod exit;
+mod forget;
 mod health;
 mod http;
 mod log;
 mod metrics;
+mod namespaces;
+mod node_client;
 mod out;
 mod polls;
 mod run;
 mod status;
 mod step_down;
+mod token;
 mod watch;
 mod worker;
 
-use args::{Cli, JobAction, Verb, WorkerAction};
+use args::{Cli, JobAction, NodeAction, NodeArgs, Verb, WorkerAction};
 use clap::{CommandFactory, Parser};
 use exit::Failure;
-use out::say;
+use out::{say, say_lines};
 use std::process::ExitCode;
 
 /// The whole program.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
-    let code = match dispatch(cli.command) {
+    let code = match variables_are_text().and_then(|()| dispatch(Cli::parse().command)) {
         Ok(code) => code,
         Err(failure) => failure.report(),
     };
@@ -42,6 +46,16 @@ pub fn main() -> ExitCode {
     match out::failed() {
         Some(error) => Failure::other(format!("cannot write to stdout: {error}")).report(),
         None => code,
+    }
+}
+
+/// Of a variable that is no text the parser of arguments does not say which it is. Settings are checked where they are read; the others
+/// are paths, which need not be text.
+fn variables_are_text() -> Result<(), Failure> {
+    let is_bad = |name: &&&str| std::env::var_os(name).is_some_and(|value| value.to_str().is_none());
+    match ["TENURE_HTTP_LISTEN", "TENURE_NO_HTTP", "TENURE_URL"].iter().find(is_bad) {
+        Some(name) => Err(Failure::usage(format!("{name} must be UTF-8 text"))),
+        None => Ok(()),
     }
 }
 
@@ -55,9 +69,14 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Status(args) => runtime()?.block_on(status::status(args)),
         Verb::Watch(args) => runtime()?.block_on(watch::watch(args)),
         Verb::Events(args) => runtime()?.block_on(events::events(args)),
+        Verb::Token(args) => token::token(&args),
         Verb::Health(args) => runtime()?.block_on(health::health(args)),
         Verb::Leader(args) => runtime()?.block_on(status::leader(args)),
         Verb::StepDown(args) => runtime()?.block_on(step_down::step_down(args)),
+        Verb::Namespaces(args) => runtime()?.block_on(namespaces::namespaces(args)),
+        Verb::Node(NodeArgs { action: NodeAction::Forget(args) }) => {
+            runtime()?.block_on(forget::forget(args))
+        }
         Verb::Worker(args) => match args.action {
             WorkerAction::Run(args) => runtime()?.block_on(worker::run(args)),
         },
@@ -77,7 +96,7 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
-            say!("{}", String::from_utf8_lossy(&script).trim_end());
+            say_lines(String::from_utf8_lossy(&script).trim_end());
             Ok(ExitCode::SUCCESS)
         }
         Verb::Reference { what } => reference(&what),

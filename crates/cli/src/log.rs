@@ -4,6 +4,7 @@ mod json;
 mod otlp;
 mod speaker;
 
+use crate::out;
 use clap::ValueEnum;
 use std::fmt::{self, Write as _};
 use std::io::IsTerminal;
@@ -20,11 +21,8 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 /// Forms of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum LogForm {
-    /// One readable line each.
     Human,
-    /// One JSON object each.
     Json,
-    /// Nothing.
     Off,
 }
 
@@ -55,7 +53,16 @@ pub(crate) fn start(form: LogForm) {
 /// Says for whom this process speaks: its lines for machines have namespace, node and epoch from now on. The first lines are what
 /// is to be said about the settings.
 pub(crate) fn speak_for(settings: &Settings, warnings: &[String]) {
-    speaker::Speaker::set(settings);
+    speak(None, settings, warnings);
+}
+
+/// The same for the process of a worker, which is not the node of its pod.
+pub(crate) fn speak_for_worker(worker: &str, settings: &Settings, warnings: &[String]) {
+    speak(Some(worker), settings, warnings);
+}
+
+fn speak(worker: Option<&str>, settings: &Settings, warnings: &[String]) {
+    speaker::Speaker::set(worker, settings);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -96,10 +103,13 @@ where
         } else {
             write!(writer, "{level:<5} ")?;
         }
-        if !fields.node.is_empty() {
-            write!(writer, "{}: ", fields.node)?;
+        let worker = speaker::Speaker::get().and_then(|speaker| speaker.worker.as_deref());
+        match worker {
+            Some(worker) => write!(writer, "worker {}: ", out::line(worker))?,
+            None if fields.node.is_empty() => {}
+            None => write!(writer, "{}: ", out::line(&fields.node))?,
         }
-        writeln!(writer, "{}", fields.line())
+        writeln!(writer, "{}", out::line(&fields.line()))
     }
 }
 

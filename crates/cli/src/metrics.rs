@@ -2,14 +2,14 @@
 
 use crate::args::{CostArgs, MetricsArgs};
 use crate::exit::Failure;
-use crate::out::say;
+use crate::out::{Table, say, say_json};
 use crate::status::existing;
-use comfy_table::{CellAlignment, Table, presets};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::metrics::{
     ClusterMetrics, MONTH_SECONDS, NodeMetrics, Projection, ProjectionLine, Surcharge, Totals,
 };
+use tenure::store::StoreUrl;
 use tenure::{Namespace, Settings};
 use tenure_plugins::{cluster_health, poll};
 
@@ -20,7 +20,7 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let cluster = published(&settings).await?;
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&cluster).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&cluster).map_err(Failure::other)?);
     } else if cluster.nodes.is_empty() {
         say!("no node of {} is known on {}", cluster.namespace, settings.store);
     } else {
@@ -34,6 +34,9 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
     let health = cluster_health::cost(&settings, args.nodes);
     let polls = poll::cost(&settings, args.nodes);
+    let parts = [&projected.lines, &health.lines, &polls.lines];
+    let total = Surcharge::of(parts.into_iter().flatten().cloned().collect());
+    let total = serde_json::json!({"requestsPerMonth": total.requests_per_month, "costPerMonth": total.cost_per_month});
     let totals = published(&settings).await?.totals;
     // Before its second presence a node has nothing to say yet.
     let measured = (totals.nodes > 0 && totals.requests_per_second > 0.0).then_some(totals);
@@ -42,9 +45,10 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
             "projected": projected,
             "health": health,
             "polls": polls,
+            "total": total,
             "measured": measured,
         });
-        say!("{}", serde_json::to_string_pretty(&value).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&value).map_err(Failure::other)?);
         return Ok(ExitCode::SUCCESS);
     }
     print_projection(&settings, &projected);
@@ -52,6 +56,12 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     print_surcharge(&health);
     say!("and with a look for schedules, which it has unless told --no-polls; jobs come on top:");
     print_surcharge(&polls);
+    let (requests, dollars) = (&total["requestsPerMonth"], total["costPerMonth"].as_f64().unwrap_or(0.0));
+    say!(
+        "all of it                  {:.0} requests = ${dollars:.2} a month, ${:.2} per node",
+        requests.as_f64().unwrap_or(0.0),
+        dollars / args.nodes.max(1) as f64
+    );
     print_measured(&settings, measured.as_ref());
     Ok(ExitCode::SUCCESS)
 }
@@ -71,9 +81,7 @@ async fn published(settings: &Settings) -> Result<ClusterMetrics, Failure> {
 }
 
 fn print(cluster: &ClusterMetrics) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header([
+    let header = [
         "NODE",
         "ROLE",
         "HEARTBEATS",
@@ -85,15 +93,11 @@ fn print(cluster: &ClusterMetrics) {
         "REQ/S",
         "$/MONTH",
         "SEEN",
-    ]);
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    cluster.nodes.iter().for_each(|node| {
-        table.add_row(row(node));
-    });
+    ];
+    let mut table = Table::new(&header).right_from(2);
+    cluster.nodes.iter().for_each(|node| table.row(row(node)));
     let totals = &cluster.totals;
-    table.add_row([
+    table.row([
         format!("{} live", totals.nodes),
         String::new(),
         String::new(),
@@ -106,7 +110,7 @@ fn print(cluster: &ClusterMetrics) {
         format!("{:.2}", totals.cost_per_month),
         String::new(),
     ]);
-    say!("{table}");
+    table.say();
 }
 
 fn row(node: &NodeMetrics) -> [String; 11] {
@@ -114,16 +118,15 @@ fn row(node: &NodeMetrics) -> [String; 11] {
     let seen = format!("{:.1} s ago{}", seen.as_secs_f64(), if node.live { "" } else { ", not counted" });
     let Some(metrics) = node.metrics.as_ref().filter(|metrics| metrics.measured_ms > 0) else {
         let mut row: [String; 11] = Default::default();
-        (row[0], row[1], row[10]) = (node.node.clone(), "no figures yet".to_owned(), seen);
+        (row[0], row[1], row[10]) = (node.node.clone(), node.role.to_owned(), seen);
+        row[2] = "no figures yet".to_owned();
         return row;
     };
-    // A presence is written by others: nothing in it may command the terminal.
-    let role = metrics.role.as_deref().unwrap_or("none").chars().filter(char::is_ascii_alphabetic).take(12);
     // Too few heartbeats for a percentile are no latency of zero.
     let latency = |ms: u64| if metrics.note.is_none() { ms.to_string() } else { "-".to_owned() };
     [
         node.node.clone(),
-        role.collect(),
+        node.role.to_owned(),
         metrics.heartbeats.to_string(),
         latency(metrics.heartbeat_latency_p50),
         latency(metrics.heartbeat_latency_p99),
@@ -142,6 +145,9 @@ fn print_projection(settings: &Settings, projected: &Projection) {
         "projected: {nodes} nodes and {workers} workers in steady state, preset {}, 30 days = {MONTH_SECONDS} s",
         settings.preset
     );
+    if is_file(settings) {
+        say!("at the prices of S3: {} itself bills nothing", settings.store);
+    }
     projected.lines.iter().for_each(print_line);
     say!(
         "  total                    {:.0} requests = ${:.2} a month, ${:.2} per node",
@@ -149,6 +155,10 @@ fn print_projection(settings: &Settings, projected: &Projection) {
         projected.cost_per_month,
         projected.cost_per_month / nodes.max(1) as f64
     );
+}
+
+fn is_file(settings: &Settings) -> bool {
+    matches!(settings.store, StoreUrl::Sqlite { .. })
 }
 
 fn print_surcharge(added: &Surcharge) {

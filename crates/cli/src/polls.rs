@@ -18,7 +18,6 @@ pub(crate) use schedule::schedule;
 use crate::args::SettingsArgs;
 use crate::exit::Failure;
 use crate::status::existing;
-use comfy_table::{Table, presets};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +74,7 @@ fn moment(ms: u64) -> String {
 }
 
 /// How long, for people.
-fn span(ms: u64) -> String {
+pub(crate) fn span(ms: u64) -> String {
     match ms {
         0..10_000 => format!("{:.1} s", ms as f64 / 1000.0),
         10_000..120_000 => format!("{} s", ms / 1000),
@@ -83,13 +82,6 @@ fn span(ms: u64) -> String {
         7_200_000..172_800_000 => format!("{} h", ms / 3_600_000),
         _ => format!("{} d", ms / 86_400_000),
     }
-}
-
-fn table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(header.to_vec());
-    table
 }
 
 fn pretty(value: &Value) -> Result<String, Failure> {

@@ -1,6 +1,7 @@
 //! `tenure run`: a node in the foreground.
 
 use crate::args::{RunArgs, SettingsArgs};
+use crate::exec::Attached;
 use crate::exit::Failure;
 use crate::http::Web;
 use crate::log;
@@ -8,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::store::StoreUrl;
-use tenure::{Event, EventKind, Node, Processes, StopReason, Supervisor};
+use tenure::{Event, EventKind, Node, ProcessSpec, Processes, StopReason, Supervisor};
 use tenure_plugins::cluster_health::ClusterHealth;
 use tenure_plugins::poll::{PollOptions, PollOrchestrator};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -22,26 +23,28 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
     let resolved = args.settings.load()?;
     log::speak_for(&resolved.settings, &resolved.warnings);
-    let web = Web::prepare(&args)?;
-    SettingsArgs::prepare_store(&resolved)?;
     let settings = resolved.settings.clone();
-
-    let mut signals = Signals::new()?;
-    tracing::info!(
-        "node {} starts in namespace {} on {} (heartbeat {} ms, lease {} ms)",
-        settings.node,
-        settings.namespace,
-        settings.store,
-        settings.heartbeat_interval_ms,
-        settings.lease_timeout_ms
-    );
-    if let StoreUrl::Memory { .. } = settings.store {
-        tracing::warn!("the store is this process's own memory: no other process can ever join");
-    }
     let specs: Vec<_> = args.workers.iter().map(|text| crate::worker::parse(text)).collect();
     for spec in &specs {
         spec.validate(&settings)?;
     }
+    let command = Attached::new(args.command, &args.grace, &settings)?;
+    let web = Web::prepare(&args.http, &resolved, args.log)?;
+    SettingsArgs::prepare_store(&resolved)?;
+
+    let mut signals = Signals::new()?;
+    tracing::info!(
+        "node {} starts in namespace {} on {} (heartbeat {} ms, hold {} ms)",
+        settings.node,
+        settings.namespace,
+        settings.store,
+        settings.heartbeat_interval_ms,
+        settings.core_config().hold_ms()
+    );
+    if let StoreUrl::Memory { .. } = settings.store {
+        tracing::warn!("the store is this process's own memory: no other process can ever join");
+    }
+    let process = command.as_ref().map(|command| command.process(&settings));
     let builder = Node::builder(settings);
     #[cfg(feature = "teeth")]
     let builder = broken(builder)?;
@@ -50,12 +53,15 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let shown = builder.events();
     let node = builder.start().await?;
     let workers = specs.into_iter().map(|spec| node.register_worker(spec)).collect::<Result<Vec<_>, _>>()?;
-    let processes = leader_only(&node, !args.no_health, !args.no_polls)?;
+    let processes = leader_only(&node, !args.no_health, !args.no_polls, process)?;
     let server = web.and_then(|web| web.serve(&node, shown, &resolved));
     let refused = tokio::select! {
-        _ = signals.next() => {
+        signal = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
             signals.second_ends();
+            if let Some(command) = &command {
+                command.stop(signal).await;
+            }
             None
         }
         detail = watched.denied() => Some(Failure::store(format!("the store refuses: {detail}"))),
@@ -94,8 +100,14 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What runs while the node leads: ClusterHealth and the PollOrchestrator, unless they are not wanted.
-fn leader_only(node: &Node, health: bool, polls: bool) -> Result<Option<Processes>, Failure> {
+/// What runs while the node leads: ClusterHealth and the PollOrchestrator, unless they are not wanted, and a command, if there is
+/// one.
+fn leader_only(
+    node: &Node,
+    health: bool,
+    polls: bool,
+    command: Option<ProcessSpec>,
+) -> Result<Option<Processes>, Failure> {
     let mut specs = Vec::new();
     if health {
         specs.push(ClusterHealth::new(node).process());
@@ -104,6 +116,7 @@ fn leader_only(node: &Node, health: bool, polls: bool) -> Result<Option<Processe
         let polls = PollOrchestrator::for_node(node, PollOptions::default()).map_err(Failure::usage)?;
         specs.push(polls.process());
     }
+    specs.extend(command);
     if specs.is_empty() {
         return Ok(None);
     }
@@ -157,7 +170,7 @@ pub(crate) fn print_events(mut events: broadcast::Receiver<Event>) -> std::threa
     std::thread::spawn(move || {
         loop {
             let line = match events.blocking_recv() {
-                Ok(event) => event.to_json(),
+                Ok(event) => crate::out::json(&event.to_json().to_string()),
                 Err(RecvError::Lagged(missed)) => {
                     tracing::warn!("the reader of --events is too slow: {missed} events were left out");
                     continue;

@@ -1,13 +1,12 @@
 //! `tenure status` and `tenure leader`: a look from outside. Nothing is written.
 
-use crate::args::{LeaderArgs, StatusArgs};
+use crate::args::{LeaderArgs, SeatArgs, StatusArgs};
 use crate::exit::Failure;
-use crate::out::say;
-use comfy_table::{Table, presets};
+use crate::out::{Table, complain, say, say_json};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
-use tenure::{Namespace, Settings, Status};
+use tenure::{LeaderStatus, Namespace, Settings, Status};
 
 pub(crate) const NO_LEADER: u8 = 3;
 
@@ -17,21 +16,19 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let Some(status) = look(&settings, &namespace).await? else {
+    let Some(status) = look(&settings, &namespace, &args.seat, args.wait).await? else {
         if args.json {
-            say!(
-                "{}",
-                serde_json::json!({"namespace": namespace.as_str(), "store": settings.store.to_string(), "epoch": 0, "leader": null, "nodes": []})
-            );
+            let nothing = serde_json::json!({"namespace": namespace.as_str(), "store": settings.store.to_string(), "epoch": 0, "leader": null, "nodes": []});
+            say_json(&nothing.to_string());
         } else {
             say!("no leader: {} does not exist yet", settings.store);
         }
         return Ok(ExitCode::from(NO_LEADER));
     };
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&status).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&status).map_err(Failure::other)?);
     } else {
-        print(&status);
+        print(&status, args.seat.words());
     }
     Ok(if status.has_live_leader() { ExitCode::SUCCESS } else { ExitCode::from(NO_LEADER) })
 }
@@ -40,20 +37,32 @@ pub(crate) async fn status(args: StatusArgs) -> Result<ExitCode, Failure> {
 pub(crate) async fn leader(args: LeaderArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let status = look(&settings, &namespace).await?;
+    let status = look(&settings, &namespace, &args.seat, args.wait).await?;
     match status.and_then(|status| status.leader).filter(|leader| leader.live) {
         Some(leader) => {
             say!("{}", leader.node);
             Ok(ExitCode::SUCCESS)
         }
-        None => Ok(ExitCode::from(NO_LEADER)),
+        None => {
+            complain!("tenure: nobody was seen to lead {namespace}");
+            Ok(ExitCode::from(NO_LEADER))
+        }
     }
 }
 
 /// `None` if there is no such store yet.
-async fn look(settings: &Settings, namespace: &Namespace) -> Result<Option<Status>, Failure> {
+async fn look(
+    settings: &Settings,
+    namespace: &Namespace,
+    seat: &SeatArgs,
+    wait_ms: u64,
+) -> Result<Option<Status>, Failure> {
+    let keys = seat.keys(namespace)?;
     match existing(settings).await? {
-        Some(lanes) => Ok(Some(Status::read(&lanes, namespace).await?)),
+        Some(lanes) => {
+            let most = Duration::from_millis(wait_ms);
+            Ok(Some(Status::read_at(&lanes, namespace, &keys, most).await?))
+        }
         None => Ok(None),
     }
 }
@@ -70,20 +79,31 @@ pub(crate) async fn existing(settings: &Settings) -> Result<Option<Lanes>, Failu
     Ok(Some(tenure::store::open(&settings.store, &options).await?))
 }
 
-fn print(status: &Status) {
+/// What is known about the lease, for people.
+fn lease(leader: &LeaderStatus) -> String {
+    let LeaderStatus { renewals, lease_hold, watched_ms, .. } = leader;
+    if leader.live {
+        format!("live: seen to renew, {renewals} renewals of {lease_hold} ms")
+    } else if watched_ms < lease_hold {
+        let watched = Duration::from_millis(*watched_ms).as_secs_f64();
+        format!("unknown: not seen to renew within {watched:.1} s, and it holds for {lease_hold} ms (--wait)")
+    } else {
+        format!("SILENT: no renewal for a whole hold ({lease_hold} ms)")
+    }
+}
+
+fn print(status: &Status, election: Option<String>) {
     say!("namespace  {}", status.namespace);
+    if let Some(election) = election {
+        say!("election   {election}");
+    }
     say!("store      {}", status.store);
     match &status.leader {
         Some(leader) => {
             say!("leader     {} (incarnation {})", leader.node, leader.incarnation);
             say!("epoch      {}", status.epoch);
             say!("since      {}", leader.since.as_deref().unwrap_or("unknown"));
-            let health = if leader.live {
-                format!("live: seen to renew, {} renewals of {} ms", leader.renewals, leader.lease_timeout)
-            } else {
-                format!("SILENT: no renewal for a whole lease ({} ms)", leader.lease_timeout)
-            };
-            say!("lease      {health}");
+            say!("lease      {}", lease(leader));
             if leader.asked_to_step_down {
                 say!("asked      to step down");
             }
@@ -95,14 +115,17 @@ fn print(status: &Status) {
     }
     if status.nodes.is_empty() {
         say!("nodes      none");
+        if status.epoch == 0 {
+            say!();
+            say!("nobody was ever here: `tenure namespaces` shows what the store holds");
+        }
         return;
     }
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["NODE", "ROLE", "LAST SEEN"]);
+    let mut table = Table::new(&["NODE", "ROLE", "LAST SEEN"]);
     for node in &status.nodes {
         let seen = Duration::from_millis(node.last_seen_ms_ago);
-        table.add_row([node.node.clone(), node.role.to_owned(), format!("{:.1} s ago", seen.as_secs_f64())]);
+        table.row([node.node.clone(), node.role.to_owned(), format!("{:.1} s ago", seen.as_secs_f64())]);
     }
-    say!("\n{table}");
+    say!();
+    table.say();
 }

@@ -2,13 +2,13 @@
 
 use crate::args::StepDownArgs;
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::out::{complain, say, say_json};
 use crate::status::{NO_LEADER, existing};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::store::Lanes;
-use tenure::{HandOver, Namespace, StepDownAnswer, hand_over, request_step_down};
+use tenure::{HandOver, Keys, Namespace, StepDownAnswer, hand_over_at, request_step_down_at};
 
 /// The leader did not give up in time.
 const STILL_LEADS: u8 = 1;
@@ -16,11 +16,12 @@ const STILL_LEADS: u8 = 1;
 pub(crate) async fn step_down(args: StepDownArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let report = Report { json: args.json, namespace: namespace.clone() };
+    let keys = args.seat.keys(&namespace)?;
+    let report = Report { json: args.json, namespace, keys };
     let Some(lanes) = existing(&settings).await? else {
         return Ok(report.no_leader(&format!("no leader: {} does not exist yet", settings.store)));
     };
-    match request_step_down(&lanes, &namespace, &who()).await? {
+    match request_step_down_at(&lanes, &report.keys, &who()).await? {
         StepDownAnswer::NoLeader { epoch: 0 } => Ok(report.no_leader("no leader: there never was one")),
         StepDownAnswer::NoLeader { epoch } => {
             Ok(report.no_leader(&format!("no leader: the seat is vacant since epoch {epoch}")))
@@ -46,6 +47,7 @@ fn who() -> String {
 struct Report {
     json: bool,
     namespace: Namespace,
+    keys: Keys,
 }
 
 impl Report {
@@ -58,7 +60,9 @@ impl Report {
     fn object(&self, asked: Value, outcome: &str, leader: Value) {
         if self.json {
             let namespace = self.namespace.as_str();
-            say!("{}", json!({"namespace": namespace, "asked": asked, "outcome": outcome, "leader": leader}));
+            let report =
+                json!({"namespace": namespace, "asked": asked, "outcome": outcome, "leader": leader});
+            say_json(&report.to_string());
         }
     }
 
@@ -81,7 +85,7 @@ impl Report {
             self.object(asked, "asked", Value::Null);
             return Ok(ExitCode::SUCCESS);
         }
-        match hand_over(lanes, &self.namespace, epoch, Duration::from_millis(wait_ms)).await? {
+        match hand_over_at(lanes, &self.keys, epoch, Duration::from_millis(wait_ms)).await? {
             HandOver::Led { node: next, epoch: later } => {
                 if next == node {
                     self.line(&format!(

@@ -8,7 +8,7 @@ mod news;
 
 use crate::args::WatchArgs;
 use crate::exit::Failure;
-use crate::out::say;
+use crate::out::{say_json, say_lines};
 use crate::run::Signals;
 use crate::status::existing;
 use frame::Screen;
@@ -30,7 +30,7 @@ pub(crate) async fn watch(args: WatchArgs) -> Result<ExitCode, Failure> {
     }
     if args.once || !std::io::stdout().is_terminal() {
         let sight = look(&settings, &namespace).await?;
-        say!("{}", frame::text(&settings, &Ok(sight), &VecDeque::new(), usize::MAX));
+        say_lines(&frame::text(&settings, &Ok(sight), &VecDeque::new(), usize::MAX));
         return Ok(ExitCode::SUCCESS);
     }
     live(&args, &settings, &namespace).await
@@ -53,15 +53,16 @@ async fn lines(args: &WatchArgs, settings: &Settings, namespace: &Namespace) -> 
             Ok(sight) => {
                 match &before {
                     Some(before) => {
-                        news::between(before, &sight).iter().for_each(|news| say!("{}", news.json()))
+                        let news = news::between(before, &sight);
+                        news.iter().for_each(|news| say_json(&news.json().to_string()));
                     }
-                    None => say!("{}", sight.json(settings)),
+                    None => say_json(&sight.json(settings).to_string()),
                 }
                 before = Some(sight);
             }
             // The first look says whether there is anything to be had at all; later ones may fail and be mended.
             Err(failure) if before.is_none() || args.once => return Err(failure),
-            Err(failure) => say!("{}", News::trouble(&failure.to_string()).json()),
+            Err(failure) => say_json(&News::trouble(&failure.to_string()).json().to_string()),
         }
         if args.once || crate::out::closed() {
             return Ok(ExitCode::SUCCESS);
@@ -77,12 +78,14 @@ async fn live(args: &WatchArgs, settings: &Settings, namespace: &Namespace) -> R
     let mut signals = Signals::new()?;
     // Restores the terminal however this ends.
     let mut screen = Screen::open();
+    let mut quit = Screen::quit();
     let mut before: Option<Sight> = None;
     let mut told = VecDeque::new();
     loop {
         let sight = tokio::select! {
             biased;
             _ = signals.next() => return Ok(ExitCode::SUCCESS),
+            Ok(()) = &mut quit => return Ok(ExitCode::SUCCESS),
             sight = look(settings, namespace) => sight.map_err(|failure| failure.to_string()),
         };
         if let (Some(before), Ok(sight)) = (&before, &sight) {
@@ -97,6 +100,7 @@ async fn live(args: &WatchArgs, settings: &Settings, namespace: &Namespace) -> R
         before = sight.ok().or(before);
         tokio::select! {
             _ = signals.next() => return Ok(ExitCode::SUCCESS),
+            Ok(()) = &mut quit => return Ok(ExitCode::SUCCESS),
             () = tokio::time::sleep(Duration::from_millis(args.interval)) => {}
         }
     }

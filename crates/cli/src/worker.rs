@@ -3,10 +3,9 @@
 use crate::args::{SettingsArgs, WorkerRunArgs, WorkersArgs};
 use crate::exit::Failure;
 use crate::log;
-use crate::out::say;
+use crate::out::{Table, say, say_json};
 use crate::run::{Signals, print_events};
 use crate::status::existing;
-use comfy_table::{CellAlignment, Table, presets};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ pub(crate) async fn run(args: WorkerRunArgs) -> Result<ExitCode, Failure> {
     if let Some(pod) = &args.pod {
         settings.node = NodeId::new(pod).map_err(|error| Failure::usage(format!("--pod: {error}")))?;
     }
-    log::speak_for(&settings, &resolved.warnings);
+    log::speak_for_worker(&args.id, &settings, &resolved.warnings);
     let mut spec = WorkerSpec::new(&args.id, args.plugin_type.as_deref().unwrap_or(PLUGIN_TYPE));
     if let Some(timeout_ms) = args.timeout {
         spec = spec.timeout(Duration::from_millis(timeout_ms));
@@ -112,7 +111,7 @@ pub(crate) async fn list(args: WorkersArgs) -> Result<ExitCode, Failure> {
         None => WorkerList { namespace: namespace.to_string(), epoch: 0, workers: Vec::new(), skipped: 0 },
     };
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&list).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&list).map_err(Failure::other)?);
     } else {
         print(&list);
     }
@@ -123,16 +122,11 @@ fn print(list: &WorkerList) {
     if list.workers.is_empty() {
         say!("no worker is registered in {}", list.namespace);
     } else {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        table.set_header(["WORKER", "TYPE", "POD", "TIMEOUT", "STATE", "LAST SEEN"]);
-        for column in table.column_iter_mut().skip(5) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
+        let mut table = Table::new(&["WORKER", "TYPE", "POD", "TIMEOUT", "STATE", "LAST SEEN"]).right_from(5);
         for worker in &list.workers {
             let seen = Duration::from_millis(worker.last_seen_ms_ago);
             let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
-            table.add_row([
+            table.row([
                 worker.worker_id.clone(),
                 text(&worker.plugin_type),
                 text(&worker.pod),
@@ -141,10 +135,11 @@ fn print(list: &WorkerList) {
                 format!("{:.1} s ago", seen.as_secs_f64()),
             ]);
         }
-        say!("{table}");
+        table.say();
         let count = |state| list.workers.iter().filter(|worker| worker.state == state).count();
+        say!();
         say!(
-            "\n{} active, {} inactive, {} new, as of epoch {}",
+            "{} active, {} inactive, {} new, as of epoch {}",
             count("active"),
             count("inactive"),
             count("new"),

@@ -34,15 +34,15 @@ fn wrong_settings_name_field_value_and_rule() {
             &["startupJitterMin", "-100", "`startupJitterMin` cannot be negative", "--startup-jitter-min"][..],
         ),
         (
-            &["--startup-jitter-min", "8000", "--startup-jitter-max", "2000"],
+            &["--startup-jitter-min", "8000ms", "--startup-jitter-max", "2000ms"],
             &["startupJitterMax = 2000", "must be >= `startupJitterMin`", "startupJitterMin = 8000"],
         ),
         (
-            &["--heartbeat-interval", "1000", "--lease-timeout", "1000"],
+            &["--heartbeat-interval", "1000ms", "--lease-timeout", "1000ms"],
             &["leaseTimeout = 1000", "must be greater than `heartbeatInterval`", "heartbeatInterval = 1000"],
         ),
         (&["--heartbeat-interval", "soon"], &["heartbeatInterval = soon"]),
-        (&["--lease-timeout", "99999999999999999999"], &["leaseTimeout"]),
+        (&["--lease-timeout", "99999999999999999999ms"], &["leaseTimeout"]),
         (&["--eligible", "perhaps"], &["eligible = perhaps"]),
         (&["--preset", "furious"], &["preset = furious", "fast"]),
         (&["--node", "a/b"], &["node = a/b", "letters, digits"]),
@@ -204,7 +204,7 @@ fn body(store: &dyn Store) -> String {
 
 fn seat(version: u64, epoch: u64) -> Value {
     json!({
-        "v": version, "epoch": epoch, "state": "vacant", "leaseTimeout": 1000, "renewals": 0,
+        "v": version, "epoch": epoch, "state": "vacant", "leaseHold": 1000, "leaseExpiry": 3000, "renewals": 0,
         "holder": {"node": "pod-z", "incarnation": "00000000000000ab"}, "nonce": "00000000000000ab-7",
     })
 }
@@ -262,7 +262,7 @@ fn an_endpoint_that_refuses_ends_a_node_with_its_own_code() {
         {
             let sandbox = Sandbox::new();
             let mut tenure = sandbox.command();
-            tenure.args(command).args(["--store", "s3://bucket/prefix", "--node", "pod-a"]);
+            tenure.args(command).args(["--store", "s3://bucket/prefix"]);
             tenure.env("AWS_ENDPOINT_URL", server.url()).env("AWS_REGION", "us-east-1");
             tenure.env("AWS_ACCESS_KEY_ID", "key").env("AWS_SECRET_ACCESS_KEY", "secret");
             let ran = finish(tenure, PATIENCE).assert_code(4);

@@ -12,7 +12,7 @@ use std::net::TcpListener;
 /// A node with a port of its own, or with that of a former one.
 fn start(cluster: &mut Cluster<'_>, node: &str, listen: &str, more: &[&str]) -> (usize, String) {
     let life =
-        cluster.start_args(node, &[&["--listen", listen, "--presence-interval", "1000"], more].concat());
+        cluster.start_args(node, &[&["--listen", listen, "--presence-interval", "1000ms"], more].concat());
     let address = cluster.http_address(life);
     (life, format!("http://{address}"))
 }
@@ -45,8 +45,15 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     let (b, page) = start(&mut cluster, "pod-b", "127.0.0.1:0", &[]);
     start(&mut cluster, "pod-c", "127.0.0.1:0", &[]);
     let browser = Browser::start(1280, 1500);
-    browser.open(&page);
+    // By the link that `tenure run` prints on a terminal.
+    let token = sandbox.http_token();
+    browser.open(&format!("{page}/#token={token}"));
     browser.shows("link", "live");
+    browser.until("no token in the address", "location.hash === '' && location.pathname === '/'");
+    let kept =
+        browser.run("return [sessionStorage.getItem('tenure-token'), document.documentElement.outerHTML]");
+    assert_eq!(kept[0], json!(token));
+    assert!(!kept[1].as_str().unwrap().contains(&token), "the token is nowhere in the page");
     browser.shows("leader-name", "pod-a");
     browser.shows("leader-epoch", "epoch 1");
     browser.shows("workers", "mail-1");
@@ -62,7 +69,8 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
     browser.shows("leader-name", &next.node);
     browser.shows("leader-epoch", "epoch 2");
     browser.shows("terms", "pod-a");
-    browser.shows("events", "leader_down");
+    // `leader_down` is said by whoever noticed it first, which may be the other one.
+    browser.shows("events", &format!("previousLeader pod-a, newLeader {}", next.node));
     browser.until(
         "two terms in the picture",
         "document.querySelectorAll('#timeline rect:not(.gap)').length >= 2",
@@ -93,7 +101,7 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
         "no node that is gone and up",
         "![...document.querySelectorAll('#nodes tr')].some((row) => /\\bgone\\b/.test(row.innerText) && /\\bup\\b/.test(row.innerText))",
     );
-    browser.until("links where there is no token", "!document.getElementById('links').hidden");
+    browser.until("links where reading takes no token", "!document.getElementById('links').hidden");
 
     browser.type_into("#filter-text", "became_leader nobody");
     browser.shows("events-empty", "Nothing passes the filter");
@@ -198,8 +206,10 @@ fn hostile_texts_stay_texts() {
 fn a_page_of_a_node_with_a_token_asks_for_it() {
     let sandbox = Sandbox::new();
     let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
-    let file = sandbox.write("token", "correct-horse-battery-staple-4711\n");
-    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &["--http-token-file", &file]);
+    let file = sandbox.secret("token", "correct-horse-battery-staple-4711\n");
+    let reader = sandbox.secret("reader", "only-looking-battery-staple-4711\n");
+    let tokens = ["--http-token-file", &file, "--http-read-token-file", &reader];
+    let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &tokens);
     cluster.event(0, a, "became_leader");
     let browser = Browser::start(1280, 900);
     browser.open(&page);
@@ -211,21 +221,32 @@ fn a_page_of_a_node_with_a_token_asks_for_it() {
         "that it was wrong",
         "document.getElementById('token').open && !document.getElementById('token-wrong').hidden",
     );
-    browser.type_into("#token-text", "correct-horse-battery-staple-4711");
+    // The token that may only read shows everything, and does nothing.
+    browser.type_into("#token-text", "only-looking-battery-staple-4711");
     browser.click("#token button");
     browser.shows("link", "live");
     browser.shows("leader-name", "pod-a");
+    browser.click("#step-down");
+    browser.click("#ask [value=yes]");
+    browser.until("a question", "document.getElementById('token').open");
+    browser.click("#token [value=no]");
+    browser.shows("step-down-note", "It was not asked: it wants a token");
+    assert_eq!(browser.run("return document.getElementById('leader-epoch').innerText"), json!("epoch 1"));
+    browser.until("that it can be asked again", "!document.getElementById('step-down').disabled");
+    browser.click("#step-down");
+    browser.click("#ask [value=yes]");
+    browser.until("the question again", "document.getElementById('token').open");
+    browser.type_into("#token-text", "correct-horse-battery-staple-4711");
+    browser.click("#token [value=yes]");
     let page = browser.run("return document.documentElement.outerHTML");
     assert!(!page.as_str().unwrap().contains("correct-horse"), "the token is nowhere in the page");
     browser.until("no links that carry no token", "document.getElementById('links').hidden");
     // Alone, it steps down: until it leads again nobody does.
-    browser.click("#step-down");
-    browser.click("#ask [value=yes]");
     browser.shows("leader-name", "nobody leads");
     browser.picture("dashboard-vacant");
     browser.shows("leader-epoch", "epoch 2");
     browser.shows("leader-name", "pod-a");
-    innocent(&browser, &["401"]);
+    innocent(&browser, &["401", "403"]);
     cluster.finish();
 }
 

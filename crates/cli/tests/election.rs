@@ -224,7 +224,7 @@ fn a_second_signal_ends_at_once_though_the_store_hangs() {
         let sandbox = Sandbox::new();
         // A lease of many seconds: by itself the node would try to vacate for that long.
         let settings =
-            ["--startup-jitter-max", "0", "--lease-timeout", "60000", "--request-timeout", "20000"];
+            ["--startup-jitter-max", "0", "--lease-timeout", "60000ms", "--request-timeout", "20000ms"];
         let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), &settings);
         let life = cluster.start("pod-a");
         cluster.leader(0);

@@ -183,6 +183,8 @@ fn sb3_an_engine_that_goes_away_costs_leadership_by_the_deadline_and_is_rejoined
             proxy.mend();
             let again = cluster.leader(mark);
             assert_eq!((again.life, again.epoch()), (life, epoch), "{}", engine.name);
+            // Told a lease later; until then a new outage is the old one.
+            cluster.event(mark, life, "store_recovered");
         }
         cluster.finish();
     }

@@ -43,11 +43,20 @@ fn events_of_a_node_are_printed_and_followed_through_its_restart() {
     assert_eq!(first["epoch"], 1, "it follows by now");
     cluster.signal(a, Signal::TERM);
     cluster.exit(a);
+    let away = warned.next().unwrap().unwrap();
+    assert!(away.contains("trying again"), "{away}");
+    // Two more tries; that nothing is said again cannot be waited for.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
     let mark = cluster.mark();
     let again = cluster.start_args("pod-a", &["--listen", &address]);
     cluster.event(mark, again, "became_leader");
     let next: Value = serde_json::from_str(&told.next().unwrap().unwrap()).unwrap();
     assert_eq!((&next["epoch"], &next["node"]), (&2.into(), &"pod-a".into()));
+    assert_eq!(
+        warned.next().unwrap().unwrap(),
+        "tenure: the node answers again",
+        "said once, not at every try"
+    );
     let all = warned.find(|line| line.as_ref().unwrap().contains("events are missing here"));
     assert!(all.is_some(), "what was missed is said");
     cluster.finish();
@@ -61,13 +70,46 @@ fn a_node_that_cannot_be_asked_is_named() {
     let wrong = sandbox.tenure(["events", "--url", "file:///etc/passwd"]).assert_code(2);
     assert!(wrong.stderr.contains("must begin with http://"), "{wrong:?}");
     let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
-    let file = sandbox.write("token", "a-token-of-many-letters-4711\n");
-    let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0", "--http-token-file", &file]);
+    let file = sandbox.secret("token", "a-token-of-many-letters-4711\n");
+    let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0", "--http-read-token-file", &file]);
     let url = format!("http://{}", cluster.http_address(a));
     cluster.event(0, a, "became_leader");
-    let refused = sandbox.tenure(["events", "--url", &url]).assert_code(1);
+    let stranger = Sandbox::new();
+    let refused = stranger.tenure(["events", "--url", &url]).assert_code(1);
     assert!(refused.stderr.contains("wants another token"), "{refused:?}");
     let told = sandbox.tenure(["events", "--url", &url, "--token-file", &file]).assert_code(0);
     assert!(told.stdout.contains("became_leader") && !told.stdout.contains("4711"), "{told:?}");
+    cluster.finish();
+}
+
+#[test]
+fn no_proxy_ever_sees_the_token() {
+    let sandbox = Sandbox::new();
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0"]);
+    let url = format!("http://{}", cluster.http_address(a));
+    cluster.event(0, a, "became_leader");
+    let proxy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let mut command = sandbox.command();
+    command.args(["events", "--only", "became_leader", "--url", &url]);
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env(name, &address);
+    }
+    command.env("TENURE_HTTP_TOKEN", "MARKED-token-0123456789");
+    let mut events = common::Killed(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut told = BufReader::new(events.0.stdout.take().unwrap()).lines();
+    let until = std::time::Instant::now() + common::PATIENCE;
+    loop {
+        assert!(proxy.accept().is_err(), "the request went to the proxy");
+        if events.0.try_wait().unwrap().is_some() {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "`events` does not end");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(proxy.accept().is_err(), "the request went to the proxy");
+    assert!(told.next().unwrap().unwrap().contains("became_leader"));
     cluster.finish();
 }

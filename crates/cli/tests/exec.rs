@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FAST, PATIENCE, Ran, Sandbox, boot_ms, finish};
+use common::{FAST, PATIENCE, PLAIN, Ran, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -137,13 +137,21 @@ fn a_command_gets_its_environment_its_streams_and_a_session_of_its_own() {
 fn every_line_for_machines_says_whose_it_is() {
     let place = Place::new();
     for (level, least) in [("info", 8), ("warn,tenure_cli=info", 3)] {
-        let options =
-            [FAST, &["--once", "--log", "json", "--namespace", "reports", "--node", "pod-a"]].concat();
+        let options = [
+            &["--preset", "fast"][..],
+            &["--once", "--log", "json", "--namespace", "reports", "--node", "pod-a"],
+        ]
+        .concat();
         let mut command = place.command("exec", &options, &shell("exit 0"));
         command.env("TENURE_LOG", level);
         let ran = finish(command, PATIENCE).assert_code(0);
         let lines: Vec<Value> = ran.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines.len() >= least, "{}", ran.stderr);
+        assert!(
+            !ran.stderr.contains("startup jitter"),
+            "whoever runs a command waits for it: {}",
+            ran.stderr
+        );
         for line in &lines {
             assert_eq!((&line["namespace"], &line["node"]), (&json!("reports"), &json!("pod-a")), "{line}");
             assert!(line["epoch"].is_u64() && line["level"].is_string(), "{line}");
@@ -178,7 +186,11 @@ fn what_cannot_work_is_refused_before_anything_happens() {
         assert_eq!(ran.stdout, "");
         ran.assert_code(2).assert_says(words);
     };
-    refused("exec", &["--grace", "5s"], &["--grace", "at most 750 ms", "leaseTimeout = 2500"]);
+    refused(
+        "exec",
+        &["--grace", "5s"],
+        &["--grace", "at most 2313 ms", "leaseTimeout × leaseHoldFactor = 5000 ms"],
+    );
     refused("exec", &["--grace", "soon"], &["--grace", "500ms"]);
     refused("exec", &["--once", "--restart", "always"], &["--once", "--restart"]);
     refused("exec", &["--eligible", "false"], &["eligible"]);
@@ -268,7 +280,7 @@ fn a_lease_that_is_lost_kills_the_command_in_time() {
 #[test]
 fn a_store_that_falters_costs_nothing() {
     let place = Place::new();
-    let slow = ["--heartbeat-interval", "500", "--lease-timeout", "10000", "--startup-jitter-max", "0"];
+    let slow = ["--heartbeat-interval", "500ms", "--lease-timeout", "10000ms", "--startup-jitter-max", "0"];
     let _node = place.start("pod-a", &slow, r#"exec "$@""#);
     let pids = place.writers(1, 0);
     let held = place.database();
@@ -334,6 +346,8 @@ fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
     let _node = place.start("pod-a", FAST, STUBBORN);
     let old = place.writers(2, 0);
     let keeper = crew::parent(*old.first().unwrap()).unwrap();
+    let named = std::fs::read(format!("/proc/{keeper}/cmdline")).unwrap();
+    assert!(named.starts_with(b"tenure\0keeper\0"), "as `ps` shows it: {}", String::from_utf8_lossy(&named));
     crew::signal_all(&[keeper], Signal::KILL);
     place.until("another run", |place| place.writers(2, 0).difference(&old).count() >= 2);
     assert!(gone(&old), "the daemon too, which no parent-death signal reaches");
@@ -408,7 +422,11 @@ fn a_lock_that_is_not_had_in_time_has_a_code_of_its_own() {
     place.until("the holder", |place| place.sandbox.path("held").exists());
     let ran = place.run("lock", &["--name", "busy", "--timeout", "700ms"], "echo never");
     assert_eq!(ran.stdout, "");
-    ran.assert_code(11).assert_says(&["busy", "in time"]);
+    ran.assert_code(11).assert_says(&[
+        "timed out waiting for the lock busy (held by ",
+        " since ",
+        ", epoch 1)",
+    ]);
     // A holder that crashed is waited out, and a waiter gets the lock.
     holder.0.kill().unwrap();
     let options = ["--name", "busy", "--timeout", "50s"];
@@ -425,6 +443,149 @@ fn a_lock_that_is_lost_kills_the_command_and_says_so() {
     place.until("the end of the command", |_| gone(&pids));
     drop(held);
     ran.join().unwrap().assert_code(12).assert_says(&["lost"]);
+}
+
+/// A process that is stopped, and goes on when the test is over, however that ends.
+struct Stopped(i32);
+
+impl Stopped {
+    fn new(pid: i32) -> Stopped {
+        crew::stop_all(&[pid]).unwrap();
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        crew::signal_all(&[self.0], Signal::CONT);
+    }
+}
+
+#[test]
+fn ex3_a_stuck_keeper_keeps_the_seat_until_its_expiry() {
+    let place = Place::new();
+    let _first = place.start("pod-a", FAST, STUBBORN);
+    let pids = place.writers(2, 0);
+    let _second = place.start("pod-b", FAST, STUBBORN);
+    place.until("the other node", |place| place.read("pod-b.log").contains("joined"));
+    let keeper = crew::parent(*pids.first().unwrap()).unwrap();
+    let stopped = Stopped::new(keeper);
+    let store = place.store();
+    place.sandbox.tenure(["step-down", "--exec", "sh", "--wait", "0s", "--store", &store]).assert_code(0);
+    let stuck = "work did not stop in time; the seat is not vacated and its lease must run out";
+    place.until("the log says it", |place| place.read("pod-a.log").contains(stuck));
+    // As after a crash: by the silence of the seat, not because it was given up.
+    place.until("a successor", |place| place.read("pod-b.log").contains("LEADING in epoch 2"));
+    assert!(!gone(&pids), "what is stuck lives on");
+    let (first, second) = (place.read("pod-a.log"), place.read("pod-b.log"));
+    assert!(second.contains("leader pod-a has been silent"), "{second}");
+    assert_eq!(first.matches(stuck).count(), 1, "{first}");
+    assert!(!first.contains("the seat is vacant") && !first.contains("LEADING in epoch 2"), "{first}");
+    // It goes on: the command ends at once, and its node may lead again.
+    drop(stopped);
+    place.until("the end of the command", |_| gone(&pids));
+}
+
+#[test]
+fn ex1_exec_and_run_on_one_store_do_not_share_an_election() {
+    let place = Place::new();
+    let store = place.store();
+    let mut run = place.sandbox.command();
+    // Health is judged in the rhythm of presences.
+    run.args(["run", "--node", "pod-r", "--store", &store, "--presence-interval", "1000ms"]).args(PLAIN);
+    let mut run = Node::start("pod-r", run, &place.sandbox.path("pod-r.log")).unwrap();
+    place.until("the node leads", |place| place.read("pod-r.log").contains("LEADING in epoch 1"));
+    let _first = place.start("pod-a", PLAIN, STUBBORN);
+    let _other = place.start(
+        "pod-c",
+        &[PLAIN, &["--name", "other"]].concat(),
+        r#"echo "$TENURE_EXEC" > names; sleep 600"#,
+    );
+    place.writers(2, 0);
+    place.until("a command of another name", |place| place.read("names") == "other\n");
+    let leader = |more: &[&str]| {
+        let ran = place.sandbox.tenure([&["leader", "--store", &store], more].concat());
+        (ran.code, ran.stdout.trim().to_owned())
+    };
+    assert_eq!(leader(&[]), (Some(0), "pod-r".to_owned()));
+    assert_eq!(leader(&["--exec", "sh"]), (Some(0), "pod-a".to_owned()));
+    assert_eq!(leader(&["--exec", "other"]), (Some(0), "pod-c".to_owned()));
+    assert_eq!(leader(&["--exec", "nobody"]).0, Some(3));
+    let status = place.sandbox.tenure(["status", "--exec", "sh", "--store", &store]).assert_code(0).stdout;
+    assert!(status.contains("of the command sh") && status.contains("pod-a"), "{status}");
+    // Handing over one of them leaves the others alone.
+    let ran = place.sandbox.tenure(["step-down", "--exec", "sh", "--store", &store]).assert_code(0);
+    assert!(ran.stdout.contains("pod-a gave up and leads again in epoch 2"), "{}", ran.stdout);
+    // 9 is unknown: nobody who judges leads.
+    let health = || place.sandbox.tenure(["health", "--store", &store]).code;
+    place.until("the node judges the health", |_| health() != Some(9));
+    assert!(run.lives().unwrap());
+    assert!(!place.read("pod-r.log").contains("NO LONGER LEADING"), "{}", place.read("pod-r.log"));
+}
+
+#[test]
+fn ex1_run_runs_a_command_with_the_nodes_own_leadership() {
+    let place = Place::new();
+    let script = r#"trap 'echo bye > bye; exit' TERM; echo "$TENURE_EPOCH $TENURE_NODE" > up; "$@" & wait"#;
+    let options = [PLAIN, &["--node", "pod-a"]].concat();
+    let command = place.command("run", &options, &shell(script));
+    let mut node = Node::start("pod-a", command, &place.sandbox.path("pod-a.log")).unwrap();
+    place.until("the command", |place| place.read("up") == "1 pod-a\n");
+    let pids = place.writers(1, 0);
+    let store = place.store();
+    let ran = place.sandbox.tenure(["step-down", "--store", &store]).assert_code(0);
+    assert!(ran.stdout.contains("leads again in epoch 2"), "{}", ran.stdout);
+    assert!(gone(&pids), "before the seat was vacated");
+    place.until("it runs again", |place| place.read("up") == "2 pod-a\n");
+    let pids = place.writers(1, 1);
+    std::fs::remove_file(place.sandbox.path("bye")).unwrap();
+    node.signal(Signal::TERM).unwrap();
+    assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
+    assert!(gone(&pids) && place.read("bye") == "bye\n");
+    let log = place.read("pod-a.log");
+    assert!(log.contains("process ClusterHealth runs"), "beside its other work: {log}");
+}
+
+#[test]
+fn a_program_that_cannot_be_run_is_refused_before_anything_happens() {
+    let place = Place::new();
+    for verb in ["exec", "lock", "run"] {
+        let run = |program: &str| {
+            let mut command = place.command(verb, &[], &[program.to_owned()]);
+            finish(std::mem::replace(command.env_remove("TENURE_NO_HTTP"), Command::new("true")), PATIENCE)
+        };
+        run("no-such-command").assert_code(127).assert_says(&["no-such-command", "PATH"]);
+        run("./typo").assert_code(127).assert_says(&["./typo"]);
+        run("/").assert_code(126).assert_says(&["directory"]);
+    }
+    assert!(!place.sandbox.path("exec.db").exists(), "nobody took part in anything");
+    assert!(!place.sandbox.home().join(".local").exists(), "no token was made");
+}
+
+#[test]
+fn a_command_does_not_get_the_tokens_of_its_node() {
+    let place = Place::new();
+    let file = place.sandbox.write("token", "0123456789abcdef0123456789abcdef");
+    let see = |verb: &str, options: &[&str], script: &str| {
+        let mut command = place.command(verb, options, &shell(script));
+        command.env("TENURE_HTTP_TOKEN", "0123456789abcdef").env("TENURE_HTTP_TOKEN_FILE", &file);
+        command.env("OTHER_TOKEN", "for the command");
+        command
+    };
+    for (verb, options) in [("exec", once(&[])), ("lock", vec![])] {
+        let ran = finish(see(verb, &options, "env"), PATIENCE).assert_code(0);
+        assert!(
+            ran.stdout.contains("TENURE_EPOCH=") && !ran.stdout.contains("TENURE_HTTP"),
+            "{}",
+            ran.stdout
+        );
+        assert!(ran.stdout.contains("OTHER_TOKEN=for the command"), "{}", ran.stdout);
+    }
+    let command = see("run", PLAIN, "env > seen.tmp; mv seen.tmp seen; sleep 600");
+    let _node = Node::start("pod-a", command, &place.sandbox.path("pod-a.log")).unwrap();
+    place.until("the command of a node", |place| place.sandbox.path("seen").exists());
+    let seen = place.read("seen");
+    assert!(seen.contains("TENURE_EPOCH=1") && !seen.contains("TENURE_HTTP"), "{seen}");
 }
 
 /// The short form of `cargo xtask exec`: the three faults that matter most.

@@ -6,14 +6,14 @@ mod common;
 use common::{Cluster, FAST, PATIENCE, Ran, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Agents look often: a test waits for what they do.
-const EAGER: &[&str] = &["--task-poll-interval", "100", "--task-idle-interval", "500"];
+const EAGER: &[&str] = &["--task-poll-interval", "100ms", "--task-idle-interval", "500ms"];
 
 struct Bench {
     sandbox: Sandbox,
@@ -165,7 +165,7 @@ fn an_agent_that_is_told_to_stop_finishes_what_runs() {
     let mut cluster = bench.cluster();
     cluster.start("pod-a");
     let gate = bench.gate();
-    let agent = cluster.start_agent(&["--id", "agent-1", "--allow-command", &gate]);
+    let agent = cluster.start_agent(&["--id", "agent-1", "--allow-command", &format!("{gate} *")]);
     bench.add_gate("slow");
     let asked = bench.json(&["schedule", "run-now", "slow", "--name", "one"]);
     assert_eq!((&asked["outcome"], &asked["job"]), (&json!("created"), &json!("slow.run.one")));
@@ -215,7 +215,7 @@ fn a_second_signal_ends_an_agent_at_once_and_programs_run_only_where_allowed() {
     assert!(cluster.exit(agent).success());
 
     bench.add_gate("gate");
-    let agent = cluster.start_agent(&["--id", "agent-2", "--allow-command", &bench.gate()]);
+    let agent = cluster.start_agent(&["--id", "agent-2", "--allow-command", &format!("{} *", bench.gate())]);
     bench.tenure(&["schedule", "run-now", "gate"]).assert_code(0);
     bench.until_file("runs");
     cluster.signal(agent, Signal::TERM);
@@ -264,7 +264,7 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
             &["schedule", "add", "web", "--check", "kind=dns,host=h"],
             &["exactly one of every, cron and manual"],
         ),
-        (&["schedule", "add", "web", "--manual", "--check", "dns"], &["--check = \"dns\"", "field=value"]),
+        (&["schedule", "add", "web", "--manual", "--check", "dns"], &["--check number 1", "field=value"]),
         (&["schedule", "add", "a/b", "--manual", "--check", "kind=dns,host=h"], &["id", "a/b"]),
         (&["schedule", "add", "web", "--manual", "--zone", "UTC", "--check", "kind=dns,host=h"], &["--cron"]),
         (&["agent", "--id", "a", "--slots", "0"], &["--slots", "1..=256"]),
@@ -299,7 +299,7 @@ fn a_name_asks_for_one_job_and_paused_schedules_create_none_by_themselves() {
     );
 
     // Nobody leads: it is asked for, and stays so.
-    let waits = bench.tenure(&["schedule", "run-now", "web", "--name", "one", "--wait", "100", "--json"]);
+    let waits = bench.tenure(&["schedule", "run-now", "web", "--name", "one", "--wait", "100ms", "--json"]);
     assert_eq!(waits.assert_code(1).json()["outcome"], json!("waiting"));
     let mut cluster = bench.cluster();
     cluster.start("pod-a");
@@ -333,7 +333,8 @@ fn cp1_leading_starts_cluster_health_and_the_poll_orchestrator() {
     let node = cluster.start_args("pod-a", &["--no-polls"]);
     let first = cluster.event(0, node, "process_started");
     assert_eq!(first.text("process"), "ClusterHealth");
-    let waits = bench.tenure(&["schedule", "run-now", "web", "--wait", "1", "--json"]).assert_code(1).json();
+    let waits =
+        bench.tenure(&["schedule", "run-now", "web", "--wait", "1ms", "--json"]).assert_code(1).json();
     assert_eq!(waits["outcome"], json!("waiting"));
     let started = cluster.history().iter().filter(|said| said.name() == "process_started").count();
     assert_eq!(started, 1, "nothing but what is wanted");
@@ -350,4 +351,211 @@ fn cp1_leading_starts_cluster_health_and_the_poll_orchestrator() {
     }
     bench.until_jobs("web", |jobs| jobs.len() == 1);
     cluster.finish();
+}
+
+/// What came of the checks of a schedule that is run once, by their names.
+fn checks_of(
+    bench: &Bench,
+    id: &str,
+    checks: &[Value],
+) -> std::collections::BTreeMap<String, (bool, String)> {
+    let mut arguments = vec!["schedule", "add", id, "--manual", "--attempts", "1"];
+    let texts: Vec<String> = checks.iter().map(Value::to_string).collect();
+    texts.iter().for_each(|text| arguments.extend(["--check", text.as_str()]));
+    bench.tenure(&arguments).assert_code(0);
+    bench.tenure(&["schedule", "run-now", id]).assert_code(0);
+    let jobs = bench.until_jobs(id, |jobs| jobs.iter().any(|job| job["open"] == false));
+    let row = |check: &Value| {
+        let text = |field: &str| check[field].as_str().unwrap().to_owned();
+        (text("name"), (check["ok"].as_bool().unwrap(), text("detail")))
+    };
+    jobs[0]["checks"].as_array().unwrap().iter().map(row).collect()
+}
+
+#[test]
+fn an_agent_runs_a_command_only_with_the_arguments_it_allows() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    let leader = cluster.start("pod-a");
+    cluster.event(0, leader, "became_leader");
+    let allowed = ["/bin/echo", "/bin/echo -n 'a b'", "/bin/echo to * only"];
+    let allowed: Vec<&str> = allowed.into_iter().flat_map(|one| ["--allow-command", one]).collect();
+    let agent = cluster.start_agent(&[&["--id", "agent-1"], &allowed[..]].concat());
+    cluster.wait_log(agent, "runs polls");
+    let echo = |name: &str, args: &[&str]| json!({"name": name, "kind": "command", "program": "/bin/echo", "args": args});
+    let told = checks_of(
+        &bench,
+        "echo",
+        &[
+            echo("none", &[]),
+            echo("other", &["anything"]),
+            echo("exact", &["-n", "a b"]),
+            echo("split", &["-n", "a", "b"]),
+            echo("more", &["-n", "a b", "c"]),
+            echo("one", &["to", "everybody", "only"]),
+            echo("option", &["to", "-e", "only"]),
+            echo("star", &["to", "a", "b", "only"]),
+        ],
+    );
+    for (name, (ok, detail)) in &told {
+        assert_eq!(*ok, ["none", "exact", "one"].contains(&name.as_str()), "{name}: {detail}");
+        assert!(
+            *ok || detail.contains("does not allow this command with these arguments"),
+            "{name}: {detail}"
+        );
+    }
+    assert_eq!(told.len(), 8);
+    cluster.finish();
+}
+
+#[test]
+fn a_command_sees_nothing_of_the_agents_environment_but_what_is_passed() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    for name in [
+        "AWS_SECRET_ACCESS_KEY",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "AZURE_STORAGE_KEY",
+        "TENURE_HTTP_TOKEN",
+        "OTHER",
+    ] {
+        cluster = cluster.env(name, "MARKED-and-long-enough-for-a-token");
+    }
+    cluster = cluster.env("PASSED", "on").env("TZ", "UTC").env("TENURE_JOB", "forged");
+    let leader = cluster.start("pod-a");
+    cluster.event(0, leader, "became_leader");
+    let script = bench
+        .sandbox
+        .write("show", "#!/bin/sh\nenv > \"${0%/*}/seen.new\" && mv \"${0%/*}/seen.new\" \"${0%/*}/seen\"\n");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = cluster.start_agent(&[
+        "--id",
+        "agent-1",
+        "--allow-command",
+        &script,
+        "--env",
+        "PASSED",
+        "--env",
+        "ABSENT",
+        "--env",
+        "TENURE_JOB",
+    ]);
+    cluster.wait_log(agent, "runs polls");
+    let told = checks_of(&bench, "show", &[json!({"name": "show", "kind": "command", "program": script})]);
+    assert!(told["show"].0, "{told:?}");
+    let seen = std::fs::read_to_string(bench.sandbox.path("seen")).unwrap();
+    assert!(!seen.contains("MARKED") && !seen.contains("forged"), "{seen}");
+    let mut names: Vec<&str> =
+        seen.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
+    // A shell sets these for itself.
+    names.retain(|name| !["PWD", "SHLVL", "OLDPWD", "_"].contains(name));
+    names.sort_unstable();
+    assert_eq!(names, ["HOME", "PASSED", "PATH", "TENURE_ATTEMPT", "TENURE_EPOCH", "TENURE_JOB", "TZ"]);
+    assert!(seen.contains("PASSED=on\n") && seen.contains("TENURE_JOB=show.run."), "{seen}");
+    cluster.finish();
+}
+
+/// A command of the same user reads the environment of the agent, with all its secrets, if the agent lets it.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_agent_is_closed_to_its_own_user() {
+    use std::os::unix::fs::MetadataExt;
+    use std::os::unix::process::CommandExt;
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command();
+    command.args(["agent", "--id", "agent-1", "--store", "memory:", "--events"]);
+    // What is closed belongs to root instead of its user; root's own cannot be told apart.
+    let nobody = 65534;
+    if rustix::process::geteuid().is_root() {
+        std::fs::set_permissions(sandbox.home(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        command.uid(nobody).gid(nobody);
+    }
+    let spawned = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    // Where nobody may not even run the program there is nothing to see.
+    let Ok(child) = spawned else { return eprintln!("NOT RUN: {nobody} may not run the program") };
+    let mut agent = common::Killed(child);
+    let mut log = std::io::BufReader::new(agent.0.stderr.take().unwrap()).lines();
+    assert!(log.any(|line| line.unwrap().contains("agent agent-1 registers")));
+    let owner = std::fs::metadata(format!("/proc/{}/environ", agent.0.id())).unwrap().uid();
+    assert_eq!(owner, 0, "the agent's environment is its user's to read");
+}
+
+#[test]
+fn link_local_addresses_are_not_asked_unless_the_agent_allows_them() {
+    let bench = Bench::new();
+    let mut cluster = bench.cluster();
+    let leader = cluster.start("pod-a");
+    cluster.event(0, leader, "became_leader");
+    let agent = cluster.start_agent(&["--id", "agent-1"]);
+    cluster.wait_log(agent, "runs polls");
+    let http = |name: &str, url: &str| json!({"name": name, "kind": "http", "url": url, "timeout": "2s"});
+    let tcp = |name: &str, host: &str| json!({"name": name, "kind": "tcp", "host": host, "port": 80, "timeout": "2s"});
+    let told = checks_of(
+        &bench,
+        "near",
+        &[
+            http("http", "http://169.254.1.2/latest/meta-data/"),
+            http("number", "http://2851995906/"),
+            http("hex", "http://0xa9.0xfe.1.2/"),
+            http("mapped", "http://[::ffff:169.254.1.2]/"),
+            http("six", "http://[fe80::1]/"),
+            http("metadata-six", "http://[fd00:ec2::254]/"),
+            tcp("tcp", "169.254.1.2"),
+            tcp("tcp-six", "fe80::1"),
+            tcp("tcp-mapped", "::ffff:169.254.1.2"),
+        ],
+    );
+    for (name, (ok, detail)) in &told {
+        assert!(!ok && detail.contains("link-local"), "{name}: {detail}");
+    }
+    assert_eq!(told.len(), 9);
+    cluster.signal(agent, Signal::TERM);
+    cluster.exit(agent);
+    // Whatever is there, it is asked.
+    let agent = cluster.start_agent(&["--id", "agent-2", "--allow-link-local"]);
+    cluster.wait_log(agent, "runs polls");
+    let told = checks_of(&bench, "allowed", &[tcp("tcp", "169.254.1.2")]);
+    assert!(!told["tcp"].1.contains("link-local"), "{told:?}");
+    cluster.finish();
+}
+
+#[test]
+fn an_address_with_credentials_is_refused_and_they_are_not_repeated() {
+    let bench = Bench::new();
+    for url in [
+        "http://user:MARKED@example.org/",
+        "https://MARKED@example.org/",
+        "HTTP://user:MARKED@example.org/",
+        "http:///user:MARKED@example.org/",
+        "http://user:MARKED@",
+        "ftp://user:MARKED@example.org",
+        "http://a@b:MARKED@example.org/",
+        "http:\\\\user:MARKED@example.org",
+    ] {
+        let file = bench.sandbox.write(
+            "polls.yaml",
+            &format!("- id: web\n  every: 1m\n  checks:\n    - {{name: home, kind: http, url: '{url}'}}\n"),
+        );
+        let ran = bench.tenure(&["apply", "-f", &file]).assert_code(2);
+        let ran = ran.assert_says(&["line 4", "web.checks[0].url", "must"]);
+        assert!(!ran.stderr.contains("MARKED") && !ran.stdout.contains("MARKED"), "{ran:?}");
+        let json = bench.tenure(&["apply", "-f", &file, "--json"]).assert_code(2);
+        assert!(!json.stderr.contains("MARKED") && !json.stdout.contains("MARKED"), "{json:?}");
+        let check = format!("kind=http,url={url}");
+        let ran =
+            bench.tenure(&["schedule", "add", "web", "--every", "1m", "--check", &check]).assert_code(2);
+        assert!(!ran.stderr.contains("MARKED"), "{ran:?}");
+    }
+    for (check, words) in [
+        ("kind=tcp,host=h,port=1,url=http://user:MARKED@h/", "url"),
+        ("kind=http,url=http://user:MARKED@h/,url=http://h", "twice"),
+        ("http://user:MARKED@h/", "field=value"),
+    ] {
+        let ran = bench.tenure(&["schedule", "add", "web", "--every", "1m", "--check", check]).assert_code(2);
+        let ran = ran.assert_says(&[words]);
+        assert!(!ran.stderr.contains("MARKED"), "{ran:?}");
+    }
+    // An @ elsewhere is no credential.
+    let check = "kind=http,url=https://example.org/@me?to=a@b";
+    bench.tenure(&["schedule", "add", "web", "--every", "1m", "--check", check]).assert_code(0);
 }

@@ -96,8 +96,10 @@ fn a_real_scrape_has_what_alerts_and_panels_ask_for() {
     let _prometheus = Prometheus(prometheus.expect("prometheus starts"));
     let own = format!("127.0.0.1:{port}");
     let until = Instant::now() + PATIENCE;
+    // It listens before it answers queries.
     let leads = |own: &str| {
         std::net::TcpStream::connect(own).is_ok()
+            && get(own, "/-/ready").0 == 200
             && query(own, "sum by (namespace) (tenure_leader_state) == 1")
                 .as_array()
                 .is_some_and(|all| !all.is_empty())

@@ -38,7 +38,7 @@ fn alone_it_leads_again_and_without_waiting_it_is_only_asked() {
     let again = "pod-a gave up and leads again in epoch 2: no other node took the seat\n";
     assert_eq!(ran.stdout, format!("asked pod-a to step down from epoch 1\n{again}"));
     let mark = cluster.mark();
-    let ran = sandbox.tenure(["step-down", "--store", &store, "--wait", "0"]).assert_code(0);
+    let ran = sandbox.tenure(["step-down", "--store", &store, "--wait", "0s"]).assert_code(0);
     assert_eq!(ran.stdout, "asked pod-a to step down from epoch 2\n");
     cluster.event(mark, life, "lost_leadership");
     cluster.finish();
@@ -56,14 +56,17 @@ fn nobody_to_ask_and_a_leader_that_cannot_hear_are_exit_codes() {
     cluster.event(0, life, "became_leader");
     assert_eq!(ask(&["--namespace", "elsewhere"]).assert_code(3).stdout, "no leader: there never was one\n");
     cluster.kill(life);
-    let held =
-        ask(&["--wait", "300", "--json"]).assert_code(1).assert_says(&["pod-a", "did not give up", "300 ms"]);
+    let held = ask(&["--wait", "300ms", "--json"]).assert_code(1).assert_says(&[
+        "pod-a",
+        "did not give up",
+        "300 ms",
+    ]);
     assert_eq!(held.json()["outcome"], "held");
-    let twice = ask(&["--wait", "0"]).assert_code(0).stdout;
+    let twice = ask(&["--wait", "0s"]).assert_code(0).stdout;
     assert_eq!(twice, "asked pod-a to step down from epoch 1 (it had been asked already)\n");
     let status = sandbox.tenure(["status", "--store", &store]).assert_code(3).stdout;
     assert!(status.contains("asked      to step down"), "{status}");
-    for wrong in [&["--wait", "-1"][..], &["--wait", "soon"], &["--namespace", "../x"]] {
+    for wrong in [&["--wait", "-1"][..], &["--wait", "soon"], &["--wait", "10"], &["--namespace", "../x"]] {
         ask(wrong).assert_code(2);
     }
     cluster.finish();

@@ -10,8 +10,14 @@ use std::time::Duration;
 use tenure::store::{Condition, SqliteStore, Store, Write};
 
 /// A worker that is missed soon: the least that the settings allow is quick enough for a test.
-const LIVELY: &[&str] =
-    &["--worker-heartbeat-interval", "1000", "--worker-timeout", "2000", "--worker-sweep-interval", "1000"];
+const LIVELY: &[&str] = &[
+    "--worker-heartbeat-interval",
+    "1000ms",
+    "--worker-timeout",
+    "2000ms",
+    "--worker-sweep-interval",
+    "1000ms",
+];
 
 fn lively() -> Vec<&'static str> {
     [FAST, LIVELY].concat()
@@ -19,7 +25,7 @@ fn lively() -> Vec<&'static str> {
 
 /// A seat as its last leader left it.
 fn vacated(path: &std::path::Path, epoch: u64) {
-    let seat = json!({"v": 1, "epoch": epoch, "state": "vacant", "renewals": 3, "leaseTimeout": 1000,
+    let seat = json!({"v": 1, "epoch": epoch, "state": "vacant", "renewals": 3, "leaseHold": 1000, "leaseExpiry": 3000,
         "holder": {"node": "pod-z", "incarnation": "00000000000000ab"}, "nonce": "00000000000000ab-9"});
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -106,6 +112,7 @@ fn a_worker_process_registers_is_refused_twice_and_deregisters_when_told() {
         ("q1-worker-1", "queue", "pod-x")
     );
 
+    cluster.wait_log(first, "worker q1-worker-1: ");
     let list = sandbox.tenure(["workers", "--store", &store, "--json"]).assert_code(0).json();
     let row = &list["workers"][0];
     assert_eq!(
@@ -143,8 +150,8 @@ fn what_cannot_be_a_worker_is_said_and_nothing_is_written() {
         (&["--id", "../w"], ["workerId", "../w"]),
         (&["--id", "w", "--plugin-type", "a/b"], ["pluginType", "a/b"]),
         (&["--id", "w", "--pod", "a b"], ["--pod", "a b"]),
-        (&["--id", "w", "--timeout", "0"], ["timeout = 0", "10000"]),
-        (&["--id", "w", "--timeout", "9999"], ["timeout = 9999", "workerHeartbeatInterval"]),
+        (&["--id", "w", "--timeout", "0s"], ["timeout = 0", "10000"]),
+        (&["--id", "w", "--timeout", "9999ms"], ["timeout = 9999", "workerHeartbeatInterval"]),
         (&["--id", "w", "--timeout", "soon"], ["soon", "--timeout"]),
         (&["--id", "w", "--payload", "x"], ["--payload", "JSON"]),
         (&["--id", "w", "--payload", &large], ["payload", "8192"]),

@@ -358,7 +358,7 @@ fn alive(pids: &[i32]) -> Vec<i32> {
     pids.iter().copied().filter(|&pid| crew::parent(pid).is_some()).collect()
 }
 
-/// How long a lease is, by what the binary says of its own settings.
+/// How long a leader may act after a renewal, by what the binary says of its own settings.
 fn lease_ms(plan: &Plan) -> Result<u64> {
     let mut command = Command::new(&plan.tenure);
     command.env_clear().env("HOME", &plan.dir).args(["config", "show", "--resolved", "--json"]);
@@ -367,5 +367,5 @@ fn lease_ms(plan: &Plan) -> Result<u64> {
     let words = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tenure config show: {words}");
     let values: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    values["leaseTimeout"]["value"].as_u64().context("no leaseTimeout in tenure config show")
+    crate::conductor::hold_ms(&values)
 }

@@ -37,6 +37,8 @@ fn typed() -> impl Strategy<Value = Vec<String>> {
         vec!["exec"],
         vec!["exec", "--", "true"],
         vec!["lock"],
+        vec!["lock", "ls"],
+        vec!["run", "--", "true"],
         vec!["status"],
         vec!["watch"],
         vec!["leader"],

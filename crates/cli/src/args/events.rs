@@ -6,8 +6,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     after_help = "Events are one node's, and of its present life: the newest 1,000 are kept. With --follow a node that goes away is \
-waited for; events that were missed are said to be. The token is read from the file or from TENURE_HTTP_TOKEN. Exit code 1 if \
-the node cannot be asked."
+waited for; events that were missed are said to be. Where reading needs a token it is read from the file or from TENURE_HTTP_TOKEN; for a node \
+on this machine also from the data directory. Proxies are not used. Exit code 1 if the node cannot be asked."
 )]
 pub(crate) struct EventsArgs {
     /// The node's HTTP address
@@ -28,7 +28,7 @@ pub(crate) struct EventsArgs {
     /// One JSON object a line, as `tenure run --events` prints them
     #[arg(long)]
     pub(crate) json: bool,
-    /// A file with the bearer token
+    /// A file with a token of the node, if reading needs one
     #[arg(long, value_name = "FILE", env = "TENURE_HTTP_TOKEN_FILE")]
     pub(crate) token_file: Option<PathBuf>,
 }

@@ -1,20 +1,31 @@
 //! `exec` and `lock`.
 
-use super::SettingsArgs;
+use super::time::time;
+use super::{PlaceArgs, SettingsArgs};
 use crate::exec::RestartWhen;
+use crate::exit::Failure;
 use crate::log::LogForm;
-use clap::Args;
+use clap::{Args, Subcommand};
 use std::ffi::OsString;
+use std::path::Path;
+use tenure::{Keys, Namespace, NodeId};
+
+/// How much time a command gets to end.
+#[derive(Args)]
+pub(crate) struct GraceArgs {
+    /// Between SIGTERM and SIGKILL when leadership ends [default: what the lease has room for]
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "command")]
+    pub(crate) grace: Option<u64>,
+    /// Between SIGTERM and SIGKILL when this process is told to stop
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, default_value = "10s", requires = "command")]
+    pub(crate) stop_grace: u64,
+}
 
 /// What is to be kept, and how: the same for both.
 #[derive(Args)]
 pub(crate) struct KeptArgs {
-    /// Between SIGTERM and SIGKILL when leadership ends, or the lock is lost [default: what the last fifth of the lease has room for]
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
-    pub(crate) grace: Option<u64>,
-    /// Between SIGTERM and SIGKILL when this process is told to stop; the lease is renewed meanwhile
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true, default_value = "10s")]
-    pub(crate) stop_grace: u64,
+    #[command(flatten)]
+    pub(crate) grace: GraceArgs,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
     /// The command and its arguments
@@ -24,22 +35,22 @@ pub(crate) struct KeptArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The command gets stdin, stdout and stderr of this process, a session of its own, and TENURE_EPOCH, \
-TENURE_NAMESPACE and TENURE_NODE. When leadership ends, or the lease is about to, everything it started gets SIGTERM, and \
-SIGKILL in time to be gone when the lease is over, even if this process is killed or stopped. A whole machine or container \
-that is frozen cannot be helped: what it wakes up with is for the epoch to refuse.\n\
-SIGTERM or SIGINT: passed on, waited for (--stop-grace), then the seat is vacated. A second signal ends at once.\n\
-Health and schedules are not run by these nodes: a command is all they lead for, and whoever wants both runs both \
-(`tenure run` in a namespace of its own).\n\
-Exit code: 0 after a signal; with --once or --restart never the command's own (128 + n if signal n ended it), 12 if \
---once was cut short by the loss of leadership. The log level is set by TENURE_LOG (error, warn, info, debug)."
+    after_help = "All who run `exec` under one name share an election, beside that of `tenure run`: `tenure status --exec NAME` \
+shows it. A command that follows the nodes' own leadership: `tenure run -- CMD`.\n\
+The command gets stdin, stdout and stderr of this process, TENURE_EPOCH, TENURE_NAMESPACE, TENURE_NODE and TENURE_EXEC. When \
+leadership ends, everything it started gets SIGTERM, and SIGKILL in time to be gone when the lease is over, even if this process is \
+killed. SIGTERM or SIGINT: passed on, waited for (--stop-grace), then the seat is vacated.\n\
+Exit code: 0 after a signal; with --once or --restart never the command's own, 12 if --once was cut short by the loss of leadership; \
+127 or 126 if there is no such program, or it cannot be run. The log level is set by TENURE_LOG."
 )]
 pub(crate) struct ExecArgs {
+    /// Whoever runs a command under this name takes turns with the others [default: the program's file name]
+    #[arg(long)]
+    pub(crate) name: Option<String>,
     /// Run the command once, give the seat up, and end with the command's exit code
     #[arg(long, conflicts_with = "restart")]
     pub(crate) once: bool,
-    /// When a command that ended by itself is started again, after a pause that grows; after more than 5 restarts in a
-    /// minute another node gets a chance
+    /// When a command that ended by itself is started again
     #[arg(long, value_enum, default_value = "always")]
     pub(crate) restart: RestartWhen,
     /// Form of the log on stderr
@@ -51,24 +62,95 @@ pub(crate) struct ExecArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "A free lock is taken at once, a released one with the next look (electionInterval, here a quarter of \
-heartbeatInterval), that of a holder that crashed when its lease has expired. The order of those who wait is not promised. The \
-command is run as by `tenure exec`, with TENURE_LOCK besides, and killed before its lease ends.\n\
-Exit code: the command's own (128 + n if signal n ended it), 11 if the lock was not had in time, 12 if it was lost while \
-the command ran. All who use a lock should have the same settings."
+    after_help = "A free lock is taken at once, a released one with the next look, that of a holder that crashed when its lease has \
+expired. The order of those who wait is not promised. The command is run as by `tenure exec`, with TENURE_LOCK besides. \
+`tenure lock ls` shows who holds which lock.\n\
+Exit code: the command's own (128 + n if signal n ended it), 4 if the store cannot be reached, 11 if somebody else held the lock \
+for all of --timeout, 12 if it was lost while the command ran. All who use a lock should have the same settings.",
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
 )]
 pub(crate) struct LockArgs {
+    #[command(subcommand)]
+    pub(crate) action: Option<LockAction>,
     /// The lock: one for each name in a namespace
     #[arg(long, default_value = "default")]
     pub(crate) name: String,
-    /// How long to wait for it, for ever if not given
-    #[arg(long, value_name = "TIME", value_parser = span, allow_hyphen_values = true)]
+    /// How long to wait while somebody else holds it, for ever if not given; 0s: try once
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
     /// Form of the log on stderr
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) log: LogForm,
     #[command(flatten)]
     pub(crate) kept: KeptArgs,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum LockAction {
+    /// Show the locks that are held: name, holder, since when, epoch
+    Ls(LockLsArgs),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "A holder counts as live if it renews while it is watched, for at most one hold. One list, and a read \
+for each lock that was ever used; for one that is held, a list and two reads more."
+)]
+pub(crate) struct LockLsArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) settings: PlaceArgs,
+}
+
+/// Which election of a namespace is meant.
+#[derive(Args)]
+pub(crate) struct SeatArgs {
+    /// The election of the commands that `tenure exec` runs under this name, instead of the namespace's own
+    #[arg(long, value_name = "NAME", conflicts_with = "lock")]
+    exec: Option<String>,
+    /// The lock of this name, instead of the namespace's own election
+    #[arg(long, value_name = "NAME")]
+    lock: Option<String>,
+}
+
+impl SeatArgs {
+    /// For people; `None` for the namespace's own.
+    pub(crate) fn words(&self) -> Option<String> {
+        let exec = self.exec.as_ref().map(|name| format!("of the command {name}"));
+        exec.or_else(|| self.lock.as_ref().map(|name| format!("for the lock {name}")))
+    }
+
+    pub(crate) fn keys(&self, namespace: &Namespace) -> Result<Keys, Failure> {
+        let seat = match (&self.exec, &self.lock) {
+            (Some(name), _) => exec_seat(name)?,
+            (None, Some(name)) => lock_seat(name)?,
+            (None, None) => return Ok(Keys::global(namespace)),
+        };
+        Ok(Keys::per_plugin(namespace, &seat))
+    }
+}
+
+/// The election of commands under one name is that of a plugin.
+pub(crate) fn exec_seat(name: &str) -> Result<NodeId, Failure> {
+    NodeId::new(&format!("exec-{name}"))
+        .map_err(|error| Failure::usage(format!("the name of the command, {name:?}: it {}", error.rule)))
+}
+
+/// So is a lock.
+pub(crate) fn lock_seat(name: &str) -> Result<NodeId, Failure> {
+    NodeId::new(&format!("lock-{name}"))
+        .map_err(|error| Failure::usage(format!("the lock's name {name:?}: it {}", error.rule)))
+}
+
+/// The name of a command that was given none: its program's, with whatever cannot be part of a name replaced.
+pub(crate) fn name_of(program: &Path) -> String {
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+    let name: String = name.chars().map(safe).take(100).collect();
+    if name.is_empty() { "command".to_owned() } else { name.replace("..", "--") }
 }
 
 #[derive(Args)]
@@ -95,61 +177,24 @@ pub(crate) struct BoundArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The longest time that can be given: a day, as with settings.
-const SPAN_MAX_MS: u64 = 24 * 60 * 60 * 1000;
-
-/// `500ms`, `30s`, `2m`, `1h`. A number alone is refused: whoever types 30 means seconds, and a lock given up after 30 ms would be
-/// a job that silently did not run.
-fn span(text: &str) -> Result<u64, String> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let factor = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err("a time is a whole number with ms, s, m or h, like 500ms or 30s".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| "a time begins with a whole number, like 30s".to_owned())?;
-    match number.checked_mul(factor) {
-        Some(ms) if ms <= SPAN_MAX_MS => Ok(ms),
-        Some(_) | None => Err("no time is longer than a day (24h)".to_owned()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn times_have_units() {
-        let good = [
-            ("0s", 0),
-            ("250ms", 250),
-            ("500ms", 500),
-            ("30s", 30_000),
-            ("2m", 120_000),
-            ("24h", SPAN_MAX_MS),
-        ];
-        for (text, ms) in good {
-            assert_eq!(span(text), Ok(ms), "{text}");
-        }
-        for text in [
-            "",
-            "s",
-            "0",
-            "30",
-            "250",
-            "-1s",
-            "1.5s",
-            "1 s",
-            "30 s",
-            "1d",
-            "25h",
-            "18446744073709551615h",
-            "٣s",
+    fn every_program_has_a_name_that_can_be_a_seat() {
+        for (program, name) in [
+            ("./reporter", "reporter"),
+            ("/usr/bin/python3.13", "python3.13"),
+            ("my tool", "my-tool"),
+            ("a..b", "a--b"),
+            ("bäcker", "b-cker"),
+            ("/", "command"),
         ] {
-            assert!(span(text).is_err(), "{text}");
+            assert_eq!(name_of(Path::new(program)), name, "{program}");
+            assert!(exec_seat(name).is_ok(), "{name}");
         }
+        assert!(exec_seat(&name_of(Path::new(&"x".repeat(300)))).is_ok());
+        assert!(exec_seat("a/b").is_err() && lock_seat("../x").is_err());
     }
 }

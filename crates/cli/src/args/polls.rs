@@ -1,16 +1,18 @@
 //! The arguments of polls: agents, schedules, jobs.
 
-use super::SettingsArgs;
+use super::time::wait;
+use super::{PlaceArgs, SettingsArgs};
 use crate::log::LogForm;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "The process takes no part in the election; it looks at its inbox and does what the leader gives it. SIGTERM or \
-SIGINT: take nothing new, finish what runs, write the results, deregister; a second signal ends at once.\n\
-Checks of kind `command` are refused unless their program is named by --allow-command: whoever may write schedules may then \
-have this machine run it, with any arguments.\n\
+    after_help = "SIGTERM or SIGINT: take nothing new, finish what runs, write the results, deregister; a second signal ends at once.\n\
+Checks of kind `command` are refused unless --allow-command has the program and its arguments, word for word: \
+'/usr/local/bin/backup --all'. The word * stands for exactly one argument that does not begin with -, and ** as the last word for any \
+arguments: '/usr/bin/ping -c 1 *'. A word with a space or a * of its own stands in quotes. Whoever may write schedules may have this \
+machine run what is allowed. Commands see PATH, HOME, LANG and TZ of the agent's environment, and what --env names.\n\
 Exit code 0 drained, 1 another live process has the id."
 )]
 pub(crate) struct AgentArgs {
@@ -32,9 +34,15 @@ pub(crate) struct AgentArgs {
     /// How many jobs it does at once at most
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(crate) slots: u64,
-    /// A program that checks of kind `command` may run, by its whole path; may be given several times
-    #[arg(long = "allow-command", value_name = "PATH")]
+    /// A command that checks of kind `command` may run, see below; may be given several times
+    #[arg(long = "allow-command", value_name = "COMMAND")]
     pub(crate) allow_commands: Vec<String>,
+    /// A variable of the agent's environment that commands may see; may be given several times
+    #[arg(long, value_name = "NAME")]
+    pub(crate) env: Vec<String>,
+    /// Let checks connect to link-local addresses and to metadata services, which hand out a machine's credentials
+    #[arg(long)]
+    pub(crate) allow_link_local: bool,
     /// The pod it runs on [default: the setting `node`]
     #[arg(long)]
     pub(crate) pod: Option<String>,
@@ -66,7 +74,7 @@ pub(crate) struct ApplyArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -94,11 +102,11 @@ pub(crate) enum ScheduleAction {
 }
 
 #[derive(Args)]
-#[command(after_help = "Times have their unit: 500ms, 30s, 5m, 2h, 1h30m, 1d.\n\
-A check: 'kind=http,url=https://example.org/[,method=HEAD][,status=204]', 'kind=tcp,host=example.org,port=443', \
-'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v][,args=/]'; each with [,name=NAME] (else its \
-kind) and [,timeout=5s]. Or a JSON object.\n\
-Exit code 0 done, 1 a schedule of this id exists, 2 something is wrong; nothing was written then.")]
+#[command(
+    after_help = "A check: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
+'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON object; each with [,timeout=5s].\n\
+Exit code 1 if a schedule of this id exists, 2 if something is wrong; nothing was written then."
+)]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
     pub(crate) id: String,
@@ -129,7 +137,7 @@ pub(crate) struct ScheduleAddArgs {
     /// The domain an agent must be in [default: any]
     #[arg(long, value_name = "NAME")]
     pub(crate) domain: Option<String>,
-    /// Something an agent must be able to do; may be given several times
+    /// Something an agent must be able to do; may be repeated
     #[arg(long = "capability", value_name = "NAME")]
     pub(crate) capabilities: Vec<String>,
     /// How long one attempt of a job may take [default: 30s]
@@ -141,22 +149,22 @@ pub(crate) struct ScheduleAddArgs {
     /// How often a job is begun at most [default: 3]
     #[arg(long, value_name = "COUNT")]
     pub(crate) attempts: Option<u64>,
-    /// The pause before the second attempt, doubled before each further one [default: 1s]
+    /// The pause before the second attempt, then doubled [default: 1s]
     #[arg(long, value_name = "TIME")]
     pub(crate) backoff: Option<String>,
-    /// 0 to 9: of those due at once, higher ones are created first [default: 5]
+    /// Of those due at once, higher ones come first [default: 5]
     #[arg(long, value_name = "0-9")]
     pub(crate) priority: Option<u64>,
-    /// Whether a job may be created while one is open: forbid or allow [default: forbid]
+    /// Whether there may be several open jobs: forbid or allow [default: forbid]
     #[arg(long, value_name = "POLICY")]
     pub(crate) overlap: Option<String>,
     /// How many jobs may be open with --overlap allow [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_concurrent: Option<u64>,
-    /// What becomes of missed due times: skip, run_once or catch_up(n) [default: run_once]
+    /// Missed due times: skip, run_once or catch_up(n) [default: run_once]
     #[arg(long, value_name = "POLICY")]
     pub(crate) misfire: Option<String>,
-    /// How late a due time may be and not count as missed [default: 5s]
+    /// How late a due time may be, not to be missed [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub(crate) misfire_threshold: Option<String>,
     /// Failures in a row that make a check failing [default: 3]
@@ -175,7 +183,7 @@ pub(crate) struct ScheduleAddArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -184,7 +192,7 @@ pub(crate) struct LookArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -196,7 +204,7 @@ pub(crate) struct OneArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -212,14 +220,14 @@ pub(crate) struct RunNowArgs {
     /// Your name for the job, 1 to 12 letters and digits [default: a new one]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// How long to wait for the job to exist; 0: ask and do not wait
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    /// How long to wait for the job to exist; 0s: ask and do not wait
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait, allow_hyphen_values = true)]
     pub(crate) wait: u64,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]
@@ -244,7 +252,7 @@ pub(crate) struct JobsArgs {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
-    pub(crate) settings: SettingsArgs,
+    pub(crate) settings: PlaceArgs,
 }
 
 #[derive(Args)]

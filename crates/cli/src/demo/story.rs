@@ -90,7 +90,10 @@ impl Story<'_> {
     }
 
     pub(super) async fn tell(mut self) -> Result<(), Failure> {
-        say!("Three nodes, one store, nothing else. Preset `fast`: a lease of one second.\n");
+        say!(
+            "Three nodes, one store, nothing else. Preset `fast`: a leader may act for one second after a renewal."
+        );
+        say!();
         for node in ["pod-a", "pod-b", "pod-c"] {
             self.cluster.start(node)?;
         }
@@ -115,7 +118,10 @@ impl Story<'_> {
         let struck = Instant::now();
         self.say(
             &second,
-            &format!("is frozen (kill -STOP) for {}: it believes to lead, but cannot act", seconds(PAUSE)),
+            &format!(
+                "is frozen (kill -STOP) for {}: it still thinks it leads, but cannot act",
+                seconds(PAUSE)
+            ),
         );
         let third = self.leader(&[&second]).await?;
         self.say(
@@ -146,7 +152,8 @@ impl Story<'_> {
     }
 
     fn conclude(self) -> Result<(), Failure> {
-        say!("\nEpoch  leader  led for   from what the nodes said themselves");
+        say!();
+        say!("Epoch  leader  led for   from what the nodes said themselves");
         for term in &self.ledger.terms {
             say!(
                 "{:>5}  {:<6}  {:>5.1} s",
@@ -158,7 +165,8 @@ impl Story<'_> {
         if let Some(overlap) = self.ledger.overlaps() {
             return Err(Failure::other(format!("this must never happen: {overlap}")));
         }
-        say!("\nOne leader per epoch, never two at once, checked over every lease they claimed to hold.");
+        say!();
+        say!("One leader per epoch, never two at once, checked over every lease they claimed to hold.");
         say!("Now your turn: `tenure run` in three terminals, then kill one.");
         Ok(())
     }

@@ -5,14 +5,37 @@ mod policy;
 
 pub(crate) use policy::RestartWhen;
 
-use crate::args::{BoundArgs, ExecArgs, KeeperArgs, LockArgs};
+use crate::args::{BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockArgs};
 use crate::exit::Failure;
+use std::ffi::OsString;
 use std::process::ExitCode;
+use tenure::{ProcessSpec, Settings};
 
 fn not_here() -> Failure {
     Failure::other(
         "`exec` and `lock` run on Linux only: nothing else lets them end all a command has started",
     )
+}
+
+/// There can be none.
+pub(crate) enum Attached {}
+
+impl Attached {
+    pub(crate) fn new(
+        command: Vec<OsString>,
+        _: &GraceArgs,
+        _: &Settings,
+    ) -> Result<Option<Attached>, Failure> {
+        if command.is_empty() { Ok(None) } else { Err(not_here()) }
+    }
+
+    pub(crate) fn process(&self, _: &Settings) -> ProcessSpec {
+        match *self {}
+    }
+
+    pub(crate) async fn stop(&self, _: u8) {
+        match *self {}
+    }
 }
 
 pub(crate) async fn exec(_: ExecArgs) -> Result<ExitCode, Failure> {

@@ -1,8 +1,9 @@
 //! The keeper: a small process between `tenure` and its command, `tenure → keeper → command`.
 //!
 //! It knows until when the command may run, by its own clock, and ends it in time whatever becomes of `tenure`: killed,
-//! stopped, or hanging. It is a child subreaper, so nothing the command starts can get away from it. If the keeper itself
-//! is killed, the command dies with it (parent-death signal), and `tenure`, the next subreaper, ends the rest.
+//! stopped, or hanging. It is a child subreaper, so nothing the command starts can get away from it, and it ends when `wait`
+//! itself says that no child is left. If the keeper is killed, the command dies with it (parent-death signal), and `tenure`,
+//! the next subreaper, ends the rest.
 //!
 //! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
 //! Nor while the keeper is stopped as well: nobody can kill from a stopped process.
@@ -16,8 +17,7 @@ use crate::exit::Failure;
 use crate::out::complain;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::{
-    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper,
-    set_parent_process_death_signal, setsid, wait,
+    Pid, Signal, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 use std::io::{ErrorKind, IoSliceMut, Write, stdin};
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 use tenure::{BootClock, Clock};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 /// Timers of the runtime stand still while a machine sleeps; the boot-time clock does not. So it is looked at this often …
 const LOOK_MS: u64 = 100;
@@ -70,8 +70,10 @@ pub(crate) fn bound(args: &BoundArgs) -> ExitCode {
 
 struct Keeper {
     vigil: Vigil,
-    command: Pid,
-    ended: bool,
+    /// Until it has ended: its number may be another's then.
+    command: Option<Pid>,
+    /// One of our children has ended.
+    children: Heard,
     /// Whoever started us is gone, or has nothing more to say.
     alone: bool,
     line: Line,
@@ -102,22 +104,23 @@ impl Keeper {
         }
         let mut command = Command::new("/proc/self/exe");
         command
+            .arg0("tenure")
             .arg("bound")
             .arg(format!("--parent={}", getpid().as_raw_nonzero()))
             .arg("--")
             .args(args.command);
         command.stdin(Stdio::from(input)).stdout(Stdio::from(output)).stderr(Stdio::from(errors));
+        // Before there are any: whoever started us may have had the signal ignored, and nobody could wait for them then.
+        let children = signal(SignalKind::child())?;
         // Not waited for by this handle: whoever becomes our child is reaped the same way.
-        let command = Pid::from_child(&command.spawn()?);
+        let command = Some(Pid::from_child(&command.spawn()?));
         let line = Line::new(socket)?;
-        Ok(Some(Keeper { vigil, command, ended: false, alone: false, line }))
+        Ok(Some(Keeper { vigil, command, children, alone: false, line }))
     }
 
     async fn keep(mut self) -> Result<(), Failure> {
-        let mut children = signal(SignalKind::child())?;
         loop {
-            self.reap();
-            if self.ended && self.running().is_empty() {
+            if !self.reap() {
                 self.report(Report::Clear);
                 return Ok(());
             }
@@ -148,7 +151,7 @@ impl Keeper {
                         }
                     }
                 },
-                _ = children.recv() => {}
+                _ = self.children.recv() => {}
                 () = tokio::time::sleep(nap) => {}
             }
         }
@@ -184,7 +187,7 @@ impl Keeper {
     fn running(&self) -> Vec<Entry> {
         let mut running = tree::running();
         if ExecMutant::OnlyTheChild.on() {
-            running.retain(|entry| entry.pid == self.command.as_raw_nonzero().get());
+            running.retain(|entry| Some(entry.pid) == self.command.map(|pid| pid.as_raw_nonzero().get()));
         }
         running
     }
@@ -195,18 +198,25 @@ impl Keeper {
         }
     }
 
-    /// Reaps whatever has ended below us, the command and those that lost their parent.
-    fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if pid == self.command && !self.ended {
-                self.ended = true;
-                self.report(Report::Ended(code(status)));
-                // What it left behind ends too: its time was the command's.
-                if !self.running().is_empty() {
-                    self.wind_up();
-                }
+    /// Reaps whatever has ended below us, the command and those that lost their parent; whether anything is left.
+    fn reap(&mut self) -> bool {
+        let mut code = None;
+        let mut left = tree::has_children(|pid, status| {
+            if self.command.take_if(|command| *command == pid).is_some() {
+                code = Some(exit_code(status));
+            }
+        });
+        if ExecMutant::TableTrusted.on() {
+            left = self.command.is_some() || !self.running().is_empty();
+        }
+        if let Some(code) = code {
+            self.report(Report::Ended(code));
+            // What it left behind ends too: its time was the command's.
+            if left {
+                self.wind_up();
             }
         }
+        left
     }
 
     fn report(&self, report: Report) {
@@ -215,7 +225,7 @@ impl Keeper {
 }
 
 /// The exit code as shells count it.
-fn code(status: WaitStatus) -> u8 {
+fn exit_code(status: WaitStatus) -> u8 {
     let code = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => code,
         (None, Some(signal)) => 128 + signal,

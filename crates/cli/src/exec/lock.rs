@@ -2,10 +2,12 @@
 //!
 //! A lock is the seat of a plugin of its own, `lock-<name>`: everything an election promises holds for it.
 
+mod ls;
+
 use super::policy::{Policy, RestartWhen, Why};
 use super::ward::{self, Plan};
 use super::{ask_of, policy, ready, unsafe_or_asked};
-use crate::args::LockArgs;
+use crate::args::{LockAction, LockArgs, lock_seat};
 use crate::exit::Failure;
 use crate::log;
 use crate::out::complain;
@@ -13,24 +15,50 @@ use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::settings::{Resolved, Source};
-use tenure::{LeaderGuard, Node, NodeId, Settings};
+use tenure::store::{Lanes, OpenOptions, StoreUrl};
+use tenure::{Keys, LeaderGuard, Namespace, Node, NodeId, SeatHolder, Settings};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+/// The locks whose commands a process runs under, one a line: store, namespace and name.
+const HELD: &str = "TENURE_LOCKS_HELD";
+
+/// A lock that nobody holds is not given up half way: taking it may last so many requests longer than `--timeout`.
+const TRY_REQUESTS: u32 = 12;
+/// How often it is looked at then.
+const LOOK: Duration = Duration::from_millis(100);
+/// So many requests must fail, each within `requestTimeout`, before the store counts as out of reach.
+const TRIES: u32 = 3;
 
 pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
+    if let Some(LockAction::Ls(args)) = args.action {
+        return ls::list(args).await;
+    }
     log::start(args.log);
-    let plugin = NodeId::new(&format!("lock-{}", args.name))
-        .map_err(|error| Failure::usage(format!("the lock's name {:?}: {error}", args.name)))?;
-    let settings = ready(unique(args.kept.settings.load_instead(at_once)?)?)?;
-    let mut plan = Plan::new(args.kept, &settings)?;
-    plan.environment.push(("TENURE_LOCK", args.name.clone()));
+    let seat = lock_seat(&args.name)?;
+    let resolved = unique(args.kept.settings.load_instead(at_once)?)?;
+    let mut plan = Plan::new(args.kept.command, &args.kept.grace, &resolved.settings)?;
+    let held = not_inside(&args.name, &resolved.settings, &std::env::var(HELD).unwrap_or_default())?;
+    plan.environment.extend([("TENURE_LOCK", args.name.clone()), (HELD, held)]);
+    let settings = ready(resolved)?;
     let mut signals = Signals::new()?;
     ward::adopt_orphans()?;
-    let builder = Node::builder(settings).per_plugin(&plugin);
+    let wanted = Wanted::open(&args.name, &seat, &settings).await?;
+    let limit = args.timeout.map(Duration::from_millis);
+    // A store that was never reached will hardly be; and what is held already is not ours.
+    let held = wanted.holder(limit).await?;
+    if let (Some(holder), Some(Duration::ZERO)) = (&held, limit) {
+        return Err(wanted.is_held(holder, limit));
+    }
+    let builder = Node::builder(settings).lanes(wanted.lanes.clone()).per_plugin(&seat);
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
-    let limit = async {
-        match args.timeout {
-            Some(limit_ms) => tokio::time::sleep(Duration::from_millis(limit_ms)).await,
+    let limited = async {
+        match limit {
+            Some(limit) => {
+                sleep(limit).await;
+                wanted.given_up(&node, held.map_or(0, |holder| holder.epoch), limit).await
+            }
             None => std::future::pending().await,
         }
     };
@@ -43,10 +71,107 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
         },
         detail = watched.denied() => Err(Failure::store(format!("the store refuses: {detail}"))),
         reason = node.ended() => unsafe_or_asked(reason),
-        () = limit => Err(Failure::timed_out(format!("the lock {:?} was not had in time", args.name))),
+        failure = limited => Err(failure),
     };
     node.shutdown().await;
     outcome.map(ExitCode::from)
+}
+
+/// A lock that is wanted, looked at from outside.
+struct Wanted<'a> {
+    name: &'a str,
+    lanes: Lanes,
+    keys: Keys,
+    request_timeout: Duration,
+}
+
+impl Wanted<'_> {
+    async fn open<'a>(name: &'a str, seat: &NodeId, settings: &Settings) -> Result<Wanted<'a>, Failure> {
+        let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+        let request_timeout = Duration::from_millis(settings.request_timeout_ms);
+        let options = OpenOptions::with_request_timeout(request_timeout);
+        let lanes = tenure::store::open(&settings.store, &options).await?;
+        Ok(Wanted { name, lanes, keys: Keys::per_plugin(&namespace, seat), request_timeout })
+    }
+
+    /// One request that failed proves nothing, unless there is no time for another.
+    async fn holder(&self, limit: Option<Duration>) -> Result<Option<SeatHolder>, Failure> {
+        let began = Instant::now();
+        for _ in 1..TRIES {
+            match self.look().await {
+                Err(_) if limit.is_none_or(|limit| began.elapsed() < limit) => sleep(LOOK).await,
+                decided => return decided,
+            }
+        }
+        self.look().await
+    }
+
+    async fn look(&self) -> Result<Option<SeatHolder>, Failure> {
+        Ok(SeatHolder::read(&self.lanes, &self.keys).await?)
+    }
+
+    /// The time is up: who holds the lock, or what keeps us from it. `theirs` is the newest epoch that was not ours when we
+    /// began; the node learns of later ones. One that it does not know yet may be its own.
+    async fn given_up(&self, node: &Node, theirs: u64, limit: Duration) -> Failure {
+        let last = Instant::now() + self.request_timeout * TRY_REQUESTS;
+        loop {
+            let late = Instant::now() >= last;
+            match self.holder(None).await {
+                Err(failure) => return failure,
+                Ok(Some(holder)) => {
+                    let known = node.leadership().borrow().epoch.max(theirs);
+                    if late || holder.epoch <= known {
+                        return self.is_held(&holder, Some(limit));
+                    }
+                }
+                Ok(None) if late => {
+                    return Failure::timed_out(format!(
+                        "timed out waiting for the lock {} (nobody holds it now, but it could not be taken in time)",
+                        self.name
+                    ));
+                }
+                Ok(None) => {}
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    fn is_held(&self, holder: &SeatHolder, limit: Option<Duration>) -> Failure {
+        let since =
+            holder.since.as_deref().map(|since| format!(" since {}", clock_time(since))).unwrap_or_default();
+        let by = format!("held by {}{since}, epoch {}", holder.node, holder.epoch);
+        Failure::timed_out(match limit {
+            Some(Duration::ZERO) => format!("the lock {} is {by}", self.name),
+            Some(_) | None => format!("timed out waiting for the lock {} ({by})", self.name),
+        })
+    }
+}
+
+/// A moment for people, in this machine's zone: the time alone if it was today.
+fn clock_time(stamp: &str) -> String {
+    let Ok(stamp) = stamp.parse::<jiff::Timestamp>() else { return stamp.to_owned() };
+    let zone = jiff::tz::TimeZone::system();
+    let (then, now) = (stamp.to_zoned(zone.clone()), jiff::Timestamp::now().to_zoned(zone));
+    let form = if then.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    then.strftime(form).to_string()
+}
+
+/// Refuses to wait for a lock from within a command that runs under it, which would never end; else what the command is to know.
+fn not_inside(name: &str, settings: &Settings, held: &str) -> Result<String, Failure> {
+    let mut store = settings.store.clone();
+    // The same file from another directory.
+    if let StoreUrl::Sqlite { path } = &mut store
+        && let Ok(whole) = std::path::absolute(&*path)
+    {
+        *path = whole;
+    }
+    let this = format!("{store} {} {name}", settings.namespace);
+    if held.lines().any(|line| line == this) {
+        return Err(Failure::usage(format!(
+            "the lock {name} is held already by the `tenure lock` that runs this command: waiting for it would never end"
+        )));
+    }
+    Ok(if held.is_empty() { this } else { format!("{held}\n{this}") })
 }
 
 /// Runs the command under the lock. The guard is dropped when nothing of the command is left.
@@ -92,4 +217,32 @@ fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
         ("electionSettle", "0".to_owned()),
         ("electionInterval", look_ms.to_string()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(store: &str) -> Settings {
+        Settings::loader().flag("store", store).flag("node", "a").load().expect("valid").settings
+    }
+
+    #[test]
+    fn a_lock_inside_the_same_lock_is_refused_and_another_is_not() {
+        let here = settings("sqlite:/tmp/a.db");
+        let outer = not_inside("nightly", &here, "").expect("nothing is held");
+        let inner = not_inside("other", &here, &outer).expect("another lock");
+        assert_eq!(inner.lines().count(), 2);
+        for held in [&outer, &inner] {
+            let refused = not_inside("nightly", &here, held).expect_err("the same lock");
+            assert!(refused.code() == 2 && refused.to_string().contains("never end"), "{refused}");
+        }
+        assert!(not_inside("nightly", &settings("sqlite:/tmp/b.db"), &inner).is_ok(), "on another store");
+    }
+
+    #[test]
+    fn a_moment_that_is_none_is_shown_as_it_is() {
+        assert_eq!(clock_time("yesterday"), "yesterday");
+        assert_eq!(clock_time("2020-01-02T12:00:00Z").len(), "2020-01-02 12:00:00".len());
+    }
 }

@@ -16,6 +16,8 @@ pub(crate) enum ExecMutant {
     OnlyTheChild,
     /// Neither `tenure` nor the keeper takes in what loses its parent.
     NoSubreaper,
+    /// The keeper ends when the table of processes shows nothing below it: what forked meanwhile is not in it.
+    TableTrusted,
     /// What a killed keeper leaves behind is left alone, and the command started again.
     StartedBesideTheOld,
     /// A command that was told to stop is taken for one that has ended, and the seat vacated.
@@ -25,12 +27,13 @@ pub(crate) enum ExecMutant {
 impl ExecMutant {
     /// All of them.
     #[cfg(feature = "teeth")]
-    pub(crate) const ALL: [ExecMutant; 7] = [
+    pub(crate) const ALL: [ExecMutant; 8] = [
         ExecMutant::KeeperWithoutDeadline,
         ExecMutant::LineIgnored,
         ExecMutant::OnlyTold,
         ExecMutant::OnlyTheChild,
         ExecMutant::NoSubreaper,
+        ExecMutant::TableTrusted,
         ExecMutant::StartedBesideTheOld,
         ExecMutant::EndedWhenTold,
     ];

@@ -6,11 +6,13 @@ use clap::ValueEnum;
 /// When a command that ended by itself is started again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum RestartWhen {
-    /// Whatever its exit code: it is to run for as long as this node leads.
+    // Not in the help, which these would make twice as long.
+    //
+    // Whatever its exit code: it is to run for as long as this node leads.
     Always,
-    /// If its exit code is not 0; with 0 it is done, and so is this node.
+    // If its exit code is not 0; with 0 it is done, and so is this node.
     OnFailure,
-    /// Not at all: this node leaves with the command's exit code.
+    // Not at all: this node leaves with the command's exit code.
     Never,
 }
 

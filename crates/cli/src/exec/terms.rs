@@ -19,21 +19,21 @@ pub(crate) struct Terms {
 impl Terms {
     /// The times these settings leave room for.
     ///
-    /// A leader that cannot renew begins to wind down at 80 % of its lease: the last fifth is the grace, if nobody asks
+    /// A leader that cannot renew begins to wind down at 80 % of its hold: the last fifth is the grace, if nobody asks
     /// for another. A longer one means SIGTERM before that, so it has to leave room for the renewals of a healthy leader.
     pub(crate) fn new(settings: &Settings, asked_ms: Option<u64>) -> Result<Terms, String> {
-        let (lease_ms, heartbeat_ms) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
-        let margin_ms = (lease_ms / 20).clamp(20, 500);
+        let (hold_ms, heartbeat_ms) = (settings.core_config().hold_ms(), settings.heartbeat_interval_ms);
+        let margin_ms = (hold_ms / 20).clamp(20, 500);
         let tell_ms = (heartbeat_ms / 8).clamp(10, 250);
         let by_drain_ms = (settings.drain_timeout_ms / 4 * 3).saturating_sub(DRAIN_ROOM_MS);
-        let usual_ms = (lease_ms / 5).saturating_sub(margin_ms).min(by_drain_ms);
-        let by_lease_ms = lease_ms.saturating_sub(heartbeat_ms * 3 / 2 + margin_ms + tell_ms).max(usual_ms);
+        let usual_ms = (hold_ms / 5).saturating_sub(margin_ms).min(by_drain_ms);
+        let by_hold_ms = hold_ms.saturating_sub(heartbeat_ms * 3 / 2 + margin_ms + tell_ms).max(usual_ms);
         let grace_ms = asked_ms.unwrap_or(usual_ms);
-        if grace_ms > by_lease_ms {
+        if grace_ms > by_hold_ms {
             return Err(format!(
-                "`--grace` is {grace_ms} ms, but at most {by_lease_ms} ms fit into the lease: SIGTERM must not come \
+                "`--grace` is {grace_ms} ms, but at most {by_hold_ms} ms fit into the hold: SIGTERM must not come \
                  while a healthy leader has yet to renew (1.5 × heartbeatInterval = {} ms), and SIGKILL comes {margin_ms} \
-                 ms before the lease ends (leaseTimeout = {lease_ms}); raise leaseTimeout, on all nodes, or lower --grace",
+                 ms before the hold ends (leaseTimeout × leaseHoldFactor = {hold_ms} ms); raise leaseTimeout, on all nodes, or lower --grace",
                 heartbeat_ms * 3 / 2
             ));
         }
@@ -62,26 +62,26 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_grace_is_what_is_left_of_the_last_fifth_of_the_lease() {
+    fn the_usual_grace_is_what_is_left_of_the_last_fifth_of_the_hold() {
         let of = |more: &[(&'static str, &str)]| Terms::new(&settings(more), None).expect("it always fits");
-        assert_eq!(of(&[]), Terms { grace_ms: 375, margin_ms: 125, tell_ms: 125 });
-        assert_eq!(of(&[("preset", "fast")]), Terms { grace_ms: 150, margin_ms: 50, tell_ms: 31 });
-        // The last fifth of 15 s would be more than a drain has.
+        assert_eq!(of(&[]), Terms { grace_ms: 750, margin_ms: 250, tell_ms: 187 });
+        assert_eq!(of(&[("preset", "fast")]), Terms { grace_ms: 150, margin_ms: 50, tell_ms: 37 });
+        // The last fifth of 30 s would be more than a drain has.
         assert_eq!(of(&[("preset", "thrifty")]).grace_ms, 2150);
-        // Even the shortest lease there is has a deadline before its end.
-        let tiny = of(&[("heartbeatInterval", "50"), ("leaseTimeout", "75")]);
+        // Even the shortest hold there is has a deadline before its end.
+        let tiny = of(&[("heartbeatInterval", "50"), ("leaseTimeout", "75"), ("leaseHoldFactor", "1")]);
         assert_eq!((tiny.grace_ms, tiny.margin_ms), (0, 20));
     }
 
     #[test]
     fn a_grace_that_does_not_fit_is_refused_with_the_one_that_does() {
-        let refused = Terms::new(&settings(&[]), Some(5000)).expect_err("two leases long");
-        for word in ["`--grace` is 5000 ms", "at most 750 ms", "leaseTimeout = 2500"] {
+        let refused = Terms::new(&settings(&[]), Some(5000)).expect_err("as long as the hold");
+        for word in ["`--grace` is 5000 ms", "at most 2313 ms", "leaseTimeout × leaseHoldFactor = 5000 ms"] {
             assert!(refused.contains(word), "{word:?} is not in {refused:?}");
         }
-        assert_eq!(Terms::new(&settings(&[]), Some(750)).expect("it fits").grace_ms, 750);
+        assert_eq!(Terms::new(&settings(&[]), Some(2150)).expect("it fits").grace_ms, 2150);
         let long = settings(&[("preset", "thrifty")]);
-        let refused = Terms::new(&long, Some(5000)).expect_err("the lease has room, the drain has not");
+        let refused = Terms::new(&long, Some(5000)).expect_err("the hold has room, the drain has not");
         assert!(
             refused.contains("drainTimeout (3000 ms)") && refused.contains("at most 2150 ms"),
             "{refused}"
@@ -99,7 +99,7 @@ mod tests {
                 // The keeper hears of a renewal a tell later, the next is due a heartbeat after the last.
                 let oldest_ms = settings.heartbeat_interval_ms + terms.tell_ms;
                 assert!(
-                    oldest_ms + terms.grace_ms + terms.margin_ms < settings.lease_timeout_ms,
+                    oldest_ms + terms.grace_ms + terms.margin_ms < settings.core_config().hold_ms(),
                     "{preset} {grace_ms}"
                 );
             }

@@ -4,9 +4,10 @@
 //! subreaper: whoever loses its parent becomes our child. Not found: what another process was asked to start (a service
 //! manager, a container daemon).
 
+use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitOptions, getpgid, kill_process, kill_process_group, pidfd_open,
-    pidfd_send_signal, waitpid,
+    Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, getpgid, kill_process, kill_process_group, pidfd_open,
+    pidfd_send_signal, wait,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,7 +53,7 @@ impl Entry {
             Ok(held) if Entry::of(self.pid).is_some_and(|now| now.born == self.born) => {
                 let _ = pidfd_send_signal(held, signal);
             }
-            Ok(_) | Err(rustix::io::Errno::SRCH) => {}
+            Ok(_) | Err(Errno::SRCH) => {}
             // A kernel without it.
             Err(_) => drop(kill_process(pid, signal)),
         }
@@ -82,7 +83,7 @@ fn below(all: &[Entry], root: i32) -> Vec<Entry> {
     found
 }
 
-/// What runs below this process. Its own processes that have ended are not counted, nor reaped.
+/// What was seen to run below this process: what is to be signalled. That it is empty proves nothing, see [`has_children`].
 pub(crate) fn running() -> Vec<Entry> {
     below(&table(), me()).into_iter().filter(|entry| !entry.ended).collect()
 }
@@ -110,11 +111,18 @@ pub(crate) fn kill(all: &[Entry]) {
     all.iter().for_each(|entry| entry.signal(Signal::KILL));
 }
 
-/// Reaps those of our own children that have ended and that nobody else waits for.
-pub(crate) fn reap_orphans() {
-    let me = me();
-    for orphan in table().into_iter().filter(|entry| entry.ended && entry.parent == me) {
-        let _ = waitpid(Pid::from_raw(orphan.pid), WaitOptions::NOHANG);
+/// Whether a process has children. Those that have ended are reaped and told of.
+///
+/// The table is read one process after the other: one that forks while it is read, and ends, is seen neither itself nor in
+/// its child. `wait` is exact for a child subreaper: the kernel gives it the children of whoever ends before that one can be
+/// reaped. So whoever hears here that there are none has nothing below it.
+pub(crate) fn has_children(mut ended: impl FnMut(Pid, WaitStatus)) -> bool {
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) => ended(pid, status),
+            Ok(None) => return true,
+            Err(error) => return error != Errno::CHILD,
+        }
     }
 }
 

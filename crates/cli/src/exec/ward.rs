@@ -3,18 +3,20 @@
 use super::line::Line;
 use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
+use super::program;
 use super::terms::Terms;
 use super::tree;
 use super::vigil::{Ask, Report, Word};
-use crate::args::KeptArgs;
+use crate::args::GraceArgs;
 use crate::exit::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{getpid, set_child_subreaper};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, stderr, stdin, stdout};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tenure::{BootClock, Clock, LeaderGuard, Settings};
@@ -31,14 +33,24 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// What was asked for, if its times fit into the lease.
-    pub(crate) fn new(args: KeptArgs, settings: &Settings) -> Result<Plan, Failure> {
+    /// What was asked for, if there is such a program and its times fit into the lease.
+    pub(crate) fn new(
+        command: Vec<OsString>,
+        grace: &GraceArgs,
+        settings: &Settings,
+    ) -> Result<Plan, Failure> {
+        program::find(&command)?;
+        if !settings.eligible {
+            return Err(Failure::usage(
+                "`eligible` is false: this node would never lead, and the command never run",
+            ));
+        }
         let environment = vec![
             ("TENURE_NAMESPACE", settings.namespace.clone()),
             ("TENURE_NODE", settings.node.to_string()),
         ];
-        let terms = Terms::new(settings, args.grace).map_err(Failure::usage)?;
-        Ok(Plan { command: args.command, environment, terms, stop_grace_ms: args.stop_grace })
+        let terms = Terms::new(settings, grace.grace).map_err(Failure::usage)?;
+        Ok(Plan { command, environment, terms, stop_grace_ms: grace.stop_grace })
     }
 
     /// The command as people know it.
@@ -120,6 +132,11 @@ struct Ward {
     until_ms: u64,
 }
 
+/// Whether a variable of our own has a token, or says where one is.
+fn is_token(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with("TENURE_") && name.contains("TOKEN"))
+}
+
 /// The end of the lease. The clock is read before the lease is, so this can only be too early.
 fn until_ms(guard: &LeaderGuard) -> u64 {
     let now_ms = BootClock.now_ms();
@@ -132,11 +149,15 @@ impl Ward {
         let until_ms = until_ms(guard);
         // Not by its path: the file may have been replaced since we started.
         let mut keeper = Command::new("/proc/self/exe");
-        keeper.arg("keeper").arg(format!("--until={until_ms}"));
+        keeper.arg0("tenure").arg("keeper").arg(format!("--until={until_ms}"));
         keeper
             .arg(format!("--grace={}", plan.terms.grace_ms))
             .arg(format!("--margin={}", plan.terms.margin_ms));
         keeper.arg("--").args(&plan.command);
+        // Whoever runs a command trusts it with its work, not with the node: what opens the node's HTTP is not for it.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_token(name)) {
+            keeper.env_remove(name);
+        }
         keeper.envs(plan.environment.iter().map(|(name, value)| (name, value)));
         keeper.env("TENURE_EPOCH", guard.epoch().to_string());
         keeper.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
@@ -173,13 +194,8 @@ impl Ward {
         if clear || ExecMutant::StartedBesideTheOld.on() {
             return;
         }
-        loop {
-            tree::reap_orphans();
-            let left = tree::running();
-            if left.is_empty() {
-                return;
-            }
-            tree::kill(&left);
+        while tree::has_children(|_, _| {}) {
+            tree::kill(&tree::running());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -31,8 +31,11 @@ where
             line.or(NAMESPACE, || speaker.namespace.as_str().into());
             line.or(NODE, || speaker.node.as_str().into());
             line.or(EPOCH, || speaker.epoch().into());
+            if let Some(worker) = &speaker.worker {
+                line.or("worker", || worker.as_str().into());
+            }
         }
-        writeln!(writer, "{}", Value::Object(line.0))
+        writeln!(writer, "{}", crate::out::json(&Value::Object(line.0).to_string()))
     }
 }
 

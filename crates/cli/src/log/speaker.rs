@@ -20,6 +20,8 @@ static SPEAKER: OnceLock<Speaker> = OnceLock::new();
 pub(super) struct Speaker {
     pub(super) namespace: String,
     pub(super) node: String,
+    /// The worker whose process this is, if it is one's.
+    pub(super) worker: Option<String>,
     epoch: AtomicU64,
 }
 
@@ -29,10 +31,11 @@ impl Speaker {
         SPEAKER.get()
     }
 
-    pub(super) fn set(settings: &Settings) {
+    pub(super) fn set(worker: Option<&str>, settings: &Settings) {
         let (namespace, node) = (settings.namespace.clone(), settings.node.to_string());
+        let worker = worker.map(str::to_owned);
         // A process has one node.
-        let _ = SPEAKER.set(Speaker { namespace, node, epoch: AtomicU64::new(0) });
+        let _ = SPEAKER.set(Speaker { namespace, node, worker, epoch: AtomicU64::new(0) });
     }
 
     /// The epoch that was last spoken of.

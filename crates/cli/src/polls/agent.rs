@@ -13,13 +13,14 @@ use std::time::Duration;
 use tenure::store::OpenOptions;
 use tenure::tasks::{Handlers, RunnerEnd, RunnerOptions, TakerCounts, TaskRunner};
 use tenure::{BootClock, NodeId, Observer, WorkerSpec};
-use tenure_plugins::poll::{AgentFacts, Checks};
+use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
 
 /// As many as a schedule may ask for.
 const CAPABILITIES_MAX: usize = 32;
 
 pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
+    keep_secrets();
     let resolved = args.settings.load()?;
     let facts = facts(&args)?;
     let checks = checks(&args)?;
@@ -27,7 +28,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     if let Some(pod) = &args.pod {
         settings.node = id("--pod", pod)?;
     }
-    log::speak_for(&settings, &resolved.warnings);
+    log::speak_for_worker(&args.id, &settings, &resolved.warnings);
     let spec = WorkerSpec::new(&args.id, &args.plugin_type).payload(facts.to_payload());
     spec.validate(&settings)?;
     SettingsArgs::prepare_store(&resolved)?;
@@ -134,16 +135,38 @@ fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
 }
 
 fn checks(args: &AgentArgs) -> Result<Checks, Failure> {
-    let checks = Checks::new().map_err(Failure::other)?;
-    for program in &args.allow_commands {
-        if !Path::new(program).is_absolute() {
-            return Err(Failure::usage(format!(
-                "--allow-command = {program:?}: must be the whole path, beginning with /"
-            )));
+    let link_local = if args.allow_link_local { LinkLocal::Allowed } else { LinkLocal::Denied };
+    let checks = Checks::reaching(link_local).map_err(Failure::other)?;
+    let mut allowed = Vec::new();
+    for text in &args.allow_commands {
+        let command: AllowedCommand = text
+            .parse()
+            .map_err(|rule: String| Failure::usage(format!("--allow-command = {text:?}: {rule}")))?;
+        if !Path::new(command.program()).is_file() {
+            tracing::warn!("--allow-command: there is no program {} here", command.program());
         }
-        if !Path::new(program).is_file() {
-            tracing::warn!("--allow-command: there is no program {program} here");
-        }
+        allowed.push(command);
     }
-    Ok(if args.allow_commands.is_empty() { checks } else { checks.commands(&args.allow_commands) })
+    if let Some(name) = args.env.iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        let name = name.split('=').next().unwrap_or_default();
+        let rule = "must be the name of a variable; its value is the agent's own";
+        return Err(Failure::usage(format!("--env = {name:?}: {rule}")));
+    }
+    if allowed.is_empty() {
+        return Ok(checks);
+    }
+    checks.on("command", CommandCheck::new(allowed).env(&args.env)).map_err(Failure::usage)
 }
+
+/// Commands run as the same user as this process, which has credentials in its memory and environment: nobody but root may look into
+/// it, and it leaves no core.
+#[cfg(target_os = "linux")]
+fn keep_secrets() {
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    if let Err(error) = rustix::process::set_dumpable_behavior(hidden) {
+        tracing::warn!("commands may be able to read this process's memory: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn keep_secrets() {}

@@ -3,7 +3,7 @@
 use super::{Place, now_ms, pretty};
 use crate::args::ApplyArgs;
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::out::{complain, complain_lines, say, say_json};
 use serde_json::{Value, json};
 use std::io::Read;
 use std::process::ExitCode;
@@ -65,7 +65,7 @@ fn wrong(namespace: &Namespace, name: &str, problems: &Problems, json: bool) -> 
     if json {
         let row = |problem: &tenure_plugins::poll::Problem| json!({"line": problem.line, "field": problem.field, "value": problem.value, "rule": problem.rule});
         let errors: Vec<Value> = problems.all().iter().map(row).collect();
-        say!("{}", pretty(&json!({"namespace": namespace.as_str(), "file": name, "errors": errors}))?);
+        say_json(&pretty(&json!({"namespace": namespace.as_str(), "file": name, "errors": errors}))?);
     } else {
         complain!("tenure: nothing was written");
     }
@@ -110,14 +110,14 @@ fn report(namespace: &Namespace, outcomes: &[Outcome], args: &ApplyArgs) -> Resu
             "namespace": namespace.as_str(), "dryRun": args.dry_run, "created": created, "changed": changed,
             "unchanged": unchanged, "failed": failed, "schedules": rows,
         });
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
     } else {
         for (id, done) in outcomes {
             match (done, args.dry_run) {
                 (Ok(change), false) => say!("{} {id}", change.as_str()),
                 (Ok(Change::Unchanged), true) => say!("would be unchanged: {id}"),
                 (Ok(change), true) => say!("would be {}: {id}", change.as_str()),
-                (Err(error), _) => complain!("tenure: {id}: {error}"),
+                (Err(error), _) => complain_lines(&format!("tenure: {id}: {error}")),
             }
         }
         let would = if args.dry_run { "; nothing was written" } else { "" };

@@ -59,8 +59,9 @@ fn told(problems: &Problems) -> String {
 
 fn checks(given: &[String]) -> Result<Value, String> {
     let mut checks: Vec<Map<String, Value>> = Vec::new();
-    for text in given {
-        let mut check = check(text)?;
+    for (place, text) in given.iter().enumerate() {
+        // By its number: there may be a password in it.
+        let mut check = check(text).map_err(|rule| format!("--check number {}: {rule}", place + 1))?;
         if !check.contains_key("name") {
             // Its kind, with a number if that is taken.
             let kind = check.get("kind").and_then(Value::as_str).unwrap_or("check").to_owned();
@@ -76,10 +77,8 @@ fn checks(given: &[String]) -> Result<Value, String> {
 
 /// `kind=tcp,host=example.org,port=443`, or a JSON object.
 fn check(text: &str) -> Result<Map<String, Value>, String> {
-    let shown: String = text.chars().filter(|c| !c.is_control()).take(80).collect();
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text)
-            .map_err(|error| format!("--check = {shown:?}: is no JSON object: {error}"));
+        return serde_json::from_str(text).map_err(|error| format!("is no JSON object: {error}"));
     }
     let mut fields: Vec<(&str, String)> = Vec::new();
     for piece in text.split(',') {
@@ -92,9 +91,7 @@ fn check(text: &str) -> Result<Map<String, Value>, String> {
             }
             (None, None) => {
                 let known = CHECK_FIELDS.join(", ");
-                return Err(format!(
-                    "--check = {shown:?}: must be field=value,… or a JSON object; fields are {known}"
-                ));
+                return Err(format!("must be field=value,… or a JSON object; fields are {known}"));
             }
         }
     }
@@ -112,7 +109,7 @@ fn check(text: &str) -> Result<Map<String, Value>, String> {
             _ => json!(value),
         };
         if check.insert(key.to_owned(), value).is_some() {
-            return Err(format!("--check = {shown:?}: {key} is given twice"));
+            return Err(format!("{key} is given twice"));
         }
     }
     Ok(check)

@@ -1,10 +1,10 @@
 //! `tenure jobs` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
 use super::rows::Row;
-use super::{Place, id, pretty, table};
+use super::{Place, id, pretty};
 use crate::args::{JobsArgs, OneArgs};
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::out::{Table, complain, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::tasks::{TaskList, TaskState};
@@ -46,25 +46,23 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
                 list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect();
             let jobs: Vec<Value> = rows.iter().map(Row::json).collect();
             let report = json!({"namespace": namespace.as_str(), "jobs": jobs, "total": total, "unreadable": unreadable});
-            say!("{}", pretty(&report)?);
+            say_json(&pretty(&report)?);
             return Ok(code(&list));
         }
         if total > rows.len() {
             complain!("tenure: {} of {total} are shown; --limit shows more", rows.len());
         }
     } else if args.json {
-        say!(
-            "{}",
-            pretty(&json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []}))?
-        );
+        let nothing = json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []});
+        say_json(&pretty(&nothing)?);
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
         say!("no jobs in {namespace}{}", if is_narrowed { " like that" } else { "" });
     } else {
-        let mut table = table(&JOB_HEADER);
-        table.add_rows(rows.iter().map(Row::cells));
-        say!("{table}");
+        let mut table = Table::new(&JOB_HEADER);
+        rows.iter().for_each(|row| table.row(row.cells()));
+        table.say();
     }
     for (key, why) in &list.unreadable {
         complain!("tenure: {key} cannot be read, its jobs are missing here: {why}");
@@ -94,7 +92,7 @@ pub(crate) async fn show(args: OneArgs) -> Result<ExitCode, Failure> {
     if args.json {
         let mut value = row.json();
         value["namespace"] = json!(namespace.as_str());
-        say!("{}", pretty(&value)?);
+        say_json(&pretty(&value)?);
     } else {
         row.print();
     }

@@ -8,11 +8,6 @@ use tenure::NodeId;
 use tenure::tasks::TaskRecord;
 use tenure_plugins::poll::JobRow;
 
-/// What a worker says goes to a terminal: no control characters.
-fn clean(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).collect()
-}
-
 /// A job for people; [`JobRow`] has it for programs.
 pub(super) struct Row(pub(super) JobRow);
 
@@ -34,7 +29,7 @@ impl Row {
     /// What this check said if it failed in this job.
     pub(super) fn why(&self, check: &NodeId) -> Option<String> {
         let (_, result) = self.0.checks().find(|(name, _)| **name == check.as_str())?;
-        (!result.ok && !result.detail.is_empty()).then(|| clean(&result.detail))
+        (!result.ok && !result.detail.is_empty()).then(|| result.detail.clone())
     }
 
     /// What a table says of it.
@@ -87,8 +82,7 @@ impl Row {
         }
         for (name, check) in self.0.checks() {
             let how = if check.ok { "well" } else { "FAILED" };
-            let detail =
-                if check.detail.is_empty() { String::new() } else { format!(": {}", clean(&check.detail)) };
+            let detail = if check.detail.is_empty() { String::new() } else { format!(": {}", check.detail) };
             say!("check      {name}: {how} after {} ms{detail}", check.latency_ms);
         }
         for late in &task.late {

@@ -3,7 +3,7 @@
 use super::{Place, id, now_ms, pretty};
 use crate::args::RunNowArgs;
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::out::{complain, say, say_json};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) async fn run_now(args: RunNowArgs) -> Result<ExitCode, Failure> {
             "namespace": namespace.as_str(), "schedule": schedule.as_str(), "name": name, "job": job.as_str(),
             "outcome": outcome, "state": state,
         });
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
     } else {
         match outcome {
             "created" => say!("created job {job}"),

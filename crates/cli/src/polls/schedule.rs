@@ -2,10 +2,10 @@
 
 use super::jobs::JOB_HEADER;
 use super::rows::Row;
-use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now, table};
+use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now};
 use crate::args::{LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
 use crate::exit::Failure;
-use crate::out::{complain, say};
+use crate::out::{Table, complain_lines, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::NodeId;
@@ -36,7 +36,7 @@ async fn add(args: &ScheduleAddArgs) -> Result<ExitCode, Failure> {
     };
     if args.json {
         let (namespace, id) = (place.namespace.as_str(), schedule.id.as_str());
-        say!("{}", pretty(&json!({"namespace": namespace, "id": id, "outcome": change.as_str()}))?);
+        say_json(&pretty(&json!({"namespace": namespace, "id": id, "outcome": change.as_str()}))?);
     } else {
         say!("{} {}: {}", change.as_str(), schedule.id, when(&schedule));
     }
@@ -83,16 +83,16 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
             "namespace": namespace.as_str(), "schedules": good.iter().map(row).collect::<Vec<Value>>(),
             "refused": refused.collect::<Vec<Value>>(),
         });
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {
         say!("no schedule in {namespace}");
         return Ok(ExitCode::SUCCESS);
     }
-    let mut table = table(&["SCHEDULE", "WHEN", "STATE", "NEXT", "CHECKS", "NEEDS"]);
+    let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "NEXT", "CHECKS", "NEEDS"]);
     for schedule in good {
-        table.add_row([
+        table.row([
             schedule.id.to_string(),
             when(schedule),
             if schedule.enabled { "enabled".to_owned() } else { "paused".to_owned() },
@@ -102,10 +102,10 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         ]);
     }
     if !table.is_empty() {
-        say!("{table}");
+        table.say();
     }
     for (id, problems) in bad {
-        complain!("tenure: {id} is refused and not acted on: {problems}");
+        complain_lines(&format!("tenure: {id} is refused and not acted on: {problems}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -142,7 +142,7 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     if args.json {
         let rows: Vec<JobRow> = rows.into_iter().map(|row| row.0).collect();
         let report = schedule.to_report(namespace.as_str(), &health, &rows, now_ms());
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
         return Ok(ExitCode::SUCCESS);
     }
     say!("schedule   {}", schedule.id);
@@ -174,11 +174,13 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         say!("check      {} ({}): {how}", check.name, check.action.kind());
     }
     if rows.is_empty() {
-        say!("\nno job of it is known");
+        say!();
+        say!("no job of it is known");
     } else {
-        let mut table = table(&JOB_HEADER);
-        table.add_rows(rows.iter().take(JOBS_SHOWN).map(Row::cells));
-        say!("\n{table}");
+        let mut table = Table::new(&JOB_HEADER);
+        rows.iter().take(JOBS_SHOWN).for_each(|row| table.row(row.cells()));
+        say!();
+        table.say();
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -199,7 +201,7 @@ async fn enable(args: &OneArgs, enabled: bool) -> Result<ExitCode, Failure> {
         let report = json!({
             "namespace": namespace.as_str(), "id": id.as_str(), "enabled": enabled, "outcome": change.as_str(),
         });
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
         return Ok(ExitCode::SUCCESS);
     }
     match (enabled, change) {
@@ -221,7 +223,7 @@ async fn remove(args: &OneArgs) -> Result<ExitCode, Failure> {
     }
     if args.json {
         let report = json!({"namespace": namespace.as_str(), "id": id.as_str(), "outcome": "removed", "openJobs": open});
-        say!("{}", pretty(&report)?);
+        say_json(&pretty(&report)?);
     } else if open > 0 {
         say!("removed {id}; its open jobs go on to their end: {open}");
     } else {

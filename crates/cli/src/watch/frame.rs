@@ -1,10 +1,13 @@
 //! What the screen shows, and the screen itself.
 
 use super::news::{News, Sight};
+use crate::out::{line, lines};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use tenure::Settings;
+use tokio::sync::oneshot;
 
 /// Workers shown at most: the rest is counted.
 const WORKERS_MAX: usize = 15;
@@ -22,13 +25,13 @@ pub(crate) fn text(
     match sight {
         Ok(sight) => show(&mut text, sight),
         Err(trouble) => {
-            let _ = writeln!(text, "\n{trouble}");
+            let _ = writeln!(text, "\n{}", line(trouble));
         }
     }
     if !told.is_empty() {
         text.push_str("\nSINCE THEN\n");
         for (at, news) in told {
-            let _ = writeln!(text, "  {at}  {news}");
+            let _ = writeln!(text, "  {at}  {}", line(&news.to_string()));
         }
     }
     let lines: Vec<&str> = text.trim_end().lines().take(rows).collect();
@@ -73,12 +76,35 @@ fn show(text: &mut String, sight: &Sight) {
 }
 
 /// The terminal's second screen, without a cursor. The first comes back when this is dropped.
-pub(crate) struct Screen;
+pub(crate) struct Screen {
+    /// How the terminal took what is typed before.
+    typed: Option<Termios>,
+}
 
 impl Screen {
     pub(crate) fn open() -> Screen {
         put("\x1b[?1049h\x1b[?25l");
-        Screen
+        let typed = tcgetattr(std::io::stdin()).ok();
+        if let Some(mut keys) = typed.clone() {
+            // Key by key, and not shown; Ctrl-C is a signal all the same.
+            keys.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &keys);
+        }
+        Screen { typed }
+    }
+
+    /// Ends when somebody types `q`. If nothing can be typed, never.
+    pub(crate) fn quit() -> oneshot::Receiver<()> {
+        let (quit, quits) = oneshot::channel();
+        // A thread of its own: a read of the terminal cannot be called off, and ends with the process.
+        std::thread::spawn(move || {
+            let typed = std::io::stdin().lock().bytes();
+            match typed.map_while(Result::ok).any(|key| key == b'q' || key == b'Q') {
+                true => drop(quit.send(())),
+                false => std::mem::forget(quit),
+            }
+        });
+        quits
     }
 
     /// How many lines there are.
@@ -92,12 +118,15 @@ impl Screen {
 
     /// Draws over what was there, without a flicker; false if nobody looks any more.
     pub(crate) fn show(&mut self, text: &str) -> bool {
-        put(&format!("\x1b[H{}\x1b[K\x1b[J", text.replace('\n', "\x1b[K\r\n")))
+        put(&format!("\x1b[H{}\x1b[K\x1b[J", lines(text).replace('\n', "\x1b[K\r\n")))
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
+        if let Some(typed) = &self.typed {
+            let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, typed);
+        }
         put("\x1b[?25h\x1b[?1049l");
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn between(before: &Sight, now: &Sight) -> Vec<News> {
             news.push(News::new("leader_changed", node, detail, epoch));
         }
         (Some((_, true)), Some((node, false))) => {
-            news.push(News::new("leader_silent", node, "no renewal for a whole lease", epoch));
+            news.push(News::new("leader_silent", node, "not seen to renew", epoch));
         }
         (Some((_, false)), Some((node, true))) => news.push(News::new("leader_recovered", node, "", epoch)),
         (Some((node, _)), None) => news.push(News::new("seat_vacant", node, "has left it", epoch)),
@@ -134,10 +134,12 @@ pub(crate) mod tests {
             node: node.to_owned(),
             incarnation: "1".to_owned(),
             since: None,
-            lease_timeout: 2500,
+            lease_hold: 5000,
+            lease_expiry: 7500,
             renewals: 7,
             asked_to_step_down: false,
             live,
+            watched_ms: 2500,
         });
         let node = |&(node, role): &(&str, &'static str)| NodeStatus {
             node: node.to_owned(),
@@ -172,7 +174,7 @@ pub(crate) mod tests {
     #[test]
     fn a_leader_that_is_silent_or_leaves_is_told_and_so_is_its_return() {
         let (live, silent) = (sight(1, Some(("a", true)), &[]), sight(1, Some(("a", false)), &[]));
-        assert_eq!(told(&live, &silent), ["leader_silent  a  no renewal for a whole lease"]);
+        assert_eq!(told(&live, &silent), ["leader_silent  a  not seen to renew"]);
         assert_eq!(told(&silent, &live), ["leader_recovered  a"]);
         assert_eq!(told(&live, &sight(1, None, &[])), ["seat_vacant  a  has left it"]);
         assert_eq!(told(&Sight::default(), &live), ["leader_changed  a  epoch 1"]);

@@ -78,6 +78,18 @@ impl Sandbox {
         path.display().to_string()
     }
 
+    /// A file for this user alone.
+    pub fn secret(&self, name: &str, text: &str) -> String {
+        let path = self.write(name, text);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        path
+    }
+
+    /// The token for changes over HTTP, which the first node with HTTP has made.
+    pub fn http_token(&self) -> String {
+        std::fs::read_to_string(self.path(".local/share/tenure/http-token")).unwrap().trim().to_owned()
+    }
+
     /// Every file below, with its bytes: whether anything was written is a comparison of two of these.
     pub fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn walk(folder: &Path, found: &mut BTreeMap<PathBuf, Vec<u8>>) {

@@ -1,0 +1,37 @@
+//! `tenure node forget`: removes the presence of a node that is gone.
+
+use crate::args::OneArgs;
+use crate::exit::Failure;
+use crate::out::{say, say_json};
+use crate::status::existing;
+use std::process::ExitCode;
+use std::time::Duration;
+use tenure::{Forgot, Namespace, NodeId, forget_node};
+
+pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
+    let settings = args.settings.load()?.settings;
+    let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
+    let node = NodeId::new(&args.id).map_err(Failure::usage)?;
+    let unknown = || Failure::missing(format!("no node {node} is known in {namespace}"));
+    let lanes = existing(&settings).await?.ok_or_else(unknown)?;
+    let last_seen_ms_ago = match forget_node(&lanes, &namespace, &node).await? {
+        Forgot::Removed { last_seen_ms_ago } => last_seen_ms_ago,
+        Forgot::Unknown => return Err(unknown()),
+        Forgot::Leads => {
+            return Err(Failure::other(format!(
+                "{node} leads {namespace}: stop it, or `tenure step-down`, first"
+            )));
+        }
+    };
+    if args.json {
+        let namespace = namespace.as_str();
+        let report = serde_json::json!({"namespace": namespace, "node": node.as_str(), "lastSeenMsAgo": last_seen_ms_ago});
+        say_json(&report.to_string());
+    } else {
+        let ago = Duration::from_millis(last_seen_ms_ago).as_secs_f64();
+        say!(
+            "{node} is forgotten; it was last seen {ago:.1} s ago. If it still runs, it makes itself known again"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
