@@ -78,7 +78,7 @@ const VARIANTS: &[Variant] = &[
     },
     Variant {
         name: "ExpiryTooShort",
-        what: "core: a standby takes over after half a lease",
+        what: "core: a standby takes over after half a hold",
         faults: &["crash", "pause"],
         nodes: 3,
         network: false,

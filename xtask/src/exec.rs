@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 /// No fault takes longer than this and the pause, on a machine that has other things to do.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
 const EXTRA: Duration = Duration::from_secs(2 * 60);
+/// 10,000 runs take a few minutes; more may be asked for.
+const LEFTOVERS_LIMIT: Duration = Duration::from_secs(60 * 60);
 /// How long the stopped stand still, in seconds: many leases, and longer than any request is waited for.
 const PAUSE: u16 = 20;
 
@@ -28,7 +30,9 @@ the keeper), freeze (SIGSTOP to tenure, keeper and command together).\n\
 The command ignores SIGTERM and has a daemon of its own; both write down every 5 ms that they are alive, and by that \
 they are judged. Exit code 0: never two copies alive at one instant, none past its lease, none begun in an epoch that was over. The frozen \
 are judged up to the moment they are woken, and counted after.\n\
-A round takes about two seconds, with pause and freeze as long as the pause. 50 rounds: about seven minutes."
+A round takes about two seconds, with pause and freeze as long as the pause. 50 rounds: about seven minutes.\n\
+`--leftovers 10000` is exact: the judge is a child subreaper, so whatever outlives its `tenure` becomes a child of the judge, and `wait` \
+tells."
 )]
 pub(crate) struct Args {
     /// How many faults, of all kinds in turn
@@ -56,6 +60,10 @@ pub(crate) struct Args {
     /// variant's own
     #[arg(long, value_name = "NAME", conflicts_with_all = ["rounds", "only", "json", "keep"])]
     broken: Option<String>,
+    /// Something else: so many short runs of `tenure lock` with commands that start daemons at random moments, and whether one
+    /// of those is alive afterwards
+    #[arg(long, value_name = "RUNS", conflicts_with_all = ["rounds", "only", "json", "keep", "broken", "pause", "preset", "engine"])]
+    leftovers: Option<u32>,
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
@@ -68,6 +76,10 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     if !process::run(workspace.cargo().args(["build", "--workspace", "--bins"]), chaos::BUILD_LIMIT)? {
         bail!("the build failed");
     }
+    if let Some(runs) = args.leftovers {
+        let command = leftovers(workspace, workspace.program("tenure"), runs);
+        return process::run(&mut process::bound(&command), LEFTOVERS_LIMIT);
+    }
     let site = args.engine.engine().map(|engine| chaos::start(workspace, engine)).transpose()?;
     let pause = args.pause.unwrap_or(PAUSE);
     let mut command = command(workspace, args, workspace.program("tenure"), pause, site.as_ref());
@@ -78,6 +90,14 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     }
     let round = ROUND_LIMIT + Duration::from_secs(pause.into());
     process::run(&mut process::bound(&command), round * u32::from(args.rounds) + EXTRA)
+}
+
+/// Short runs of commands that start daemons.
+fn leftovers(workspace: &Workspace, tenure: PathBuf, runs: u32) -> Command {
+    let mut command = Command::new(workspace.program("tenure-chaos"));
+    command.arg("leftovers").arg("--tenure").arg(tenure).arg("--record").arg(workspace.chaos());
+    command.arg(format!("--runs={runs}"));
+    command
 }
 
 /// The judge, and whom it is to judge where.

@@ -23,6 +23,9 @@ const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/tasks/next)$";
 
+/// Of a node that is gone when this is over.
+const TOKEN: &str = "schemathesis-token";
+
 /// What came of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Played {
@@ -66,7 +69,8 @@ pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
     ]);
     command.arg("--store").arg(format!("sqlite:{}", dir.join("t.db").display()));
     let mut command = process::bound(&command);
-    command.env_remove("TENURE_NO_HTTP").env_remove("TENURE_HTTP_TOKEN").current_dir(&dir);
+    command.env_remove("TENURE_NO_HTTP").env_remove("TENURE_HTTP_TOKEN_FILE").env("TENURE_HTTP_TOKEN", TOKEN);
+    command.current_dir(&dir);
     let mut node = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let stderr = node.stderr.take().context("a log")?;
     let (mouth, heard) = std::sync::mpsc::channel();
@@ -84,7 +88,8 @@ pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
                 .current_dir(&dir)
                 .arg("run")
                 .arg(format!("{url}/openapi.json"))
-                .arg(format!("--checks={CHECKS}"));
+                .arg(format!("--checks={CHECKS}"))
+                .args(["--header", &format!("Authorization: Bearer {TOKEN}")]);
             command.args([
                 "--phases=coverage,fuzzing",
                 "--max-examples=8",

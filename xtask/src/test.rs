@@ -1,5 +1,7 @@
 //! `cargo xtask test`: every check there is, with its duration, and one last line that says what was not run.
 
+mod programs;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use crate::polls;
 use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
+use programs::Program;
 
 /// A hung test must not hang the run.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
@@ -78,7 +81,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         with_engines(&mut command, &sites).map(|()| command)
     };
     let filtered = !args.filter.is_empty();
-    report.tests("tests", test(&["--"])?, filtered);
+    let mut programs = Vec::new();
+    report.step("build the tests", || {
+        programs = Program::build(workspace, LIMIT)?;
+        Ok(true)
+    });
+    report.programs("tests", &programs, &args.filter, &sites, filtered);
+    report.tests("examples in the documentation", test(&["--doc", "--"])?, true);
     // Broken variants of the protocol live behind a feature, so that no product build carries them.
     let mut teeth = workspace.cargo();
     let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
@@ -98,6 +107,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     } else {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
         // By name: other tests that are marked as ignored need other things, or measure.
+        // One program at a time: together they would slow down the engines, and leases with them.
         let command = test(&["--test", "engines", "--", "--ignored"])?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
@@ -105,7 +115,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         [("dashboard", debian::BROWSER, "dashboard"), ("alerts and scrape", debian::PROMETHEUS, "scrape")]
     {
         report.with_programs(name, &needed, args.quick, || {
-            Ok((test(&["--test", target, "--", "--ignored", "--test-threads", "1"])?, filtered))
+            Ok((test(&["--test", target, "--", "--ignored", "--test-threads", "2"])?, filtered))
         });
     }
     if filtered {
@@ -184,7 +194,7 @@ impl Report {
         self.may_start(name) && self.timed(name, || action().map(|passed| (passed, String::new())))
     }
 
-    /// Runs test programs and counts; that none ran at all is a failure unless a filter explains it.
+    /// Runs test programs and counts.
     fn tests(&mut self, name: &str, mut command: Command, filtered: bool) {
         if !self.may_start(name) {
             return;
@@ -192,11 +202,27 @@ impl Report {
         self.timed(name, || {
             let mut count = Count::default();
             let passed = process::tee(&mut command, LIMIT, |line| count.add(line))?;
-            let idle = passed && count.passed == 0 && !filtered;
-            if idle {
-                println!("not one test ran");
-            }
-            Ok((passed && !idle, count.to_string()))
+            count.judge(passed, filtered)
+        });
+    }
+
+    /// The same for programs that are built already, in two lanes.
+    fn programs(
+        &mut self,
+        name: &str,
+        programs: &[Program],
+        args: &[String],
+        sites: &[Site],
+        filtered: bool,
+    ) {
+        if !self.may_start(name) {
+            return;
+        }
+        self.timed(name, || {
+            let mut count = Count::default();
+            let prepare = |command: &mut Command| with_engines(command, sites);
+            let passed = programs::run(programs, args, LIMIT, prepare, |line| count.add(line))?;
+            count.judge(passed, filtered)
         });
     }
 
@@ -275,6 +301,15 @@ struct Count {
 }
 
 impl Count {
+    /// That no test ran at all is a failure unless a filter explains it.
+    fn judge(&self, passed: bool, filtered: bool) -> Result<(bool, String)> {
+        let idle = passed && self.passed == 0 && !filtered;
+        if idle {
+            println!("not one test ran");
+        }
+        Ok((passed && !idle, self.to_string()))
+    }
+
     fn add(&mut self, line: &str) {
         let Some(summary) = line.trim().strip_prefix("test result: ") else { return };
         for part in summary.split([';', '.']) {
