@@ -20,7 +20,7 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (7, "`health`: the cluster is degraded"),
     (8, "`health`: the cluster is in a critical state"),
     (9, "`health`: nobody can tell now"),
-    (10, "there is no such schedule or job"),
+    (10, "there is no such schedule, job or node"),
     (TIMED_OUT, "`lock`: somebody else held the lock for all of `--timeout`; the command was not run"),
     (LOST, "`lock`, `exec --once`: leadership was lost while the command ran; it was stopped"),
     (126, "`lock`, `exec`, `run`: the command cannot be run"),

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, PATIENCE, PLAIN, Sandbox, finish, net::Server};
+use common::{Cluster, FAST, PATIENCE, PLAIN, STEADY, Sandbox, finish, net::Server};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -159,7 +159,7 @@ fn status_says_who_leads_and_whether_it_lives() {
 fn ce2_a_node_that_may_not_lead_leaves_the_others_alone() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let outsider = cluster.start_with("pod-a", &[("COORDINATOR_ELIGIBLE", "false")]);
     cluster.wait_log(outsider, "not eligible");
     cluster.start("pod-b");

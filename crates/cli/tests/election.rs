@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, PLAIN, Sandbox, alone};
+use common::{Cluster, FAST, PLAIN, STEADY, Sandbox, alone};
 use rustix::process::Signal;
 
 /// Every order in which three can be started: the first by name must lead whenever it came.
@@ -200,7 +200,7 @@ fn both_signals_drain_and_vacate() {
     for signal in [Signal::INT, Signal::TERM] {
         let sandbox = Sandbox::new();
         let store = sandbox.sqlite("t.db");
-        let mut cluster = Cluster::new(&sandbox, &store, FAST);
+        let mut cluster = Cluster::new(&sandbox, &store, STEADY);
         let life = cluster.start("pod-a");
         cluster.leader(0);
         cluster.signal(life, signal);
@@ -252,7 +252,7 @@ fn a_second_signal_ends_at_once_though_the_store_hangs() {
 #[test]
 fn the_echo_of_a_signal_does_not_cut_the_drain_short() {
     let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST);
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY);
     let life = cluster.start("pod-a");
     cluster.leader(0);
     let mark = cluster.mark();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ use std::process::Stdio;
 #[test]
 fn events_of_a_node_are_printed_and_followed_through_its_restart() {
     let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY).env("TENURE_NO_HTTP", "false");
     let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0"]);
     let address = cluster.http_address(a);
     cluster.event(0, a, "lease_renewed");
@@ -69,7 +69,7 @@ fn a_node_that_cannot_be_asked_is_named() {
     assert!(nobody.stderr.contains("http://127.0.0.1:1") && nobody.stderr.contains("refused"), "{nobody:?}");
     let wrong = sandbox.tenure(["events", "--url", "file:///etc/passwd"]).assert_code(2);
     assert!(wrong.stderr.contains("must begin with http://"), "{wrong:?}");
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY).env("TENURE_NO_HTTP", "false");
     let file = sandbox.secret("token", "a-token-of-many-letters-4711\n");
     let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0", "--http-read-token-file", &file]);
     let url = format!("http://{}", cluster.http_address(a));
@@ -85,7 +85,7 @@ fn a_node_that_cannot_be_asked_is_named() {
 #[test]
 fn no_proxy_ever_sees_the_token() {
     let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY).env("TENURE_NO_HTTP", "false");
     let a = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0"]);
     let url = format!("http://{}", cluster.http_address(a));
     cluster.event(0, a, "became_leader");

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FAST, PATIENCE, PLAIN, Ran, Sandbox, boot_ms, finish};
+use common::{FAST, PATIENCE, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -111,7 +111,7 @@ fn gone(pids: &BTreeSet<i32>) -> bool {
 }
 
 fn once(more: &[&'static str]) -> Vec<&'static str> {
-    [FAST, &["--once", "--log", "off"], more].concat()
+    [STEADY, &["--once", "--log", "off"], more].concat()
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn what_cannot_work_is_refused_before_anything_happens() {
 fn a_node_that_is_told_to_leave_stops_its_command_first_and_vacates_then() {
     let place = Place::new();
     let script = r#"trap 'echo bye > bye; exit 9' TERM; echo > up; while :; do sleep 0.05; done"#;
-    let mut node = place.start("pod-a", FAST, script);
+    let mut node = place.start("pod-a", STEADY, script);
     place.until("the command", |place| place.sandbox.path("up").exists());
     node.signal(Signal::TERM).unwrap();
     assert_eq!(node.wait(END_MS).unwrap().code(), Some(0), "a service that was told to stop");
@@ -216,7 +216,7 @@ fn a_node_that_is_told_to_leave_stops_its_command_first_and_vacates_then() {
 #[test]
 fn a_command_that_does_not_listen_is_killed_with_all_it_started() {
     let place = Place::new();
-    let mut node = place.start("pod-a", &[FAST, &["--stop-grace", "200ms"]].concat(), STUBBORN);
+    let mut node = place.start("pod-a", &[STEADY, &["--stop-grace", "200ms"]].concat(), STUBBORN);
     let pids = place.writers(2, 0);
     node.signal(Signal::TERM).unwrap();
     assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
@@ -236,7 +236,7 @@ fn what_a_command_leaves_behind_ends_with_it() {
 fn a_command_is_restarted_as_asked() {
     let place = Place::new();
     let log_off: &[&str] = &["--log", "off"];
-    let with = |restart: &'static str| [FAST, log_off, &["--restart", restart]].concat();
+    let with = |restart: &'static str| [STEADY, log_off, &["--restart", restart]].concat();
     place.run("exec", &with("never"), "echo run >> never; exit 4").assert_code(4);
     assert_eq!(place.read("never"), "run\n");
     let script = "echo run >> some; [ $(wc -l < some) -ge 3 ]";
@@ -343,7 +343,7 @@ fn a_second_signal_ends_the_node_at_once_and_the_keeper_does_the_rest() {
 #[test]
 fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
     let place = Place::new();
-    let _node = place.start("pod-a", FAST, STUBBORN);
+    let _node = place.start("pod-a", STEADY, STUBBORN);
     let old = place.writers(2, 0);
     let keeper = crew::parent(*old.first().unwrap()).unwrap();
     let named = std::fs::read(format!("/proc/{keeper}/cmdline")).unwrap();
@@ -360,7 +360,7 @@ fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
 #[test]
 fn a_signal_for_everybody_leaves_the_keeper_at_its_work() {
     let place = Place::new();
-    let mut node = place.start("pod-a", FAST, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
+    let mut node = place.start("pod-a", STEADY, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
     let pids = place.writers(1, 0);
     // As a service manager does it: all processes of the unit at once.
     crew::signal_all(&crew::below(node.pid()), Signal::TERM);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, FAST, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ fn metrics_of_other_processes_come_from_their_presences() {
     let none = sandbox.tenure(["metrics", "--store", &store]).assert_code(0);
     assert!(none.stdout.contains("no node of default is known"), "{none:?}");
     assert!(sandbox.contents().is_empty(), "looking makes nothing");
-    let settings = [FAST, &["--presence-interval", "1000ms"]].concat();
+    let settings = [STEADY, &["--presence-interval", "1000ms"]].concat();
     let mut cluster = Cluster::new(&sandbox, &store, &settings);
     let lives = [cluster.start("pod-a"), cluster.start("pod-b")];
     cluster.event(0, lives[0], "became_leader");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, FAST, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn without_a_store_or_a_judge_health_is_unknown_and_nothing_is_written() {
     let view = sandbox.tenure(["health", "--json", "--store", &store]).assert_code(9).json();
     assert_eq!((&view["status"], codes(&view)), (&json!("unknown"), vec!["stale_snapshot"]));
     assert!(sandbox.contents().is_empty(), "{:?}", sandbox.contents().keys());
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let a = cluster.start_args("pod-a", &["--no-health"]);
     cluster.event(0, a, "became_leader");
     let text = sandbox.tenure(["health", "--store", &store]).assert_code(9).stdout;

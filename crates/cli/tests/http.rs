@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Killed, Sandbox};
+use common::{FAST, Killed, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const FAST: [&str; 4] = ["--preset", "fast", "--startup-jitter-max", "0"];
 
 struct Served {
     child: Killed,
@@ -37,8 +36,12 @@ impl Answer {
 }
 
 fn command(sandbox: &Sandbox, arguments: &[&str]) -> Command {
+    run(sandbox, STEADY, arguments)
+}
+
+fn run(sandbox: &Sandbox, settings: &[&str], arguments: &[&str]) -> Command {
     let mut command = sandbox.command();
-    command.env_remove("TENURE_NO_HTTP").arg("run").args(arguments).args(FAST);
+    command.env_remove("TENURE_NO_HTTP").arg("run").args(arguments).args(settings);
     command
 }
 
@@ -147,7 +150,7 @@ fn ob2_a_killed_leader_is_gone_over_http_once_another_leads() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
     let node =
-        |name: &str| Served::start(&sandbox, command(&sandbox, &["--store", &store, "--node", name]), None);
+        |name: &str| Served::start(&sandbox, run(&sandbox, FAST, &["--store", &store, "--node", name]), None);
     let mut a = node("pod-a");
     a.until("/leaderz", 200);
     let b = node("pod-b");
@@ -178,7 +181,7 @@ fn ob2_a_killed_leader_is_gone_over_http_once_another_leads() {
 fn a_node_whose_store_is_gone_is_not_ready() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let a = Served::start(&sandbox, command(&sandbox, &["--store", &store, "--node", "pod-a"]), None);
+    let a = Served::start(&sandbox, run(&sandbox, FAST, &["--store", &store, "--node", "pod-a"]), None);
     a.until("/readyz", 200);
     for file in ["t.db", "t.db-wal", "t.db-shm"] {
         let _ = std::fs::remove_file(sandbox.path(file));

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, STEADY, Sandbox};
 use serde_json::json;
 
 #[test]
@@ -13,7 +13,7 @@ fn a_store_says_which_namespaces_it_holds() {
     let ask = |arguments: &[&str]| sandbox.tenure([&["namespaces", "--store", &store], arguments].concat());
     assert!(ask(&[]).assert_code(0).stdout.starts_with("no namespace on sqlite:"));
     assert!(sandbox.contents().is_empty(), "looking makes nothing");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let life = cluster.start_args("pod-a", &["--namespace", "reports"]);
     cluster.event(0, life, "became_leader");
     sandbox.tenure(["lock", "--name", "nightly", "--store", &store, "--", "true"]).assert_code(0);
@@ -39,7 +39,7 @@ fn ob4_a_node_that_crashed_is_forgotten_by_command() {
     let forget = |id: &str| sandbox.tenure(["node", "forget", id, "--store", &store]);
     assert!(forget("pod-a").assert_code(10).stderr.contains("no node pod-a is known"));
     assert!(sandbox.contents().is_empty(), "asking makes nothing");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let leader = cluster.start("pod-a");
     cluster.event(0, leader, "became_leader");
     let other = cluster.start("pod-b");

@@ -5,7 +5,7 @@
 mod common;
 
 use common::net::Server;
-use common::{Cluster, FAST, PATIENCE, Sandbox};
+use common::{Cluster, STEADY, PATIENCE, Sandbox};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -35,7 +35,7 @@ fn a_collector_gets_events_with_namespace_and_epoch() {
     let collector = Server::start(move |stream| collect(stream, &ours));
     let sandbox = Sandbox::new();
     let endpoint = format!("http://{}", collector.address);
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST)
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY)
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint)
         .env("OTEL_SERVICE_NAME", "billing-leader");
     let node = cluster.start_args("pod-a", &["--namespace", "billing"]);
@@ -59,7 +59,7 @@ fn a_collector_gets_events_with_namespace_and_epoch() {
 #[test]
 fn a_collector_that_is_not_there_keeps_nobody_from_leading_or_ending() {
     let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST)
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY)
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1");
     let node = cluster.start("pod-a");
     cluster.event(0, node, "lease_renewed");

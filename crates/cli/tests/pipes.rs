@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FAST, Killed, PATIENCE, Sandbox};
+use common::{STEADY, Killed, PATIENCE, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -62,7 +62,7 @@ fn a_node_leads_on_when_nobody_reads_its_log() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = sandbox.command();
-    command.args(["run", "--events", "--node", "pod-a", "--store", &sandbox.sqlite("t.db")]).args(FAST);
+    command.args(["run", "--events", "--node", "pod-a", "--store", &sandbox.sqlite("t.db")]).args(STEADY);
     let mut child = Killed(command.stdout(Stdio::piped()).stderr(writer).spawn().unwrap());
     let stdout = child.0.stdout.take().unwrap();
     let (send, lines) = std::sync::mpsc::channel();
@@ -86,7 +86,7 @@ fn a_node_leads_on_when_nobody_reads_its_events() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = sandbox.command();
-    command.args(["run", "--events", "--node", "pod-a", "--log", "off", "--store", &store]).args(FAST);
+    command.args(["run", "--events", "--node", "pod-a", "--log", "off", "--store", &store]).args(STEADY);
     let mut child = Killed(command.stdout(writer).stderr(Stdio::null()).spawn().unwrap());
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, PATIENCE, Ran, Sandbox};
+use common::{Cluster, STEADY, PATIENCE, Ran, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};
@@ -28,7 +28,7 @@ impl Bench {
     }
 
     fn cluster(&self) -> Cluster<'_> {
-        Cluster::new(&self.sandbox, &self.store, &[FAST, EAGER].concat())
+        Cluster::new(&self.sandbox, &self.store, &[STEADY, EAGER].concat())
     }
 
     fn tenure(&self, arguments: &[&str]) -> Ran {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::net::get;
-use common::{Cluster, FAST, PATIENCE, Sandbox};
+use common::{Cluster, STEADY, PATIENCE, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
@@ -71,7 +71,7 @@ fn rules_are_sound_and_do_what_they_say() {
 #[ignore = "needs prometheus and promtool"]
 fn a_real_scrape_has_what_alerts_and_panels_ask_for() {
     let sandbox = Sandbox::new();
-    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), FAST).env("TENURE_NO_HTTP", "false");
+    let mut cluster = Cluster::new(&sandbox, &sandbox.sqlite("t.db"), STEADY).env("TENURE_NO_HTTP", "false");
     let node = cluster.start_args("pod-a", &["--listen", "127.0.0.1:0", "--worker", "w1:queue"]);
     cluster.event(0, node, "became_leader");
     let address = cluster.http_address(node);

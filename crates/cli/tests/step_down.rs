@@ -3,14 +3,14 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, FAST, STEADY, Sandbox};
 use serde_json::json;
 
 #[test]
 fn a_leader_that_is_asked_hands_over_to_another_process() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let mut lives = vec![cluster.start("pod-a")];
     cluster.event(0, lives[0], "became_leader");
     lives.push(cluster.start("pod-b"));
@@ -31,7 +31,7 @@ fn a_leader_that_is_asked_hands_over_to_another_process() {
 fn alone_it_leads_again_and_without_waiting_it_is_only_asked() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let life = cluster.start("pod-a");
     cluster.event(0, life, "became_leader");
     let ran = sandbox.tenure(["step-down", "--store", &store]).assert_code(0);

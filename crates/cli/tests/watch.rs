@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Killed, Sandbox};
+use common::{Cluster, FAST, Killed, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
@@ -19,7 +19,7 @@ fn one_picture_is_printed_where_there_is_no_terminal() {
     let ran = sandbox.tenure(["watch", "--store", &store]).assert_code(0);
     assert!(ran.stdout.contains("the store does not exist yet"), "{}", ran.stdout);
     assert!(!sandbox.path("watch.db").exists(), "looking makes nothing");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     cluster.start("pod-a");
     cluster.leader(0);
     let ran = sandbox.tenure(["watch", "--store", &store]).assert_code(0);
