@@ -100,9 +100,23 @@ impl Served {
     }
 
     fn until(&self, path: &str, status: u16) {
+        self.until_answer(path, |answer| answer.status == status);
+    }
+
+    /// Waits for a document that is as wanted.
+    fn until_json(&self, path: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until_answer(path, |answer| wanted(&answer.json())).json()
+    }
+
+    fn until_answer(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let deadline = Instant::now() + PATIENCE;
-        while self.get(path).status != status {
-            assert!(Instant::now() < deadline, "{path} does not get {status}: {}", self.log.lock().unwrap());
+        loop {
+            let answer = self.get(path);
+            if wanted(&answer) {
+                return answer;
+            }
+            let (status, body, log) = (answer.status, answer.body, self.log.lock().unwrap().clone());
+            assert!(Instant::now() < deadline, "{path} stays {status}: {body}\n{log}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
@@ -128,21 +142,13 @@ fn ob1_a_node_that_is_not_eligible_names_the_leader_over_http() {
     let a = start("pod-a", &[]);
     a.until("/leaderz", 200);
     let outsider = start("pod-x", &["--eligible", "false"]);
-    let deadline = Instant::now() + PATIENCE;
-    while outsider.get("/v1/leader").json()["leader"] != "pod-a" {
-        assert!(Instant::now() < deadline, "{}", outsider.get("/v1/leader").body);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    outsider.until_json("/v1/leader", |seen| seen["leader"] == "pod-a");
     let stale = outsider.ask("POST", "/v1/fence", Some(json!({"epoch": 0})));
     assert_eq!((stale.status, &stale.json()["verdict"]), (200, &json!("reject_stale")));
     assert_eq!(outsider.get("/readyz").status, 200);
     let (status, ..) = a.terminate();
     assert!(status.success());
-    let deadline = Instant::now() + PATIENCE;
-    while !outsider.get("/v1/leader").json()["leader"].is_null() {
-        assert!(Instant::now() < deadline, "it vacated: {}", outsider.get("/v1/leader").body);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    outsider.until_json("/v1/leader", |seen| seen["leader"].is_null());
 }
 
 #[test]
@@ -169,11 +175,7 @@ fn ob2_a_killed_leader_is_gone_over_http_once_another_leads() {
         (&overview["leader"]["node"], &overview["nodes"][0]["role"]),
         (&json!("pod-b"), &json!("gone"))
     );
-    let deadline = Instant::now() + PATIENCE;
-    while b.get("/v1/health/cluster").json()["reasons"][0]["code"] != "node_down" {
-        assert!(Instant::now() < deadline, "{}", b.get("/v1/health/cluster").body);
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    b.until_json("/v1/health/cluster", |health| health["reasons"][0]["code"] == "node_down");
 }
 
 /// A node that cannot reach its store is not ready, whatever it was before.
@@ -200,11 +202,7 @@ fn two_nodes_show_who_leads_and_hand_over_when_asked() {
     a.until("/leaderz", 200);
     let b = node("pod-b");
     b.until("/readyz", 200);
-    let deadline = Instant::now() + PATIENCE;
-    while b.get("/v1/leader").json()["leader"] != "pod-a" {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    b.until_json("/v1/leader", |seen| seen["leader"] == "pod-a");
     assert_eq!(b.get("/leaderz").status, 503);
     let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
     assert_eq!(b.get_as(&own, "/v1/leader").status, 200, "this machine's own name is its to answer to");
@@ -225,8 +223,10 @@ fn two_nodes_show_who_leads_and_hand_over_when_asked() {
     b.until("/leaderz", 200);
     let heard = b.ask("POST", "/v1/workers/w1/heartbeat", Some(sign)).json();
     assert_eq!((&heard["enabled"], &heard["epoch"]), (&json!(true), &json!(2)));
-    let history = a.get("/v1/overview").json()["history"].clone();
-    assert_eq!((&history[0]["node"], &history[1]["node"]), (&json!("pod-a"), &json!("pod-b")), "{history}");
+    // The former leader learns it with its next look.
+    let overview = a.until_json("/v1/overview", |seen| seen["history"][1]["node"] == "pod-b");
+    let history = &overview["history"];
+    assert_eq!(history[0]["node"], "pod-a", "{history}");
     assert!(history[0]["reason"].is_string() && history[0]["until"].is_string());
 
     // Streams do not hold up the end, and the worker is deregistered in order.
