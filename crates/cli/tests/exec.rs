@@ -360,7 +360,8 @@ fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
 #[test]
 fn a_signal_for_everybody_leaves_the_keeper_at_its_work() {
     let place = Place::new();
-    let mut node = place.start("pod-a", STEADY, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
+    let mut node =
+        place.start("pod-a", STEADY, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
     let pids = place.writers(1, 0);
     // As a service manager does it: all processes of the unit at once.
     crew::signal_all(&crew::below(node.pid()), Signal::TERM);

@@ -5,7 +5,7 @@
 mod common;
 
 use common::net::Server;
-use common::{Cluster, STEADY, PATIENCE, Sandbox};
+use common::{Cluster, PATIENCE, STEADY, Sandbox};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::TcpStream;

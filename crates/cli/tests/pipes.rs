@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{STEADY, Killed, PATIENCE, Sandbox};
+use common::{Killed, PATIENCE, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, STEADY, PATIENCE, Ran, Sandbox};
+use common::{Cluster, PATIENCE, Ran, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, Write};

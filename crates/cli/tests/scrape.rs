@@ -4,7 +4,7 @@
 mod common;
 
 use common::net::get;
-use common::{Cluster, STEADY, PATIENCE, Sandbox};
+use common::{Cluster, PATIENCE, STEADY, Sandbox};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::net::TcpListener;
