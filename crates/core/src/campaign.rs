@@ -74,7 +74,7 @@ impl Coordinator {
     }
 
     fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
-        if self.standby().spare.is_some() {
+        if self.spare.is_some() {
             return; // Others may; this node's own work is still in the way.
         }
         let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
@@ -121,19 +121,16 @@ impl Coordinator {
             Seen::Absent => (Epoch(0), Expect::Absent),
             Seen::Nothing | Seen::Unreadable { .. } => return,
         };
-        let highest = base.max(self.highest).max(self.floor);
-        if highest >= Epoch::MAX {
-            return self.stop_at_last_epoch(out);
-        }
-        let mut epoch = highest.next();
-        if self.config.has(Mutant::EpochNotRaised) {
-            epoch = base.max(Epoch(1));
-        }
+        let mut last = base.max(self.highest).max(self.floor);
         if self.config.has(Mutant::EpochFromLastLeader) {
-            epoch = self.announced.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch).next();
+            last = self.announced.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch);
         }
         if self.config.has(Mutant::HighestForgotten) {
-            epoch = base.next();
+            last = base;
+        }
+        let Some(mut epoch) = last.next() else { return self.stop_at_last_epoch(out) };
+        if self.config.has(Mutant::EpochNotRaised) {
+            epoch = base.max(Epoch(1));
         }
         let nonce = self.nonce();
         let seat = Seat {

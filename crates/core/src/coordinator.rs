@@ -41,6 +41,10 @@ pub struct Coordinator {
     pub(crate) floor: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
     pub(crate) retired: Epoch,
+    /// Processes of this lost epoch have not been reported stopped; they may run even past their lease, for what is stuck does not
+    /// look at it. So their record is not vacated, and others wait for its expiry; and this node claims nothing, because it could
+    /// run nothing beside them. It outlives a rest: the processes do, too.
+    pub(crate) spare: Option<Epoch>,
     /// At most one seat request is under way, so that answers cannot overtake each other.
     pub(crate) seat_flight: Option<SeatFlight>,
     /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen.
@@ -115,6 +119,7 @@ impl Coordinator {
             expiry_seen_ms: 0,
             floor: Epoch(0),
             retired: Epoch(0),
+            spare: None,
             seat_flight: None,
             pending: Vec::new(),
             presence: Presence::default(),

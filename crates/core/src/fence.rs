@@ -83,7 +83,7 @@ impl FenceRule {
             return Verdict::Accept;
         }
         let for_ever = has(Mutant::GraceNeverEnds);
-        let just_before = task.next() == known || has(Mutant::GraceForAllEpochs);
+        let just_before = task.next() == Some(known) || has(Mutant::GraceForAllEpochs);
         let seen_lately = since_change_ms < self.grace_ms || has(Mutant::GraceBySenderOnly) || for_ever;
         let sent_lately = dispatched_ms_ago.is_some_and(|age_ms| age_ms < self.grace_ms)
             || has(Mutant::GraceByReceiverOnly)

@@ -23,7 +23,9 @@ pub enum Input {
         /// The answer.
         answer: Answer,
     },
-    /// Nothing acts in the name of this epoch any more.
+    /// Nothing acts in the name of this epoch any more. It has no number of its own: work is started again in an epoch only after
+    /// this was sent for the work before, so each [`Effect::StartProcesses`] is followed by one of these, and by the next start
+    /// only then. To send it twice would break the caller's word; while nothing was told to stop it is ignored.
     ProcessesStopped {
         /// The epoch.
         epoch: Epoch,

@@ -145,11 +145,10 @@ impl Coordinator {
             | LossReason::SeatGone
             | LossReason::ProcessesStuck => now,
         };
-        let mut standby = Standby::after_leading(now, not_before);
         if processes && !self.config.has(Mutant::StuckRecordVacated) {
-            standby.spare(epoch);
+            self.spare = Some(epoch);
         }
-        self.become_standby(standby);
+        self.become_standby(Standby::after_leading(now, not_before));
         out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated, acted_until }));
     }
 
@@ -356,7 +355,9 @@ impl Coordinator {
     fn drain(&mut self, cause: DrainCause, by: Time, out: &mut Vec<Effect>) {
         self.become_draining();
         let tenure = self.tenure();
-        tenure.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated: false });
+        // A vacate that was sent may have landed, whatever the reason for the drain is now.
+        let vacated = tenure.drain.as_ref().is_some_and(|drain| drain.vacated);
+        tenure.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated });
         let (epoch, processes) = (tenure.epoch, tenure.processes);
         if processes {
             out.push(Effect::StopProcesses { epoch, by });
@@ -398,12 +399,14 @@ impl Coordinator {
                 tenure.stopped = Some(self.now);
                 self.recover(out);
             }
-            Phase::Standby(standby) => standby.spare_no_more(epoch),
-            Phase::Leading(_)
-            | Phase::Idle
+            Phase::Leading(_) => {}
+            Phase::Idle
             | Phase::Starting(_)
             | Phase::Watching(_)
-            | Phase::Leaving { .. } => {}
+            | Phase::Standby(_)
+            | Phase::Leaving { .. } => {
+                self.spare.take_if(|spared| *spared == epoch);
+            }
         }
     }
 

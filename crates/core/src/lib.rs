@@ -52,6 +52,8 @@ mod startup;
 mod supervise;
 mod tasks;
 mod time;
+#[cfg(feature = "explore")]
+mod view;
 mod watching;
 mod workers;
 
@@ -90,6 +92,8 @@ pub use tasks::{
     TakerRead, TaskLimits, TaskRecord, TaskState, TaskUpdate, task_shard,
 };
 pub use time::Time;
+#[cfg(feature = "explore")]
+pub use view::{LeadView, SeenView, View};
 pub use workers::{
     Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,
     RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent, RegistrationInput,

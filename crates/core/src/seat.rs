@@ -13,9 +13,9 @@ impl Epoch {
     /// get there; an object with a higher epoch is damaged or forged, and no claim is made beyond it.
     pub const MAX: Epoch = Epoch((1 << 53) - 1);
 
-    /// The epoch after this one, at most [`MAX`](Epoch::MAX).
-    pub fn next(self) -> Epoch {
-        Epoch(self.0.saturating_add(1)).min(Epoch::MAX)
+    /// The epoch after this one; none after [`MAX`](Epoch::MAX).
+    pub fn next(self) -> Option<Epoch> {
+        (self < Epoch::MAX).then(|| Epoch(self.0 + 1))
     }
 }
 
@@ -108,4 +108,16 @@ pub struct Seat {
     /// when; the holder's next renewal is refused because of it, and the read after that shows it. Kept by renewals,
     /// never part of a claim or a vacant record.
     pub step_down: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Epoch;
+
+    #[test]
+    fn no_epoch_comes_after_the_last() {
+        assert_eq!(Epoch(0).next(), Some(Epoch(1)));
+        assert_eq!(Epoch(Epoch::MAX.0 - 1).next(), Some(Epoch::MAX));
+        assert_eq!((Epoch::MAX.next(), Epoch(u64::MAX).next()), (None, None));
+    }
 }

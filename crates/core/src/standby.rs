@@ -7,7 +7,7 @@ use crate::id::Holder;
 use crate::io::{Effect, Request, RequestId, WriteAnswer};
 use crate::mutant::Mutant;
 use crate::observe::{Learned, Seen, SeenSeat};
-use crate::seat::{Epoch, Seat, SeatState};
+use crate::seat::{Seat, SeatState};
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -24,8 +24,6 @@ pub(crate) struct Standby {
     pub(crate) not_before: Time,
     /// When an own record that must not be adopted is next vacated.
     pub(crate) vacate_at: Time,
-    /// Processes of this lost epoch have not been reported stopped: neither is their record vacated, nor another claim made.
-    pub(crate) spare: Option<Epoch>,
     /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
     pub(crate) retry_at: Time,
     /// Reads that failed in a row, for the back-off.
@@ -44,7 +42,6 @@ impl Standby {
             settled,
             not_before: Time(0),
             vacate_at: Time(0),
-            spare: None,
             retry_at: Time(0),
             reads_failed: 0,
             writes_failed: 0,
@@ -54,22 +51,6 @@ impl Standby {
     /// After leadership: look at once, and claim no sooner than told.
     pub(crate) fn after_leading(now: Time, not_before: Time) -> Standby {
         Standby { cold: false, not_before, ..Standby::joined(now, now) }
-    }
-
-    /// Processes of the lost epoch may still run, even past their lease: what is stuck does not look at it. So the record stays,
-    /// and others wait for its expiry; and this node claims nothing, because it could run nothing beside them.
-    pub(crate) fn spare(&mut self, epoch: Epoch) {
-        self.spare = Some(epoch);
-    }
-
-    /// The processes of a lost epoch have stopped after all.
-    pub(crate) fn spare_no_more(&mut self, epoch: Epoch) {
-        self.spare.take_if(|spared| *spared == epoch);
-    }
-
-    /// When an own record is vacated; never while its work runs.
-    fn vacates_at(&self) -> Option<Time> {
-        self.spare.is_none().then_some(self.vacate_at)
     }
 }
 
@@ -130,6 +111,12 @@ impl Coordinator {
         *holder == self.me || (life_ignored && holder.node == self.me.node) || anybody
     }
 
+    /// When a record of this incarnation is next vacated; never while its work runs.
+    fn vacates_at(&self, standby: &Standby) -> Option<Time> {
+        let record = self.own_record().filter(|_| self.spare.is_none());
+        record.map(|_| standby.vacate_at)
+    }
+
     /// When the holder last seen counts as unavailable, if nothing changes until then.
     pub(crate) fn expiry_at(&self) -> Option<Time> {
         match &self.seen {
@@ -145,7 +132,7 @@ impl Coordinator {
         let special = match &standby.campaign {
             Some(campaign) => campaign.claim_at,
             // Nothing is claimed then, so there is nothing to look for at that moment; and once it has passed it would be due for ever.
-            None if self.own_record().is_some() || standby.spare.is_some() => None,
+            None if self.own_record().is_some() || self.spare.is_some() => None,
             None => self.expiry_at(),
         };
         special.map_or(standby.poll_at, |at| at.min(standby.poll_at)).max(standby.retry_at)
@@ -155,7 +142,7 @@ impl Coordinator {
         if self.seat_flight.is_some() {
             return None;
         }
-        let vacate = self.own_record().and_then(|_| standby.vacates_at());
+        let vacate = self.vacates_at(standby);
         let list = match &standby.campaign {
             Some(campaign) if campaign.claim_at.is_none() && standby.nodes.is_none() => {
                 Some(campaign.ready_at)
@@ -180,7 +167,7 @@ impl Coordinator {
             return;
         }
         let Phase::Standby(standby) = &self.phase else { return };
-        if self.own_record().is_some() && standby.vacates_at().is_some_and(|at| self.now >= at) {
+        if self.vacates_at(standby).is_some_and(|at| self.now >= at) {
             self.vacate_own_record(out);
             return;
         }
@@ -396,11 +383,12 @@ impl Coordinator {
         let Some(seen) = self.own_record() else { return };
         self.retired = self.retired.max(seen.seat.epoch);
         self.drop_campaign();
-        let (now, retry_ms) = (self.now, self.config.retry_ms());
-        if self.standby().vacates_at().is_none_or(|at| now < at) {
-            return; // Spared, or tried only just now.
+        let (now, retry_ms, spared) = (self.now, self.config.retry_ms(), self.spare.is_some());
+        let standby = self.standby();
+        if spared || now < standby.vacate_at {
+            return; // Its work runs, or it was tried only just now.
         }
-        self.standby().vacate_at = now + retry_ms;
+        standby.vacate_at = now + retry_ms;
         self.send_vacate(out);
     }
 }

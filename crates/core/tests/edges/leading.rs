@@ -1,6 +1,6 @@
 //! While it leads, and after.
 
-use crate::hand::{Hand, ME, claims_with_the_seat_gone, config, holder, seat, written};
+use crate::hand::{Hand, ME, claims_with_the_seat_gone, config, holder, nodes, seat, written};
 use crate::world::{Kind, World};
 use tenure_core::*;
 
@@ -100,6 +100,19 @@ fn a_stop_overrides_a_step_down_and_nothing_overrides_a_stop() {
     assert_eq!(hand.lost(), Some((LossReason::Shutdown, true, 500)));
 }
 
+/// The vacate may have landed before the stop came: whoever is found on the seat afterwards came after it.
+#[test]
+fn a_stop_that_overrides_a_step_down_knows_of_its_vacate() {
+    let mut hand = Hand::leader(config());
+    hand.tell(100, Input::StepDown);
+    hand.tell(100, Input::ProcessesStopped { epoch: Epoch(1) });
+    hand.answer(200, Kind::Vacate, written(WriteAnswer::Unknown));
+    hand.tell(210, Input::Stop);
+    let successor = hand.found(seat(holder("pod-a", 9), 2, SeatState::Held), 1000);
+    hand.answer(220, Kind::Read, successor);
+    assert_eq!(hand.lost(), Some((LossReason::Shutdown, true, 100)));
+}
+
 /// Four tries a pause apart; then the lease is left to run out.
 #[test]
 fn vacating_is_tried_four_times_with_pauses() {
@@ -185,6 +198,45 @@ fn nobody_claims_beside_its_own_work_of_a_lost_epoch() {
     hand.wake();
     hand.answer(2030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
     assert_eq!(hand.core.election(), Some((ElectionCause::Vacant, Time(2030))));
+}
+
+/// A node with stuck work that finds somebody else on the seat leaves at once. If it starts again in the same life and is shown its
+/// own record, by an answer as late as can be, that record is not vacated before the work has stopped; nor is a free seat claimed.
+#[test]
+fn stuck_work_is_remembered_across_a_rest() {
+    let again = || {
+        let mut hand = Hand::leader(config());
+        hand.wake();
+        hand.answer(1010, Kind::Renew, written(WriteAnswer::Lost));
+        let successor = hand.found(seat(holder("pod-a", 9), 2, SeatState::Held), 1000);
+        hand.answer(1020, Kind::Read, successor);
+        hand.answer(1030, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+        hand.tell(1040, Input::Stop);
+        hand.answer(1050, Kind::Leave, Answer::PresenceRemoved);
+        assert!(hand.out.contains(&Effect::Stopped(StopCause::Asked)), "nothing of its own is on the seat");
+        hand.tell(1060, Input::Start { random: 0 });
+        hand.answer(1060, Kind::Probe, Answer::Probe(ProbeAnswer::Safe));
+        let won = hand.won();
+        hand.answer(1070, Kind::Presence, Answer::PresenceWritten(won));
+        hand
+    };
+    let mut hand = again();
+    let own = hand.found(seat(holder("pod-b", ME), 1, SeatState::Held), 1000);
+    hand.answer(1080, Kind::Read, own);
+    hand.answer(1080, Kind::List, nodes(&[("pod-b", 1000)]));
+    hand.wake();
+    hand.answer(2080, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert_eq!(hand.asked(), [], "its work may run");
+    hand.tell(2090, Input::ProcessesStopped { epoch: Epoch(1) });
+    assert_eq!(hand.asked(), [Kind::Vacate]);
+    let mut hand = again();
+    let vacant = hand.found(seat(holder("pod-a", 9), 2, SeatState::Vacant), 1000);
+    hand.answer(1080, Kind::Read, vacant);
+    assert_eq!(hand.core.election(), None);
+    hand.tell(1090, Input::ProcessesStopped { epoch: Epoch(1) });
+    hand.wake();
+    hand.answer(2080, Kind::Read, Answer::Seat(SeatAnswer::Unchanged));
+    assert!(hand.core.election().is_some());
 }
 
 /// A successor that falls silent cannot be replaced by a node whose own work is stuck: it goes on with its regular looks, and no
