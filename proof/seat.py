@@ -20,12 +20,16 @@ What is modelled
     A node of the model is one incarnation. A node that starts again is another one.
 
 How time is modelled
-    `now` is true time. No guard looks at it. Each incarnation n has a clock: C(n, t) is what it shows at true time t.
-    Guards compare readings of one clock only. sent_at, landed_at, ren and since are true moments; what the code stores
-    is the clock's reading at that moment.
+    `now` is true time. No node looks at it. Each incarnation n has a clock: C(n, t) is what it shows at true time t. Nodes
+    compare readings of their own clock only. sent_at, ren and since are true moments; what the code stores is the
+    clock's reading at that moment.
 
-What is assumed
-    The table ASSUMPTIONS, numbered A1 to A12. Most of them are what crates/core/src/lib.rs says the caller owes.
+What is assumed (the table ASSUMPTIONS has the full text)
+    Clocks: A1 they stay within the drift that leases allow; A2 they are read after an answer has come.
+    The store: A3 it honours conditions; A4 its version tags are unique; A5 its answers are true.
+    From outside: A6 nobody deletes the seat; A7 nobody restores an old one; A8 a mark changes nothing else.
+    Nodes: A9 a new incarnation at every start; A10 ProcessesStopped is true; A11 work checks its own deadline.
+    Cold starts only: A12 the store's time stamps are right within a margin.
 
 What is proved
     G1   At most one incarnation acts: its work runs and its guard has not ended.
@@ -33,7 +37,7 @@ What is proved
     G2   All records of one epoch have the same holder.
     G2b  An epoch is led once.
     G3   The seat's epoch never goes down.
-    G4   Once a vacate has been sent, its holder does not act in that epoch.
+    G4   A holder whose vacate was sent does not act in that epoch.
     G5   Work starts only when no older work of the same incarnation runs.
 
 How it is proved
@@ -71,176 +75,165 @@ except ImportError:
 class Change(NamedTuple):
     """One change to the model: what it is, and runs that show the harm it does.
 
-    A run is a goal and the steps that break it. `a.` and `b.` say which node takes the step; z3 finds everything else:
-    the times, the epochs, and which write lands or is read."""
+    A run is the goal it breaks and its steps. `a.` and `b.` say which node takes a step; z3 finds everything else: times, epochs,
+    what lands and what is read."""
 
     about: str
-    runs: tuple = ()
+    runs: dict = {}
 
 
 UP = "a.standby_read a.claim_free land a.lead "  # pod-a comes to lead
-STOPPED = "a.ask a.work_ends a.stopped "  # it is asked to stop leading, and its work stops
-SILENT = "b.standby_read tick b.claim_silent land b.lead "  # pod-b takes over from silence
-CLAIM = "b.claim_silent land b.lead "  # the end of that
+STOPPED = "a.ask a.work_ends a.stopped "  # it is asked to give leadership up, and its work stops
+CLAIM = "b.claim_silent land b.lead "  # pod-b takes over from silence
+SILENT = "b.standby_read tick " + CLAIM
 FREE = "b.standby_read b.claim_free land b.lead "  # pod-b takes a free seat
 RACE = "a.standby_read a.claim_free b.standby_read b.claim_free "  # both claim a free seat
 
-ASSUMPTIONS = {
+ASSUMPTIONS = {  # A1 to A12. Duties are those that crates/core/src/lib.rs says the caller owes.
     "ClocksWithinDrift": Change(
-        "While a holder's clock counts its hold, no other clock counts the expiry of that record. With rates between lo and hi: "
-        "hold * hi <= expiry * lo (Config::tolerated_drift_permille; duty 1 in lib.rs).",
-        (("G1", UP + SILENT),)),
+        "A holder's hold is over before any other clock has counted the expiry of its record. With rates between lo and hi: "
+        "hold * hi <= expiry * lo (duty 1, Config::tolerated_drift_permille).", dict(G1=UP + SILENT)),
     "ClockReadAfterAnswer": Change(
         "The clock is read before a request leaves and after its answer has come (Driver::feed).",
-        (("G1", "tick " + UP + "b.standby_read " + CLAIM),)),
+        dict(G1="tick " + UP + "b.standby_read " + CLAIM)),
     "ConditionsHonoured": Change(
-        "The store lands a write only if the seat still has the version that the write expects (tested by the probe, startup.rs).",
-        (("G1", RACE + "land land a.lead b.lead"),)),
+        "The store lands a write only if the seat has the version that the write expects (startup.rs, on_probe).",
+        dict(G1=RACE + "land land a.lead b.lead")),
     "TagsUnique": Change(
-        "No two records have the same version tag. The nonce in every record makes tags unique that are derived from content.",
-        (("G1", UP + "b.standby_read tick a.renew land a.renewed tick " + CLAIM),)),
+        "No two records have the same version tag. Where stores derive tags from content, the nonce makes them differ.",
+        dict(G1=UP + "b.standby_read tick a.renew land a.renewed tick " + CLAIM)),
     "AnswersTrue": Change(
-        "`Won` is answered only for a write that landed, and a read shows only what landed (duty 3 in lib.rs; the rest of that "
-        "duty is not needed).",
-        (("G1", "a.standby_read a.claim_free a.lead b.standby_read b.claim_free land b.lead"),)),
-    "NobodyDeletes": Change(
-        "Nobody deletes the seat.",
-        (("G1", UP + "delete " + FREE), ("G3", UP + "delete"))),
+        "`Won` is answered only for a write that landed, and a read shows only what landed (duty 3; no more of it is needed).",
+        dict(G1="a.standby_read a.claim_free a.lead b.standby_read b.claim_free land b.lead")),
+    "NobodyDeletes": Change("Nobody deletes the seat.", dict(G1=UP + "delete " + FREE, G3=UP + "delete")),
     "NobodyRestores": Change(
         "Nobody puts an old record back on the seat.",
-        (("G1", UP + STOPPED + "a.vacate land a.lose " + FREE + "restore a.standby_read a.claim_free land a.lead"),)),
+        dict(G1=UP + STOPPED + "a.vacate land a.lose " + FREE + "restore a.standby_read a.claim_free land a.lead")),
     "MarksOnlyMark": Change(
         "Whoever asks from outside for a step-down changes nothing but the mark and the nonce (SeatDocument::marked).",
-        (("G1", UP + "mark land " + FREE),)),
+        dict(G1=UP + "mark land " + FREE)),
     "NewIncarnation": Change(
-        "Every start of a process draws a new incarnation (duty 7 in lib.rs): otherwise `retired` and the nonces start again.",
-        (("G1", UP + STOPPED + "a.vacate a.crash a.lead land " + FREE),)),
+        "Every start of a process draws a new incarnation (duty 7). Otherwise `retired` and the nonces start again.",
+        dict(G1=UP + STOPPED + "a.vacate a.crash a.lead land " + FREE)),
     "StoppedIsTrue": Change(
-        "ProcessesStopped comes only when the work of that epoch has ended (duty 5 in lib.rs).",
-        (("G1", UP + "a.ask a.stopped a.vacate land " + FREE),)),
+        "ProcessesStopped comes only when the work of that epoch has ended (duty 5).",
+        dict(G1=UP + "a.ask a.stopped a.vacate land " + FREE)),
     "WorkChecksDeadline": Change(
-        "Work checks the deadline by itself before it acts (LeaderGuard::check; duty 6 in lib.rs).",
-        (("G1", UP + SILENT),)),
+        "Work checks its deadline by itself before it acts (duty 6, LeaderGuard::check).", dict(G1=UP + SILENT)),
     "StoreClockMargin": Change(
-        "If the store's own time stamps of two objects are further apart than the expiry and store_clock_margin_ms, then the "
-        "hold of the older one is over. Only a cold start relies on it.",
-        (("G1", UP + "b.standby_read b.claim_cold land b.lead"),)),
+        "If the store's time stamps of two objects are further apart than the expiry and store_clock_margin_ms, then the hold of "
+        "the older one is over. Only a cold start needs this.", dict(G1=UP + "b.standby_read b.claim_cold land b.lead")),
 }
 
-# Mutants of crates/core/src/mutant.rs, under the same names.
-RUST_MUTANTS = {
+RUST_MUTANTS = {  # The mutants of crates/core/src/mutant.rs that break a goal, under the same names.
     "DeadlineFromAnswer": Change(
         "The lease deadline counts from the answer to a renewal, not from its sending.",
-        (("G1", UP + "a.renew land b.standby_read tick a.renewed tick " + CLAIM),)),
-    "LostTakenForWon": Change(
-        "A refused write is taken for one that won.",
-        (("G1", RACE + "land a.lead b.lead"),)),
+        dict(G1=UP + "a.renew land b.standby_read tick a.renewed tick " + CLAIM)),
+    "LostTakenForWon": Change("A refused write is taken for one that won.", dict(G1=RACE + "land a.lead b.lead")),
     "UnknownTakenForWon": Change(
         "A write of unknown outcome is taken for one that won.",
-        (("G1", "a.standby_read a.claim_free a.lead b.standby_read b.claim_free land b.lead"),)),
+        dict(G1="a.standby_read a.claim_free a.lead b.standby_read b.claim_free land b.lead")),
     "EpochNotRaised": Change(
         "A claim takes the epoch of the seat it saw.",
-        (("G2", UP + STOPPED + "a.vacate land b.standby_read b.claim_free land"),)),
-    "ExpiryTooShort": Change(
-        "A standby takes over after half a hold.",
-        (("G1", UP + SILENT),)),
-    "HoldTakenForExpiry": Change(
-        "A standby takes over after the hold, not the expiry.",
-        (("G1", UP + SILENT),)),
+        dict(G2=UP + STOPPED + "a.vacate land b.standby_read b.claim_free land")),
+    "ExpiryTooShort": Change("A standby takes over after half a hold.", dict(G1=UP + SILENT)),
+    "HoldTakenForExpiry": Change("A standby takes over after the hold, not the expiry.", dict(G1=UP + SILENT)),
     "LateRecordAdopted": Change(
         "A node that finds its own claim leads by it, however old it is.",
-        (("G1", "a.standby_read a.claim_free land b.standby_read tick b.claim_silent a.lead land b.lead"),)),
+        dict(G1="a.standby_read a.claim_free land b.standby_read tick b.claim_silent a.lead land b.lead")),
     "VacatedBeforeStopped": Change(
         "The seat is vacated while the leader's work runs.",
-        (("G1", UP + "a.ask a.vacate land " + FREE), ("G4", UP + "a.ask a.vacate"))),
+        dict(G1=UP + "a.ask a.vacate land " + FREE, G4=UP + "a.ask a.vacate")),
     "EpochFromLastLeader": Change(
-        "A claim counts from the leader last announced; a node that has seen no leader takes epoch 1.",
-        (("G2", UP + STOPPED + "a.vacate land b.standby_read b.claim_free land"),)),
+        "A claim counts from the leader last announced; a node that has seen none claims in epoch 1.",
+        dict(G2=UP + STOPPED + "a.vacate land b.standby_read b.claim_free land")),
     "VacateResetsEpoch": Change(
-        "A vacate sets the epoch to 0.",
-        (("G2b", UP + STOPPED + "a.vacate land " + FREE), ("G3", UP + STOPPED + "a.vacate land"))),
+        "A vacate sets the epoch to 0.", dict(G2b=UP + STOPPED + "a.vacate land " + FREE, G3=UP + STOPPED + "a.vacate land")),
     "StoreClockTrusted": Change(
         "A cold start goes by the store's time stamps without a margin.",
-        (("G1", UP + "b.standby_read b.claim_cold land b.lead"),)),
+        dict(G1=UP + "b.standby_read b.claim_cold land b.lead")),
     "NonceIgnored": Change(
         "A leader that reads its own record back takes its last renewal for landed, whatever the nonce.",
-        (("G1", UP + "b.standby_read tick a.renew a.renewed tick " + CLAIM),)),
+        dict(G1=UP + "b.standby_read tick a.renew a.renewed tick " + CLAIM)),
     "SilenceFromSending": Change(
         "The silence counts from the sending of the read that saw the last change.",
-        (("G1", "tick " + UP + "b.standby_read " + CLAIM),)),
+        dict(G1="tick " + UP + "b.standby_read " + CLAIM)),
     "RetiredEpochLed": Change(
         "A node leads again in an epoch that it has lost.",
-        (("G2b", UP + "tick a.renew a.lose a.work_ends a.stopped land a.lead"),)),
+        dict(G2b=UP + "tick a.renew a.lose a.work_ends a.stopped land a.lead")),
     "IncarnationIgnored": Change(
         "A record of the same node id is taken for one's own, whichever incarnation wrote it.",
-        (("G1", UP + "b.standby_read b.vacate_own_record land " + FREE),)),
+        dict(G1=UP + "b.standby_read b.vacate_own_record land " + FREE)),
     "OthersRecordVacated": Change(
         "A node that leaves vacates the seat it sees, whoever holds it.",
-        (("G1", UP + "b.standby_read b.vacate_own_record land b.rest " + FREE),)),
+        dict(G1=UP + "b.standby_read b.vacate_own_record land b.rest " + FREE)),
     "RecoversBeforeStopped": Change(
         "Work is started again beside work that was told to stop and has not.",
-        (("G5", UP + "tick a.renew land a.renewed a.recover"),)),
+        dict(G5=UP + "tick a.renew land a.renewed a.recover")),
     "SupersededIgnored": Change(
-        "A leader that finds another record on the seat takes it up as if it were its own.",
-        (("G1", UP + STOPPED + "a.vacate land " + FREE + "a.leader_read a.vacate land a.lose a.standby_read a.claim_free land a.lead"),
-         ("G4", UP + STOPPED + "a.vacate land " + FREE + "a.leader_read a.vacate"))),
+        "A leader that finds another record on the seat takes it for its own.",
+        dict(G1=UP + STOPPED + "a.vacate land " + FREE
+             + "a.leader_read a.vacate land a.lose a.standby_read a.claim_free land a.lead",
+             G4=UP + STOPPED + "a.vacate land " + FREE + "a.leader_read a.vacate")),
     "StuckRecordVacated": Change(
         "`spare` is not set: the record of work that did not stop is vacated, and the node claims again.",
-        (("G1", UP + "a.lose a.vacate_own_record land " + FREE),
-         ("G5", UP + "a.lose a.vacate_own_record land a.standby_read a.claim_free land a.lead"))),
+        dict(G1=UP + "a.lose a.vacate_own_record land " + FREE,
+             G5=UP + "a.lose a.vacate_own_record land a.standby_read a.claim_free land a.lead")),
     "UnsafeStoreAccepted": Change(
-        "The probe's verdict is ignored, so the store may ignore conditions.",
-        (("G1", RACE + "land land a.lead b.lead"),)),
+        "The probe's verdict is ignored, so the store need not honour conditions.", dict(G1=RACE + "land land a.lead b.lead")),
 }
 
-# Mutants that the code does not have.
-OTHER_MUTANTS = {
+OTHER_MUTANTS = {  # Mutants that the code does not have.
     "MarkCountedAsRenewal": Change(
-        "A leader that reads its own record back counts its lease from that read, mark or not.",
-        (("G1", UP + "mark land b.standby_read tick a.leader_read tick " + CLAIM),)),
+        "A leader that reads its own record back counts its lease from that read.",
+        dict(G1=UP + "mark land b.standby_read tick a.leader_read tick " + CLAIM)),
     "RecoversWhenAsked": Change(
         "Work is started again although leadership is being given up.",
-        (("G1", UP + STOPPED + "a.vacate a.recover land " + FREE), ("G4", UP + STOPPED + "a.vacate a.recover"))),
+        dict(G1=UP + STOPPED + "a.vacate a.recover land " + FREE, G4=UP + STOPPED + "a.vacate a.recover")),
     "SpareForgottenAtRest": Change(
         "Stop and start of the same incarnation forgets `spare`.",
-        (("G1", UP + "a.lose a.rest a.standby_read a.vacate_own_record land " + FREE),)),
+        dict(G1=UP + "a.lose a.rest a.standby_read a.vacate_own_record land " + FREE)),
     "SpareIgnoredByClaims": Change(
         "A node claims and leads while work of a lost epoch has not been reported stopped.",
-        (("G5", UP + "a.lose b.standby_read tick b.claim_silent land a.standby_read tick a.claim_silent land a.lead"),)),
+        dict(G5=UP + "a.lose b.standby_read tick b.claim_silent land a.standby_read tick a.claim_silent land a.lead")),
 }
 MUTANTS = RUST_MUTANTS | OTHER_MUTANTS
 
-SLACK = {
-    "DeadlineIgnored": Change("The coordinator does not check its deadline (enforce_deadline). That work checks its own is enough."),
-    "NoncesNeverForgotten": Change("A write of its own that landed is recognised for ever, not only while it is in `pending`."),
-    "SparedUntilDeadline": Change("While `spare` is set, claims and vacates are held back until that work's deadline and no longer. (For this, clocks must not go back.)"),
+SLACK = {  # What safety does not rest on. The first is a mutant of mutant.rs.
+    "DeadlineIgnored": Change("The coordinator does not check its deadline (enforce_deadline); work still checks its own."),
+    "NoncesNeverForgotten": Change("A node recognises every write of its own that landed, not only those in `pending`."),
+    "SparedUntilDeadline": Change(
+        "While `spare` is set, claims and vacates wait for the deadline of that work and no longer, and clocks never go back."),
     "OwnSilentRecordClaimed": Change("A node claims over a silent record of its own."),
-    "WorkOutlivesCrash": Change("The work of a node that crashed goes on until its deadline."),
+    "WorkOutlivesCrash": Change("When a node crashes, its work goes on until its deadline."),
 }
 
-# Mutants of mutant.rs that the model cannot even express, because it never had what they take away.
-ABSENT = {
-    "TwoSeatRequests": "The model allows any number of requests at once.",
-    "HighestForgotten": "A claim of the model is above the seat it saw; there is no highest epoch seen.",
-    "VanishedSeatClaimed": "Nobody deletes the seat (NobodyDeletes); there is no wait after it has vanished.",
+ABSENT = {  # More mutants of mutant.rs that break no goal: the model never had what they take away.
+    "TwoSeatRequests": "A node of the model has any number of requests under way.",
+    "HighestForgotten": "A claim of the model goes above the seat it saw; it knows no highest epoch.",
+    "VanishedSeatClaimed": "Nobody deletes the seat (NobodyDeletes), so there is no wait after it has vanished.",
     "TakeoverDelaySkipped": "There is no takeover delay.",
-    "WindDownIgnored": "There is no wind-down at 80 % of the hold; work may stop at any time, or not.",
+    "WindDownIgnored": "There is no wind-down at 80 % of the hold. Work may stop at any time, or not at all.",
     "MarkIgnored": "A mark need not be obeyed.",
-    "UnknownEndsLeadership": "A leader may lose at any time (lose).",
+    "UnknownEndsLeadership": "A leader may lose leadership at any time.",
     "CadenceStretched": "A leader renews at any time, or never.",
+    "DeniedTakenForLost": "After any answer but `won`, a write may be remembered or forgotten.",
+    "NoBackOff": "There are no pauses between requests.",
     "RankIgnored": "There are no ranks.",
     "SettleSkipped": "There is no settling time.",
     "CooldownSkipped": "There is no wait after a step-down.",
-    "DeniedTakenForLost": "What a refusal says is not looked at; the write is remembered or forgotten (forget).",
-    "NoBackOff": "There are no pauses between requests.",
-    "PresenceLiveForever": "There are no presences but the one of a cold start.",
-    "PresenceLeftBehind": "There are no presences but the one of a cold start.",
+    "PresenceLiveForever": "There are no presences, but for the time stamp of one in a cold start.",
+    "PresenceLeftBehind": "There are no presences, but for the time stamp of one in a cold start.",
 }
 CHANGES = ASSUMPTIONS | MUTANTS | SLACK
 
 
 # ----------------------------------------------------------------------------------------------------------------------
 # The model
+
+
+def constants(name, sorts):
+    return [Const(f"{name}_{i}", sort) for i, sort in enumerate(sorts)]
 
 
 class World:
@@ -300,7 +293,7 @@ class World:
         if self.nodes is not None:
             domain = {self.Node: self.nodes, self.Write: self.writes}
             return And([body(*values) for values in itertools.product(*[domain[sort] for sort in sorts])])
-        values = [z3.FreshConst(sort, "q") for sort in sorts]
+        values = constants("any", sorts)
         return ForAll(values, body(*values))
 
     def tags(self):
@@ -332,7 +325,7 @@ class State:
 
     NODE = dict(
         lead=z3.BoolSort,   # Coordinator::phase is Phase::Leading
-        conf=None,          # not in the code: the claim or renewal that Tenure::renewed counts from; its epoch is Tenure::epoch
+        conf=None,          # not in the code: the write that Tenure::renewed counts from; its epoch is Tenure::epoch
         ren=z3.RealSort,    # Tenure::renewed
         work=z3.BoolSort,   # Tenure::processes
         asked=z3.BoolSort,  # Tenure::drain is DrainCause::Asked
@@ -375,7 +368,8 @@ class State:
     def equals(self, other):
         def same(sorts, values):
             return [getattr(self, v)(x) == getattr(other, v)(x) for v in sorts for x in values]
-        return And(self.cur == other.cur, self.now == other.now, *same(State.NODE, self.g.nodes), *same(State.WRITE, self.g.writes))
+        return And(self.cur == other.cur, self.now == other.now,
+                   *same(State.NODE, self.g.nodes), *same(State.WRITE, self.g.writes))
 
     def initial(self):
         g = self.g
@@ -449,9 +443,8 @@ def transitions(g):
         same = And(s.known(n), tag(s.seen(n)) == tag(v))
         return same, If(same, s.seen(n), v)
 
-    def ended(s, n, when=True):
+    def ended(s, n, when=BoolVal(True)):
         """leader.rs, lose: the epoch is retired, and work not reported stopped becomes `spare`."""
-        when = BoolVal(True) if when is True else when
         spare = s.spare(n) if g.has("StuckRecordVacated") else Or(s.spare(n), And(when, s.work(n)))
         return dict(lead=(n, And(s.lead(n), Not(when))), work=(n, And(s.work(n), Not(when))), spare=(n, spare),
                     ret=(n, If(when, most(s.ret(n), s.led_epoch(n)), s.ret(n))))
@@ -464,7 +457,7 @@ def transitions(g):
 
     def recognised(s, w):
         """Without NewIncarnation the nonces repeat, so an old write is taken for a new one."""
-        return BoolVal(True) if g.has("NoncesNeverForgotten") or g.has("NewIncarnation") else s.pend(w)
+        return unless("NoncesNeverForgotten", unless("NewIncarnation", s.pend(w)))
 
     def wait(n, v):
         """Config::waits_ms."""
@@ -476,7 +469,7 @@ def transitions(g):
         """Not(spared) guards claims and vacates. For G1 to G4 it would be enough to wait for the deadline of that work."""
         return And(s.spare(n), s.in_hold(n)) if g.has("SparedUntilDeadline") else s.spare(n)
 
-    # ---- time, the store, and hands from outside
+    # ---- time, the store, and whoever else writes the seat
 
     @transition(R)
     def tick(s, t):
@@ -485,8 +478,8 @@ def transitions(g):
     @transition(W)
     def land(s, w):
         """The store puts a write on the seat, however late, if the version it expects is there at that moment."""
-        honoured = BoolVal(True) if g.has("ConditionsHonoured") or g.has("UnsafeStoreAccepted") else tag(g.expect(w)) == tag(s.cur)
-        return And(s.sent(w), Not(s.landed(w)), g.landed_at(w) == s.now, honoured), s.but(landed=(w, True), cur=w)
+        met = unless("ConditionsHonoured", unless("UnsafeStoreAccepted", tag(g.expect(w)) == tag(s.cur)))
+        return And(s.sent(w), Not(s.landed(w)), g.landed_at(w) == s.now, met), s.but(landed=(w, True), cur=w)
 
     @transition(W)
     def mark(s, w):
@@ -511,8 +504,8 @@ def transitions(g):
 
     @transition(N, W, R)
     def standby_read(s, n, v, sent):
-        """coordinator.rs, on_seat_read, while not leading: also while starting or watching. An answer `won` to a write of a
-        lost tenure has the same effect (observe.rs, wrote). The read was sent at `sent` and may show any record of the past."""
+        """coordinator.rs, on_seat_read, while not leading: also while starting or watching. An answer `won` to a vacate, or to a
+        write of a lost tenure, has the same effect (observe.rs, wrote). The read was sent at `sent`."""
         same, seen = learned(s, n, v)
         first = sent if g.has("SilenceFromSending") or g.has("ClockReadAfterAnswer") else s.now
         return And(Not(s.lead(n)), s.landed(v), sent <= s.now), s.but(
@@ -525,7 +518,7 @@ def transitions(g):
         if g.has("EpochNotRaised"):
             number = epoch(w) == most(epoch(v), 1)
         if g.has("EpochFromLastLeader"):
-            number = epoch(w) == 1  # `announced` is None
+            number = epoch(w) == 1  # `announced` is None: it has seen no leader
         guard = And(Not(s.lead(n)), s.known(n), unless("SpareIgnoredByClaims", Not(spared(s, n))), reason, number,
                     new(s, w, claim=True, own=True, held=True, holder=n, expect=v))
         return guard, s.but(sent=(w, True), pend=(w, True))
@@ -548,11 +541,12 @@ def transitions(g):
     @transition(N, W, R)
     def claim_cold(s, n, w, presence):
         """campaign.rs, age_seat: by the store's time stamps, the record is far older than this node's own presence, which was
-        written before now. StoreClockMargin says what that means."""
+        written before now. `meaning` is StoreClockMargin: it limits the store, not the node."""
         v = s.seen(n)
         margin = 0 if g.has("StoreClockTrusted") else g.MARGIN
-        meaning = Implies(presence > g.stamp(v) + g.EXPIRY(n, holder(v)) + g.MARGIN, s.now >= g.landed_at(v) + g.H(holder(v)))
-        return claims(s, n, w, And(others(n, v), presence > g.stamp(v) + wait(n, v) + margin, unless("StoreClockMargin", meaning)))
+        far = presence > g.stamp(v) + g.EXPIRY(n, holder(v)) + g.MARGIN
+        meaning = unless("StoreClockMargin", Implies(far, s.now >= g.landed_at(v) + g.H(holder(v))))
+        return claims(s, n, w, And(others(n, v), presence > g.stamp(v) + wait(n, v) + margin, meaning))
 
     def own_record(s, n):
         """standby.rs, own_record."""
@@ -581,8 +575,8 @@ def transitions(g):
         hold; the hold is enough. Not(spare): on_claimed asks for Role::Candidate, a candidate has a campaign, a campaign
         starts only without `spare` (start_campaign_after), and `spare` is set only where a new Standby begins (lose)."""
         in_time = unless("LateRecordAdopted", s.clock(n) < g.C(n, g.sent_at(w)) + g.HOLD(n))
-        retired, spare = unless("RetiredEpochLed", epoch(w) > s.ret(n)), unless("SpareIgnoredByClaims", Not(s.spare(n)))
-        guard = And(Not(s.lead(n)), recognised(s, w), arrived(s, w), g.own(w), held(w), holder(w) == n, retired, spare, in_time)
+        allowed = unless("RetiredEpochLed", And(epoch(w) > s.ret(n), unless("SpareIgnoredByClaims", Not(s.spare(n)))))
+        guard = And(Not(s.lead(n)), recognised(s, w), arrived(s, w), g.own(w), held(w), holder(w) == n, allowed, in_time)
         return guard, s.but(lead=(n, True), conf=(n, w), ren=(n, s.now if g.has("LateRecordAdopted") else g.sent_at(w)),
                             work=(n, True), runs=(n, True), asked=(n, False), pend=(w, False), led=(w, True),
                             seen=(n, w), known=(n, True), since=(n, s.now))
@@ -604,7 +598,7 @@ def transitions(g):
     def renewed(s, n, w):
         """leader.rs, on_renewed: an answer `won`, or its own nonce read back. The code need not compare holder and epoch after
         `won`: one request at a time, so a renewal that is answered in a tenure was sent in it."""
-        guard = And(leads(s, n), s.pend(w), unless("NonceIgnored", arrived(s, w)), g.own(w), held(w), holder(w) == n,
+        guard = And(leads(s, n), recognised(s, w), unless("NonceIgnored", arrived(s, w)), g.own(w), held(w), holder(w) == n,
                     epoch(w) == s.led_epoch(n))
         start = s.now if g.has("DeadlineFromAnswer") else g.sent_at(w)
         later = g.C(n, start) > g.C(n, s.ren(n))
@@ -631,8 +625,10 @@ def transitions(g):
 
     @transition(N)
     def stopped(s, n):
-        """leader.rs, on_processes_stopped: for the work of this tenure, or for work spared."""
-        return And(Or(s.work(n), s.spare(n)), unless("StoppedIsTrue", Not(s.runs(n)))), s.but(work=(n, False), spare=(n, False))
+        """leader.rs, on_processes_stopped: for the work of this tenure, or for work spared. A report that the code ignores is
+        one that did not come."""
+        guard = And(Or(s.work(n), s.spare(n)), unless("StoppedIsTrue", Not(s.runs(n))))
+        return guard, s.but(work=(n, False), spare=(n, False))
 
     @transition(N)
     def recover(s, n):
@@ -655,12 +651,14 @@ def transitions(g):
 
     @transition(N)
     def crash(s, n):
-        """The process is gone. Writes under way may still land. That this incarnation could still go on in the model, as a
-        standby that retired its epoch, only adds runs."""
-        ret = 0 if g.has("NewIncarnation") else If(s.lead(n), most(s.ret(n), s.led_epoch(n)), s.ret(n))
-        if g.has("WorkOutlivesCrash"):
-            return BoolVal(True), s.but(known=(n, False), **ended(s, n, s.lead(n)))
-        return BoolVal(True), s.but(lead=(n, False), work=(n, False), spare=(n, False), runs=(n, False), known=(n, False), ret=(n, ret))
+        """The process is gone, but its writes may still land. This incarnation never comes back. The model lets it go on as a
+        standby that has retired its epoch, which only adds runs."""
+        after = ended(s, n, s.lead(n)) | dict(known=(n, False))
+        if not g.has("WorkOutlivesCrash"):
+            after |= dict(work=(n, False), spare=(n, False), runs=(n, False))
+        if g.has("NewIncarnation"):
+            after |= dict(ret=(n, 0))
+        return BoolVal(True), s.but(**after)
 
     @transition(N)
     def unreadable(s, n):
@@ -700,30 +698,29 @@ def invariant(g):
         "S1 a write was sent in the past": ([W], lambda s, w: Implies(s.sent(w), g.sent_at(w) <= s.now)),
         "S2 a write lands after it was sent": ([W], lambda s, w: Implies(
             s.landed(w), And(g.sent_at(w) <= g.landed_at(w), g.landed_at(w) <= s.now))),
-        "S3 the current record has landed; no seat means epoch 0": ([], lambda s: And(
-            s.landed(s.cur), s.landed(g.w0), Not(held(g.w0)), epoch(g.w0) == 0)),
-        "S4 nothing landed after the current record": ([W], lambda s, w: Implies(s.landed(w), g.landed_at(w) <= g.landed_at(s.cur))),
+        "S3 the current record has landed, and so has no seat": ([], lambda s: And(s.landed(s.cur), s.landed(g.w0))),
+        "S4 nothing landed after the current record": ([W], lambda s, w: Implies(
+            s.landed(w), g.landed_at(w) <= g.landed_at(s.cur))),
         "S5 no epoch is above the current one": ([W], lambda s, w: Implies(s.landed(w), epoch(w) <= epoch(s.cur))),
         "S6 one holder per epoch (G2)": ([W, W], lambda s, w, x: Implies(
             And(s.landed(w), s.landed(x), epoch(w) == epoch(x)), holder(w) == holder(x))),
         # Writes under way
-        "M1 a claim raises the epoch": ([W], lambda s, w: Implies(
-            And(real(s, w), g.claim(w)), And(epoch(w) > epoch(expect(w)), held(w), own(w)))),
-        "M2 other writes keep epoch and holder of a held record": ([W], lambda s, w: Implies(
-            And(real(s, w), Not(g.claim(w))),
-            And(epoch(w) == epoch(expect(w)), holder(w) == holder(expect(w)), held(expect(w))))),
+        "M1 a claim raises the epoch": ([W], lambda s, w: Implies(And(real(s, w), g.claim(w)), epoch(w) > epoch(expect(w)))),
+        "M2 other writes keep epoch and holder": ([W], lambda s, w: Implies(
+            And(real(s, w), Not(g.claim(w))), And(epoch(w) == epoch(expect(w)), holder(w) == holder(expect(w))))),
         "M3 a claim over a held record is sent after that one's hold": ([W], lambda s, w: Implies(
             And(real(s, w), g.claim(w), held(expect(w))),
             g.sent_at(w) >= g.landed_at(expect(w)) + g.H(holder(expect(w))))),
         # What nodes know
         "K1 what was seen landed before its silence counts": ([N], lambda s, n: Implies(
-            s.known(n), And(s.landed(s.seen(n)), g.landed_at(s.seen(n)) <= s.since(n), s.since(n) <= s.now))),
+            s.known(n), And(g.landed_at(s.seen(n)) <= s.since(n), s.since(n) <= s.now))),
         "K2 a leader last saw its own record of its epoch": ([N], lambda s, n: Implies(
             And(s.lead(n), s.known(n)),
             And(held(s.seen(n)), holder(s.seen(n)) == n, epoch(s.seen(n)) == s.led_epoch(n)))),
         "K3 lease and work rest on a landed write of its own": ([N], lambda s, n: Implies(
             Or(s.lead(n), s.runs(n)),
-            And(s.landed(s.conf(n)), held(s.conf(n)), own(s.conf(n)), holder(s.conf(n)) == n, s.ren(n) <= g.sent_at(s.conf(n))))),
+            And(s.landed(s.conf(n)), held(s.conf(n)), own(s.conf(n)), holder(s.conf(n)) == n,
+                s.ren(n) <= g.sent_at(s.conf(n))))),
         "K4 a leader has not retired its epoch": ([N], lambda s, n: Implies(s.lead(n), s.led_epoch(n) > s.ret(n))),
         "K5 the coordinator knows of work that runs": ([N], lambda s, n: Implies(
             s.runs(n), If(s.lead(n), s.work(n), And(s.spare(n), s.led_epoch(n) <= s.ret(n))))),
@@ -732,10 +729,14 @@ def invariant(g):
             And(real(s, w), Not(held(w))), s.over(holder(w), epoch(w)))),
         "L2 a record stands, or its hold is over, or its holder is done": ([W], lambda s, w: Implies(
             And(s.landed(w), held(w), own(w)),
-            Or(And(epoch(s.cur) == epoch(w), held(s.cur)), s.now >= g.sent_at(w) + g.H(holder(w)), s.over(holder(w), epoch(w))))),
+            Or(And(epoch(s.cur) == epoch(w), held(s.cur)), s.now >= g.sent_at(w) + g.H(holder(w)),
+               s.over(holder(w), epoch(w))))),
         "L3 whoever led by a write leads in its epoch or has retired it": ([W], lambda s, w: Implies(
-            s.led(w), And(s.landed(w), Or(s.ret(holder(w)) >= epoch(w), And(s.lead(holder(w)), s.led_epoch(holder(w)) == epoch(w)))))),
-        "L4 an epoch is led once (G2b)": ([W, W], lambda s, w, x: Implies(And(s.led(w), s.led(x), epoch(w) == epoch(x)), w == x)),
+            s.led(w), And(s.landed(w), Or(s.ret(holder(w)) >= epoch(w),
+                                          And(s.lead(holder(w)), s.led_epoch(holder(w)) == epoch(w)))))),
+        # Nothing else needs this one: it is a goal.
+        "L4 an epoch is led once (G2b)": ([W, W], lambda s, w, x: Implies(
+            And(s.led(w), s.led(x), epoch(w) == epoch(x)), w == x)),
     }
 
 
@@ -748,7 +749,7 @@ def goals(g):
             s.acts(n), And(g.held(s.cur), g.holder(s.cur) == n, g.epoch(s.cur) == s.led_epoch(n)))),
         "G2 all records of one epoch have the same holder": clauses["S6 one holder per epoch (G2)"],
         "G2b an epoch is led once": clauses["L4 an epoch is led once (G2b)"],
-        "G4 nobody acts in an epoch whose vacate was sent": ([g.Write], lambda s, w: Implies(
+        "G4 a holder whose vacate was sent does not act in that epoch": ([g.Write], lambda s, w: Implies(
             And(s.sent(w), w != g.w0, Not(g.held(w)), s.acts(g.holder(w))), s.led_epoch(g.holder(w)) != g.epoch(w))),
     }
 
@@ -769,58 +770,59 @@ def lemmas():
     """ClocksWithinDrift and StoreClockMargin follow from bounds on clocks: rates between lo and hi, readings off by at most q
     besides (whole milliseconds, for example). The only products of variables; no quantifiers."""
     lo, hi, hold, expiry, a, b, ca, cb, H, E, q, f = z3.Reals("lo hi hold expiry a b ca cb H E q factor")
-    clocks = [0 < lo, lo <= hi, 0 <= q, a <= b, hold > 0, expiry > 0, lo * (b - a) - q <= cb - ca, cb - ca <= hi * (b - a) + q,
-              H * lo == hold + q, E * hi == expiry - q]
+    clocks = [0 < lo, lo <= hi, 0 <= q, a <= b, hold > 0, expiry > 0, H * lo == hold + q, E * hi == expiry - q,
+              lo * (b - a) - q <= cb - ca, cb - ca <= hi * (b - a) + q]
     products = [lo * hi > 0, (E - H) * (lo * hi) == E * hi * lo - H * lo * hi]  # what cvc5 wants to be told
     drift = (hold + q) * hi <= (expiry - q) * lo
     yield "lemma: a hold lasts at most H", clocks, Implies(cb < ca + hold, b < a + H)
     yield "lemma: an expiry lasts at least E", clocks, Implies(cb >= ca + expiry, b >= a + E)
     yield "lemma: the products are right", [0 < lo, lo <= hi], And(products)
     yield "lemma: H <= E if (hold + q) * hi <= (expiry - q) * lo", clocks + products + [drift], H <= E
-    yield "lemma: so it is if expiry = factor * hold and hi <= factor * lo", [0 < lo, hold > 0, expiry == f * hold, hi <= f * lo, q == 0], drift
+    yield "lemma: so it is if expiry = factor * hold, hi <= factor * lo, and q = 0", [
+        0 < lo, hold > 0, expiry == f * hold, hi <= f * lo, q == 0], drift
     margin, presence, stamp, now, landed = z3.Reals("margin presence stamp now landed")
-    stamps = [presence <= now + margin / 2, landed - margin / 2 <= stamp, presence > stamp + expiry + margin, H <= expiry]
-    yield "lemma: stamps that are off by half the margin at most", stamps, now >= landed + H
+    yield "lemma: H <= expiry if H <= E and hi >= 1", clocks + [H <= E, hi >= 1], H <= expiry
+    yield "lemma: so stamps may be off by half the margin", [
+        presence <= now + margin / 2, landed - margin / 2 <= stamp, presence > stamp + expiry + margin, H <= expiry,
+    ], now >= landed + H
 
 
 def obligations(g, drop=()):
     """All obligations but those of dropped clauses: (name, hypotheses, what must follow)."""
-    def values(sorts, name):
-        return [z3.FreshConst(sort, name) for sort in sorts]
-
     clauses = {name: clause for name, clause in invariant(g).items() if name not in drop}
     s, axioms = State.fresh(g, "s"), g.axioms()
     start = axioms + s.initial()
     for name, (sorts, body) in clauses.items():
-        yield f"init: {name}", start, body(s, *values(sorts, "x"))
+        yield f"init: {name}", start, body(s, *constants("x", sorts))
     before = axioms + [g.every(sorts, lambda *xs, body=body: body(s, *xs)) for sorts, body in clauses.values()]
     for name, (sorts, body) in goals(g).items():
-        yield f"goal: {name}", before, body(s, *values(sorts, "x"))
+        yield f"goal: {name}", before, body(s, *constants("x", sorts))
     for label, (sorts, step) in transitions(g).items():
-        parameters = values(sorts, label)
+        parameters = constants(label, sorts)
         guard, after = step(s, *parameters)
         taken = before + [guard]
         for name, (sorts, body) in clauses.items():
-            yield f"step {label}: {name}", taken, body(after, *values(sorts, "x"))
+            yield f"step {label}: {name}", taken, body(after, *constants("x", sorts))
         for name, body in step_goals(g, label).items():
             yield f"step {label}: {name}", taken, body(s, after, *parameters)
 
 
-def by_z3(hypotheses, goal, timeout_ms):
+def by_z3(hypotheses, goal):
     solver = z3.Solver()
-    # A proof needs only instances of the clauses. Without model finding, what cannot be proved ends soon as `unknown`.
-    solver.set("timeout", timeout_ms, "smt.mbqi", False, "auto_config", False)
+    # A proof needs only instances of the clauses. Without model finding, what cannot be proved ends as `unknown`, most often
+    # within milliseconds. The limit counts z3's own steps, so that a busy machine changes no answer; proofs take some 20,000.
+    solver.set("rlimit", 5_000_000, "smt.mbqi", False, "auto_config", False)
     solver.add(*hypotheses, Not(goal))
     return str(solver.check())
 
 
-def by_cvc5(hypotheses, goal, timeout_ms):
+def by_cvc5(hypotheses, goal):
     import cvc5
     text = z3.Solver()
     text.add(*hypotheses, Not(goal))
     lines = [line for line in text.to_smt2().splitlines() if not line.startswith("(set-info")]
     solver = cvc5.Solver()
-    solver.setOption("tlimit-per", str(timeout_ms))
+    solver.setOption("tlimit-per", "60000")
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, "\n".join(["(set-logic ALL)"] + lines), "obligation")
     said = ""
@@ -829,14 +831,21 @@ def by_cvc5(hypotheses, goal, timeout_ms):
     return said.strip()
 
 
-def prove(todo, solver="z3", timeout_ms=20000, enough=None):
+PROVED = {}  # What z3 has proved, by the formulas themselves: most changes leave most obligations as they are.
+
+
+def prove(todo, solver="z3", enough=None):
     """Tries the obligations in turn, until `enough` of them were lost. Returns [(name, proved, seconds)]."""
-    ask, out = {"z3": by_z3, "cvc5": by_cvc5}[solver], []
+    out = []
     for name, hypotheses, goal in todo:
-        began = time.time()
-        answer = ask(hypotheses, goal, timeout_ms)
-        out.append((name, answer == "unsat", time.time() - began))
-        detail(f"  {'proved' if out[-1][1] else f'not proved ({answer})':22s} {out[-1][2] * 1000:7.1f} ms  {name}")
+        began, key = time.time(), (solver, goal.get_id(), *[h.get_id() for h in hypotheses])
+        if key not in PROVED:
+            answer = {"z3": by_z3, "cvc5": by_cvc5}[solver](hypotheses, goal)
+            said = "proved" if answer == "unsat" else f"not proved ({answer})"
+            detail(f"  {said:22s} {(time.time() - began) * 1000:7.1f} ms  {name}")
+            if answer == "unsat":
+                PROVED[key] = (hypotheses, goal)  # kept, so that the ids stay theirs
+        out.append((name, key in PROVED, time.time() - began))
         if enough and len(lost(out)) >= enough:
             break
     return out
@@ -852,29 +861,30 @@ def lost(results):
 
 TELL = {
     "tick": "time passes; {clocks}",
-    "land": "{w} lands: {w_is}",
-    "mark": "somebody outside sends {w}, which rewrites {expected}: {w_is}, with the mark",
+    "land": "{w} lands: the seat is now {w_is}",
+    "mark": "somebody outside sends {w} on top of {expected}, to ask {w_holder} to step down: {w_is}",
     "delete": "somebody deletes the seat",
-    "restore": "somebody puts {w} back on the seat: {w_is}",
-    "standby_read": "{n} reads the seat{asked}: {w}{w_is_too}",
-    "claim_free": "{n} sends {w}: it claims in epoch {epoch}, because it saw {seen}{seen_is}",
+    "restore": "somebody puts {w} back on the seat, {w_is}",
+    "standby_read": "{n} reads the seat{asked}: {w_full}",
+    "claim_free": "{n} sends {w}: it claims in epoch {epoch}, because it saw {seen_full}",
     "claim_silent": "{n} sends {w}: it claims in epoch {epoch}, because {seen} has not changed for {silence} on its clock",
-    "claim_cold": "{n} sends {w}: it claims in epoch {epoch}, because {seen} is {stamp_age} old by the store's clock (truly {age})",
+    "claim_cold": "{n} sends {w}: it claims in epoch {epoch}, because {seen} is {stamp_age} old by the store's clock "
+                  "(truly {age})",
     "retire_own_record": "{n} finds {seen} of its own and retires its epoch",
-    "vacate_own_record": "{n}, which does not lead, sends {w}: it vacates {seen}{seen_is}",
-    "lead": "{n} leads in epoch {epoch} by {w}, sent at {sent}{landed}; its deadline is {deadline} on its clock{beside}",
+    "vacate_own_record": "{n}, which does not lead, sends {w}: it vacates {seen_full}{still}",
+    "lead": "{n} leads in epoch {epoch} by {w}, sent at {sent}{landed}; {deadline}{beside}",
     "renew": "{n} sends {w}: it renews {seen}",
-    "renewed": "{n} takes {w}, sent at {sent}, for landed{landed}; its deadline is {deadline} on its clock",
-    "leader_read": "{n} reads the seat as leader: {w}{w_is_too}; its deadline is {deadline} on its clock",
+    "renewed": "{n} counts {w}, sent at {sent}, as a renewal{landed}; {deadline}",
+    "leader_read": "{n} reads the seat as leader: {w_full}; {outcome}",
     "ask": "{n} is asked to give leadership up",
     "work_ends": "the work of {n} ends",
     "stopped": "{n} is told that its work has stopped{still}",
     "recover": "{n} starts its work again{beside}",
-    "vacate": "{n} sends {w}: it vacates {seen}{seen_is}{still}",
+    "vacate": "{n} sends {w}: it vacates {seen_full}{still}",
     "lose": "{n} loses leadership{still}",
     "crash": "{n} crashes{again}",
     "unreadable": "{n} reads something that is no seat",
-    "forget": "{w} is forgotten by its sender",
+    "forget": "the sender of {w} forgets it",
     "rest": "{n} stops and starts again, as the same incarnation{still}",
 }
 
@@ -883,9 +893,8 @@ class Story:
     """One run in words. Everything is looked up in z3's model of it."""
 
     def __init__(self, g, model):
-        same = g.has("IncarnationIgnored")
         self.g, self.model = g, model
-        self.names = dict(zip(map(str, g.nodes), ("pod-a/1", "pod-a/2") if same else ("pod-a", "pod-b")))
+        self.names = ("pod-a/1", "pod-a/2") if g.has("IncarnationIgnored") else ("pod-a", "pod-b")
 
     def value(self, term):
         return self.model.eval(term, model_completion=True)
@@ -894,41 +903,45 @@ class Story:
         return z3.is_true(self.value(term))
 
     def seconds(self, term):
-        value = self.value(term)
-        return f"{value.numerator_as_long() / value.denominator_as_long():.1f} s"
+        return f"{float(self.value(term).as_fraction()):.1f} s"
 
     def node(self, n):
-        return self.names[str(self.value(n))]
+        return self.names[list(map(str, self.g.nodes)).index(str(self.value(n)))]
 
     def write(self, w):
-        number = [str(x) for x in self.g.writes].index(str(self.value(w)))
+        number = list(map(str, self.g.writes)).index(str(self.value(w)))
         return f"write {number}" if number else "no seat"
 
-    def content(self, w, lead=""):
-        if self.write(w) == "no seat":
-            return "" if lead else "no seat"
-        held = f"held by {self.node(self.g.holder(w))} in" if self.true(self.g.held(w)) else "vacant, last"
-        return f"{lead}{held} epoch {self.value(self.g.epoch(w))}"
+    def content(self, w):
+        epoch = self.value(self.g.epoch(w))
+        held = f"held by {self.node(self.g.holder(w))} in epoch {epoch}"
+        return held if self.true(self.g.held(w)) else f"vacant after epoch {epoch}"
 
-    def step(self, label, s, t, parameters):
+    def full(self, w):
+        return self.write(w) if self.write(w) == "no seat" else f"{self.write(w)}, {self.content(w)}"
+
+    def step(self, label, parameters, s, t):
         g, words = self.g, {}
-        n = next((p for p in parameters if p.sort() == g.Node), None)
-        w = next((p for p in parameters if p.sort() == g.Write), None)
-        real = next((p for p in parameters if p.sort() == z3.RealSort()), None)
+        n, w, real = (next((p for p in parameters if p.sort() == sort), None) for sort in (g.Node, g.Write, z3.RealSort()))
         if n is not None:
             seen, runs = s.seen(n), self.true(s.runs(n))
-            words.update(n=self.node(n), seen=self.write(seen), seen_is=self.content(seen, ", "), deadline=self.seconds(t.deadline(n)),
-                         silence=self.seconds(s.clock(n) - g.C(n, s.since(n))), age=self.seconds(s.now - g.landed_at(seen)),
-                         still=", while its work still runs" if runs else "", beside=", beside older work that still runs" if runs else "",
-                         again=" and starts again as the same incarnation: `retired` and its nonces start again" * g.has("NewIncarnation"))
-            if label == "claim_cold":
-                words["stamp_age"] = self.seconds(real - g.stamp(seen))
-            if label == "standby_read":
-                words["asked"] = f" (it asked at {self.seconds(real)})" if self.true(real < s.now) else ""
+            deadline = f"its deadline is {self.seconds(t.deadline(n))} on its clock"
+            words = dict(
+                n=self.node(n), seen=self.write(seen), seen_full=self.full(seen), deadline=deadline,
+                outcome=deadline if self.true(t.lead(n)) else "it loses leadership",
+                silence=self.seconds(s.clock(n) - g.C(n, s.since(n))), age=self.seconds(s.now - g.landed_at(seen)),
+                still=", while its work still runs" * runs, beside=", beside older work that still runs" * runs,
+                again=" and starts again as the same incarnation: `retired` and its nonces start again" * g.has("NewIncarnation"))
         if w is not None:
-            words.update(w=self.write(w), w_is=self.content(w), w_is_too=self.content(w, ", "), expected=self.write(g.expect(w)),
-                         epoch=self.value(g.epoch(w)), sent=self.seconds(g.sent_at(w)),
-                         landed="" if self.true(s.landed(w)) else ", though it has not landed")
+            words |= dict(
+                w=self.write(w), w_is=self.content(w), w_full=self.full(w), w_holder=self.node(g.holder(w)),
+                epoch=self.value(g.epoch(w)), expected=self.write(g.expect(w)), sent=self.seconds(g.sent_at(w)),
+                landed="" if self.true(s.landed(w)) else ", though it has not landed")
+        if label == "claim_cold":
+            words["stamp_age"] = self.seconds(real - g.stamp(seen))
+        if label == "standby_read":
+            late = g.has("SilenceFromSending") or g.has("ClockReadAfterAnswer")
+            words["asked"] = f" (and counts from {self.seconds(real)}, when it sent this read)" * late
         words["clocks"] = "clocks: " + ", ".join(f"{self.node(m)} {self.seconds(t.clock(m))}" for m in g.nodes)
         return f"{self.seconds(t.now):>6s}  " + TELL[label].format_map(words)
 
@@ -936,69 +949,78 @@ class Story:
         for n in self.g.nodes:
             if self.true(s.runs(n)):
                 acts = "acts" if self.true(s.acts(n)) else "has work that runs but does not act"
-                yield (f"{self.node(n)} {acts} in epoch {self.value(s.led_epoch(n))}: its clock shows {self.seconds(s.clock(n))}, "
-                       f"its deadline is {self.seconds(s.deadline(n))}")
-        yield f"on the seat: {self.write(s.cur)}{self.content(s.cur, ', ')}"
+                yield (f"{self.node(n)} {acts} in epoch {self.value(s.led_epoch(n))}: its clock shows "
+                       f"{self.seconds(s.clock(n))}, its deadline is {self.seconds(s.deadline(n))}")
+        yield f"on the seat: {self.full(s.cur)}"
         if goal:
             yield f"broken: {goal}"
 
 
-def run(broken, script, want):
-    """Looks for a run of these steps that breaks the goal whose name begins with `want`, or, if `want` is a function, ends so.
-    Returns z3's answer and the story. Times are tenths of a second; the lease is that of Config::default."""
+def run(broken, script, want, plain=True):
+    """Looks for a run of these steps that breaks the goal `want`, or, if `want` is a function, that ends so. Returns z3's answer
+    and the story. Times are tenths of a second; the lease is that of Config::default; clocks run at 0.9 to 1.1.
+    plain: reads show the current record, claims raise the epoch by one at most, and a tick takes a second at least."""
     script = script.split()
     g = World(broken, nodes=2, writes=1 + sum(token.split(".")[-1] in SENDS for token in script))
-    steps = transitions(g)
-    states = [State.fresh(g, f"{len(script)}_{i}") for i in range(len(script) + 1)]
+    states, steps = [State.fresh(g, f"{len(script)}_{i}") for i in range(len(script) + 1)], transitions(g)
     times = [s.now for s in states]
-    hold, expiry, rate = RealVal("5"), RealVal("7.5"), (RealVal("9/10"), RealVal("11/10"))
+    hold, expiry, slow, fast = map(RealVal, ("5", "7.5", "0.9", "1.1"))
     if g.has("ClocksWithinDrift"):
-        rate = (RealVal("1/2"), RealVal("2"))
+        slow, fast = RealVal("0.5"), RealVal("2")
     solver = z3.Solver()
-    solver.set("timeout", 120000)
 
     def tenths(term):
         return 10 * term == z3.ToReal(z3.FreshInt("tenths"))
 
     solver.add(*states[0].initial(), g.tags(), times[0] == 0, g.sent_at(g.w0) == 0, g.landed_at(g.w0) == 0, g.MARGIN == 30)
-    solver.add(*[tenths(t) for t in times], *[tenths(g.stamp(w)) for w in g.writes])
+    solver.add(*map(tenths, times), *[tenths(g.stamp(w)) for w in g.writes])
     for n in g.nodes:
-        solver.add(states[0].ren(n) == 0, states[0].since(n) == 0, g.HOLD(n) == hold, g.H(n) == hold / rate[0], g.C(n, times[0]) == 0)
-        solver.add(*[g.EXPIRY(m, n) == expiry for m in g.nodes], *[g.same_id(m, n) for m in g.nodes])
+        solver.add(states[0].ren(n) == 0, states[0].since(n) == 0, g.C(n, times[0]) == 0)
+        solver.add(g.HOLD(n) == hold, g.H(n) == hold / slow)
+        solver.add(*[And(g.EXPIRY(m, n) == expiry, g.same_id(m, n)) for m in g.nodes])
         for a, b in zip(times, times[1:]):
-            solver.add(rate[0] * (b - a) <= g.C(n, b) - g.C(n, a), g.C(n, b) - g.C(n, a) <= rate[1] * (b - a), tenths(g.C(n, b)))
-    taken, fresh = [], iter(g.writes[1:])
-    for i, token in enumerate(script):
+            passed = g.C(n, b) - g.C(n, a)
+            solver.add(slow * (b - a) <= passed, passed <= fast * (b - a), tenths(passed))
+    taken, unsent = [], iter(g.writes[1:])
+    for i, (s, t, token) in enumerate(zip(states, states[1:], script)):
         who, _, label = token.rpartition(".")
         if label not in steps:
             return "no such step", []
         sorts, step = steps[label]
-        parameters = [Const(f"{label}{i}_{k}", sort) for k, sort in enumerate(sorts)]
-        guard, after = step(states[i], *parameters)
-        solver.add(guard, states[i + 1].equals(after))
+        parameters = constants(f"{label}{i}", sorts)
+        guard, after = step(s, *parameters)
+        solver.add(guard, t.equals(after))
+        write = next((p for p in parameters if p.sort() == g.Write), None)
         if who:
             solver.add(parameters[0] == g.nodes["ab".index(who)])
         if label in SENDS:
-            solver.add(next(p for p in parameters if p.sort() == g.Write) == next(fresh))
+            solver.add(write == next(unsent))
         if label == "standby_read":
-            solver.add(Or([parameters[2] == t for t in times[: i + 1]]))
+            solver.add(Or([parameters[2] == moment for moment in times[: i + 1]]))
         if label == "claim_cold":
             solver.add(tenths(parameters[2]))
-        taken.append((label, parameters))
-    last, goal = states[-1], None
+        if plain and label.endswith("read"):
+            solver.add(write == s.cur)
+        if plain and label.startswith("claim"):
+            solver.add(g.epoch(write) <= g.epoch(g.expect(write)) + 1)
+        if plain and label == "tick":
+            solver.add(t.now >= s.now + 1)
+        taken.append((label, parameters, s, t))
+    goal = None
     if callable(want):
-        solver.add(want(g, last))
+        solver.add(want(g, states[-1]))
     else:
-        about_step = {name: body(states[-2], last, *taken[-1][1]) for name, body in step_goals(g, taken[-1][0]).items()}
-        about_state = {name: g.every(sorts, lambda *xs, body=body: body(last, *xs)) for name, (sorts, body) in goals(g).items()}
-        goal, = [name for name in about_step | about_state if name.split()[0] == want]
-        solver.add(Not((about_step | about_state)[goal]))
+        label, parameters, s, t = taken[-1]
+        found = {name: body(s, t, *parameters) for name, body in step_goals(g, label).items()}
+        found |= {name: g.every(sorts, lambda *xs, body=body: body(t, *xs)) for name, (sorts, body) in goals(g).items()}
+        goal, = [name for name in found if name.split()[0] == want]
+        solver.add(Not(found[goal]))
     answer = str(solver.check())
     if answer != "sat":
         return answer, []
     story = Story(g, solver.model())
-    lines = [f"{i + 1:2d}. {story.step(label, states[i], states[i + 1], parameters)}" for i, (label, parameters) in enumerate(taken)]
-    return answer, lines + ["  => " + line for line in story.end(last, goal)]
+    lines = [f"{i:2d}. {story.step(*step)}" for i, step in enumerate(taken, 1)]
+    return answer, lines + ["=>  " + line for line in story.end(states[-1], goal)]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -1019,77 +1041,83 @@ def detail(line):
 
 
 def command_proof(solver="z3"):
-    began = time.time()
+    began, groups = time.time(), {}
     results = prove(itertools.chain(lemmas(), obligations(World())), solver)
-    groups = {}
     for name, proved, took in results:
-        groups.setdefault(name.split(":")[0], []).append((proved, took))
+        groups.setdefault(name.split(":")[0], []).append((proved, took * 1000))
     for group, entries in groups.items():
-        say(f"  {group:24s} {sum(p for p, _ in entries):3d} of {len(entries):3d} proved {sum(t for _, t in entries) * 1000:7.0f} ms, "
-            f"slowest {max(t for _, t in entries) * 1000:5.0f} ms")
+        (proved, took), slowest = map(sum, zip(*entries)), max(ms for _, ms in entries)
+        say(f"  {group:24s} {proved:3d} of {len(entries):3d} proved {took:7.0f} ms, slowest {slowest:5.0f} ms")
     failures, took = lost(results), time.time() - began
     for name in failures:
         say(f"  not proved: {name}")
-    say(f"{len(results)} obligations, {len(results) - len(failures)} proved by {solver} in {took:.1f} s")
-    return dict(ok=not failures, solver=solver, obligations=len(results), proved=len(results) - len(failures), failures=failures, seconds=took)
+    proved = len(results) - len(failures)
+    say(f"{len(results)} obligations, {proved} proved by {solver} in {took:.1f} s")
+    return dict(ok=not failures, solver=solver, obligations=len(results), proved=proved, not_proved=failures, seconds=took)
 
 
-def harm(name, change, told=True):
-    """What one change does: the first obligations it loses, and the runs that show the harm."""
+def harm(name, change, title, stories):
+    """What one change does: the obligations it loses, and the runs that show the harm."""
     began = time.time()
-    results = prove(obligations(World([name])), timeout_ms=500, enough=3)
-    out = dict(name=name, about=change.about, not_proved=lost(results), runs=[])
-    say(f"{name}: {change.about}")
-    say(f"  not proved: {'; '.join(out['not_proved']) or 'NOTHING, everything is proved'}")
-    for goal, script in change.runs:
+    out = dict(name=name, about=change.about, not_proved=lost(prove(obligations(World([name])))), runs=[])
+    say(f"{title}: {change.about}")
+    say(f"  {len(out['not_proved'])} not proved: {'; '.join(out['not_proved'][:3])}{'; ...' * (len(out['not_proved']) > 3)}")
+    for goal, script in change.runs.items():
         answer, story = run([name], script, goal)
-        unbroken, _ = run([], script, goal)
-        out["runs"].append(dict(goal=goal, steps=len(script.split()), found=answer == "sat", unbroken=unbroken, story=story))
-        say(f"  {len(script.split())} steps " + ("break " if answer == "sat" else f"DO NOT BREAK ({answer}) ") + goal + "; without this change they "
-            + ("do not" if unbroken in ("unsat", "no such step") else f"DO AS WELL ({unbroken})"))
-        for line in story if told else ():
+        unbroken, _ = run([], script, goal, plain=False)
+        good = answer == "sat" and unbroken in ("unsat", "no such step")
+        out["runs"].append(dict(goal=goal, steps=len(script.split()), found=answer, unbroken=unbroken, ok=good, story=story))
+        say(f"  {goal} is {'' if answer == 'sat' else 'NOT '}broken in {len(script.split())} steps; "
+            f"without this change they {'do not break it' if good else f'are {unbroken}'}")
+        for line in story if stories else ():
             say("    " + line)
-    out["seconds"] = time.time() - began
-    out["ok"] = bool(out["not_proved"] and out["runs"]) and all(r["found"] and r["unbroken"] in ("unsat", "no such step") for r in out["runs"])
-    return out
+    good = bool(out["not_proved"] and out["runs"]) and all(found["ok"] for found in out["runs"])
+    return out | dict(ok=good, seconds=time.time() - began)
+
+
+def summary(began, entries, words):
+    bad = [entry["name"] for entry in entries if not entry["ok"]]
+    took = time.time() - began
+    say(f"{words}, {len(entries) - len(bad)} as they should be, in {took:.1f} s{': look at ' * bool(bad)}{', '.join(bad)}")
+    return dict(ok=not bad, seconds=took)
 
 
 def command_mutants(only=()):
     began = time.time()
-    found = [harm(name, change) | dict(in_code=name in RUST_MUTANTS) for name, change in MUTANTS.items() if not only or name in only]
-    bad = [entry["name"] for entry in found if not entry["ok"]]
-    say(f"{len(found)} mutants, {len(found) - len(bad)} as they should be, in {time.time() - began:.1f} s{': look at ' + ', '.join(bad) if bad else ''}")
-    return dict(ok=not bad, mutants=found, seconds=time.time() - began)
+    prove(obligations(World()))  # so that a mutant costs only what it changes
+    found = [harm(name, change, name, True) | dict(in_code=name in RUST_MUTANTS)
+             for name, change in MUTANTS.items() if not only or name in only]
+    return dict(mutants=found) | summary(began, found, f"{len(found)} mutants")
 
 
 def command_needed():
     began, clauses = time.time(), []
+    prove(obligations(World()))
     for name in invariant(World()):
-        missed = lost(prove(obligations(World(), drop=[name]), timeout_ms=500, enough=1))
-        say(f"without clause {name!r}: " + (f"not proved: {missed[0]}" if missed else "EVERYTHING IS PROVED"))
+        missed = lost(prove(obligations(World(), drop=[name]), enough=1))
+        say(f"without {name}\n  " + (f"not proved: {missed[0]}" if missed else "EVERYTHING IS PROVED"))
         clauses.append(dict(name=name, not_proved=missed, ok=bool(missed)))
-    assumptions = []
-    for number, (name, change) in enumerate(ASSUMPTIONS.items(), 1):
-        assumptions.append(harm(name, change, told=VERBOSE))
-    bad = [entry["name"] for entry in clauses + assumptions if not entry["ok"]]
-    say(f"{len(clauses)} clauses and {len(assumptions)} assumptions, {len(clauses) + len(assumptions) - len(bad)} needed, in {time.time() - began:.1f} s"
-        f"{': look at ' + ', '.join(bad) if bad else ''}")
-    return dict(ok=not bad, clauses=clauses, assumptions=assumptions, seconds=time.time() - began)
+    assumptions = [harm(name, change, f"without A{number} {name}", VERBOSE)
+                   for number, (name, change) in enumerate(ASSUMPTIONS.items(), 1)]
+    return dict(clauses=clauses, assumptions=assumptions) | summary(
+        began, clauses + assumptions, f"{len(clauses)} clauses and {len(assumptions)} assumptions dropped in turn")
 
 
 def command_slack():
     began, found = time.time(), []
     for names in [[name] for name in SLACK] + [list(SLACK)]:
         results = prove(obligations(World(names)))
-        label = names[0] if len(names) == 1 else "all of these at once"
-        say(f"{label}: {len(results) - len(lost(results))} of {len(results)} proved" + (f". {SLACK[label].about}" if label in SLACK else ""))
-        for name in lost(results):
+        label, about, missed = names[0], SLACK[names[0]].about, lost(results)
+        if len(names) > 1:
+            label, about = "AllAtOnce", "All of these at once."
+        say(f"{label}: {len(results) - len(missed)} of {len(results)} proved. {about}")
+        for name in missed:
             say(f"  not proved: {name}")
-        found.append(dict(name=label, obligations=len(results), failures=lost(results), ok=not lost(results)))
-    say("Not in the model at all, so the proof never relies on it:")
+        found.append(dict(name=label, about=about, obligations=len(results), not_proved=missed, ok=not missed))
+    say("Not in the model at all, so that the proof cannot rest on it:")
     for name, why in ABSENT.items():
         say(f"  {name}: {why}")
-    return dict(ok=all(entry["ok"] for entry in found), slack=found, absent=ABSENT, seconds=time.time() - began)
+    return dict(slack=found, absent=ABSENT) | summary(began, found, f"{len(found)} weaker models")
 
 
 REACHABLE = {
@@ -1099,10 +1127,10 @@ REACHABLE = {
     "marked from outside, then handed over": UP + "mark land a.leader_read " + STOPPED + "a.vacate land " + FREE,
     "a renewal without an answer is read back": UP + "a.renew land a.leader_read a.renewed",
     "work stops and starts again in the same tenure": UP + "a.work_ends a.stopped a.renew land a.renewed a.recover",
-    "work that does not stop: its record is left to expire": UP + "a.lose a.retire_own_record a.rest b.standby_read tick " + CLAIM,
+    "work that does not stop: its record is left to expire": UP + "a.lose a.retire_own_record a.rest " + SILENT,
     "work that stops late: its record is vacated": UP + "a.lose a.work_ends a.stopped a.vacate_own_record land " + FREE,
     "a claim that landed late is vacated, then the node claims again":
-        "a.standby_read a.claim_free tick land forget a.standby_read a.vacate_own_record land a.rest a.standby_read a.claim_free land a.lead",
+        "a.standby_read a.claim_free tick land forget a.standby_read a.vacate_own_record land a.rest " + UP,
     "the seat is unreadable for a while": UP + "a.unreadable a.leader_read a.renew land a.renewed",
     "cold start": "a.standby_read a.claim_free land a.crash tick b.standby_read b.claim_cold land b.lead",
 }
@@ -1112,14 +1140,13 @@ def command_reachable():
     began, found, taken = time.time(), [], set()
     for name, script in REACHABLE.items():
         answer, story = run([], script, lambda g, s: Or([s.acts(n) for n in g.nodes]))
-        taken |= {token.split(".")[-1] for token in script.split()} if answer == "sat" else set()
+        taken |= {token.split(".")[-1] for token in script.split() if answer == "sat"}
         say(f"{'found' if answer == 'sat' else 'NOT FOUND'}: {name}")
         for line in story if VERBOSE else ():
             say("    " + line)
         found.append(dict(name=name, ok=answer == "sat", story=story))
-    never = sorted(set(transitions(World())) - taken)
-    say(f"{len(found)} runs in {time.time() - began:.1f} s; transitions that never happened: {', '.join(never) or 'none'}")
-    return dict(ok=not never and all(entry["ok"] for entry in found), runs=found, never=never, seconds=time.time() - began)
+    found += [dict(name=f"transition {name}", ok=False, story=[]) for name in sorted(set(transitions(World())) - taken)]
+    return dict(runs=found) | summary(began, found, f"{len(found)} runs, which take every transition")
 
 
 def main():
@@ -1138,8 +1165,10 @@ def main():
     unknown = set(options.mutants or ()) - set(MUTANTS)
     if unknown:
         parser.error(f"no such mutant: {', '.join(sorted(unknown))}")
-    chosen = {"mutants": options.mutants is not None, "needed": options.needed, "slack": options.slack, "reachable": options.reachable}
-    if options.solver != "z3" and (options.all or any(chosen.values())):
+    commands = {"mutants": lambda: command_mutants(options.mutants or ()), "needed": command_needed, "slack": command_slack,
+                "reachable": command_reachable}
+    chosen = [name for name in commands if options.all or getattr(options, name) not in (None, False)]
+    if options.solver != "z3" and chosen:
         parser.error("--solver is for the plain proof")
     if options.solver == "cvc5":
         try:
@@ -1147,14 +1176,8 @@ def main():
         except ImportError:
             print("--solver cvc5 needs the Python package cvc5: pip install cvc5", file=sys.stderr)
             return 3
-    out = {}
-    if options.all or not any(chosen.values()):
-        out["proof"] = command_proof(options.solver)
-    if options.all or chosen["mutants"]:
-        out["mutants"] = command_mutants(options.mutants or ())
-    for name, command in {"needed": command_needed, "slack": command_slack, "reachable": command_reachable}.items():
-        if options.all or chosen[name]:
-            out[name] = command()
+    out = {"proof": command_proof(options.solver)} if options.all or not chosen else {}
+    out |= {name: commands[name]() for name in chosen}
     good = all(part["ok"] for part in out.values())
     if options.json:
         print(json.dumps(dict(ok=good, z3=z3.get_version_string(), **out)))
