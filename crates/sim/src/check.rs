@@ -109,9 +109,28 @@ pub mod name {
         MISFIRE = "what was missed is made up for by its policy";
         /// In peace every due time becomes a job.
         DUE_KEPT = "no due time is lost";
+        /// Each step of a node is made of transitions of the proof.
+        MODEL = "a step of the model";
+        /// M3: a claim on a held record is sent only once its holder's hold is over since it landed.
+        M3 = "M3: a held record is left alone for its hold";
+        /// K1: what a node has seen has landed, and its silence counts from then at the earliest.
+        K1 = "K1: what was seen had landed";
+        /// K3: a lease rests on a write of its holder's that landed, and counts from its sending.
+        K3 = "K3: a lease rests on a write that landed";
+        /// K5: work that is left over is of a retired epoch, and is spared.
+        K5 = "K5: work left over is spared";
+        /// L1: who vacates an epoch is done with it.
+        L1 = "L1: what is vacated is over";
+        /// L2: a record still stands, or its hold is over, or its holder is done with its epoch.
+        L2 = "L2: a record stands for its hold";
+        /// Whoever acts holds the seat.
+        HOLDS_THE_SEAT = "who acts holds the seat";
         /// The core's own assertions.
         ASSERTION = "an assertion of the core";
     }
+
+    /// Those that hold the code against the proof.
+    pub const OF_THE_PROOF: &[&str] = &[MODEL, M3, K1, K3, K5, L1, L2, HOLDS_THE_SEAT];
 }
 
 /// Something that must not be.

@@ -4,7 +4,8 @@
 //! core and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and
 //! whose handle is dropped; a process cannot be killed inside this one.
 
-use crate::check::Violation;
+use crate::check::{self, Violation};
+use crate::overheard::{Overheard, Record};
 use crate::trace::Digest;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,7 +15,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tenure::store::{Faults, Faulty, Lanes, MemoryStore, Read, Store};
+use tenure::store::{Faults, Faulty, Lanes, Store};
 use tenure::{Clock, DriverMutant, Event, EventKind, Leadership, Node, Settings};
 use tokio::sync::{broadcast, watch};
 
@@ -141,6 +142,8 @@ struct Log {
     watched: BTreeMap<u64, Watched>,
     led: BTreeMap<u64, u64>,
     last: u64,
+    /// The record on the seat, and what every life's clock showed when it landed.
+    seat: Option<(Record, BTreeMap<u64, u64>)>,
     acts: u64,
     digest: Digest,
     violations: Vec<Violation>,
@@ -148,6 +151,7 @@ struct Log {
 
 /// One life of a node, from outside.
 struct Watched {
+    node: String,
     leadership: watch::Receiver<Leadership>,
     events: broadcast::Receiver<Event>,
     clock: Arc<DriftingClock>,
@@ -202,6 +206,29 @@ impl Log {
         }
     }
 
+    /// A record lands on the seat.
+    fn lands(&mut self, record: Option<Record>) {
+        let before = self.seat.as_ref().map(|(seat, clocks)| (seat.clone(), clocks.clone()));
+        let from = before.as_ref().map_or(0, |(seat, _)| seat.epoch);
+        let Some(record) = record.filter(|record| record.epoch >= from) else {
+            return self.violated(name::SEAT, format!("from epoch {from} to less, or to no record"));
+        };
+        // A holder that never acted has nothing to stop.
+        if let Some((seat, clocks)) = before.filter(|(seat, _)| seat.held && record.epoch > seat.epoch)
+            && let Some((life, watched)) =
+                self.led.get(&seat.epoch).and_then(|life| Some((life, self.watched.get(life)?)))
+            && let Some(landed) = clocks.get(life)
+            && watched.clock.now_ms() < landed + seat.hold_ms
+        {
+            let (shows, hold_ms) = (watched.clock.now_ms(), seat.hold_ms);
+            let what =
+                format!("{record:?} over one of {landed}, at {shows} of its holder's clock, hold {hold_ms}");
+            self.violated(check::name::M3, what);
+        }
+        let clocks = self.watched.iter().map(|(life, watched)| (*life, watched.clock.now_ms())).collect();
+        self.seat = Some((record, clocks));
+    }
+
     fn winds_down(&mut self, life: u64, winding_down: Option<u64>) {
         if let Some(watched) = self.watched.get_mut(&life) {
             watched.winding_down = winding_down;
@@ -217,6 +244,14 @@ impl Log {
             self.violated(name::ORDER, format!("life {life} acts in {epoch} after {}", self.last));
         }
         self.last = self.last.max(epoch);
+        let name = self.watched.get(&life).map(|watched| watched.node.clone());
+        let holds = |(seat, _): &(Record, BTreeMap<u64, u64>)| {
+            seat.held && seat.epoch == epoch && Some(&seat.node) == name.as_ref()
+        };
+        if !self.seat.as_ref().is_some_and(holds) {
+            let seat = self.seat.as_ref().map(|(seat, _)| seat.clone());
+            self.violated(check::name::HOLDS_THE_SEAT, format!("life {life} acts in {epoch}: {seat:?}"));
+        }
         match self.led.insert(epoch, life) {
             Some(other) if other != life => {
                 self.violated(name::HOLDER, format!("epoch {epoch} led by life {other} and by life {life}"));
@@ -272,13 +307,12 @@ struct Member {
 
 struct Cluster {
     rng: ChaCha8Rng,
-    store: Arc<MemoryStore>,
+    store: Arc<Overheard>,
     log: Shared,
     members: Vec<Member>,
     lives: u64,
     seed: u64,
     heartbeat_ms: u64,
-    epoch: u64,
     #[cfg_attr(not(feature = "teeth"), expect(dead_code, reason = "nothing is broken then"))]
     broken: Option<DriverMutant>,
 }
@@ -288,15 +322,15 @@ async fn schedule(seed: u64, broken: Option<DriverMutant>) -> Outcome {
     let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
     let log: Shared = Arc::default();
     open(&log).origin = Some(tokio::time::Instant::now());
+    let told = Arc::clone(&log);
     let mut cluster = Cluster {
         rng,
-        store: Arc::new(MemoryStore::new()),
+        store: Arc::new(Overheard::new(SEAT, Arc::new(move |record| open(&told).lands(record)))),
         log,
         members: Vec::new(),
         lives: 0,
         seed,
         heartbeat_ms,
-        epoch: 0,
         broken,
     };
     for index in 0..cluster.rng.random_range(2..=4) {
@@ -308,7 +342,6 @@ async fn schedule(seed: u64, broken: Option<DriverMutant>) -> Outcome {
         let gap = cluster.rng.random_range(10..2500);
         tokio::time::sleep(Duration::from_millis(gap)).await;
         cluster.trouble().await;
-        cluster.check_seat().await;
     }
     cluster.settle().await
 }
@@ -347,8 +380,14 @@ impl Cluster {
         let node = builder.start().await.ok();
         if let Some(node) = &node {
             let (leadership, clock) = (node.leadership(), Arc::clone(&clock));
-            let watched =
-                Watched { leadership, events, clock, deadlines: BTreeMap::new(), winding_down: None };
+            let watched = Watched {
+                node: format!("node-{index}"),
+                leadership,
+                events,
+                clock,
+                deadlines: BTreeMap::new(),
+                winding_down: None,
+            };
             open(&self.log).watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
         }
@@ -406,20 +445,6 @@ impl Cluster {
         }
     }
 
-    /// Epochs on the store never go down, and the record is never anything but a record.
-    async fn check_seat(&mut self) {
-        let Read::Found(object) = self.store.get(SEAT, None).await else { return };
-        let epoch =
-            serde_json::from_slice::<Value>(&object.body).ok().and_then(|seat| seat["epoch"].as_u64());
-        match epoch {
-            Some(epoch) if epoch >= self.epoch => self.epoch = epoch,
-            other => {
-                let text = format!("from epoch {} to {other:?}", self.epoch);
-                open(&self.log).violated(name::SEAT, text);
-            }
-        }
-    }
-
     async fn settle(mut self) -> Outcome {
         for index in 0..self.members.len() {
             if self.members[index].node.is_none() {
@@ -429,7 +454,6 @@ impl Cluster {
             self.members[index].link.set(Faults::default());
         }
         tokio::time::sleep(SETTLE).await;
-        self.check_seat().await;
         let leads = |member: &&Member| {
             member.node.as_ref().is_some_and(|node| node.leadership().borrow().is_leader())
         };

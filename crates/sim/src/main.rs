@@ -191,6 +191,10 @@ fn run(
         report.violated,
         report.speed()
     );
+    println!(
+        "{} steps held against the model of the proof, its clauses checked {} times",
+        report.followed.steps, report.clauses
+    );
     let work = report.work;
     println!(
         "{} of them with leaders' work: {} jobs, {} tasks ended, {} runs, {} late results, {} restarts of processes, {} times given up",
@@ -248,7 +252,7 @@ fn exploration(nodes: usize, size: Size, mutant: Option<&str>, json: bool) -> Re
         if !json {
             println!(
                 "{nodes} nodes, {} epochs, {} faults, {} crashes, {} pauses, {} hand-overs: {} states, {} steps tried, \
-                 depth {}, {}, {:.1} s",
+                 {} held against the model, depth {}, a leader within {} ms from each, {}, {:.1} s",
                 limits.epochs,
                 limits.faults,
                 limits.crashes,
@@ -256,7 +260,9 @@ fn exploration(nodes: usize, size: Size, mutant: Option<&str>, json: bool) -> Re
                 limits.step_downs,
                 found.states,
                 found.transitions,
+                found.followed.steps,
                 found.depth,
+                found.longest_ms,
                 if found.complete { "complete" } else { "not complete" },
                 found.took.as_secs_f64()
             );
@@ -269,7 +275,7 @@ fn exploration(nodes: usize, size: Size, mutant: Option<&str>, json: bool) -> Re
         results.push(json!({
             "nodes": nodes, "epochs": limits.epochs, "faults": limits.faults, "crashes": limits.crashes,
             "pauses": limits.pauses, "handOvers": limits.step_downs, "states": found.states,
-            "transitions": found.transitions, "depth": found.depth, "complete": found.complete,
+            "transitions": found.transitions, "followed": found.followed.to_json(), "longestMs": found.longest_ms, "depth": found.depth, "complete": found.complete,
             "seconds": found.took.as_secs_f64(), "violation": violation.map(|(violation, _)| violation.check),
         }));
     }
@@ -292,11 +298,23 @@ fn bite(json: bool) -> bool {
             }
             Broken::Core(_) | Broken::Caller(_) | Broken::Driver(_) => None,
         };
+        let modelled = match broken {
+            Broken::Core(mutant) if teeth::FORBIDDEN.contains(&mutant) => {
+                let modelled = teeth::by_model(mutant);
+                all &= modelled.is_some();
+                modelled
+            }
+            Broken::Core(_) | Broken::Caller(_) | Broken::Driver(_) => None,
+        };
         all &= caught.is_some();
         if !json {
             let by = caught.as_ref().map_or("NOT CAUGHT".to_owned(), |caught| {
                 format!("{} schedules, {}", caught.seed + 1, caught.check)
             });
+            let by = match &modelled {
+                Some(modelled) => format!("{by}; by the model: {} schedules", modelled.seed + 1),
+                None => by,
+            };
             let and = explored.map_or(String::new(), |(check, states)| format!("; {states} states, {check}"));
             println!("{:24} {by}{and}", broken.name());
         }
@@ -306,6 +324,7 @@ fn bite(json: bool) -> bool {
             "check": caught.as_ref().map(|caught| caught.check),
             "what": caught.as_ref().map(|caught| caught.what.clone()),
             "schedules": caught.as_ref().map(|caught| caught.seed + 1),
+            "modelSchedules": modelled.as_ref().map(|modelled| modelled.seed + 1),
             "explorerStates": explored.map(|(_, states)| states),
             "explorerCheck": explored.map(|(check, _)| check),
         }));

@@ -189,6 +189,7 @@ impl World {
                         self.witnesses.forget_holder(life, epoch);
                     }
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
+                    self.seat_landed(seat);
                     let wanted = self.desks.get(node).and_then(|desk| desk.wanted);
                     if let Some(object) = self.store.seat.as_mut()
                         && let Some((_, pointer)) = wanted.filter(|(of, _)| *of == epoch)
@@ -270,7 +271,8 @@ impl World {
         let nonce =
             tenure_core::Nonce { incarnation: tenure_core::Incarnation(u64::MAX - 1), sequence: self.marks };
         let marked = tenure_core::Seat { nonce, step_down: true, ..seat };
-        drop(self.store.put(self.now, crate::store::Stored::Seat(marked), false));
+        drop(self.store.put(self.now, crate::store::Stored::Seat(marked.clone()), false));
+        self.seat_landed(&marked);
         true
     }
 
@@ -314,7 +316,7 @@ impl World {
             Verdict::RejectStale => !newer_seen,
             Verdict::AcceptLate => {
                 !newer_seen
-                    || epoch.next() != before.known
+                    || epoch.next() != Some(before.known)
                     || since >= grace
                     || age_ms.is_none_or(|age| age >= grace)
             }

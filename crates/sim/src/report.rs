@@ -4,6 +4,7 @@ use crate::check::Violation;
 use crate::drill::Failover;
 use crate::fault::FaultCounts;
 use crate::labour::WorkDone;
+use crate::model::Followed;
 use crate::run::{Options, run};
 use serde_json::{Value, json};
 use std::sync::Mutex;
@@ -24,6 +25,10 @@ pub struct Report {
     pub simulated_ms: u64,
     /// Inputs fed to cores.
     pub steps: u64,
+    /// Steps that were held against the proof's model.
+    pub followed: Followed,
+    /// How often the clauses of the proof were checked.
+    pub clauses: u64,
     /// Claims that landed.
     pub claims: u64,
     /// Stale tasks that were turned away.
@@ -79,6 +84,8 @@ impl Report {
         self.schedules += 1;
         self.simulated_ms += outcome.simulated_ms;
         self.steps += outcome.steps;
+        self.followed.add(&outcome.followed);
+        self.clauses += outcome.clauses;
         self.claims += outcome.claims;
         self.fenced += outcome.fenced;
         self.timeouts += outcome.timeouts;
@@ -98,6 +105,8 @@ impl Report {
         self.schedules += other.schedules;
         self.simulated_ms += other.simulated_ms;
         self.steps += other.steps;
+        self.followed.add(&other.followed);
+        self.clauses += other.clauses;
         self.claims += other.claims;
         self.fenced += other.fenced;
         self.timeouts += other.timeouts;
@@ -149,6 +158,8 @@ impl Report {
             "wallSeconds": self.took.as_secs_f64(),
             "simulatedPerWallSecond": self.speed(),
             "steps": self.steps,
+            "followed": self.followed.to_json(),
+            "clauseChecks": self.clauses,
             "claims": self.claims,
             "staleTasksFenced": self.fenced,
             "workerTimeoutsTold": self.timeouts,

@@ -4,6 +4,7 @@ use crate::check::{Violation, name};
 use crate::drill::Failover;
 use crate::fault::{FaultCounts, FaultMix};
 use crate::labour::WorkDone;
+use crate::model::Followed;
 use crate::neglect::Neglect;
 use crate::trace::Note;
 use crate::world::World;
@@ -24,11 +25,13 @@ pub struct Options {
     pub neglect: Option<Neglect>,
     /// Keep everything that happened.
     pub record: bool,
+    /// Hold every step against the proof's model, and every state against its clauses.
+    pub modelled: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mix: FaultMix::all(), mutant: None, neglect: None, record: false }
+        Options { mix: FaultMix::all(), mutant: None, neglect: None, record: false, modelled: true }
     }
 }
 
@@ -55,6 +58,10 @@ pub struct Outcome {
     pub simulated_ms: u64,
     /// Inputs fed to cores.
     pub steps: u64,
+    /// Steps that were held against the proof's model.
+    pub followed: Followed,
+    /// How often the clauses of the proof were checked.
+    pub clauses: u64,
     /// Claims that landed.
     pub claims: u64,
     /// Stale tasks that were turned away.
@@ -80,6 +87,7 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;
     world.neglect = options.neglect;
+    world.modelled = options.modelled;
     world.mistake = options.mutant;
     let change = |config: &mut Config| options.change(config);
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -101,6 +109,8 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
         trace: world.trace.digest(),
         simulated_ms: world.now,
         steps: world.steps,
+        followed: world.monitors.followed,
+        clauses: world.monitors.checks,
         claims: world.judge.claims,
         fenced: world.fenced,
         timeouts: world.watch.timeouts,

@@ -1,6 +1,6 @@
 //! Teeth: a green run means something only if wrong protocols turn it red.
 
-use crate::check::Violation;
+use crate::check::{Violation, name};
 use crate::cluster;
 use crate::explore::{Limits, explore};
 use crate::neglect::Neglect;
@@ -24,6 +24,30 @@ pub const FOR_THE_EXPLORER: &[Mutant] = &[
     Mutant::NonceIgnored,
     Mutant::TwoSeatRequests,
     Mutant::VacateResetsEpoch,
+];
+
+/// Those that the proof forbids: the model must catch them, and no later than any other check does.
+pub const FORBIDDEN: &[Mutant] = &[
+    Mutant::DeadlineFromAnswer,
+    Mutant::LostTakenForWon,
+    Mutant::UnknownTakenForWon,
+    Mutant::EpochNotRaised,
+    Mutant::DeadlineIgnored,
+    Mutant::ExpiryTooShort,
+    Mutant::HoldTakenForExpiry,
+    Mutant::LateRecordAdopted,
+    Mutant::VacatedBeforeStopped,
+    Mutant::EpochFromLastLeader,
+    Mutant::VacateResetsEpoch,
+    Mutant::StoreClockTrusted,
+    Mutant::NonceIgnored,
+    Mutant::SilenceFromSending,
+    Mutant::RetiredEpochLed,
+    Mutant::IncarnationIgnored,
+    Mutant::OthersRecordVacated,
+    Mutant::RecoversBeforeStopped,
+    Mutant::SupersededIgnored,
+    Mutant::StuckRecordVacated,
 ];
 
 /// A variant that must be caught.
@@ -86,11 +110,20 @@ pub struct Caught {
     pub seed: u64,
 }
 
-/// Runs schedules until the variant is caught.
+/// Runs schedules until the variant is caught. The model is left out: every other check must bite by itself.
 pub fn by_schedules(broken: Broken) -> Option<Caught> {
-    let options = broken.options();
+    caught(broken, &Options { modelled: false, ..broken.options() })
+}
+
+/// Runs schedules until a step is none of the model's, or a clause of the proof does not hold.
+pub fn by_model(mutant: Mutant) -> Option<Caught> {
+    let broken = Broken::Core(mutant);
+    caught(broken, &broken.options()).filter(|caught| name::OF_THE_PROOF.contains(&caught.check))
+}
+
+fn caught(broken: Broken, options: &Options) -> Option<Caught> {
     (0..SEEDS_MAX).find_map(|seed| {
-        let violation = broken.first_violation(seed, &options)?;
+        let violation = broken.first_violation(seed, options)?;
         Some(Caught { check: violation.check, what: violation.what, seed })
     })
 }
@@ -99,7 +132,13 @@ pub fn by_schedules(broken: Broken) -> Option<Caught> {
 pub fn by_explorer(mutant: Mutant) -> Option<(&'static str, u64)> {
     let mut before = 0;
     for limits in Limits::small(2).into_iter().chain(Limits::large(2).into_iter().take(1)) {
-        let limits = Limits { states: STATES_MAX, time: Duration::from_secs(20), ..limits };
+        let limits = Limits {
+            states: STATES_MAX,
+            time: Duration::from_secs(20),
+            modelled: false,
+            live_ms: None,
+            ..limits
+        };
         let found = explore(&limits, Some(mutant));
         before += found.states;
         if let Some((violation, _)) = found.violation {

@@ -20,10 +20,7 @@ impl World {
         let deadline = self.handed_out(node, deadline);
         let target = &self.nodes[node];
         let (life, lease_ms, local) = (target.life, target.config.lease_ms, target.clock.local(now));
-        // A node that left and came back knows nothing of work that did not stop; unless the seat is taken away by hand,
-        // its record keeps the node from leaving before that work ends.
-        let excused = self.meddled && target.acting.is_some_and(|before| before.epoch != epoch);
-        if let Some(before) = target.acting.filter(|_| target.acts(now, unchecked) && !excused) {
+        if let Some(before) = target.acting.filter(|_| target.acts(now, unchecked)) {
             self.judge.violated(now, name::WORK_APART, || {
                 format!("{} starts {epoch:?} beside {:?}", node, before.epoch)
             });
@@ -127,6 +124,7 @@ impl World {
                 )
             });
         }
+        self.watch(node);
         if self.nodes.iter().filter(|node| node.acting.is_some()).count() > 1 && !self.wild {
             self.check_apart();
         }

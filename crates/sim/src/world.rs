@@ -8,6 +8,7 @@ use crate::far::Far;
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
 use crate::hand::Hand;
 use crate::labour::{Labour, WorkDone};
+use crate::monitor::Monitors;
 use crate::neglect::Neglect;
 use crate::node::{Gate, Kind, Node, Work};
 use crate::office::Office;
@@ -70,6 +71,9 @@ pub(crate) struct World {
     /// Stale tasks that were turned away.
     pub(crate) fenced: u64,
     pub(crate) witnesses: Witnesses,
+    /// Whether steps are held against the proof.
+    pub(crate) modelled: bool,
+    pub(crate) monitors: Monitors,
     queue: BinaryHeap<Reverse<Entry>>,
     sequence: u64,
     lives: u64,
@@ -132,6 +136,8 @@ impl World {
             steps: 0,
             fenced: 0,
             witnesses: Witnesses::default(),
+            modelled: true,
+            monitors: Monitors::default(),
             queue: BinaryHeap::new(),
             sequence: 0,
             lives: 0,
@@ -434,7 +440,11 @@ impl World {
         }
         self.steps += 1;
         let mut effects = Vec::new();
+        let told = self.modelled.then(|| (target.core.view(), input.clone()));
         target.core.handle(target.clock.local(self.now), input, &mut effects);
+        if let Some((before, input)) = told {
+            self.follow(node, &before, &input, &effects);
+        }
         for effect in effects {
             if let Some(left) = &mut self.nodes[node].crash_in {
                 if *left == 0 {

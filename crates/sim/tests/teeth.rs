@@ -52,6 +52,22 @@ fn schedules_catch_every_broken_variant() {
     assert_eq!(survivors(&others), [""; 0], "survived {} schedules", teeth::SEEDS_MAX);
 }
 
+/// The tie between proof and code: what the proof forbids is seen by the model no later than by any other check.
+#[test]
+fn the_model_sees_what_the_proof_forbids_before_anything_else() {
+    std::panic::set_hook(Box::new(|_| {}));
+    let late = for_all(teeth::FORBIDDEN, |mutant| {
+        let seeds = teeth::by_model(*mutant).map(|caught| caught.seed);
+        println!("{mutant:?}: schedule {seeds:?}");
+        // Where the model needs more than the first few, no other check may have needed fewer.
+        let sooner =
+            |seed: u64| teeth::by_schedules(Broken::Core(*mutant)).is_some_and(|other| other.seed < seed);
+        seeds.is_none_or(|seed| seed > 1 && sooner(seed)).then_some(*mutant)
+    });
+    let _ = std::panic::take_hook();
+    assert_eq!(late.into_iter().flatten().collect::<Vec<_>>(), []);
+}
+
 #[test]
 fn schedules_of_the_driver_catch_every_broken_driver() {
     let drivers: Vec<Broken> =

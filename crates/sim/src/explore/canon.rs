@@ -206,7 +206,8 @@ fn digest(state: &State) -> u128 {
         state.seat.hash(hasher);
         state.wires.hash(hasher);
         state.led.hash(hasher);
-        (state.lives, state.top.0, state.faults, state.crashes, state.pauses, state.step_downs).hash(hasher);
+        (state.lives, state.top.0, state.stood_ms).hash(hasher);
+        (state.faults, state.crashes, state.pauses, state.step_downs).hash(hasher);
     }
     u128::from(low.finish()) << 64 | u128::from(high.finish())
 }

@@ -9,11 +9,14 @@
 //! answered at once; work stops as soon as it is told to or ends by its deadline; clocks keep the rates given.
 
 mod canon;
+mod live;
 mod moves;
 mod state;
 
 use crate::check::Violation;
+use crate::model::Followed;
 use canon::canonical;
+use live::Liveness;
 use state::State;
 use std::collections::{HashSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,6 +40,10 @@ pub struct Limits {
     pub step_downs: u8,
     /// Clock rates in thousandths, one for each node: as far apart as the settings tolerate.
     pub rates: [u64; 3],
+    /// Whether steps are held against the proof's model, and states against its clauses.
+    pub modelled: bool,
+    /// From every state somebody leads within this, in true time, once faults end; `None` does not look.
+    pub live_ms: Option<u64>,
     /// At most this many states.
     pub states: u64,
     /// At most this long.
@@ -54,6 +61,8 @@ impl Limits {
             pauses,
             step_downs,
             rates: [1000, 2000, 1000],
+            modelled: true,
+            live_ms: Some(state::live_ms()),
             states: u64::MAX,
             time: Duration::from_secs(3600),
         }
@@ -90,6 +99,10 @@ pub struct Found {
     pub depth: u64,
     /// Nothing was left to visit.
     pub complete: bool,
+    /// Steps of nodes that were held against the proof's model.
+    pub followed: Followed,
+    /// The most it took until somebody led, from any of the states, once faults had ended; in ms of true time.
+    pub longest_ms: u64,
     /// The first violation, with the steps that lead to it.
     pub violation: Option<(Violation, Vec<String>)>,
     /// How long it took.
@@ -99,8 +112,17 @@ pub struct Found {
 /// Explores the production core, or a broken variant of it.
 pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
     let started = Instant::now();
-    let mut found =
-        Found { states: 0, transitions: 0, depth: 0, complete: false, violation: None, took: Duration::ZERO };
+    let mut found = Found {
+        states: 0,
+        transitions: 0,
+        depth: 0,
+        complete: false,
+        followed: Followed::default(),
+        longest_ms: 0,
+        violation: None,
+        took: Duration::ZERO,
+    };
+    let mut liveness = Liveness::default();
     let mut visited: HashSet<u128> = HashSet::new();
     // The way back, for telling how a violation came about: parent and the step from it.
     let mut ways: Vec<(u32, u16)> = Vec::new();
@@ -119,10 +141,17 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
             found.complete = false;
             break;
         }
+        if let Some(violation) = limits.live_ms.and_then(|ms| liveness.check(&state, limits, ms)) {
+            found.violation = Some((violation, retrace(limits, mutant, &ways, way)));
+            found.took = started.elapsed();
+            found.complete = false;
+            return found;
+        }
         for (index, step) in state.moves(limits).into_iter().enumerate() {
             found.transitions += 1;
             let mut next = state.clone();
             let done = catch_unwind(AssertUnwindSafe(|| next.make(&step, limits)));
+            found.followed.add(&std::mem::take(&mut next.followed));
             let violation = match done {
                 Ok(()) => next.violation.take(),
                 Err(panic) => Some(state::assertion(panic)),
@@ -144,6 +173,7 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
             }
         }
     }
+    found.longest_ms = liveness.longest_ms;
     found.took = started.elapsed();
     found
 }

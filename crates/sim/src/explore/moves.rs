@@ -3,10 +3,11 @@
 use super::Limits;
 use super::state::{SeatOutcome, State, TICK_MS, TIMEOUT_TICKS, Wire, version_of};
 use crate::check::name;
+use crate::model::{self, Step, Terms};
 use std::collections::VecDeque;
 use tenure_core::{
     Answer, Coordinator, Effect, Epoch, Event, Expect, Holder, Incarnation, Input, NodeEntry, NodesAnswer,
-    ProbeAnswer, Request, Role, Seat, SeatAnswer, SeatState, Time, Version, WriteAnswer,
+    ProbeAnswer, Request, Role, Seat, SeatAnswer, SeatState, Time, Version, View, WriteAnswer,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -175,8 +176,12 @@ impl State {
     }
 
     fn tick(&mut self) {
+        let holder = self.seat.as_ref().map(|seat| seat.holder.node.clone());
         for (node, rate) in self.nodes.iter_mut().zip(self.rates) {
             node.local = node.local + TICK_MS * rate / 1000;
+            if Some(&node.core.me().node) == holder.as_ref() {
+                self.stood_ms = (self.stood_ms + TICK_MS * rate / 1000).min(self.config.hold_ms());
+            }
         }
         for wire in &mut self.wires {
             wire.age = (wire.age + 1).min(TIMEOUT_TICKS);
@@ -198,7 +203,7 @@ impl State {
                 }
                 self.lands(life, &seat);
                 let version = version_of(&seat);
-                self.seat = Some(seat);
+                (self.seat, self.stood_ms) = (Some(seat), 0);
                 SeatOutcome::Written(WriteAnswer::Won(version))
             }
             Request::ReadSeat { unless } => SeatOutcome::Read(match &self.seat {
@@ -295,10 +300,37 @@ impl State {
             if let Input::ProcessesStopped { epoch } = &input {
                 target.acting.take_if(|(acting, _)| acting == epoch);
             }
+            let told = self.modelled.then(|| (target.core.view(), input.clone()));
             target.core.handle(target.local, input, &mut effects);
+            if let Some((before, input)) = told {
+                self.follow(node, &before, &input, &effects);
+            }
             for effect in effects {
                 inputs.extend(self.carry_out(node, effect));
             }
+        }
+    }
+
+    /// Holds a step against the model, and a claim on a held record (M3) against the holder's clock. A claim on top of an older
+    /// record than the one on the seat is left out: it cannot land.
+    fn follow(&mut self, node: usize, before: &View, input: &Input, effects: &[Effect]) {
+        let target = &self.nodes[node];
+        let terms = Terms { me: target.core.me(), config: &self.config, aged: None };
+        let step = Step { now: target.local, input, effects };
+        let followed = model::follow(&terms, before, &step, &target.core.view(), &mut self.followed);
+        if let Err(what) = followed {
+            self.violated(name::MODEL, format!("{node}: {what}"));
+        }
+        let hold_ms = self.config.hold_ms();
+        let on_top = |effect: &Effect| {
+            let Effect::Request(_, Request::WriteSeat { seat, expect }) = effect else { return false };
+            let takes =
+                |held: &Seat| held.state == SeatState::Held && *expect == Expect::Version(version_of(held));
+            seat.renewals == 0 && seat.state == SeatState::Held && self.seat.as_ref().is_some_and(takes)
+        };
+        if self.stood_ms < hold_ms && effects.iter().any(on_top) {
+            let stood_ms = self.stood_ms;
+            self.violated(name::M3, format!("{node} claims over a record of {stood_ms} of {hold_ms} ms"));
         }
     }
 

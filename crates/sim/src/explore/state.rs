@@ -2,9 +2,10 @@
 
 use super::Limits;
 use crate::check::{Violation, name};
+use crate::model::{Followed, is_over};
 use tenure_core::{
     Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
-    SeatAnswer, Time, Version, WakeToken, WriteAnswer,
+    SeatAnswer, SeatState, Time, Version, WakeToken, WriteAnswer,
 };
 
 /// One tick of true time. The core retries after 10 ms at the least, so nothing finer happens.
@@ -30,6 +31,12 @@ fn config(mutant: Option<Mutant>) -> Config {
         ..Config::default()
     };
     with(config, mutant)
+}
+
+/// A crashed leader is replaced within the bound, and whoever has just stepped down claims nothing for a while.
+pub(super) fn live_ms() -> u64 {
+    let config = config(None);
+    config.failover_bound_ms() + 2 * config.election_interval_ms
 }
 
 #[cfg(feature = "teeth")]
@@ -93,6 +100,10 @@ pub(super) struct State {
     pub(super) crashes: u8,
     pub(super) pauses: u8,
     pub(super) step_downs: u8,
+    /// How long its holder's clock has run since the record on the seat landed, up to its hold.
+    pub(super) stood_ms: u64,
+    pub(super) modelled: bool,
+    pub(super) followed: Followed,
     pub(super) violation: Option<Violation>,
 }
 
@@ -117,6 +128,9 @@ impl State {
             crashes: limits.crashes,
             pauses: limits.pauses,
             step_downs: limits.step_downs,
+            stood_ms: 0,
+            modelled: limits.modelled,
+            followed: Followed::default(),
             violation: None,
         };
         for index in 0..limits.nodes {
@@ -171,6 +185,51 @@ impl State {
                 self.violated(name::LIVE_LEASE, format!("{index} leads {epoch:?} past its deadline"));
             }
         }
+        let watched = if self.modelled { self.nodes.len() } else { 0 };
+        for index in 0..watched {
+            if let Some((check, what)) = self.breaks(index).filter(|_| self.nodes[index].alive) {
+                self.violated(check, format!("{index}: {what}"));
+            }
+        }
+    }
+
+    /// The clauses of the proof that can be seen in one state. M3 and K1 are about steps: see `moves`.
+    fn breaks(&self, index: usize) -> Option<(&'static str, String)> {
+        let node = &self.nodes[index];
+        let (view, life) = (node.core.view(), node.core.me().incarnation.0);
+        let acts = node.acting.filter(|_| self.acts(index)).map(|(epoch, _)| epoch);
+        let holds = |epoch: Epoch| {
+            self.seat.as_ref().is_some_and(|seat| {
+                seat.state == SeatState::Held && seat.holder.incarnation.0 == life && seat.epoch == epoch
+            })
+        };
+        if let Some(epoch) = acts {
+            let led = view.lead.is_some_and(|lead| lead.epoch == epoch);
+            if !led && (epoch > view.retired || view.spare != Some(epoch)) {
+                return Some((name::K5, format!("{epoch:?} is neither led nor spared: {view:?}")));
+            }
+            if !holds(epoch) {
+                return Some((name::HOLDS_THE_SEAT, format!("acts in {epoch:?}: {:?}", self.seat)));
+            }
+        }
+        let over = |epoch: Epoch| is_over(&view, acts, epoch);
+        let under_way = self.wires.iter().filter_map(|wire| match &wire.request {
+            Request::WriteSeat { seat, .. } => Some(seat),
+            Request::Probe
+            | Request::ReadSeat { .. }
+            | Request::WritePresence { .. }
+            | Request::RemovePresence
+            | Request::ListNodes => None,
+        });
+        let mut vacates = under_way
+            .chain(&self.seat)
+            .filter(|seat| seat.state == SeatState::Vacant && seat.holder.incarnation.0 == life);
+        if let Some(seat) = vacates.find(|seat| !over(seat.epoch)) {
+            return Some((name::L1, format!("{:?} is being vacated: {view:?}", seat.epoch)));
+        }
+        let lead = view.lead.filter(|lead| node.local < lead.renewed + self.config.hold_ms())?;
+        let gone = !holds(lead.epoch) && !over(lead.epoch);
+        gone.then(|| (name::L2, format!("its record of {:?} is gone: {view:?}", lead.epoch)))
     }
 }
 

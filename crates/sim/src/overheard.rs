@@ -1,0 +1,83 @@
+//! The store of the driver's schedules, and what can be told from it: which record of the seat landed when. Whoever acts must hold
+//! the seat, the epoch never falls, and a held record is left alone for its hold by its holder's clock (M3).
+//!
+//! The other clauses of the proof are about what a node knows; the driver keeps that to itself. It feeds the very coordinator whose
+//! every step is held against the model where the simulator and the explorer feed it.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::Value;
+use std::fmt;
+use std::sync::Arc;
+use tenure::store::{Condition, List, MemoryStore, Read, Remove, Store, StoreTime, Version, Write};
+
+/// A record of the seat, as far as the proof speaks of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Record {
+    pub(crate) epoch: u64,
+    pub(crate) held: bool,
+    pub(crate) node: String,
+    pub(crate) hold_ms: u64,
+}
+
+impl Record {
+    fn of(body: &[u8]) -> Option<Record> {
+        let seat: Value = serde_json::from_slice(body).ok()?;
+        Some(Record {
+            epoch: seat["epoch"].as_u64()?,
+            held: seat["state"] == "held",
+            node: seat["holder"]["node"].as_str()?.to_owned(),
+            hold_ms: seat["leaseHold"].as_u64()?,
+        })
+    }
+}
+
+/// Tells of every record that lands, `None` for what is no record.
+pub(crate) struct Overheard {
+    inner: MemoryStore,
+    key: &'static str,
+    tell: Arc<dyn Fn(Option<Record>) + Send + Sync>,
+}
+
+impl Overheard {
+    pub(crate) fn new(key: &'static str, tell: Arc<dyn Fn(Option<Record>) + Send + Sync>) -> Overheard {
+        Overheard { inner: MemoryStore::new(), key, tell }
+    }
+}
+
+impl fmt::Debug for Overheard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+#[async_trait]
+impl Store for Overheard {
+    async fn get(&self, key: &str, unless: Option<&Version>) -> Read {
+        self.inner.get(key, unless).await
+    }
+
+    async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write {
+        let written = self.inner.put(key, body.clone(), condition).await;
+        if key == self.key && matches!(written, Write::Won(_)) {
+            (self.tell)(Record::of(&body));
+        }
+        written
+    }
+
+    async fn remove(&self, key: &str) -> Remove {
+        self.inner.remove(key).await
+    }
+
+    async fn list(&self, prefix: &str, limit: usize) -> List {
+        self.inner.list(prefix, limit).await
+    }
+
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+
+    fn now(&self) -> Option<StoreTime> {
+        Store::now(&self.inner)
+    }
+}
