@@ -21,7 +21,9 @@ mod mutants;
 mod newcomer;
 mod polls;
 mod process;
+mod proof;
 mod prove;
+mod python;
 mod s3;
 mod schemathesis;
 mod test;
@@ -50,7 +52,7 @@ enum Task {
     /// Real nodes that run a command while they lead: the one that does is killed, stopped, cut off, over and over, with a
     /// judge over what the commands wrote
     Exec(exec::Args),
-    /// Schedules, every state, broken variants and chaos; writes the page of evidence
+    /// The proof, schedules, every state, broken variants and chaos; writes the page of evidence
     Prove(prove::Args),
     /// Verify, build, test without and with S3 engines
     Test(test::Args),
@@ -117,9 +119,7 @@ fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
         Task::Newcomer => newcomer::run(workspace),
         Task::Fix => fix::run(workspace),
         Task::Bench(args) => bench::run(workspace, &args),
-        Task::Schemathesis => {
-            schemathesis::run(workspace).map(|played| played != schemathesis::Played::Failed)
-        }
+        Task::Schemathesis => schemathesis::run(workspace).map(|played| played != python::Played::Failed),
         Task::S3(command) => s3::run(workspace, command),
         Task::Bound { .. } => unreachable!("handled above, before any signal handler is in place"),
     }

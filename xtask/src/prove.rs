@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::chaos::{self, Stage};
 use crate::workspace::Workspace;
-use crate::{broken, process};
+use crate::{broken, process, proof};
 
 const PAGE: &str = "docs/internals/evidence.md";
 /// What stands between these is written by this command; the rest of the page is people's.
@@ -58,6 +58,7 @@ pub(crate) struct Args {
 
 /// What was found, as the programs printed it.
 struct Figures {
+    proof: Value,
     schedules: Value,
     driver: Value,
     explored: Vec<Value>,
@@ -73,7 +74,11 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let parts = Parts::of(workspace, &commit, args.again || commit.ends_with(CHANGED))?;
     let half = (args.minutes / 2).max(1);
     let (minutes, from, seeds) = (half.to_string(), args.from.to_string(), args.schedules.to_string());
-    build(workspace, &[])?;
+    let proof = parts.keep("proof", || {
+        println!("==> the proof");
+        proof::prove(workspace)
+    })?;
+    build(workspace)?;
     let schedules = parts.keep(&format!("schedules-{from}-{seeds}-{minutes}m"), || {
         println!("==> random schedules, {half} minutes at most");
         let threads = args.threads.to_string();
@@ -96,7 +101,6 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     }
     let teeth = parts.keep("teeth", || {
         println!("==> broken variants");
-        build(workspace, &["--features", "teeth"])?;
         sim(workspace, &["teeth", "--json"])
     })?;
     let (mut chaos, mut broken) = (None, Vec::new());
@@ -106,7 +110,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         chaos = Some(parts.keep(&part, || play(workspace, args.engine, minutes))?);
         broken = rows(parts.keep("broken", || Ok(Value::Array(broken::prove(workspace, broken::SEED)?)))?);
     }
-    let figures = Figures { schedules, driver, explored, teeth: rows(teeth), chaos, broken };
+    let figures = Figures { proof, schedules, driver, explored, teeth: rows(teeth), chaos, broken };
     let clean = figures.is_clean();
     write(workspace, &figures, &commit)?;
     let speed = figures.speed();
@@ -149,9 +153,10 @@ impl Parts {
     }
 }
 
-fn build(workspace: &Workspace, more: &[&str]) -> Result<()> {
+/// Once, with the mistakes in it: which of them is made, if any, is chosen when it runs.
+fn build(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo();
-    command.args(["build", "--release", "--package", "tenure-sim"]).args(more);
+    command.args(["build", "--release", "--package", "tenure-sim", "--features", "teeth"]);
     if !process::run(&mut command, BUILD_LIMIT)? {
         bail!("the simulator does not build");
     }
@@ -191,11 +196,15 @@ impl Figures {
         let caught =
             |variants: &[Value]| !variants.is_empty() && variants.iter().all(|one| one["caught"] == true);
         let searched = |found: &Value| found["violation"].is_null() && found["complete"] == true;
-        none(&self.schedules["violations"])
+        // Every step of a coordinator is held against the model, or the proof is of something else.
+        let followed = |found: &Value| found["followed"]["steps"].as_u64().is_some_and(|steps| steps > 0);
+        proof::holds(&self.proof)
+            && none(&self.schedules["violations"])
+            && followed(&self.schedules)
             && self.speed() >= SPEED_LEAST
             && none(&self.driver["violations"])
             && !self.explored.is_empty()
-            && self.explored.iter().all(searched)
+            && self.explored.iter().all(|found| searched(found) && followed(found))
             && caught(&self.teeth)
             && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]) && caught(&self.broken))
     }
@@ -208,9 +217,11 @@ impl Figures {
 
     fn text(&self, commit: &str) -> String {
         let mut out = String::new();
-        let _ = writeln!(out, "Commit `{commit}`.\n\n### Random schedules\n");
+        let _ = writeln!(out, "Commit `{commit}`.\n\n### The proof\n");
+        self.proof_text(&mut out);
+        out.push_str("\n### Random schedules\n\n");
         self.schedules_text(&mut out);
-        out.push_str("\n### Every state\n\n| nodes | epochs | faults | crashes | pauses | hand-overs | states | depth | complete | violation |\n|---|---|---|---|---|---|---|---|---|---|\n");
+        out.push_str("\n### Every state\n\nFrom each of the states somebody leads within the time given, in ms of true time, once faults end.\n\n| nodes | epochs | faults | crashes | pauses | hand-overs | states | held against the model | a leader within | depth | complete | violation |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
         for found in &self.explored {
             let cells = [
                 "nodes",
@@ -223,7 +234,9 @@ impl Figures {
                 "depth",
                 "complete",
             ];
-            let cells: Vec<String> = cells.iter().map(|cell| found[*cell].to_string()).collect();
+            let mut cells: Vec<String> = cells.iter().map(|cell| found[*cell].to_string()).collect();
+            let model = [&found["followed"]["steps"], &found["longestMs"]].map(Value::to_string);
+            cells.splice(7..7, model);
             let violation = found["violation"].as_str().unwrap_or("none");
             let _ = writeln!(out, "| {} | {violation} |", cells.join(" | "));
         }
@@ -231,6 +244,40 @@ impl Figures {
         self.chaos_text(&mut out);
         self.broken_text(&mut out);
         out
+    }
+
+    fn proof_text(&self, out: &mut String) {
+        let _ = writeln!(out, "| solver | obligations | proved | seconds |\n|---|---|---|---|");
+        for solver in ["z3", "cvc5"] {
+            let part = &self.proof[solver];
+            let seconds = part["seconds"].as_f64().unwrap_or(0.0);
+            let _ =
+                writeln!(out, "| {solver} | {} | {} | {seconds:.1} |", part["obligations"], part["proved"]);
+        }
+        let list = |part: &str, field: &str| self.proof[part][field].as_array().map_or(0, Vec::len);
+        let _ = writeln!(
+            out,
+            "\n{} clauses and {} assumptions, none of which can be dropped; {} weaker models that are still safe; {} runs in which \
+             every transition happens.\n\n| mutant of the model | obligations lost | breaks | in so many steps |\n|---|---|---|---|",
+            list("needed", "clauses"),
+            list("needed", "assumptions"),
+            list("slack", "slack"),
+            list("reachable", "runs"),
+        );
+        for mutant in self.proof["mutants"]["mutants"].as_array().into_iter().flatten() {
+            let runs: Vec<&Value> = mutant["runs"].as_array().into_iter().flatten().collect();
+            let cells = |field: &str| {
+                runs.iter().map(|run| run[field].to_string().replace('"', "")).collect::<Vec<_>>().join(", ")
+            };
+            let _ = writeln!(
+                out,
+                "| `{}` | {} | {} | {} |",
+                mutant["name"].as_str().unwrap_or("?"),
+                mutant["not_proved"].as_array().map_or(0, Vec::len),
+                cells("goal"),
+                cells("steps")
+            );
+        }
     }
 
     fn schedules_text(&self, out: &mut String) {
@@ -243,6 +290,7 @@ impl Figures {
             ("simulated seconds per second, all threads", "simulatedPerWallSecond"),
             ("threads", "threads"),
             ("steps", "steps"),
+            ("checks of the proof's clauses", "clauseChecks"),
             ("claims", "claims"),
             ("faults", "faultsTotal"),
             ("stale tasks fenced", "staleTasksFenced"),
@@ -250,6 +298,11 @@ impl Figures {
         ] {
             let _ = writeln!(out, "| {what} | {} |", core[field]);
         }
+        let _ = writeln!(
+            out,
+            "| **steps held against the model of the proof** | {} |",
+            core["followed"]["steps"]
+        );
         let work = &core["leadersWork"];
         let _ = writeln!(
             out,
@@ -288,7 +341,7 @@ impl Figures {
         let _ = writeln!(
             out,
             "\n### Broken variants\n\n{caught} of {} caught; those that only a test can show are caught by \
-             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | explorer: states |\n|---|---|---|---|",
+             `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | model: schedules | explorer: states |\n|---|---|---|---|---|",
             self.teeth.len()
         );
         for variant in &self.teeth {
@@ -298,8 +351,9 @@ impl Figures {
             let (name, check) = (text("variant"), text("check"));
             let _ = writeln!(
                 out,
-                "| `{name}` | {} | {check} | {} |",
+                "| `{name}` | {} | {check} | {} | {} |",
                 number("schedules"),
+                number("modelSchedules"),
                 number("explorerStates")
             );
         }
@@ -444,19 +498,28 @@ mod tests {
 
     #[test]
     fn one_violation_anywhere_is_not_clean() {
+        let ok = json!({"ok": true});
+        let proof = json!({"z3": ok, "cvc5": ok, "mutants": ok, "needed": ok, "slack": ok, "reachable": ok});
+        let schedules = |violations: u64, speed: f64, threads: u64, steps: u64| json!({"violations": violations, "simulatedPerWallSecond": speed, "threads": threads, "followed": {"steps": steps}});
         let clean = || Figures {
-            schedules: json!({"violations": 0, "simulatedPerWallSecond": 20_000.0, "threads": 2}),
+            proof: proof.clone(),
+            schedules: schedules(0, 20_000.0, 2, 1),
             driver: json!({"violations": []}),
-            explored: vec![json!({"violation": null, "complete": true})],
+            explored: vec![json!({"violation": null, "complete": true, "followed": {"steps": 1}})],
             teeth: vec![json!({"caught": true})],
             chaos: Some(json!({"violations": []})),
             broken: vec![json!({"caught": true})],
         };
         assert!(clean().is_clean());
-        let violated = json!({"violations": 1, "simulatedPerWallSecond": 20_000.0, "threads": 1});
-        assert!(!Figures { schedules: violated, ..clean() }.is_clean());
-        let slow = json!({"violations": 0, "simulatedPerWallSecond": 19_999.9, "threads": 2});
+        assert!(!Figures { proof: json!({"z3": ok}), ..clean() }.is_clean());
+        assert!(!Figures { schedules: schedules(1, 20_000.0, 1, 1), ..clean() }.is_clean());
+        let slow = schedules(0, 19_999.9, 2, 1);
         assert!(!Figures { schedules: slow, ..clean() }.is_clean(), "nor a simulator that shows too little");
+        let untied = schedules(0, 20_000.0, 2, 0);
+        assert!(
+            !Figures { schedules: untied, ..clean() }.is_clean(),
+            "nor one that no step of was held against the model"
+        );
         assert!(!Figures { driver: json!({"violations": ["x"]}), ..clean() }.is_clean());
         assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
         assert!(!Figures { teeth: vec![json!({"caught": false})], ..clean() }.is_clean());
@@ -464,7 +527,7 @@ mod tests {
         assert!(!Figures { broken: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { schedules: json!({}), ..clean() }.is_clean(), "no figure is no proof");
         assert!(!Figures { explored: vec![], ..clean() }.is_clean(), "nor is a search that was not made");
-        let cut = vec![json!({"violation": null, "complete": false})];
+        let cut = vec![json!({"violation": null, "complete": false, "followed": {"steps": 1}})];
         assert!(!Figures { explored: cut, ..clean() }.is_clean(), "nor one that was cut short");
         assert!(!Figures { teeth: vec![], ..clean() }.is_clean(), "nor are teeth that were not tried");
         assert!(!Figures { broken: vec![], ..clean() }.is_clean(), "nor are binaries that were not played");

@@ -5,18 +5,16 @@
 //! of a made-up name is registered); these have tests.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::process;
+use crate::python::{self, Played};
 use crate::workspace::Workspace;
 
-const VERSION: &str = "4.32.5";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-const INSTALL_LIMIT: Duration = Duration::from_secs(180);
 const START_LIMIT: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(180);
 const CHECKS: &str =
@@ -25,15 +23,6 @@ const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/tasks/next)$"
 
 /// Of a node that is gone when this is over.
 const TOKEN: &str = "schemathesis-token";
-
-/// What came of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Played {
-    Passed,
-    Failed,
-    /// It is not there and cannot be installed.
-    Missing,
-}
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
     let mut build = workspace.cargo();
@@ -45,12 +34,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
 
 /// With the binary that is built already.
 pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
-    let Some(program) = installed(workspace)? else {
-        println!(
-            "schemathesis: NOT RUN. It is not there, and python3 could not install it into target/tools"
-        );
-        return Ok(Played::Missing);
-    };
+    let Some(programs) = python::programs(workspace)? else { return Ok(Played::Missing) };
     let dir = workspace.target.join("schemathesis");
     // What a former run left would be found by this one.
     let _ = std::fs::remove_dir_all(&dir);
@@ -83,7 +67,7 @@ pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
     });
     let played =
         heard.recv_timeout(START_LIMIT).context("the node does not say where it listens").and_then(|url| {
-            let mut command = Command::new(program);
+            let mut command = Command::new(programs.join("schemathesis"));
             command
                 .current_dir(&dir)
                 .arg("run")
@@ -101,29 +85,5 @@ pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
         });
     let _ = node.kill();
     let _ = node.wait();
-    Ok(if played? { Played::Passed } else { Played::Failed })
-}
-
-/// The program, installed into the target directory if need be.
-fn installed(workspace: &Workspace) -> Result<Option<PathBuf>> {
-    let home = workspace.tools().join(format!("schemathesis-{VERSION}"));
-    let program = home.join("bin/schemathesis");
-    let works = |program: &PathBuf| {
-        let asked = process::capture(Command::new(program).arg("--version"), Duration::from_secs(60));
-        asked.is_ok_and(|said| said.success)
-    };
-    if program.exists() && works(&program) {
-        return Ok(Some(program));
-    }
-    println!("schemathesis: installing {VERSION}");
-    let mut steps = [Command::new("python3"), Command::new(home.join("bin/pip"))];
-    steps[0].args(["-m", "venv", "--clear"]).arg(&home);
-    steps[1].args(["install", "--quiet", "--disable-pip-version-check", &format!("schemathesis=={VERSION}")]);
-    for step in &mut steps {
-        if !process::run(step, INSTALL_LIMIT).unwrap_or(false) {
-            crate::interrupt::check()?;
-            return Ok(None);
-        }
-    }
-    Ok(works(&program).then_some(program))
+    Ok(Played::of(played?))
 }

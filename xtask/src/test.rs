@@ -11,6 +11,8 @@ use crate::chaos::{self, Stage};
 use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::polls;
+use crate::proof;
+use crate::python::Played;
 use crate::schemathesis;
 use crate::workspace::Workspace;
 use crate::{interrupt, process, verify};
@@ -119,17 +121,10 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         });
     }
     if filtered {
-        report.skip("schemathesis, polls and chaos (a filter was given)");
+        report.skip("proof, schemathesis, polls and chaos (a filter was given)");
     } else {
-        let mut missing = false;
-        report.step("schemathesis", || {
-            let played = schemathesis::play(workspace)?;
-            missing = played == schemathesis::Played::Missing;
-            Ok(played != schemathesis::Played::Failed)
-        });
-        if missing {
-            report.skip("SCHEMATHESIS (it is not there and cannot be installed)");
-        }
+        report.with_python("proof", || proof::play(workspace));
+        report.with_python("schemathesis", || schemathesis::play(workspace));
         let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
         let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
         report.step(&format!("polls through a kill ({})", stage.name()), || {
@@ -244,6 +239,22 @@ impl Report {
                 self.skip(&format!("{name} ({missing})"));
             }
             Err(error) => drop(self.step(name, || Err(error))),
+        }
+    }
+
+    /// A check that needs Python; without it, it is left out, loudly.
+    fn with_python(&mut self, name: &str, play: impl FnOnce() -> Result<Played>) {
+        let mut missing = false;
+        self.step(name, || {
+            let played = play()?;
+            missing = played == Played::Missing;
+            Ok(played != Played::Failed)
+        });
+        if missing {
+            self.skip(&format!(
+                "{} (Python's packages are not there and cannot be installed)",
+                name.to_uppercase()
+            ));
         }
     }
 

@@ -1,0 +1,53 @@
+//! Programs of Python's that checks need, in one virtual environment in the target directory.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::process;
+use crate::workspace::Workspace;
+
+/// What is installed: schemathesis makes up requests, z3 and cvc5 are the solvers of `proof/seat.py`.
+const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "z3-solver==5.4.0.0", "cvc5==1.4.2"];
+const INSTALL_LIMIT: Duration = Duration::from_secs(300);
+
+/// What came of a check that needs Python.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Played {
+    Passed,
+    Failed,
+    /// What it needs is not there and cannot be installed.
+    Missing,
+}
+
+impl Played {
+    pub(crate) fn of(passed: bool) -> Played {
+        if passed { Played::Passed } else { Played::Failed }
+    }
+}
+
+/// Where the programs are, installed if need be; `None` if they are not there and cannot be installed.
+pub(crate) fn programs(workspace: &Workspace) -> Result<Option<PathBuf>> {
+    let home = workspace.tools().join("python");
+    let (programs, list) = (home.join("bin"), home.join("installed"));
+    let wanted = PACKAGES.join("\n");
+    if std::fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
+        return Ok(Some(programs));
+    }
+    println!("python: installing {}", PACKAGES.join(", "));
+    let mut steps = [Command::new("python3"), Command::new(programs.join("pip"))];
+    steps[0].args(["-m", "venv", "--clear"]).arg(&home);
+    steps[1].args(["install", "--quiet", "--disable-pip-version-check"]).args(PACKAGES);
+    for step in &mut steps {
+        if !process::run(step, INSTALL_LIMIT).unwrap_or(false) {
+            crate::interrupt::check()?;
+            println!("python: NOT INSTALLED. python3 with venv is needed, and its packages");
+            return Ok(None);
+        }
+    }
+    // Written last: whatever was interrupted is begun anew.
+    std::fs::write(&list, wanted).with_context(|| format!("cannot write {}", list.display()))?;
+    Ok(Some(programs))
+}
