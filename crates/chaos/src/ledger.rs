@@ -4,10 +4,24 @@
 //! never says anything: killed and paused processes are held to the lease they had, which is stricter than to the
 //! moment they were stopped. What a killed process did not get to print is not seen here; the seat's own history
 //! ([`crate::register`]) sees it.
+//!
+//! Each event that tells of a step of the election is one of the transitions of `proof/seat.py`, and its guard is checked as far
+//! as events show it:
+//!
+//! | event | transition | what is checked |
+//! |---|---|---|
+//! | `became_leader` | `lead` | it does not lead; the epoch is above every one before; nobody else may act |
+//! | `lease_renewed` | `renewed` | it leads in that epoch, and its deadline is not over |
+//! | `lease_recovered` | `recover` | it leads in that epoch, and its work had been told to stop |
+//! | `lost_leadership` | `lose`, after `vacate` if it vacated | it leads in that epoch, and acted no longer than its deadline |
+//! | `leader:changed` | `standby_read` or `lead` | no epoch below one that it has named before |
+//!
+//! Not seen: which requests were sent and when each landed, claims that were lost, records that were vacated without having been
+//! led by, work that is spared, epochs that are retired, marks, and what a node read without telling.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One event, as a process printed it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -83,12 +97,27 @@ impl Term {
     }
 }
 
+/// What the judge made of a history.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Judged {
+    /// All leaderships, in order of epochs.
+    pub terms: Vec<Term>,
+    /// How many events were mapped to which transition of the proof.
+    pub transitions: BTreeMap<String, u64>,
+}
+
+impl Judged {
+    fn count(&mut self, transition: &str) {
+        *self.transitions.entry(transition.to_owned()).or_default() += 1;
+    }
+}
+
 /// Finds a moment at which two processes could both act, an epoch with two holders, one that went down, or work past
-/// its deadline. Events of one process must be in the order it printed them; processes may be mixed in any way.
-///
-/// Returns all leaderships, in order of epochs.
-pub fn check(history: &[Said]) -> Result<Vec<Term>, String> {
-    let mut terms = terms(history)?;
+/// its deadline, or a step that is none of the proof's. Events of one process must be in the order it printed them; processes may
+/// be mixed in any way.
+pub fn check(history: &[Said]) -> Result<Judged, String> {
+    let mut judged = follow(history)?;
+    let terms = &mut judged.terms;
     terms.sort_by_key(|term| (term.from_ms, term.epoch));
     for (index, a) in terms.iter().enumerate() {
         for b in &terms[index + 1..] {
@@ -103,14 +132,17 @@ pub fn check(history: &[Said]) -> Result<Vec<Term>, String> {
             }
         }
     }
-    Ok(terms)
+    Ok(judged)
 }
 
-fn terms(history: &[Said]) -> Result<Vec<Term>, String> {
-    let mut terms: Vec<Term> = Vec::new();
+fn follow(history: &[Said]) -> Result<Judged, String> {
+    let mut judged = Judged::default();
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
+    // Who was told to stop its work, and the highest epoch each has named.
+    let (mut at_risk, mut named) = (BTreeSet::new(), BTreeMap::new());
     for said in history {
         let term = open.get(&said.life).copied();
+        let terms = &mut judged.terms;
         match (said.name(), term) {
             ("became_leader", Some(index)) => {
                 return Err(format!("{:?} leads again without having lost: {}", terms[index], said.event));
@@ -127,6 +159,7 @@ fn terms(history: &[Said]) -> Result<Vec<Term>, String> {
                     lost_ms: None,
                     vacated: false,
                 });
+                judged.count("lead");
             }
             ("lease_renewed", Some(index)) => {
                 let term = &mut terms[index];
@@ -137,6 +170,16 @@ fn terms(history: &[Said]) -> Result<Vec<Term>, String> {
                     return Err(format!("{term:?} renewed after its deadline: {}", said.event));
                 }
                 term.deadline_ms = term.deadline_ms.max(said.number("deadlineBootMs"));
+                judged.count("renewed");
+            }
+            ("lease_at_risk", Some(index)) if said.epoch() == terms[index].epoch => {
+                at_risk.insert(said.life);
+            }
+            ("lease_recovered", Some(index)) if said.epoch() == terms[index].epoch => {
+                if !at_risk.remove(&said.life) {
+                    return Err(format!("{:?} recovered without having been at risk", terms[index]));
+                }
+                judged.count("recover");
             }
             ("lost_leadership", Some(index)) => {
                 let term = &mut terms[index];
@@ -147,15 +190,29 @@ fn terms(history: &[Said]) -> Result<Vec<Term>, String> {
                 term.acted_until_ms = Some(acted_ms);
                 term.lost_ms = Some(said.boot_ms());
                 term.vacated = said.event["vacated"].as_bool().unwrap_or(false);
+                let vacated = term.vacated;
                 open.remove(&said.life);
+                at_risk.remove(&said.life);
+                if vacated {
+                    judged.count("vacate");
+                }
+                judged.count("lose");
             }
-            ("lease_renewed" | "lost_leadership", None) => {
-                return Err(format!("{} does not lead, but says {}", said.node, said.event));
+            ("lease_renewed" | "lost_leadership" | "lease_at_risk" | "lease_recovered", _) => {
+                return Err(format!("{} does not lead in that epoch, but says {}", said.node, said.event));
+            }
+            ("leader:changed", _) => {
+                let highest = named.entry(said.life).or_insert(0);
+                if said.epoch() < *highest {
+                    return Err(format!("{} has named epoch {highest}, and now {}", said.node, said.event));
+                }
+                *highest = said.epoch();
+                judged.count("standby_read");
             }
             _ => {}
         }
     }
-    Ok(terms)
+    Ok(judged)
 }
 
 #[cfg(test)]
@@ -174,6 +231,11 @@ mod tests {
         said(life, "became_leader", epoch, boot_ms, json!({"deadlineBootMs": deadline_ms}))
     }
 
+    fn changed(life: usize, epoch: u64) -> Said {
+        let event = json!({"event": "leader:changed", "epoch": epoch, "bootMs": 1_000});
+        Said { life, node: format!("pod-{life}"), event, heard_ms: None }
+    }
+
     #[test]
     fn the_judge_lets_the_innocent_go() {
         let lost = said(0, "lost_leadership", 1, 9_000, json!({"actedUntilBootMs": 2_000}));
@@ -182,12 +244,25 @@ mod tests {
         check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 2_000, 3_000), lost]).expect("innocent");
         // Its work had stopped before it vacated the seat; the successor was faster than the answer.
         let vacated = said(0, "lost_leadership", 1, 1_500, json!({"actedUntilBootMs": 1_400}));
-        let terms =
+        let judged =
             check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 1_490, 2_490), vacated]).expect("innocent");
         assert_eq!(
-            terms.iter().map(|term| (term.epoch, term.until_ms())).collect::<Vec<_>>(),
+            judged.terms.iter().map(|term| (term.epoch, term.until_ms())).collect::<Vec<_>>(),
             [(1, 1_400), (2, 2_490)]
         );
+    }
+
+    #[test]
+    fn events_are_transitions_of_the_proof() {
+        let at_risk = said(0, "lease_at_risk", 1, 1_800, json!({}));
+        let recovered = said(0, "lease_recovered", 1, 1_900, json!({}));
+        let lost = said(0, "lost_leadership", 1, 1_950, json!({"actedUntilBootMs": 1_940, "vacated": true}));
+        let changed = changed(1, 1);
+        let judged =
+            check(&[leads(0, 1, 1_000, 2_000), at_risk, changed, recovered, lost]).expect("innocent");
+        let counts: Vec<(&str, u64)> =
+            judged.transitions.iter().map(|(name, count)| (&**name, *count)).collect();
+        assert_eq!(counts, [("lead", 1), ("lose", 1), ("recover", 1), ("standby_read", 1), ("vacate", 1)]);
     }
 
     #[test]
@@ -206,6 +281,9 @@ mod tests {
             ("went down", vec![leads(0, 2, 1_000, 2_000), leads(1, 1, 5_000, 6_000)]),
             ("without having lost", vec![leads(0, 1, 1_000, 2_000), leads(0, 2, 5_000, 6_000)]),
             ("does not lead", vec![renewed(1_900, 2_900)]),
+            ("does not lead", vec![said(0, "lease_at_risk", 1, 1_800, json!({}))]),
+            ("at risk", vec![leads(0, 1, 1_000, 2_000), said(0, "lease_recovered", 1, 1_900, json!({}))]),
+            ("has named epoch 2", vec![changed(1, 2), changed(1, 1)]),
         ] {
             let found = check(&history).expect_err("guilty");
             assert!(found.contains(crime), "{crime:?} expected: {found}");

@@ -67,6 +67,9 @@ pub fn text(verdict: &Verdict) -> String {
     }
     line("a loss was told late by", format!("at most {} ms", verdict.loss_told_late_max_ms));
     line("linearizability", linearizability(verdict));
+    let steps: Vec<String> =
+        verdict.transitions.iter().map(|(name, count)| format!("{name} {count}")).collect();
+    line("steps of the proof", steps.join(", "));
     line(
         "machine stood still",
         format!("{} ms in all, {} ms at once", verdict.machine.stalled_ms, verdict.machine.stalled_max_ms),

@@ -152,6 +152,8 @@ pub struct Verdict {
     pub leader503: Leader503,
     /// The history of the seat.
     pub linearizability: Linearizability,
+    /// How many events were mapped to which transition of the proof.
+    pub transitions: BTreeMap<String, u64>,
     /// How late after its deadline a leader said that it lost; the longest. It had stopped acting before.
     pub loss_told_late_max_ms: u64,
     /// The machine.
@@ -186,6 +188,7 @@ pub fn judge(record: &Record) -> Verdict {
         margins: Margins::default(),
         leader503: Leader503::default(),
         linearizability: Linearizability::default(),
+        transitions: BTreeMap::new(),
         loss_told_late_max_ms: 0,
         machine: Machine {
             stalled_ms: record.stalls.iter().map(|stall| stall.stalled_ms).sum(),

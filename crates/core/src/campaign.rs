@@ -43,7 +43,8 @@ impl Campaign {
 
 impl Coordinator {
     /// The confirming read shows the seat still to be had. After an unknown claim the same read says that the claim
-    /// has not landed; it is tried again a little later, not in a hot loop.
+    /// has not landed; it is tried again a little later, not in a hot loop. The read saves a write that would be refused; safety does
+    /// not rest on it, nor on the takeover delay or the ranks that led here.
     pub(crate) fn after_confirmation(&mut self, out: &mut Vec<Effect>) {
         if self.stop_by.is_some() {
             self.drop_campaign();

@@ -31,7 +31,8 @@ pub struct Coordinator {
     pub(crate) seen: Seen,
     /// The leader last announced. It may be long dead.
     pub(crate) announced: Option<(NodeId, Epoch)>,
-    /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state.
+    /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state. Only then does
+    /// it matter: as long as nobody restores a seat, a claim above the seat that was read is enough (`proof/seat.py`).
     pub(crate) highest: Epoch,
     /// Who was seen in that epoch last. Like it, and the longest expiry, it outlives a rest.
     pub(crate) top_holder: Option<Holder>,
@@ -45,9 +46,11 @@ pub struct Coordinator {
     /// look at it. So their record is not vacated, and others wait for its expiry; and this node claims nothing, because it could
     /// run nothing beside them. It outlives a rest: the processes do, too.
     pub(crate) spare: Option<Epoch>,
-    /// At most one seat request is under way, so that answers cannot overtake each other.
+    /// At most one seat request is under way, so that answers cannot overtake each other. That keeps the code simple and the
+    /// requests few; safety does not rest on it.
     pub(crate) seat_flight: Option<SeatFlight>,
-    /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen.
+    /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen. They are forgotten
+    /// to keep them few; safety would not suffer if they never were.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
     /// The store's health as it was last told.

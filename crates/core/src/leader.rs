@@ -48,7 +48,7 @@ pub(crate) struct Drain {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DrainCause {
-    /// 80 % of the hold is gone; a renewal that gets through ends the drain.
+    /// 80 % of the hold is gone; a renewal that gets through ends the drain. Not for safety: so that work has time to stop well.
     AtRisk,
     /// Leadership is being given up for good.
     Asked(LossReason),
@@ -106,7 +106,8 @@ impl Coordinator {
         out.push(Effect::StartProcesses { epoch, deadline });
     }
 
-    /// Before anything else, at every input: past its deadline a leader is a leader no more, whatever the store does.
+    /// Before anything else, at every input: past its deadline a leader is a leader no more, whatever the store does. Safety does
+    /// not rest on this, because work checks the deadline by itself; but whoever watches must hear of it in time.
     pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         if self.now >= self.deadline(tenure) && !self.config.has(Mutant::DeadlineIgnored) {

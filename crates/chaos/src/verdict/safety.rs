@@ -1,16 +1,17 @@
 //! What must hold whatever the machine does.
 
 use super::Verdict;
-use crate::ledger::{self, Said, Term};
+use crate::ledger::{self, Judged, Said, Term};
 use crate::record::Record;
 use crate::register::{self, Action, Effective, Operation, Outcome};
 
 /// Checks safety and counts; returns the leaderships in order.
 pub(super) fn judge(record: &Record, verdict: &mut Verdict) -> Vec<Term> {
-    let terms = ledger::check(&record.events).unwrap_or_else(|broken| {
+    let Judged { terms, transitions } = ledger::check(&record.events).unwrap_or_else(|broken| {
         verdict.violations.push(broken);
-        Vec::new()
+        Judged::default()
     });
+    verdict.transitions = transitions;
     verdict.leaderships = terms.len();
     verdict.epochs = terms.iter().map(|term| term.epoch).max().unwrap_or(0);
     margins(&terms, verdict);
