@@ -1,6 +1,6 @@
 //! Ties the proof to the code: each step of the production coordinator must be made of transitions of `proof/seat.py`.
 //!
-//! [`follow`] takes what a coordinator looked like before a step, what it was told and what it did, plays the transitions that
+//! `follow` takes what a coordinator looked like before a step, what it was told and what it did, plays the transitions that
 //! this must have been, checks the guard of each, and compares what comes out with what the coordinator looks like afterwards. A
 //! step that is none of the model's is an error.
 //!
@@ -8,88 +8,11 @@
 //! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. The meaning of the cold
 //! start's margin, too, is an assumption of the proof.
 
-use serde_json::{Value, json};
+use crate::transition::{Followed, Transition};
 use tenure_core::{
     Answer, Config, Effect, Epoch, Event, Expect, Holder, Input, LeadView, Nonce, Request, Seat, SeatAnswer,
     SeatProblem, SeatState, SeenView, Time, Version, View, WriteAnswer,
 };
-
-macro_rules! transitions {
-    ($($id:ident = $name:literal,)*) => {
-        /// A transition of the model, under its name there.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Transition { $(#[doc = $name] $id,)* }
-
-        impl Transition {
-            /// All that nodes make.
-            pub const ALL: &[Transition] = &[$(Transition::$id,)*];
-
-            /// Its name in `proof/seat.py`.
-            pub fn name(self) -> &'static str {
-                match self { $(Transition::$id => $name,)* }
-            }
-        }
-    };
-}
-
-transitions! {
-    StandbyRead = "standby_read",
-    ClaimFree = "claim_free",
-    ClaimSilent = "claim_silent",
-    ClaimCold = "claim_cold",
-    VacateOwnRecord = "vacate_own_record",
-    RetireOwnRecord = "retire_own_record",
-    Lead = "lead",
-    Renew = "renew",
-    Renewed = "renewed",
-    LeaderRead = "leader_read",
-    Ask = "ask",
-    Stopped = "stopped",
-    Recover = "recover",
-    Vacate = "vacate",
-    Lose = "lose",
-    Unreadable = "unreadable",
-    Forget = "forget",
-    Rest = "rest",
-}
-
-/// How often each transition was made, and in how many steps.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Followed {
-    /// Steps that were checked, those that change nothing for the model included.
-    pub steps: u64,
-    /// By transition.
-    pub transitions: [u64; Transition::ALL.len()],
-}
-
-impl Default for Followed {
-    fn default() -> Followed {
-        Followed { steps: 0, transitions: [0; Transition::ALL.len()] }
-    }
-}
-
-impl Followed {
-    /// Both together.
-    pub fn add(&mut self, other: &Followed) {
-        self.steps += other.steps;
-        self.transitions.iter_mut().zip(other.transitions).for_each(|(all, more)| *all += more);
-    }
-
-    /// The transitions that were never made.
-    pub fn missing(&self) -> Vec<&'static str> {
-        let never = |transition: &&Transition| self.transitions[**transition as usize] == 0;
-        Transition::ALL.iter().filter(never).map(|transition| transition.name()).collect()
-    }
-
-    /// For programs.
-    pub fn to_json(&self) -> Value {
-        let count = |transition: &Transition| {
-            (transition.name().to_owned(), Value::from(self.transitions[*transition as usize]))
-        };
-        let transitions: serde_json::Map<String, Value> = Transition::ALL.iter().map(count).collect();
-        json!({"steps": self.steps, "transitions": transitions})
-    }
-}
 
 /// What is the same in every step of a node.
 pub(crate) struct Terms<'a> {

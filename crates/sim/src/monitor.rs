@@ -5,8 +5,9 @@
 //! promise. A life that has crashed acts no more, so nothing is asked of it.
 
 use crate::check::name;
-use crate::model::{self, Followed, Step, Terms, is_over};
+use crate::model::{self, Step, Terms, is_over};
 use crate::neglect::Neglect;
+use crate::transition::Followed;
 use crate::world::World;
 use std::collections::BTreeMap;
 use tenure_core::{

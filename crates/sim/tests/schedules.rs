@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use tenure_sim::explore::{Limits, explore};
-use tenure_sim::model::Transition;
+use tenure_sim::transition::Transition;
 use tenure_sim::{FaultKind, Options, check, cluster, report, run, teeth, timeline};
 
 const SEEDS: u64 = 4000;

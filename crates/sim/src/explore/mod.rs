@@ -14,7 +14,7 @@ mod moves;
 mod state;
 
 use crate::check::Violation;
-use crate::model::Followed;
+use crate::transition::Followed;
 use canon::canonical;
 use live::Liveness;
 use state::State;

@@ -2,7 +2,8 @@
 
 use super::Limits;
 use crate::check::{Violation, name};
-use crate::model::{Followed, is_over};
+use crate::model::is_over;
+use crate::transition::Followed;
 use tenure_core::{
     Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
     SeatAnswer, SeatState, Time, Version, WakeToken, WriteAnswer,
