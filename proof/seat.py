@@ -1087,7 +1087,18 @@ def command_mutants(only=()):
     prove(obligations(World()))  # so that a mutant costs only what it changes
     found = [harm(name, change, name, True) | dict(in_code=name in RUST_MUTANTS)
              for name, change in MUTANTS.items() if not only or name in only]
-    return dict(mutants=found) | summary(began, found, f"{len(found)} mutants")
+    return dict(mutants=found) | summary(began, found, f"{len(found)} mutant" + "s" * (len(found) != 1))
+
+
+def goals_without(assumption):
+    """The goals that are lost without an assumption. Clauses that are not kept are dropped, until those that are left are kept."""
+    g, drop = World([assumption]), set()
+    while True:
+        missed = {name.split(": ", 1)[1] for name in lost(prove(obligations(g, drop)))}
+        failed = missed & (set(invariant(g)) - drop)
+        if not failed:
+            return sorted({name.split()[0] for name in missed})
+        drop |= failed
 
 
 def command_needed():
@@ -1097,8 +1108,11 @@ def command_needed():
         missed = lost(prove(obligations(World(), drop=[name]), enough=1))
         say(f"without {name}\n  " + (f"not proved: {missed[0]}" if missed else "EVERYTHING IS PROVED"))
         clauses.append(dict(name=name, not_proved=missed, ok=bool(missed)))
-    assumptions = [harm(name, change, f"without A{number} {name}", VERBOSE)
-                   for number, (name, change) in enumerate(ASSUMPTIONS.items(), 1)]
+    assumptions = []
+    for number, (name, change) in enumerate(ASSUMPTIONS.items(), 1):
+        found, goals_lost = harm(name, change, f"without A{number} {name}", VERBOSE), goals_without(name)
+        say(f"  goals lost: {', '.join(goals_lost)}")
+        assumptions.append(found | dict(goals_lost=goals_lost))
     return dict(clauses=clauses, assumptions=assumptions) | summary(
         began, clauses + assumptions, f"{len(clauses)} clauses and {len(assumptions)} assumptions dropped in turn")
 

@@ -5,8 +5,9 @@
 //! step that is none of the model's is an error.
 //!
 //! What it does not see: whether a write that an answer speaks of has landed, and whether work that is reported stopped has
-//! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. The meaning of the cold
-//! start's margin, too, is an assumption of the proof.
+//! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. Which writes a coordinator
+//! remembers, and when it sent them, is taken from itself; that its lease counts from a sending is clause K3 of the monitors. The
+//! meaning of the cold start's margin is an assumption of the proof.
 
 use crate::transition::{Followed, Transition};
 use tenure_core::{
@@ -48,6 +49,15 @@ pub(crate) fn is_over(view: &View, acts: Option<Epoch>, epoch: Epoch) -> bool {
     let gone = view.retired >= epoch && acts != Some(epoch);
     let going = view.lead.is_some_and(|lead| lead.epoch == epoch && lead.asked && !lead.work);
     gone || going
+}
+
+/// Whether the coordinator knows that work of this epoch runs: it leads in it and its work has not stopped, or it has retired it and
+/// spares it.
+pub(crate) fn is_known(view: &View, epoch: Epoch) -> bool {
+    match view.lead.filter(|lead| lead.epoch == epoch) {
+        Some(lead) => lead.work,
+        None => view.spare == Some(epoch) && epoch <= view.retired,
+    }
 }
 
 /// Plays one step.

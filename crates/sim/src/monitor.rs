@@ -143,13 +143,12 @@ impl World {
         if let Some(lead) = view.lead.filter(|lead| !by(lead.epoch, lead.renewed)) {
             return Some((name::K3, format!("{lead:?} rests on no write that landed")));
         }
+        if let Some(acting) = target.acting.filter(|acting| !model::is_known(&view, acting.epoch)) {
+            return Some((name::K5, format!("{acting:?} runs, and the node does not know: {view:?}")));
+        }
         let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
         let acts = target.acting.filter(|_| target.acts(self.now, unchecked));
         if let Some(acting) = acts {
-            let led = view.lead.is_some_and(|lead| lead.epoch == acting.epoch);
-            if !led && (acting.epoch > view.retired || view.spare != Some(acting.epoch)) {
-                return Some((name::K5, format!("{acting:?} is neither led by nor spared: {view:?}")));
-            }
             let held =
                 monitors.current.and_then(|nonce| monitors.writes.get(&nonce)).map(|write| &write.seat);
             let holds = held.is_some_and(|seat| {

@@ -1,5 +1,6 @@
 //! The store of the driver's schedules, and what can be told from it: which record of the seat landed when. Whoever acts must hold
-//! the seat, the epoch never falls, and a held record is left alone for its hold by its holder's clock (M3).
+//! the seat, by its node's name and epoch; the epoch never falls; and no claim lands on a held record within its hold by its
+//! holder's clock, if that holder has acted (M3, seen where the claim lands and not where it is sent).
 //!
 //! The other clauses of the proof are about what a node knows; the driver keeps that to itself. It feeds the very coordinator whose
 //! every step is held against the model where the simulator and the explorer feed it.

@@ -2,7 +2,7 @@
 
 use super::Limits;
 use crate::check::{Violation, name};
-use crate::model::is_over;
+use crate::model::{is_known, is_over};
 use crate::transition::Followed;
 use tenure_core::{
     Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
@@ -194,7 +194,8 @@ impl State {
         }
     }
 
-    /// The clauses of the proof that can be seen in one state. M3 and K1 are about steps: see `moves`.
+    /// The clauses of the proof that can be seen in one state, L2 for the record that a leader leads by. M3 is checked where a claim
+    /// is sent, see `moves`. K1 and K3 would need to know when each record landed; here they rest on every step being the model's.
     fn breaks(&self, index: usize) -> Option<(&'static str, String)> {
         let node = &self.nodes[index];
         let (view, life) = (node.core.view(), node.core.me().incarnation.0);
@@ -204,14 +205,11 @@ impl State {
                 seat.state == SeatState::Held && seat.holder.incarnation.0 == life && seat.epoch == epoch
             })
         };
-        if let Some(epoch) = acts {
-            let led = view.lead.is_some_and(|lead| lead.epoch == epoch);
-            if !led && (epoch > view.retired || view.spare != Some(epoch)) {
-                return Some((name::K5, format!("{epoch:?} is neither led nor spared: {view:?}")));
-            }
-            if !holds(epoch) {
-                return Some((name::HOLDS_THE_SEAT, format!("acts in {epoch:?}: {:?}", self.seat)));
-            }
+        if let Some((epoch, _)) = node.acting.filter(|(epoch, _)| !is_known(&view, *epoch)) {
+            return Some((name::K5, format!("{epoch:?} runs, and the node does not know: {view:?}")));
+        }
+        if let Some(epoch) = acts.filter(|epoch| !holds(*epoch)) {
+            return Some((name::HOLDS_THE_SEAT, format!("acts in {epoch:?}: {:?}", self.seat)));
         }
         let over = |epoch: Epoch| is_over(&view, acts, epoch);
         let under_way = self.wires.iter().filter_map(|wire| match &wire.request {
