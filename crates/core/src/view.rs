@@ -1,5 +1,6 @@
 //! What `proof/seat.py` says about a node, read off its coordinator. Only those who check the code against the proof use it.
 
+use crate::config::Config;
 use crate::coordinator::{Coordinator, FlightKind, Phase};
 use crate::id::Nonce;
 use crate::io::RequestId;
@@ -61,6 +62,11 @@ pub enum SeenView {
 }
 
 impl Coordinator {
+    /// What it goes by.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
     /// What the proof says about this node.
     pub fn view(&self) -> View {
         let lead = match &self.phase {

@@ -5,8 +5,10 @@
 //! whose handle is dropped; a process cannot be killed inside this one.
 
 use crate::check::{self, Violation};
+use crate::model::{self, Step, Terms};
 use crate::overheard::{Overheard, Record};
 use crate::trace::Digest;
+use crate::transition::Followed;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
@@ -16,7 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure::store::{Faults, Faulty, Lanes, Store};
-use tenure::{Clock, DriverMutant, Event, EventKind, Leadership, Node, Settings};
+use tenure::{Clock, CoreStep, DriverMutant, Event, EventKind, Leadership, Node, Settings, Watcher};
+use tenure_core::{Effect, Epoch, Request, SeatState, Version};
 use tokio::sync::{broadcast, watch};
 
 /// Faults strike for this long.
@@ -50,6 +53,8 @@ pub struct Report {
     pub leaders: u64,
     /// Pieces of work they did.
     pub acts: u64,
+    /// Steps of their coordinators that were held against the proof's model.
+    pub followed: Followed,
     /// What must not be, with the seed.
     pub violations: Vec<(u64, String)>,
     /// How long it took.
@@ -63,7 +68,7 @@ impl Report {
             self.violations.iter().map(|(seed, what)| json!({"seed": seed, "what": what})).collect();
         json!({
             "schedules": self.schedules, "simulatedSeconds": self.simulated_s, "leaders": self.leaders,
-            "acts": self.acts, "violations": violations, "wallSeconds": self.took.as_secs_f64(),
+            "acts": self.acts, "followed": self.followed.to_json(), "violations": violations, "wallSeconds": self.took.as_secs_f64(),
         })
     }
 }
@@ -75,6 +80,8 @@ pub struct Outcome {
     pub leaders: u64,
     /// Pieces of work.
     pub acts: u64,
+    /// Steps of coordinators that were held against the proof's model.
+    pub followed: Followed,
     /// A digest of who led when: same seed, same digest.
     pub trace: u64,
     /// Simulated seconds.
@@ -96,6 +103,7 @@ pub fn run_many(from: u64, count: u64, time: Option<Duration>) -> Report {
         report.simulated_s += outcome.simulated_s;
         report.leaders += outcome.leaders;
         report.acts += outcome.acts;
+        report.followed.add(&outcome.followed);
         let first = outcome.violations.into_iter().next();
         report.violations.extend(first.map(|first| (seed, format!("{}: {}", first.check, first.what))));
     }
@@ -145,6 +153,9 @@ struct Log {
     /// The record on the seat, and what every life's clock showed when it landed.
     seat: Option<(Record, BTreeMap<u64, u64>)>,
     acts: u64,
+    followed: Followed,
+    /// The version that a list showed a life to be long dead.
+    aged: BTreeMap<u64, Version>,
     digest: Digest,
     violations: Vec<Violation>,
 }
@@ -157,8 +168,12 @@ struct Watched {
     clock: Arc<DriftingClock>,
     /// Until when it may act in which epoch, by its own word.
     deadlines: BTreeMap<u64, u64>,
-    /// Its work of this epoch was told to stop and has not yet.
-    winding_down: Option<u64>,
+    /// Its work of this epoch runs.
+    works: Option<u64>,
+    /// And was told to stop.
+    winding_down: bool,
+    /// The highest epoch it has sent a vacate for.
+    vacated: Option<Epoch>,
 }
 
 impl Watched {
@@ -167,7 +182,7 @@ impl Watched {
     }
 
     fn may_not_have_stopped(&self) -> bool {
-        self.winding_down.is_some_and(|epoch| !self.is_past_its_deadline(epoch))
+        self.winding_down && self.works.is_some_and(|epoch| !self.is_past_its_deadline(epoch))
     }
 }
 
@@ -229,9 +244,40 @@ impl Log {
         self.seat = Some((record, clocks));
     }
 
-    fn winds_down(&mut self, life: u64, winding_down: Option<u64>) {
+    fn works(&mut self, life: u64, works: Option<u64>, winding_down: bool) {
         if let Some(watched) = self.watched.get_mut(&life) {
-            watched.winding_down = winding_down;
+            (watched.works, watched.winding_down) = (works, winding_down);
+        }
+    }
+
+    /// A coordinator made a step: it must be one of the model's, the coordinator must know of work that runs (K5), and who vacates
+    /// an epoch must be done with it (L1).
+    fn follows(&mut self, life: u64, step: &CoreStep<'_>) {
+        let (me, config) = (step.core.me(), step.core.config());
+        if let Some(version) = model::aged(&step.before, me, config, step.input) {
+            self.aged.insert(life, version);
+        }
+        let terms = Terms { me, config, aged: self.aged.get(&life) };
+        let made = Step { now: step.now, input: step.input, effects: step.effects };
+        let after = step.core.view();
+        if let Err(what) = model::follow(&terms, &step.before, &made, &after, &mut self.followed) {
+            self.violated(check::name::MODEL, format!("life {life}: {what}"));
+        }
+        let Some(watched) = self.watched.get_mut(&life) else { return };
+        let vacates = step.effects.iter().filter_map(|effect| {
+            let Effect::Request(_, Request::WriteSeat { seat, .. }) = effect else { return None };
+            (seat.state == SeatState::Vacant).then_some(seat.epoch)
+        });
+        watched.vacated = vacates.chain(watched.vacated).max();
+        let works = watched.works.map(Epoch);
+        let unknown = works.filter(|epoch| !model::is_known(&after, *epoch));
+        let acts = works.filter(|epoch| !watched.is_past_its_deadline(epoch.0));
+        let again = watched.vacated.filter(|epoch| !model::is_over(&after, acts, *epoch));
+        if let Some(epoch) = unknown {
+            self.violated(check::name::K5, format!("life {life}: work of {epoch:?} runs: {after:?}"));
+        }
+        if let Some(epoch) = again {
+            self.violated(check::name::L1, format!("life {life}: {epoch:?} was vacated: {after:?}"));
         }
     }
 
@@ -281,6 +327,7 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
     loop {
         let guard = leadership.borrow_and_update().guard();
         if let Some(guard) = guard {
+            open(&log).works(life, Some(guard.epoch()), false);
             while guard.check().is_ok() {
                 open(&log).act(life, guard.epoch());
                 tokio::select! {
@@ -289,9 +336,9 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
                     () = tokio::time::sleep(Duration::from_millis(40)) => {}
                 }
             }
-            open(&log).winds_down(life, Some(guard.epoch()));
+            open(&log).works(life, Some(guard.epoch()), true);
             tokio::time::sleep(linger).await;
-            open(&log).winds_down(life, None);
+            open(&log).works(life, None, false);
         }
         if leadership.changed().await.is_err() {
             return;
@@ -367,9 +414,11 @@ impl Cluster {
         });
         let linger = Duration::from_millis([0, 0, 200, 4000][self.rng.random_range(0..4)]);
         let Ok(settings) = settings else { return Member { node: None, link, clock } };
+        let log = Arc::clone(&self.log);
         let builder = Node::builder(settings)
             .lanes(Lanes::same(Arc::new(link.clone())))
             .clock(clock.clone())
+            .watcher(Watcher::new(move |step| open(&log).follows(life, step)))
             .jitter_random(self.rng.random());
         #[cfg(feature = "teeth")]
         let builder = match self.broken {
@@ -386,7 +435,9 @@ impl Cluster {
                 events,
                 clock,
                 deadlines: BTreeMap::new(),
-                winding_down: None,
+                works: None,
+                winding_down: false,
+                vacated: None,
             };
             open(&self.log).watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
@@ -475,6 +526,7 @@ impl Cluster {
         Outcome {
             leaders: log.led.len() as u64,
             acts: log.acts,
+            followed: std::mem::take(&mut log.followed),
             trace: log.digest.finish(),
             simulated_s: log.now_ms() / 1000,
             violations: std::mem::take(&mut log.violations),

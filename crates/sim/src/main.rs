@@ -213,11 +213,12 @@ fn with_driver(seeds: u64, from: u64, time: Option<Duration>, json: bool) -> boo
         println!("{:#}", report.to_json());
     } else {
         println!(
-            "{} schedules of the driver, {} simulated seconds, {} leaders, {} acts: {} violated",
+            "{} schedules of the driver, {} simulated seconds, {} leaders, {} acts, {} steps held against the model: {} violated",
             report.schedules,
             report.simulated_s,
             report.leaders,
             report.acts,
+            report.followed.steps,
             report.violations.len()
         );
         for (seed, what) in &report.violations {

@@ -5,9 +5,8 @@
 //! step that is none of the model's is an error.
 //!
 //! What it does not see: whether a write that an answer speaks of has landed, and whether work that is reported stopped has
-//! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. Which writes a coordinator
-//! remembers, and when it sent them, is taken from itself; that its lease counts from a sending is clause K3 of the monitors. The
-//! meaning of the cold start's margin is an assumption of the proof.
+//! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. The meaning of the cold
+//! start's margin is an assumption of the proof.
 
 use crate::transition::{Followed, Transition};
 use tenure_core::{
@@ -282,6 +281,7 @@ impl Replay<'_> {
             }
             Effect::Stopped(_) => {
                 (self.node.seen, self.node.flight) = (SeenView::Unknown, None);
+                self.node.pending.clear();
                 let rests = self.node.lead.is_none();
                 self.fire(Transition::Rest, &[(rests, "it does not lead")])
             }
@@ -421,6 +421,18 @@ impl Replay<'_> {
         if (self.node.spare, self.node.retired) != (after.spare, after.retired) {
             let (model, code) = ((self.node.spare, self.node.retired), (after.spare, after.retired));
             same("what is spared and retired", format!("{model:?}"), format!("{code:?}"))?;
+        }
+        let flight = |view: &View| view.flight.as_ref().map(|(id, sent, _)| (*id, *sent));
+        if flight(&self.node) != flight(after) {
+            same(
+                "the request under way",
+                format!("{:?}", flight(&self.node)),
+                format!("{:?}", flight(after)),
+            )?;
+        }
+        // Writes may be forgotten at any time; but one that is remembered was sent when it is said to.
+        if let Some(write) = after.pending.iter().find(|write| !self.node.pending.contains(write)) {
+            return Err(format!("{write:?} is remembered, and was not sent then"));
         }
         let seen = |view: &View| match &view.seen {
             SeenView::Record { version, since, .. } => (2, Some((version.clone(), *since))),

@@ -2,8 +2,7 @@
 //! the seat, by its node's name and epoch; the epoch never falls; and no claim lands on a held record within its hold by its
 //! holder's clock, if that holder has acted (M3, seen where the claim lands and not where it is sent).
 //!
-//! The other clauses of the proof are about what a node knows; the driver keeps that to itself. It feeds the very coordinator whose
-//! every step is held against the model where the simulator and the explorer feed it.
+//! What nodes know is seen where their coordinators make a step: `cluster.rs` holds each against the model, with K5 and L1.
 
 use async_trait::async_trait;
 use bytes::Bytes;

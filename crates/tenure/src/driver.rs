@@ -73,6 +73,8 @@ pub(crate) struct Outlets {
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) fence: Fence,
     pub(crate) flaws: Flaws,
+    #[cfg(feature = "explore")]
+    pub(crate) watcher: Option<crate::watcher::Watcher>,
 }
 
 impl std::ops::Deref for Outlets {
@@ -248,7 +250,14 @@ impl Driver {
     fn feed(&mut self, input: Input) {
         let now = Time(self.outlets.voice.clock.now_ms());
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
+        #[cfg(feature = "explore")]
+        let before = self.outlets.watcher.as_ref().map(|_| self.core.view());
         self.core.handle(now, input.clone(), &mut effects);
+        #[cfg(feature = "explore")]
+        if let (Some(watcher), Some(before)) = (&self.outlets.watcher, before) {
+            let (input, effects, core) = (&input, &effects, &self.core);
+            watcher.see(&crate::watcher::CoreStep { before, now, input, effects, core });
+        }
         let known = self.core.highest_epoch().0;
         // The fence first: whoever acts on an event finds it up to date.
         let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);

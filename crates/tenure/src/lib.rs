@@ -58,6 +58,8 @@ mod status;
 mod step_down;
 pub mod tasks;
 mod telemetry;
+#[cfg(feature = "explore")]
+mod watcher;
 mod wire;
 mod workers;
 
@@ -96,6 +98,8 @@ pub use tenure_core::{
 pub const EPOCH_MAX: u64 = tenure_core::Epoch::MAX.0;
 
 pub use tenure_store as store;
+#[cfg(feature = "explore")]
+pub use watcher::{CoreStep, Watcher};
 pub use workers::{
     Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
     WorkerRow, WorkerSpec, WorkerStatus, Workers,

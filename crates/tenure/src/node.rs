@@ -92,6 +92,8 @@ pub struct NodeBuilder {
     plugin: Option<NodeId>,
     floor: u64,
     flaws: Flaws,
+    #[cfg(feature = "explore")]
+    watcher: Option<crate::watcher::Watcher>,
     events: broadcast::Sender<Event>,
 }
 
@@ -124,6 +126,13 @@ impl NodeBuilder {
     #[cfg(feature = "teeth")]
     pub fn broken(mut self, broken: crate::Broken) -> NodeBuilder {
         self.flaws.broken = Some(broken);
+        self
+    }
+
+    /// Shows each step of the node's coordinator, for those who check it against the proof.
+    #[cfg(feature = "explore")]
+    pub fn watcher(mut self, watcher: crate::watcher::Watcher) -> NodeBuilder {
+        self.watcher = Some(watcher);
         self
     }
 
@@ -197,7 +206,14 @@ impl NodeBuilder {
             settings: self.settings,
             lanes: lanes.clone(),
             floor: self.floor,
-            outlets: Outlets { voice: voice.clone(), leadership, fence: fence.clone(), flaws: self.flaws },
+            outlets: Outlets {
+                voice: voice.clone(),
+                leadership,
+                fence: fence.clone(),
+                flaws: self.flaws,
+                #[cfg(feature = "explore")]
+                watcher: self.watcher,
+            },
             pointers,
             random: self.random,
             end,
@@ -239,6 +255,8 @@ impl Node {
             plugin: None,
             floor: 0,
             flaws: Flaws::default(),
+            #[cfg(feature = "explore")]
+            watcher: None,
             events,
         }
     }
