@@ -142,6 +142,7 @@ impl Cluster {
     pub fn start(&mut self, slot: usize, skew_s: i64) -> Result<()> {
         let (life, Slot { name, environment, .. }) = (self.lives.len(), &self.slots[slot]);
         let mut command = self.launch.command(&self.dir);
+        // Without HTTP: dozens of nodes on one machine would all want one port.
         command.args(["run", "--events", "--no-http", "--node", name]).args(self.launch.settings());
         command.envs(environment.iter().cloned());
         if let Some(library) = self.launch.faketime.as_ref().filter(|_| skew_s != 0) {

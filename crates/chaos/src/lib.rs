@@ -14,8 +14,8 @@
 //! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
 //!
 //! Nothing here knows the crates it tests: bounds and deadlines come from what the binary prints, and the judge shares
-//! no code with the accused. What is not promised: that a run finds a given mistake. It is one schedule on one
-//! machine; the simulated schedules see millions.
+//! no code, and so no mistake, with the accused. What is not promised: that a run finds a given mistake. It is one schedule on
+//! one machine; the simulated schedules see millions.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,8 @@
 //! What a run leaves on disk: everything the judge looks at, and nothing it does not.
 //!
+//! The judge reads files, not the run itself: so a verdict can be repeated, and after a bad run the kept record is all there is
+//! to look at.
+//!
 //! | file | one line each |
 //! |---|---|
 //! | `run.json` | the run itself: seed, settings, engine |

@@ -20,7 +20,9 @@
 //! A test holds this against an exhaustive search over random small histories.
 //!
 //! Times are when the proxy passed a request on to the store and when it had the whole answer, so every interval
-//! contains the store's own: the check can miss, and never blames the innocent.
+//! contains the store's own: the check can miss, and never blames the innocent. Not the times between node and proxy: here the
+//! intervals are shorter and fewer outcomes are unknown, so the check sees more. What a node made of a lost answer shows in its
+//! events.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,6 +16,7 @@ use url::form_urlencoded::byte_serialize;
 /// An address that was taken, or what to say about one that was not to be had.
 pub(crate) enum Web {
     Bound(Box<Bound>, Invitation),
+    /// A warning and no failure: the election matters more than a window on it.
     Taken(String),
 }
 

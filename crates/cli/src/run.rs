@@ -141,7 +141,8 @@ pub(crate) fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder
     Ok(builder.broken(broken))
 }
 
-/// Watches whether the store refuses before the node ever joined. Later refusals are ridden out.
+/// Watches whether the store refuses before the node ever joined: a typing error should be seen at once. Later refusals are
+/// ridden out: a running cluster should survive a policy that is corrected within a minute.
 pub(crate) struct Startup {
     events: broadcast::Receiver<Event>,
     joined: bool,

@@ -43,8 +43,9 @@ impl Campaign {
 
 impl Coordinator {
     /// The confirming read shows the seat still to be had. After an unknown claim the same read says that the claim
-    /// has not landed; it is tried again a little later, not in a hot loop. The read saves a write that would be refused; safety does
-    /// not rest on it, nor on the takeover delay or the ranks that led here.
+    /// has not landed; it is tried again a little later, not in a hot loop. The read saves a write that would be refused: the
+    /// turn may come long after the last look, and on S3 a read costs a twelfth of a write. Safety does not rest on it, nor on
+    /// the takeover delay or the ranks that led here.
     pub(crate) fn after_confirmation(&mut self, out: &mut Vec<Effect>) {
         if self.stop_by.is_some() {
             self.drop_campaign();
@@ -156,7 +157,8 @@ impl Coordinator {
         self.drop_campaign();
     }
 
-    /// The claim is known to be on the seat. It counts only within the time that its *sending* allows.
+    /// The claim is known to be on the seat. It counts only within 80 % of the hold from its *sending*: after that, the new
+    /// leader would have to wind down at once.
     pub(crate) fn on_claimed(&mut self, epoch: Epoch, sent: Time, out: &mut Vec<Effect>) {
         let sent = if self.config.has(Mutant::LateRecordAdopted) { self.now } else { sent };
         let in_time = self.now < sent + self.config.wind_down_ms();
@@ -236,6 +238,8 @@ impl Coordinator {
         if own_ms.is_none() && !more {
             self.presence_missing();
         }
+        // The own object may be a whole interval old itself: without the time since it was confirmed, dead nodes would look
+        // younger than they are. If the list does not show it, no age can be told, and everybody counts as live.
         let age_ms = self.presence.confirmed().map_or(0, |at| self.now.since(at));
         let oldest_ms = own_ms.map_or(0, |ms| (ms + age_ms).saturating_sub(self.config.presence_live_ms()));
         let gone = match &self.seen {

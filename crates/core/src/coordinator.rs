@@ -40,7 +40,8 @@ pub struct Coordinator {
     pub(crate) expiry_seen_ms: u64,
     /// Claims are above this too: epochs that another seat has given out.
     pub(crate) floor: Epoch,
-    /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late.
+    /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late. Otherwise a late
+    /// renewal would bring back a leader whose work was told to stop.
     pub(crate) retired: Epoch,
     /// Processes of this lost epoch have not been reported stopped; they may run even past their lease, for what is stuck does not
     /// look at it. So their record is not vacated, and others wait for its expiry; and this node claims nothing, because it could
@@ -61,7 +62,7 @@ pub struct Coordinator {
     pub(crate) writes_fail: bool,
     /// No claim before this: a seat vanished or went back in time, and whoever held it may not have noticed yet.
     pub(crate) wait_out: Time,
-    /// Set once a stop was asked for: when to be gone at the latest.
+    /// Set once a stop was asked for: when to be gone at the latest, because a shutdown must end.
     pub(crate) stop_by: Option<Time>,
     pub(crate) requests: u64,
     pub(crate) nonces: u64,

@@ -54,7 +54,8 @@ pub(crate) enum DrainCause {
     Asked(LossReason),
 }
 
-/// A vacate that fails this often is left to the expiry.
+/// Requests made at most to vacate, or to find out whether that worked. Then it is left to the expiry: a shutdown must end,
+/// and the seat frees itself.
 const ATTEMPTS_MAX: u8 = 4;
 
 impl Tenure {
@@ -264,7 +265,8 @@ impl Coordinator {
         self.recover(out);
     }
 
-    /// A leader that was winding down because of its lease takes its work up again, once that work has stopped.
+    /// A leader that was winding down because of its lease takes its work up again, once that work has stopped: work that was
+    /// told to stop must not meet work that starts. The epoch stays, because nobody else can have claimed meanwhile.
     fn recover(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         let at_risk = matches!(tenure.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
@@ -280,7 +282,7 @@ impl Coordinator {
     }
 
     /// The read-back shows that nothing was written yet. What was given up is looked for a little longer; then renew at
-    /// once, unless the last try was only just now.
+    /// once, unless the last try was only just now: one lost renewal must cost nothing.
     fn renew_now(&mut self) {
         let (now, retry_ms) = (self.now, self.config.retry_ms());
         let tenure = self.tenure();
@@ -369,6 +371,7 @@ impl Coordinator {
         self.drain_because(LossReason::StepDown, out);
     }
 
+    /// A step-down with a longer cooldown, not a state of its own: the node still watches and is ranked, only its claims wait.
     /// Told also to a leader that hands over already: what counts is how long it stays away afterwards.
     pub(crate) fn on_stand_aside(&mut self, hold_ms: u64, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &mut self.phase else { return };

@@ -27,7 +27,7 @@ pub(crate) struct SeenSeat {
     pub(crate) since: Time,
 }
 
-/// From good to bad.
+/// From good to bad. A refusal is worse than silence, and told even after it: it is what somebody has to mend.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Health {
     Good,
@@ -110,7 +110,8 @@ impl Coordinator {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
             self.distrust();
         }
-        // The same epoch, but another's: a record from before an epoch came twice, perhaps even this node's own.
+        // The same epoch, but another's: a record from before an epoch came twice, perhaps even this node's own. It says nothing
+        // about the holder of today, who has not vacated.
         if seat.epoch == self.highest && self.top_holder.as_ref().is_some_and(|top| *top != seat.holder) {
             self.distrust();
         }
@@ -123,7 +124,8 @@ impl Coordinator {
         self.pending.retain(|write| write.nonce == seat.nonce || any);
         // If it is this one, it got through; only its answer did not.
         self.writes_fail &= self.pending.is_empty();
-        // A record from the past names nobody who leads now.
+        // It says who leads now: a vacant seat and a record from the past name nobody who does. That the old leader is gone is
+        // told by its own `LostLeadership`.
         if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
             self.announce(seat.holder.node.clone(), seat.epoch, out);
         }
@@ -161,7 +163,7 @@ impl Coordinator {
 
     /// Trouble is told once when it begins, and again only if it gets worse. Its end is told once nothing has failed for a
     /// whole lease, so that a store that falters is not told of at every turn; and a write that failed is not mended by a
-    /// read that is answered.
+    /// read that is answered, or a store that can be read and not written would recover with every look.
     fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
         if health == Health::Good {
             let over = !self.writes_fail && self.now >= self.troubled + self.config.lease_ms;

@@ -249,7 +249,8 @@ impl Coordinator {
     }
 
     /// The seat has a new record of somebody else: whatever this node was up to is off. A mark counts as a change like
-    /// any other, which can only make this node wait longer; but it is the hand of somebody else, no sign of life.
+    /// any other, so that standbys judge by change and by nothing else; on the seat of a dead leader that costs one expiry at
+    /// most. But it is the hand of somebody else, no sign of life.
     fn on_held_seat(&mut self, seat: Seat, out: &mut Vec<Effect>) {
         let suspect = self.standby().campaign.as_ref().and_then(|campaign| campaign.suspect);
         if suspect == Some(seat.epoch) && !seat.step_down {
@@ -260,7 +261,8 @@ impl Coordinator {
         self.drop_campaign();
     }
 
-    /// The seat is held and has not changed. Only a read *sent* after the expiry proves that it stayed unchanged for it.
+    /// The seat is held and has not changed. Only a read *sent* after the expiry proves that it stayed unchanged for it: an
+    /// answer that took a second says nothing about that second.
     fn on_silent_seat(&mut self, sent: Time, out: &mut Vec<Effect>) {
         let Some(expiry_at) = self.expiry_at() else { return };
         match &self.standby().campaign {
@@ -339,7 +341,8 @@ impl Coordinator {
             FlightKind::Renew(_) | FlightKind::Vacate(_) => match answer {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
-                // The seat has moved on; look at once, and do not try again before.
+                // The seat has moved on; look at once, and do not try again before. The next try may be due already, and
+                // without the look each would be refused like the last, for ever.
                 WriteAnswer::Lost => {
                     let standby = self.standby();
                     standby.poll_at = now;

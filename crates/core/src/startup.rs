@@ -12,7 +12,8 @@ use crate::time::Time;
 pub(crate) enum Starting {
     /// No request has left the node yet.
     Jitter { started: Time, until: Time },
-    /// Does the store honour conditions?
+    /// Does the store honour conditions? Asked before the presence is written: a store that cannot arbitrate should keep
+    /// nothing of this node.
     Probing { started: Time, flight: Option<RequestId>, retry_at: Time },
     /// Presence and first look at the seat.
     Enrolling { started: Time, read_at: Time, seat_read: bool },
@@ -110,7 +111,8 @@ impl Coordinator {
     }
 
     /// All is known that is needed to stand by. Nodes that start together wait until the last of them must have written
-    /// its presence, so that the outcome is the same with and without jitter.
+    /// its presence, so that the outcome is the same with and without jitter. The wait also counts from the confirmation of the
+    /// own presence: with a slow store, the start says nothing about when the others could have seen it.
     fn join(&mut self, started: Time, presence_confirmed: Time, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::Joined));
         let by_start = started + self.config.startup_jitter_max_ms + self.config.settle_ms;

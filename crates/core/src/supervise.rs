@@ -100,7 +100,8 @@ pub struct ProcessPlan {
 pub struct SupervisionConfig {
     /// The processes, in the order of their start. They are stopped in reverse.
     pub processes: Vec<ProcessPlan>,
-    /// How many restarts, of all processes together, are allowed within the window.
+    /// How many restarts, of all processes together, are allowed within the window. Counted together as in Erlang: what
+    /// matters is whether this node is a good place to lead from.
     pub intensity: u32,
     /// The window. A process that ran this long starts with the first pause again; a term this long without a restart
     /// makes earlier failures forgotten.

@@ -33,7 +33,8 @@ use std::sync::Arc;
 /// No payload is larger.
 pub const TASK_PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 
-/// No result is larger: it is a summary. What is larger belongs into an object of its own.
+/// No result is larger: it is a summary, and has to fit into inbox and ledger, next to all others. What is larger belongs into
+/// an object of its own.
 pub const TASK_RESULT_MAX_BYTES: usize = 1024;
 
 /// Inboxes and shards are filled to this at most, as [`Entry::weight`] and [`TaskRecord::weight`] count: less than half of
@@ -43,7 +44,8 @@ pub const TASK_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
 /// Series a shard remembers at most.
 pub const TASK_SERIES_MAX: usize = 500;
 
-/// Where work keeps coming, so many looks in vain are quick ones before they become rarer.
+/// Where work keeps coming, so many looks in vain are quick ones before they become rarer, on both sides. Otherwise both fall
+/// into step with slow looks, and a schedule of 1 s runs every 5 s.
 pub(crate) const QUICK_LOOKS: u8 = 4;
 
 /// Late results a task remembers at most; more are only counted.

@@ -4,7 +4,7 @@ use crate::options::Token;
 use crate::page::ASSETS;
 use axum::http::Method;
 
-/// Without data (the page), or one bit for load balancers and orchestrators.
+/// Without data (the page), or one bit for load balancers and orchestrators, which rarely have a token.
 const FOR_ANYBODY: [&str; 4] = ["/", "/livez", "/readyz", "/leaderz"];
 
 /// A judgement from memory: it changes nothing, though its question needs a body.

@@ -2,6 +2,7 @@
 //!
 //! The library keeps the worker's object fresh; the client's heartbeats keep the library at it. A client that is not heard of
 //! for its timeout is let go: its worker falls silent, and the leader tells of it after another timeout, as of any that crashed.
+//! The object's own timeout starts only then; so the end is told after about two timeouts, and never sooner than one.
 
 use crate::bucket::{Bucket, Reserved};
 use crate::connections::Peer;
@@ -53,6 +54,8 @@ enum Kept {
 
 pub(crate) struct Member {
     pub(crate) id: NodeId,
+    /// Names the registration beside the id: two clients under one id would both keep the worker alive. A client may choose it,
+    /// so that it can repeat a request whose answer was lost.
     pub(crate) registration: String,
     pub(crate) timeout_ms: u64,
     pub(crate) desk: Arc<Desk>,

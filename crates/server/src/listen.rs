@@ -1,4 +1,7 @@
 //! Connections: how many, how slow, and their end.
+//!
+//! HTTP/1.1 alone, and no TLS: clients are programs on the same machine or stand behind a proxy, and one protocol is enough to
+//! limit.
 
 use crate::connections::{Open, Peer, to_close};
 use crate::extract::ClientAddress;

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// Where `tenure run` serves if it is not told otherwise.
+/// Where `tenure run` serves if it is not told otherwise. It serves by default, because nobody looks at a node that cannot be
+/// asked; and on loopback, because others on the network need a token.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 
 /// Shorter tokens can be guessed.

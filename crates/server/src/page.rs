@@ -1,4 +1,6 @@
 //! The dashboard: a few files that are part of the binary. They hold no data; what the page shows it asks for like anybody else.
+//!
+//! No framework and no build step: it is one page, what a browser has is enough for it, and nothing of it goes stale.
 
 use crate::problem::{Answer, Problem};
 use axum::extract::Path;

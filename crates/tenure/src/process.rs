@@ -78,7 +78,8 @@ pub enum ProcessError {
 ///
 /// A process that blocks a thread and does not listen cannot be ended by anybody. It loses its guard, so nothing it tries
 /// to do as leader is allowed any more; it is told (`process_stuck`) and counted; the seat is left to its expiry; and this
-/// node does not lead again before it has ended, since a second instance would run beside it.
+/// node does not lead again before it has ended, since a second instance would run beside it. In a program with one node
+/// that is an outage until the process ends or the program is restarted.
 #[derive(Debug)]
 #[must_use = "nothing runs before `run`"]
 pub struct Supervisor {

@@ -185,6 +185,8 @@ impl Services {
         Arc::clone(table.entry(key).or_default())
     }
 
+    /// Gives the plugin an election of its own. It does not look at the global seat: that may be somebody else's election
+    /// (`tenure run`), and to wait for it would break deployments that never asked for it.
     async fn alone(
         &self,
         name: &NodeId,
@@ -313,7 +315,8 @@ impl Service {
     }
 
     /// Once the store refuses the global seat, this process leaves that election for good, and only watches the seat. A process
-    /// that leads keeps its lease first: it may well outlast the refusal.
+    /// that leads keeps its lease first: it may well outlast the refusal, and a store that refuses only presences must not make
+    /// a leader come and go.
     async fn mind_refusal(&self) {
         let (mut denied, mut leadership) = (self.node.figures().denied(), self.node.leadership());
         let leads = |now: &Leadership| matches!(now.role, Some(Role::Leader | Role::Draining));

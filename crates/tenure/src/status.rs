@@ -100,7 +100,7 @@ pub enum StatusError {
 
 impl Status {
     /// Looks, and watches the holder for at most one hold to see it renew, and never for more than [`WATCH_MAX_MS`]. A holder
-    /// that is alive is recognised within one of its heartbeats.
+    /// that is alive is recognised within one of its heartbeats. As with a standby, an observed change counts and no time stamp.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Status, StatusError> {
         let most = Duration::from_millis(WATCH_MAX_MS);
         Status::read_at(lanes, namespace, &Keys::global(namespace), most).await

@@ -2,8 +2,8 @@
 //!
 //! The mark is a rewrite of the seat on the condition that it is still the one that was read: same holder, epoch and
 //! renewals, a nonce of whoever asks, and a field that says so. The leader's next renewal is refused because of it; it
-//! reads, finds its own record marked, stops its work, vacates, and lets others try. Until somebody asks, this costs
-//! nothing.
+//! reads, finds its own record marked, stops its work, vacates, and lets others try. Nobody has to look for a mark, so
+//! until somebody asks this costs nothing; and the condition ties the mark to the very record it was meant for.
 //!
 //! Not promised: that the leader gives up. A dead one cannot; one of a version that does not know marks renews over it; one
 //! whose work does not stop keeps the seat until its expiry. [`hand_over`] tells what came of it. A mark on the
@@ -71,7 +71,7 @@ pub enum StepDownError {
 /// Asks whoever leads the namespace to hand over, and says whom. Does not wait for it: see [`hand_over`].
 ///
 /// `by` is kept on the seat for people. One leader is meant, the one that leads now: if it ends by itself meanwhile, its
-/// successor is not asked.
+/// successor is not asked. Two operators, or one with a slow store, must not depose two leaders.
 pub async fn request_step_down(
     lanes: &Lanes,
     namespace: &Namespace,

@@ -33,7 +33,8 @@ use tenure_store::Store;
 use tokio::sync::watch;
 
 /// Shards of the ledger. Never to be changed: a series must stay where it is. Many, so that the open tasks and the marks of
-/// 5,000 schedules fit, and that a write carries little of what did not change.
+/// 5,000 schedules fit into objects of 1 MiB, and that a write carries little of what did not change. The price: a take-over
+/// reads and writes all of them, at once.
 pub(crate) const SHARDS: usize = 64;
 
 /// The inbox of a worker that is not in the registry any more is removed after this. Longer than any request is under way:

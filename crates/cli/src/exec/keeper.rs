@@ -3,7 +3,8 @@
 //! It knows until when the command may run, by its own clock, and ends it in time whatever becomes of `tenure`: killed,
 //! stopped, or hanging. It is a child subreaper, so nothing the command starts can get away from it, and it ends when `wait`
 //! itself says that no child is left. If the keeper is killed, the command dies with it (parent-death signal), and `tenure`,
-//! the next subreaper, ends the rest.
+//! the next subreaper, ends the rest. The keeper itself has no parent-death signal: one that died with `tenure` would leave
+//! behind what the command started; one that lives ends it.
 //!
 //! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
 //! Nor while the keeper is stopped as well: nobody can kill from a stopped process.

@@ -1,6 +1,7 @@
 //! `tenure lock`: a command that one process at a time runs.
 //!
-//! A lock is the seat of a plugin of its own, `lock-<name>`: everything an election promises holds for it.
+//! A lock is the seat of a plugin of its own, `lock-<name>`: everything an election promises holds for it. Not a namespace of its
+//! own: so it lies within the layout, below the namespace it belongs to, and cannot meet somebody's election.
 
 mod ls;
 
@@ -207,7 +208,8 @@ fn unique(mut resolved: Resolved) -> Result<Resolved, Failure> {
     Ok(resolved)
 }
 
-/// A lock is wanted now: no jitter, no settling of rankings, and quick looks while it is waited for.
+/// A lock is wanted now: no jitter, no settling of rankings, and quick looks while it is waited for. Whoever types it waits
+/// for it, and there are few of them.
 fn at_once(usual: &Resolved) -> Vec<(&'static str, String)> {
     let settings: &Settings = &usual.settings;
     let look_ms = (settings.heartbeat_interval_ms / 4).max(50);

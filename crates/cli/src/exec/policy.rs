@@ -8,7 +8,8 @@ use clap::ValueEnum;
 pub(crate) enum RestartWhen {
     // Not in the help, which these would make twice as long.
     //
-    // Whatever its exit code: it is to run for as long as this node leads.
+    // Whatever its exit code: it is to run for as long as this node leads. The default, because a leader without its work is
+    // worse than none; what is to be done once says `--once`.
     Always,
     // If its exit code is not 0; with 0 it is done, and so is this node.
     OnFailure,

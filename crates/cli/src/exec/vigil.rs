@@ -72,7 +72,8 @@ impl Vigil {
     }
 
     /// Whoever led is gone, or what ran has ended and left something behind: what the lease has left, and no more than
-    /// the grace.
+    /// the grace. Even after a `kill -9` there is time for it: the lease runs on, and a successor waits for its expiry in any
+    /// case.
     pub(crate) fn wind_up(&mut self, now_ms: u64) -> Option<Order> {
         self.stop(now_ms, Ask::Terminate, self.grace_ms)
     }

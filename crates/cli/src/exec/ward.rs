@@ -28,7 +28,8 @@ pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, String)>,
     pub(crate) terms: Terms,
-    /// Between SIGTERM and SIGKILL when `tenure` is told to stop and the lease goes on.
+    /// Between SIGTERM and SIGKILL when `tenure` is told to stop. The lease is renewed meanwhile, so it may be long; the grace in
+    /// `terms` has to fit into what is left of a lease.
     pub(crate) stop_grace_ms: u64,
 }
 

@@ -1,4 +1,5 @@
-//! The log over OTLP, for builds with the feature of that name.
+//! The log over OTLP, for builds with the feature of that name: its dependencies double the tree. The log alone: figures are
+//! scraped, which collectors know how to do.
 //!
 //! On as soon as one of the usual variables names a collector (`OTEL_EXPORTER_OTLP_ENDPOINT`, or `…_LOGS_ENDPOINT`); headers,
 //! timeouts and the name of the service come from theirs. Protobuf over HTTP. Not promised: delivery. A collector that does not

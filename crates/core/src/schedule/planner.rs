@@ -345,6 +345,9 @@ fn floor_ms(terms: &PlanTerms, series: &Series) -> u64 {
 
 /// Of the due times after `floor_ms` whose time to begin has come: those not later than the threshold, and of the others the
 /// newest ones by the misfire policy; the oldest of them first as far as there is room.
+///
+/// What finds no room is neither queued nor dropped: the misfire policy judges it once there is room. That needs no memory, so
+/// every leader does the same; and it is what a reader expects of "missed".
 fn decide<S: Planned>(
     schedule: &S,
     terms: &PlanTerms,

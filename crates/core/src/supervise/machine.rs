@@ -263,6 +263,7 @@ impl Supervision {
             | State::Ended => false,
         });
         if let Some(process) = late {
+            // Not restarted: it may hold what the next instance would need. Another node is the better try.
             return self.give_up(process, GaveUp::CannotStart, out);
         }
         self.restart_due(out);

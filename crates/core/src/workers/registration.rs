@@ -16,7 +16,8 @@ use crate::mutant::{Mistake, Mutant};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
 
-/// Another incarnation is watched for this many of its heartbeats, in halves, before it counts as dead.
+/// Another incarnation is watched for this many of its heartbeats, in halves, before it counts as dead. Registering is not
+/// refused at once: after a crash the object is still there, and only a change tells the living from the dead.
 const WATCH_HALVES: u64 = 5;
 
 /// No other's heartbeat is believed to be slower: an object with a mistaken interval must not block an id for days.

@@ -17,18 +17,20 @@ pub const WORKERS_MAX: usize = 20_000;
 /// workers themselves out.
 const RECORDS_MAX: usize = 3 * WORKERS_MAX;
 
-/// Objects read in one sweep at most: those of workers that are new, back, or changed in size.
+/// Objects read in one sweep at most: those of workers that are new, back, or changed in size. Not fewer: so ten thousand
+/// workers that register at once are known after three minutes by default, each by one read.
 const READS_MAX: usize = 256;
 
 /// Dead objects removed in one sweep at most.
 const REMOVALS_MAX: usize = 64;
 
 /// Without an answer an object is not read again before this, doubled every time up to eight times as long: others come
-/// first, but a worker that lives is not to be unknown for long.
+/// first, but a worker that lives is not to be unknown for long because of one lost answer.
 const UNANSWERED_AGAIN_MS: u64 = 10_000;
 const UNANSWERED_DOUBLED: u32 = 3;
 
-/// An object that is no worker is not tried again before this, doubled every time …
+/// An object that is no worker is not tried again before this, so that unreadable objects cannot keep workers out; doubled
+/// every time …
 const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
@@ -93,7 +95,8 @@ impl Skipped {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Content {
-    /// Not read yet, or not with success.
+    /// Not read yet, or not with success. Not told of before: its events name plugin, pod and timeout, and what only looks like a
+    /// worker is never told. It is watched from the first list on, so no time is lost.
     Unread,
     Worker(WorkerDetails),
     Corrupt,
@@ -112,7 +115,8 @@ struct Record {
     moved: bool,
     /// When this leader saw it change last, on its own clock.
     changed_at: Time,
-    /// When it was judged silent; the retention counts from here.
+    /// When this leader saw it silent; the retention counts from here. No clock is shared, so leaders that change often keep the
+    /// dead for longer.
     silent_at: Time,
     /// The sweep that listed it last.
     sweep: u64,
@@ -327,8 +331,10 @@ impl Roll {
             record.active = true;
             self.changes += 1;
         }
-        // A worker that is back may be another one under the same id; so may one whose object has another size. What
-        // could not be read is read again only once it changed, and no earlier than its backoff says.
+        // A worker that is back may be another one under the same id; so may one whose object has another size: it may have left
+        // and come back on another pod between two sweeps. Not all such changes show in the size, and a count of heartbeats with
+        // one digit more is read for nothing. What could not be read is read again only once it changed, and no earlier than
+        // its backoff says.
         let again = match record.content {
             Content::Worker(_) => resized || back,
             // Unread and not waiting to be read: the answer never came.
@@ -426,9 +432,9 @@ impl Roll {
         self.skipped
     }
 
-    /// The snapshot to publish now. Every one made has a number of its own, published or not. Where nothing has changed since
-    /// the one that was found, it is that one, to the letter: writing it again shuts out whoever wrote it, and nobody has
-    /// to read it.
+    /// The snapshot to publish now. Every one made has a number of its own, published or not: two different bodies must never
+    /// have the same number. Where nothing has changed since the one that was found, it is that one, to the letter: writing it
+    /// again shuts out whoever wrote it, and nobody has to read it.
     pub fn snapshot(&mut self) -> Snapshot {
         if let Some(found) = self.found.as_ref().filter(|_| self.changes == self.published) {
             return found.clone();

@@ -26,7 +26,7 @@ pub enum HealthStatus {
     Healthy,
     /// It works, and something should be looked after.
     Degraded,
-    /// The next fault is an outage, or a probe says that there is one.
+    /// Nobody leads, a node is down and nobody is left to take over, or a critical probe failed.
     Critical,
     /// Nobody can tell now.
     Unknown,
@@ -57,7 +57,7 @@ pub enum ReasonCode {
     NoLeader,
     /// Two processes run under one id.
     DuplicateNode,
-    /// Nobody could take over.
+    /// Nobody could take over. Even a single node with nothing else wrong is `degraded` for this: its next fault is an outage.
     NoEligibleStandby,
     /// A plugin coordinates by a seat of its own because the store refuses the namespace's.
     FallbackMode,
@@ -192,7 +192,8 @@ pub struct NodeHealth {
     /// How often it went down lately.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub flaps: u32,
-    /// It has been down for the whole retention: kept only so that it is not told again, and shown to nobody.
+    /// It has been down for the whole retention: shown to nobody, and kept for as long as its presence is there, so that a
+    /// successor does not tell it again. Removing presences is not health's business.
     #[serde(default, skip_serializing_if = "is_false")]
     pub forgotten: bool,
 }

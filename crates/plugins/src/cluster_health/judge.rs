@@ -178,8 +178,8 @@ impl Judge {
         let Listed { node: name, mark, age_ms, deposed } = entry;
         let lately = age_ms.is_some_and(|age_ms| age_ms < self.config.suspect_ms);
         let Some(node) = self.nodes.get_mut(name) else {
-            // On the first list the living cannot be told from the dead, but for those who wrote lately. Later ones show who has
-            // just come.
+            // On the first list the living cannot be told from the dead, but for those who wrote lately: the presence of a
+            // crashed node stays, and only a change tells. Later lists show who has just come.
             let fresh = (self.begun_ms.is_some() && !self.cut || lately) && !deposed;
             let (state, told) =
                 if fresh { (NodeState::Up, Some(Told::Up)) } else { (NodeState::Suspect, None) };
@@ -229,6 +229,7 @@ impl Judge {
                 NodeState::Left => now_ms.saturating_sub(node.ended_ms) < retention_ms,
                 // Somebody cleared a dead one away.
                 NodeState::Down => false,
+                // Not told as `node_down`: an orderly leave is no alarm, and the document shows it.
                 NodeState::Up | NodeState::Suspect => {
                     (node.state, node.told, node.ended_ms) = (NodeState::Left, None, now_ms);
                     true
@@ -245,7 +246,8 @@ impl Judge {
         (me.steady_ms, me.undecided) = (None, false);
     }
 
-    /// Adds those that were read longest ago.
+    /// Adds those that were read longest ago, a few in each look: neither size nor time tells a new incarnation, and reading all
+    /// of a thousand every time would cost more than the election.
     fn reread(&self, wanted: &mut Vec<String>) {
         let mut old: Vec<(Option<u64>, &String)> = self
             .nodes
@@ -288,6 +290,7 @@ impl Judge {
         );
         let blind = self.blind_ms.is_some_and(|ms| now_ms.saturating_sub(ms) >= self.config.down_ms);
         if !self.is_settled(now_ms) {
+            // Not told: every hand-over would be told as two changes of health, of which neither happened.
             (self.status, self.better_ms) = (HealthStatus::Unknown, None);
             // Standbys that were not seen to change yet are no sign that there are none.
             reasons.retain(|reason| reason.code != ReasonCode::NoEligibleStandby);

@@ -14,6 +14,9 @@ use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
 pub const POLL_KIND: &str = "poll";
 
 /// What an agent says about itself: the field `poll` of its worker's payload. A worker without one gets no polls.
+///
+/// The leader reads it from the worker's object, by default once a minute: the registry's snapshot carries what every node
+/// needs, and payloads are not part of that.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AgentFacts {
     /// Where it is.

@@ -41,7 +41,8 @@ pub struct CronTimes {
 }
 
 impl CronTimes {
-    /// Five fields, or six with seconds in front; and a zone like `Europe/Berlin`. The zones are compiled in.
+    /// Five fields, or six with seconds in front; and a zone like `Europe/Berlin`. The zones are compiled in: leaders on
+    /// different images must not disagree about what is due.
     ///
     /// The error is which of the two is wrong, and the rule.
     pub fn new(expression: &str, zone: &str) -> Result<CronTimes, (CronField, String)> {
@@ -88,7 +89,8 @@ impl CronTimes {
 
     fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
         let floor_ms = after_ms.max(until_ms.saturating_sub(LOOK_BACK_MAX_MS));
-        // Only ever forward, so that there is one answer to what is due; from further and further back until enough is found.
+        // Only ever forward, from further and further back until enough is found. A search backwards through a change of the
+        // clock need not find what a search forward gave, and then two leaders would disagree.
         let mut window_ms = 64 * SECOND_MS;
         loop {
             let from_ms = floor_ms.max(until_ms.saturating_sub(window_ms));

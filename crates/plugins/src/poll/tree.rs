@@ -81,14 +81,15 @@ impl Tree {
     }
 }
 
-/// Reads YAML or JSON: one document, without tags, anchors and aliases, no key twice.
+/// Reads YAML or JSON: one document, without tags and aliases, no key twice.
 pub(super) fn parse(text: &str) -> Result<Tree, Problems> {
     if text.len() > FILE_MAX_BYTES {
         let rule = format!("has {} bytes; at most {FILE_MAX_BYTES} are read", text.len());
         return Err(Problems::one(Problem::new(None, "", "", rule)));
     }
     let mut builder = Builder::default();
-    // Not the parser's own loader: that one recurses, and knows no limit.
+    // Not the parser's own loader: that one recurses, and knows no limit. Events give the line of every fault, and without
+    // aliases no document grows by being read.
     for event in Parser::new_from_str(text) {
         let taken = match event {
             Ok((event, span)) => builder.take(event, line_of(span)),

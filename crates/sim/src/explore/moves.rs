@@ -79,6 +79,8 @@ impl State {
                 continue;
             }
             let late = wire.age >= TIMEOUT_TICKS;
+            // Served within its tick, unless a fault was spent on it. Otherwise the phases of polls and renewals against each
+            // other make up nearly all states, and nothing goes wrong in them.
             idle &= (wire.slow && !late) || self.nodes[usize::from(wire.node)].paused;
             if wire.answer.is_some() {
                 moves.push(Move::Answer(at));

@@ -70,7 +70,8 @@ impl ProcessContext {
     /// Ends when it is this process's turn to stop.
     ///
     /// When leadership ends, all guards are over at once, and then the processes are asked to stop one after the other, in
-    /// the reverse of their start. Whoever ends by the guard instead of by this stops sooner than its turn.
+    /// the reverse of their start. Nothing may act as leader beyond that moment; the order is for what they clean up. Whoever
+    /// ends by the guard instead of by this stops sooner than its turn.
     pub async fn cancelled(&self) {
         self.stop.cancelled().await;
     }

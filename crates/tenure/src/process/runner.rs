@@ -54,6 +54,7 @@ struct Instance {
 }
 
 impl Instance {
+    /// The guard ends at every stop, even if the lease goes on: nobody relies on a process ending just because it was told to.
     fn cancel(&self) {
         self.scope.cancel();
         self.stop.cancel();
@@ -218,7 +219,8 @@ impl Runner {
         let over = self.is_over(process);
         let (outcome, words) = match done {
             Ok(Ok(())) => (ProcessOutcome::Done, None),
-            // Whoever returns the guard's own error, or anything else after it, did what it was told to.
+            // Whoever returns the guard's own error, or anything else after it, did what it was told to. `check()?` is the
+            // natural way out, and must not look like trouble in every hand-over.
             Ok(Err(Fault::Failed(_))) if over => (ProcessOutcome::Done, None),
             Ok(Err(Fault::Failed(words))) => (ProcessOutcome::Failed, Some(words)),
             Ok(Err(Fault::Panicked(words))) => (ProcessOutcome::Panicked, Some(words)),

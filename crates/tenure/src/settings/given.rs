@@ -67,7 +67,8 @@ impl Settings {
         }
     }
 
-    /// What these settings ask of a shared service in so many words and `in_force` does not have: one sentence for each.
+    /// What these settings ask of a shared service in so many words and `in_force` does not have: one sentence for each. A
+    /// default that differs is nobody's wish; a preset is compared by its name, not by the values it fills in.
     pub(crate) fn differences(&self, in_force: &Settings) -> Vec<String> {
         let ours = FIELDS
             .iter()

@@ -298,6 +298,7 @@ pub const FIELDS: &[Field] = &[
         also: &[],
         flag: "--presence-interval",
         kind: millis(1000),
+        // 50 nodes with a worker each must not cost more than $4.60 per node and month at S3's prices.
         default: Fallback::Text("20000"),
         doc: "How often a node refreshes its presence, in ms; three times that without a refresh and it counts as \
  dead in the ranking. Default: 20000 (thrifty 30000). Only decides who tries first, never who leads. Shorter: dead \
@@ -370,6 +371,7 @@ pub const FIELDS: &[Field] = &[
         shared: true,
         slot: slot!(Millis, worker_retention_ms),
     },
+    // The settings of tasks are not the service's: each process may look as often as it likes.
     Field {
         name: "taskPollInterval",
         env: "TENURE_TASK_POLL_INTERVAL",
@@ -588,6 +590,7 @@ pub const PRESETS: &[Preset] = &[
             ("heartbeatInterval", "9000"),
             ("leaseTimeout", "15000"),
             ("electionInterval", "5000"),
+            // These two keep it at 2.5 requests per node and 5 s at most, even for a single node with a worker.
             ("presenceInterval", "30000"),
             ("workerSweepInterval", "20000"),
         ],

@@ -25,7 +25,8 @@ const UPDATES_KEPT: usize = 8192;
 /// The machine is not asked again before this has passed, whatever it says.
 const WAKE_LEAST: Duration = Duration::from_millis(5);
 
-/// So many tasks at most are looked at in vain once more; the next look begins where this one ended.
+/// Most tasks tried again in vain in one look; the next look begins where this one ended. With thousands waiting and a thousand
+/// workers, every little thing would otherwise cost a million comparisons.
 const RETRIES_MAX: usize = 256;
 
 /// How a dispatcher is to work.

@@ -312,7 +312,8 @@ pub(crate) fn write_inbox(worker: &NodeId, doc: &InboxDoc, carried: &Carried) ->
 }
 
 /// Reads an object that may be anything at all. Entries that cannot be understood are set aside: they are carried along, up
-/// to a few, and nobody acts on them.
+/// to a few, and nobody acts on them. Unlike a row of the ledger, none of them refuses the whole: an entry is one
+/// delivery, and the ledger knows of it.
 pub(crate) fn read_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
     parse_inbox(worker, body).map_err(|detail| told(&detail))
 }

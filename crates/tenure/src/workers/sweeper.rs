@@ -281,7 +281,8 @@ impl Sweeper {
                     tenure.blocked = true;
                     self.say(tenure, format!("snapshot.json is left alone: {}", unreadable.detail));
                 }
-                // Derived from the workers' own objects, and nobody else's to write: made again.
+                // Derived from the workers' own objects, and nobody else's to write: made again. Left alone, it would silence
+                // the registry for good.
                 Err(unreadable) => {
                     self.say(tenure, format!("snapshot.json is replaced: {}", unreadable.detail));
                     self.board.begin_empty();

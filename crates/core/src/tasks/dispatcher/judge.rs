@@ -20,7 +20,8 @@ impl Dispatcher {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let from = task.record.state;
         debug_assert!(from.may_become(next), "{id}: {from:?} to {next:?}");
-        // What a worker says about itself stands in its inbox; the ledger need not repeat it.
+        // What a worker says about itself stands in its inbox. The ledger does not repeat it: that saves two writes for each
+        // task, and a new leader reads the inboxes anyway.
         let recorded = !matches!(next, TaskState::Acked | TaskState::Running);
         task.record.state = next;
         task.state_since = now;

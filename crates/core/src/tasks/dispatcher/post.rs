@@ -26,6 +26,7 @@ struct Plan {
 }
 
 impl Dispatcher {
+    /// Collected results leave the inbox with the next dispatch, or after this: one write less for each batch under load.
     pub(super) fn litter_ms(&self) -> u64 {
         self.config.slow_ms.saturating_mul(4)
     }
@@ -347,6 +348,7 @@ impl Dispatcher {
         }
         let plan = self.plan(worker, inbox, wall_ms);
         let retires = retired && !referenced && plan.entries.is_empty() && inbox.doc.is_some();
+        // Only an empty one: a removal knows no condition, and must not take away what another leader has just written.
         if retires && inbox.entries().is_empty() && self.is_firm(inbox) {
             let id = self.next_request();
             if let Some(inbox) = self.inboxes.get_mut(worker) {
@@ -444,6 +446,7 @@ impl Dispatcher {
                     plan.urgent = true;
                 }
             }
+            // Kept, even if its worker is gone: taking it out would hide that work was done. Its late result is recorded.
             EntryState::Acked { .. } | EntryState::Running { .. } => {
                 let unwanted = task.is_some_and(|task| task.record.cancel || !current);
                 if unwanted && !entry.cancel {
