@@ -4,43 +4,29 @@
 //! core and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and
 //! whose handle is dropped; a process cannot be killed inside this one.
 
-use crate::check::{self, Violation};
-use crate::model::{self, Step, Terms};
-use crate::overheard::{Overheard, Record};
-use crate::trace::Digest;
+mod log;
+
+use crate::check::Violation;
+use crate::overheard::Overheard;
 use crate::transition::Followed;
+use log::{DriftingClock, Shared, Watched, name, open};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tenure::store::{Faults, Faulty, Lanes, Store};
-use tenure::{Clock, CoreStep, DriverMutant, Event, EventKind, Leadership, Node, Settings, Watcher};
-use tenure_core::{Effect, Epoch, Request, SeatState, Version};
-use tokio::sync::{broadcast, watch};
+use tenure::{DriverMutant, Leadership, Node, Settings, Watcher};
+use tokio::sync::watch;
 
 /// Faults strike for this long.
 const TROUBLE: Duration = Duration::from_secs(45);
 /// A leader must be there this long after all was mended: late landings, a start, two failovers on a slow clock.
 const SETTLE: Duration = Duration::from_secs(45);
 const SEAT: &str = "plg_coordinator_global/sim/seat.json";
-
-/// What is checked, by name.
-mod name {
-    pub(super) const ORDER: &str = "nobody acts in an older epoch";
-    pub(super) const HOLDER: &str = "one holder per epoch";
-    pub(super) const ONE: &str = "one acts at a time";
-    pub(super) const DEADLINE: &str = "nobody acts past its own deadline";
-    pub(super) const STOPPED: &str = "nobody acts while another's work winds down";
-    pub(super) const SEAT: &str = "epochs on the seat rise";
-    pub(super) const DIES: &str = "no candidate dies";
-    pub(super) const LEADER: &str = "one leader after all was mended";
-    pub(super) const KNOWN: &str = "everybody knows the leader after all was mended";
-    pub(super) const RUNTIME: &str = "the schedule runs";
-}
 
 /// What came of schedules with the driver.
 #[derive(Clone, Debug, Default)]
@@ -124,200 +110,6 @@ pub fn run_broken(seed: u64, broken: Option<DriverMutant>) -> Outcome {
         Err(error) => {
             let violation = Violation { at: 0, check: name::RUNTIME, what: error.to_string() };
             Outcome { violations: vec![violation], ..Outcome::default() }
-        }
-    }
-}
-
-/// A clock with a rate of its own. It leaps when its machine was asleep; timers of the runtime know nothing of that.
-#[derive(Debug)]
-struct DriftingClock {
-    origin: tokio::time::Instant,
-    rate: u64,
-    slept_ms: AtomicU64,
-}
-
-impl Clock for DriftingClock {
-    fn now_ms(&self) -> u64 {
-        let elapsed_ms = u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX / 2000);
-        1000 + elapsed_ms * self.rate / 1000 + self.slept_ms.load(Ordering::Relaxed)
-    }
-}
-
-/// Everything that was done in anybody's name.
-#[derive(Default)]
-struct Log {
-    origin: Option<tokio::time::Instant>,
-    watched: BTreeMap<u64, Watched>,
-    led: BTreeMap<u64, u64>,
-    last: u64,
-    /// The record on the seat, and what every life's clock showed when it landed.
-    seat: Option<(Record, BTreeMap<u64, u64>)>,
-    acts: u64,
-    followed: Followed,
-    /// The version that a list showed a life to be long dead.
-    aged: BTreeMap<u64, Version>,
-    digest: Digest,
-    violations: Vec<Violation>,
-}
-
-/// One life of a node, from outside.
-struct Watched {
-    node: String,
-    leadership: watch::Receiver<Leadership>,
-    events: broadcast::Receiver<Event>,
-    clock: Arc<DriftingClock>,
-    /// Until when it may act in which epoch, by its own word.
-    deadlines: BTreeMap<u64, u64>,
-    /// Its work of this epoch runs.
-    works: Option<u64>,
-    /// And was told to stop.
-    winding_down: bool,
-    /// The highest epoch it has sent a vacate for.
-    vacated: Option<Epoch>,
-}
-
-impl Watched {
-    fn is_past_its_deadline(&self, epoch: u64) -> bool {
-        self.deadlines.get(&epoch).is_none_or(|deadline_ms| self.clock.now_ms() >= *deadline_ms)
-    }
-
-    fn may_not_have_stopped(&self) -> bool {
-        self.winding_down && self.works.is_some_and(|epoch| !self.is_past_its_deadline(epoch))
-    }
-}
-
-type Shared = Arc<Mutex<Log>>;
-
-fn open(log: &Shared) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Log {
-    fn now_ms(&self) -> u64 {
-        self.origin.map_or(0, |origin| u64::try_from(origin.elapsed().as_millis()).unwrap_or(0))
-    }
-
-    fn violated(&mut self, check: &'static str, what: String) {
-        let at = self.now_ms();
-        self.violations.push(Violation { at, check, what });
-    }
-
-    /// What everybody has said until now.
-    fn listen(&mut self) {
-        let mut died = None;
-        for (life, watched) in &mut self.watched {
-            while let Ok(event) = watched.events.try_recv() {
-                if let EventKind::BecameLeader { deadline_boot_ms }
-                | EventKind::LeaseRenewed { deadline_boot_ms, .. } = event.kind
-                {
-                    watched.deadlines.insert(event.epoch, deadline_boot_ms);
-                } else if let EventKind::CandidateRestarted { .. } = event.kind {
-                    died = Some(*life);
-                }
-            }
-        }
-        if let Some(life) = died {
-            self.violated(name::DIES, format!("life {life}"));
-        }
-    }
-
-    /// A record lands on the seat.
-    fn lands(&mut self, record: Option<Record>) {
-        let before = self.seat.as_ref().map(|(seat, clocks)| (seat.clone(), clocks.clone()));
-        let from = before.as_ref().map_or(0, |(seat, _)| seat.epoch);
-        let Some(record) = record.filter(|record| record.epoch >= from) else {
-            return self.violated(name::SEAT, format!("from epoch {from} to less, or to no record"));
-        };
-        // A holder that never acted has nothing to stop.
-        if let Some((seat, clocks)) = before.filter(|(seat, _)| seat.held && record.epoch > seat.epoch)
-            && let Some((life, watched)) =
-                self.led.get(&seat.epoch).and_then(|life| Some((life, self.watched.get(life)?)))
-            && let Some(landed) = clocks.get(life)
-            && watched.clock.now_ms() < landed + seat.hold_ms
-        {
-            let (shows, hold_ms) = (watched.clock.now_ms(), seat.hold_ms);
-            let what =
-                format!("{record:?} over one of {landed}, at {shows} of its holder's clock, hold {hold_ms}");
-            self.violated(check::name::M3, what);
-        }
-        let clocks = self.watched.iter().map(|(life, watched)| (*life, watched.clock.now_ms())).collect();
-        self.seat = Some((record, clocks));
-    }
-
-    fn works(&mut self, life: u64, works: Option<u64>, winding_down: bool) {
-        if let Some(watched) = self.watched.get_mut(&life) {
-            (watched.works, watched.winding_down) = (works, winding_down);
-        }
-    }
-
-    /// A coordinator made a step: it must be one of the model's, the coordinator must know of work that runs (K5), and who vacates
-    /// an epoch must be done with it (L1).
-    fn follows(&mut self, life: u64, step: &CoreStep<'_>) {
-        let (me, config) = (step.core.me(), step.core.config());
-        if let Some(version) = model::aged(&step.before, me, config, step.input) {
-            self.aged.insert(life, version);
-        }
-        let terms = Terms { me, config, aged: self.aged.get(&life) };
-        let made = Step { now: step.now, input: step.input, effects: step.effects };
-        let after = step.core.view();
-        if let Err(what) = model::follow(&terms, &step.before, &made, &after, &mut self.followed) {
-            self.violated(check::name::MODEL, format!("life {life}: {what}"));
-        }
-        let Some(watched) = self.watched.get_mut(&life) else { return };
-        let vacates = step.effects.iter().filter_map(|effect| {
-            let Effect::Request(_, Request::WriteSeat { seat, .. }) = effect else { return None };
-            (seat.state == SeatState::Vacant).then_some(seat.epoch)
-        });
-        watched.vacated = vacates.chain(watched.vacated).max();
-        let works = watched.works.map(Epoch);
-        let unknown = works.filter(|epoch| !model::is_known(&after, *epoch));
-        let acts = works.filter(|epoch| !watched.is_past_its_deadline(epoch.0));
-        let again = watched.vacated.filter(|epoch| !model::is_over(&after, acts, *epoch));
-        if let Some(epoch) = unknown {
-            self.violated(check::name::K5, format!("life {life}: work of {epoch:?} runs: {after:?}"));
-        }
-        if let Some(epoch) = again {
-            self.violated(check::name::L1, format!("life {life}: {epoch:?} was vacated: {after:?}"));
-        }
-    }
-
-    /// One piece of work, done under a guard that was valid a moment ago.
-    fn act(&mut self, life: u64, epoch: u64) {
-        self.acts += 1;
-        self.listen();
-        let now = self.now_ms();
-        if epoch < self.last {
-            self.violated(name::ORDER, format!("life {life} acts in {epoch} after {}", self.last));
-        }
-        self.last = self.last.max(epoch);
-        let name = self.watched.get(&life).map(|watched| watched.node.clone());
-        let holds = |(seat, _): &(Record, BTreeMap<u64, u64>)| {
-            seat.held && seat.epoch == epoch && Some(&seat.node) == name.as_ref()
-        };
-        if !self.seat.as_ref().is_some_and(holds) {
-            let seat = self.seat.as_ref().map(|(seat, _)| seat.clone());
-            self.violated(check::name::HOLDS_THE_SEAT, format!("life {life} acts in {epoch}: {seat:?}"));
-        }
-        match self.led.insert(epoch, life) {
-            Some(other) if other != life => {
-                self.violated(name::HOLDER, format!("epoch {epoch} led by life {other} and by life {life}"));
-            }
-            Some(_) => {}
-            None => (now, life, epoch).hash(&mut self.digest),
-        }
-        if self.watched.get(&life).is_some_and(|watched| watched.is_past_its_deadline(epoch)) {
-            self.violated(name::DEADLINE, format!("life {life} in {epoch}"));
-        }
-        let mut others = self.watched.iter().filter(|(other, _)| **other != life);
-        let beside = others.clone().find(|(_, watched)| watched.leadership.borrow().is_leader());
-        let beside = beside.map(|(other, _)| *other);
-        let unfinished = others.find(|(_, watched)| watched.may_not_have_stopped());
-        let unfinished = unfinished.map(|(other, _)| *other);
-        if let Some(other) = beside {
-            self.violated(name::ONE, format!("life {life} acts while life {other} may"));
-        }
-        if let Some(other) = unfinished {
-            self.violated(name::STOPPED, format!("life {life} acts, life {other} has not stopped"));
         }
     }
 }

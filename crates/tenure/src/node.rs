@@ -1,10 +1,11 @@
-//! A node: the handle an application holds, and the supervisor that keeps its candidate alive.
+//! A node: the handle an application holds. A supervisor keeps its candidate alive.
+
+mod supervisor;
 
 use crate::annex::Annex;
-use crate::carrier::Carrier;
 use crate::clock::{BootClock, Clock};
-use crate::driver::{Command, Driver, Outlets, Voice};
-use crate::event::{Event, EventKind, LostReason};
+use crate::driver::{Command, Outlets, Voice};
+use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::{Keys, Namespace};
@@ -19,20 +20,14 @@ use crate::workers::{
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Coordinator, Epoch, Holder, IdError, Incarnation, NodeId, Role, StopCause};
+use supervisor::Supervisor;
+use tenure_core::{IdError, NodeId};
 use tenure_store::{Lanes, OpenError, OpenOptions};
-use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// A reader that falls further behind than this is told how many events it missed.
 pub(crate) const EVENTS_KEPT: usize = 1024;
-
-/// A candidate that died is started again after this, doubled every time in a row …
-const RESTART_FIRST_MS: u64 = 100;
-/// … but never later than this,
-const RESTART_MAX_MS: u64 = 30_000;
-/// and the count starts anew once it has lived this long.
-const RESTART_FORGIVEN_MS: u64 = 60_000;
 
 /// Why a node could not be started. Nothing was written.
 #[derive(Debug, thiserror::Error)]
@@ -438,77 +433,4 @@ async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<
     // Whoever waits must not keep the node from leaving.
     drop(commands);
     if done.await.unwrap_or(false) { Ok(()) } else { Err(NotLeading) }
-}
-
-/// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.
-struct Supervisor {
-    keys: Keys,
-    settings: Settings,
-    lanes: Lanes,
-    outlets: Outlets,
-    pointers: Pointers,
-    random: Option<u64>,
-    floor: u64,
-    end: watch::Sender<Option<StopReason>>,
-}
-
-impl Supervisor {
-    async fn run(self, inbox: mpsc::Receiver<Command>) {
-        // Shared by the candidate's lives, one at a time; a panic in one life does not take it along.
-        let inbox = Arc::new(Mutex::new(inbox));
-        let mut deaths = 0u32;
-        let reason = loop {
-            let born_ms = self.outlets.voice.clock.now_ms();
-            // A task of its own, so that a panic ends there and not here.
-            let life = tokio::spawn(self.live(Arc::clone(&inbox)));
-            match life.await {
-                Ok(StopCause::Asked) => break StopReason::Asked,
-                Ok(StopCause::StoreUnsafe) => break StopReason::StoreUnsafe,
-                Err(error) if error.is_cancelled() => break StopReason::Asked,
-                Err(_) => {}
-            }
-            let lived_ms = self.outlets.voice.clock.now_ms().saturating_sub(born_ms);
-            deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
-            self.mourn(deaths).await;
-        };
-        self.outlets.leadership.send_replace(Leadership::default());
-        self.end.send_replace(Some(reason));
-    }
-
-    /// One life of the candidate, with an incarnation of its own: it never takes a former life's seat for its own.
-    fn live(
-        &self,
-        inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
-    ) -> impl Future<Output = StopCause> + Send + use<> {
-        let me = Holder { node: self.outlets.voice.node.clone(), incarnation: Incarnation(rand::random()) };
-        let carrier = Carrier::new(
-            self.lanes.clone(),
-            self.keys.clone(),
-            me.clone(),
-            &self.settings,
-            Arc::clone(&self.outlets.voice.figures),
-            self.pointers.clone(),
-            self.outlets.flaws,
-        );
-        let core = Coordinator::new(self.outlets.flaws.config(self.settings.core_config()), me);
-        let driver =
-            Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
-        let random = self.random.unwrap_or_else(rand::random);
-        async move { driver.run(random, &mut *inbox.lock().await).await }
-    }
-
-    /// The candidate died. Its lease was withdrawn with it; say so, and wait a little before the next life.
-    async fn mourn(&self, deaths: u32) {
-        let last = self.outlets.leadership.borrow().clone();
-        if matches!(last.role, Some(Role::Leader | Role::Draining)) {
-            let acted_until_boot_ms = self.outlets.voice.clock.now_ms();
-            let reason = LostReason::Panic;
-            let lost = EventKind::LostLeadership { reason, vacated: false, acted_until_boot_ms };
-            self.outlets.emit(last.epoch, lost);
-        }
-        self.outlets.leadership.send_modify(|leadership| leadership.role = None);
-        let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);
-        self.outlets.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-    }
 }

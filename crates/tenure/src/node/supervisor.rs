@@ -1,0 +1,95 @@
+//! Keeps a node's candidate alive: each life of it is a task of its own.
+
+use super::StopReason;
+use crate::carrier::Carrier;
+use crate::driver::{Command, Driver, Outlets};
+use crate::event::{EventKind, LostReason};
+use crate::guard::Leadership;
+use crate::keys::Keys;
+use crate::settings::Settings;
+use crate::workers::Pointers;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{Coordinator, Epoch, Holder, Incarnation, Role, StopCause};
+use tenure_store::Lanes;
+use tokio::sync::{Mutex, mpsc, watch};
+
+/// A candidate that died is started again after this, doubled every time in a row …
+const RESTART_FIRST_MS: u64 = 100;
+/// … but never later than this,
+const RESTART_MAX_MS: u64 = 30_000;
+/// and the count starts anew once it has lived this long.
+const RESTART_FORGIVEN_MS: u64 = 60_000;
+
+/// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.
+pub(super) struct Supervisor {
+    pub(super) keys: Keys,
+    pub(super) settings: Settings,
+    pub(super) lanes: Lanes,
+    pub(super) outlets: Outlets,
+    pub(super) pointers: Pointers,
+    pub(super) random: Option<u64>,
+    pub(super) floor: u64,
+    pub(super) end: watch::Sender<Option<StopReason>>,
+}
+
+impl Supervisor {
+    pub(super) async fn run(self, inbox: mpsc::Receiver<Command>) {
+        // Shared by the candidate's lives, one at a time; a panic in one life does not take it along.
+        let inbox = Arc::new(Mutex::new(inbox));
+        let mut deaths = 0u32;
+        let reason = loop {
+            let born_ms = self.outlets.voice.clock.now_ms();
+            // A task of its own, so that a panic ends there and not here.
+            let life = tokio::spawn(self.live(Arc::clone(&inbox)));
+            match life.await {
+                Ok(StopCause::Asked) => break StopReason::Asked,
+                Ok(StopCause::StoreUnsafe) => break StopReason::StoreUnsafe,
+                Err(error) if error.is_cancelled() => break StopReason::Asked,
+                Err(_) => {}
+            }
+            let lived_ms = self.outlets.voice.clock.now_ms().saturating_sub(born_ms);
+            deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
+            self.mourn(deaths).await;
+        };
+        self.outlets.leadership.send_replace(Leadership::default());
+        self.end.send_replace(Some(reason));
+    }
+
+    /// One life of the candidate, with an incarnation of its own: it never takes a former life's seat for its own.
+    fn live(
+        &self,
+        inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
+    ) -> impl Future<Output = StopCause> + Send + use<> {
+        let me = Holder { node: self.outlets.voice.node.clone(), incarnation: Incarnation(rand::random()) };
+        let carrier = Carrier::new(
+            self.lanes.clone(),
+            self.keys.clone(),
+            me.clone(),
+            &self.settings,
+            Arc::clone(&self.outlets.voice.figures),
+            self.pointers.clone(),
+            self.outlets.flaws,
+        );
+        let core = Coordinator::new(self.outlets.flaws.config(self.settings.core_config()), me);
+        let driver =
+            Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
+        let random = self.random.unwrap_or_else(rand::random);
+        async move { driver.run(random, &mut *inbox.lock().await).await }
+    }
+
+    /// The candidate died. Its lease was withdrawn with it; say so, and wait a little before the next life.
+    async fn mourn(&self, deaths: u32) {
+        let last = self.outlets.leadership.borrow().clone();
+        if matches!(last.role, Some(Role::Leader | Role::Draining)) {
+            let acted_until_boot_ms = self.outlets.voice.clock.now_ms();
+            let reason = LostReason::Panic;
+            let lost = EventKind::LostLeadership { reason, vacated: false, acted_until_boot_ms };
+            self.outlets.emit(last.epoch, lost);
+        }
+        self.outlets.leadership.send_modify(|leadership| leadership.role = None);
+        let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);
+        self.outlets.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
+        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+    }
+}
