@@ -145,7 +145,7 @@ fn follow(history: &[Said]) -> Result<Judged, String> {
         let terms = &mut judged.terms;
         match (said.name(), term) {
             ("became_leader", Some(index)) => {
-                return Err(format!("{:?} leads again without having lost: {}", terms[index], said.event));
+                return Err(format!("leads again without having lost: {:?}, {}", terms[index], said.event));
             }
             ("became_leader", None) => {
                 open.insert(said.life, terms.len());
@@ -164,10 +164,10 @@ fn follow(history: &[Said]) -> Result<Judged, String> {
             ("lease_renewed", Some(index)) => {
                 let term = &mut terms[index];
                 if said.epoch() != term.epoch {
-                    return Err(format!("{term:?} renewed another epoch: {}", said.event));
+                    return Err(format!("renewed another epoch: {term:?}, {}", said.event));
                 }
                 if said.boot_ms() >= term.deadline_ms {
-                    return Err(format!("{term:?} renewed after its deadline: {}", said.event));
+                    return Err(format!("renewed after its deadline: {term:?}, {}", said.event));
                 }
                 term.deadline_ms = term.deadline_ms.max(said.number("deadlineBootMs"));
                 judged.count("renewed");
@@ -177,7 +177,7 @@ fn follow(history: &[Said]) -> Result<Judged, String> {
             }
             ("lease_recovered", Some(index)) if said.epoch() == terms[index].epoch => {
                 if !at_risk.remove(&said.life) {
-                    return Err(format!("{:?} recovered without having been at risk", terms[index]));
+                    return Err(format!("recovered without having been at risk: {:?}", terms[index]));
                 }
                 judged.count("recover");
             }
@@ -185,7 +185,7 @@ fn follow(history: &[Said]) -> Result<Judged, String> {
                 let term = &mut terms[index];
                 let acted_ms = said.number("actedUntilBootMs");
                 if acted_ms > term.deadline_ms {
-                    return Err(format!("{term:?} acted past its deadline: {}", said.event));
+                    return Err(format!("acted past its deadline: {term:?}, {}", said.event));
                 }
                 term.acted_until_ms = Some(acted_ms);
                 term.lost_ms = Some(said.boot_ms());
