@@ -70,6 +70,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip("all tests (the build failed)");
         return Ok(report.finish());
     }
+    // As the README has it: a second binary would have to be told apart.
+    report.step("cargo run", || process::run(workspace.cargo().args(["run", "--", "--version"]), LIMIT));
     let mut sites = Vec::new();
     for engine in args.engines() {
         report.step(&format!("start {}", engine.name()), || {
