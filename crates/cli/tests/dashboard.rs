@@ -4,7 +4,7 @@
 mod common;
 
 use common::browser::Browser;
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, PATIENT, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::json;
 use std::net::TcpListener;
@@ -17,8 +17,8 @@ fn start(cluster: &mut Cluster<'_>, node: &str, listen: &str, more: &[&str]) -> 
     (life, format!("http://{address}"))
 }
 
-fn nodes<'a>(sandbox: &'a Sandbox, store: &str) -> Cluster<'a> {
-    Cluster::new(sandbox, store, FAST).env("TENURE_NO_HTTP", "false")
+fn nodes<'a>(sandbox: &'a Sandbox, store: &str, settings: &[&str]) -> Cluster<'a> {
+    Cluster::new(sandbox, store, settings).env("TENURE_NO_HTTP", "false")
 }
 
 /// What a page must never do: fail, or ask anybody else for anything.
@@ -39,7 +39,7 @@ fn innocent(browser: &Browser, but: &[&str]) {
 #[ignore = "needs chromium and chromedriver"]
 fn the_page_shows_a_failover_and_a_step_down_live() {
     let sandbox = Sandbox::new();
-    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), PATIENT);
     let (a, _) = start(&mut cluster, "pod-a", "127.0.0.1:0", &["--worker", "mail-1:queue"]);
     cluster.event(0, a, "became_leader");
     let (b, page) = start(&mut cluster, "pod-b", "127.0.0.1:0", &[]);
@@ -126,7 +126,7 @@ fn the_page_shows_a_failover_and_a_step_down_live() {
 #[ignore = "needs chromium and chromedriver"]
 fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
     let sandbox = Sandbox::new();
-    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), PATIENT);
     let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
     cluster.event(0, a, "became_leader");
     let browser = Browser::start(1280, 1200);
@@ -168,7 +168,7 @@ fn the_page_survives_a_restart_of_its_node_and_says_how_old_it_is_meanwhile() {
 fn hostile_texts_stay_texts() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let mut cluster = nodes(&sandbox, &store);
+    let mut cluster = nodes(&sandbox, &store, STEADY);
     let hostile = "<img src=x onerror=window.bitten=1>";
     let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
     cluster.event(0, a, "became_leader");
@@ -205,7 +205,7 @@ fn hostile_texts_stay_texts() {
 #[ignore = "needs chromium and chromedriver"]
 fn a_page_of_a_node_with_a_token_asks_for_it() {
     let sandbox = Sandbox::new();
-    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"));
+    let mut cluster = nodes(&sandbox, &sandbox.sqlite("t.db"), STEADY);
     let file = sandbox.secret("token", "correct-horse-battery-staple-4711\n");
     let reader = sandbox.secret("reader", "only-looking-battery-staple-4711\n");
     let tokens = ["--http-token-file", &file, "--http-read-token-file", &reader];
@@ -260,7 +260,7 @@ fn failing_checks_are_red_ten_jobs_are_shown_and_renewals_only_if_asked_for() {
     let file = format!("- {{id: down, every: 1s, attempts: 1, failAfter: 1, checks: [{check}]}}\n");
     let file = sandbox.write("polls.yaml", &file);
     sandbox.tenure(["apply", "-f", &file, "--store", &store]).assert_code(0);
-    let mut cluster = nodes(&sandbox, &store);
+    let mut cluster = nodes(&sandbox, &store, STEADY);
     let (a, page) = start(&mut cluster, "pod-a", "127.0.0.1:0", &[]);
     cluster.event(0, a, "became_leader");
     cluster.start_agent(&["--id", "agent-1"]);

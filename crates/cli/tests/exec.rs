@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FAST, PATIENCE, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
+use common::{PATIENCE, PATIENT, PLAIN, Ran, STEADY, Sandbox, boot_ms, finish};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -251,16 +251,16 @@ fn a_command_is_restarted_as_asked() {
 #[test]
 fn a_command_that_cannot_stay_up_makes_room_for_another_node() {
     let place = Place::new();
-    let _bad = place.start("pod-a", FAST, "exit 1");
+    let _bad = place.start("pod-a", PATIENT, "exit 1");
     place.until("the node gives up", |place| place.read("pod-a.log").contains("restart intensity"));
-    let _good = place.start("pod-b", FAST, r#"exec "$@""#);
+    let _good = place.start("pod-b", PATIENT, r#"exec "$@""#);
     place.writers(1, 0);
 }
 
 #[test]
 fn a_lease_that_is_lost_kills_the_command_in_time() {
     let place = Place::new();
-    let _node = place.start("pod-a", FAST, STUBBORN);
+    let _node = place.start("pod-a", PATIENT, STUBBORN);
     let pids = place.writers(2, 0);
     // The store is away from now on: the last renewal was sent before.
     let held = place.database();
@@ -268,7 +268,7 @@ fn a_lease_that_is_lost_kills_the_command_in_time() {
     place.until("the end of the command", |_| gone(&pids));
     let last_ms = place.marks().iter().map(|mark| mark.at_ms).max().unwrap();
     println!("the last sign of life was {} ms after the store was cut off", last_ms.saturating_sub(cut_ms));
-    assert!(last_ms < cut_ms + 1500, "a successor may come after 1.5 leases");
+    assert!(last_ms < cut_ms + 7500, "a successor may come after 1.5 leases");
     // Not sooner: a lease that is renewed at the last moment goes on in the same epoch.
     place.until("the end of the lease", |place| place.read("pod-a.log").contains("NO LONGER LEADING"));
     drop(held);
@@ -295,9 +295,9 @@ fn a_store_that_falters_costs_nothing() {
 /// A successor runs only what the other runs no more, whatever is done to the other.
 fn handed_over(disturb: impl FnOnce(&Place, &mut Node, &BTreeSet<i32>)) {
     let place = Place::new();
-    let mut first = place.start("pod-a", FAST, STUBBORN);
+    let mut first = place.start("pod-a", PATIENT, STUBBORN);
     let pids = place.writers(2, 0);
-    let _second = place.start("pod-b", FAST, STUBBORN);
+    let _second = place.start("pod-b", PATIENT, STUBBORN);
     place.until("the other node", |place| place.read("pod-b.log").contains("joined"));
     let epoch = place.epoch();
     disturb(&place, &mut first, &pids);
@@ -374,7 +374,7 @@ fn a_signal_for_everybody_leaves_the_keeper_at_its_work() {
 #[test]
 fn once_means_once_even_if_leadership_comes_back() {
     let place = Place::new();
-    let mut node = place.start("pod-a", &[FAST, &["--once"]].concat(), STUBBORN);
+    let mut node = place.start("pod-a", &[PATIENT, &["--once"]].concat(), STUBBORN);
     let pids = place.writers(2, 0);
     let held = place.database();
     place.until("the end of the command", |_| gone(&pids));
@@ -437,7 +437,7 @@ fn a_lock_that_is_not_had_in_time_has_a_code_of_its_own() {
 #[test]
 fn a_lock_that_is_lost_kills_the_command_and_says_so() {
     let place = Place::new();
-    let command = place.command("lock", FAST, &shell(STUBBORN));
+    let command = place.command("lock", PATIENT, &shell(STUBBORN));
     let ran = std::thread::spawn(move || finish(command, PATIENCE));
     let pids = place.writers(2, 0);
     let held = place.database();
@@ -465,9 +465,9 @@ impl Drop for Stopped {
 #[test]
 fn ex3_a_stuck_keeper_keeps_the_seat_until_its_expiry() {
     let place = Place::new();
-    let _first = place.start("pod-a", FAST, STUBBORN);
+    let _first = place.start("pod-a", PATIENT, STUBBORN);
     let pids = place.writers(2, 0);
-    let _second = place.start("pod-b", FAST, STUBBORN);
+    let _second = place.start("pod-b", PATIENT, STUBBORN);
     place.until("the other node", |place| place.read("pod-b.log").contains("joined"));
     let keeper = crew::parent(*pids.first().unwrap()).unwrap();
     let stopped = Stopped::new(keeper);

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, STEADY, Sandbox};
+use common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn the_leader_is_printed_alone_and_its_absence_is_an_exit_code() {
     let leader = || sandbox.tenure(["leader", "--store", &store]);
     assert!(leader().assert_code(3).stdout.is_empty());
     assert!(sandbox.contents().is_empty(), "looking makes nothing");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, PATIENT);
     let life = cluster.start("pod-a");
     cluster.event(0, life, "became_leader");
     assert_eq!(leader().assert_code(0).stdout, "pod-a\n");

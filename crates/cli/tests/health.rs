@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::{Cluster, FAST, STEADY, Sandbox};
+use common::{Cluster, PATIENT, STEADY, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// A look every 6 s (24 renewals), down after 3 s. A lease that a busy machine does not cost anybody.
-const LIVELY: &[&str] = &["--presence-interval", "1000ms", "--lease-timeout", "3000ms"];
+/// A node that is missed soon.
+const LIVELY: &[&str] = &["--presence-interval", "1000ms"];
 
 /// What health has to say about the cluster. That its store is slow is true on a machine that is busy with other
 /// things, and no concern of these tests.
@@ -41,7 +41,7 @@ fn state(view: &Value, name: &str) -> String {
 fn cp1_health_shows_who_died_and_believes_no_dead_leader() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let mut cluster = Cluster::new(&sandbox, &store, &[FAST, LIVELY].concat());
+    let mut cluster = Cluster::new(&sandbox, &store, &[PATIENT, LIVELY].concat());
     let health = |code| health(&sandbox, &store, code);
     let a = cluster.start_args("pod-a", &["--worker", "w1:queue"]);
     cluster.event(0, a, "became_leader");

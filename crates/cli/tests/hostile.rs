@@ -4,7 +4,7 @@
 mod common;
 
 use common::net::Server;
-use common::{Cluster, FAST, PATIENCE, Ran, Sandbox, finish};
+use common::{Cluster, PATIENCE, PATIENT, Ran, Sandbox, finish};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -277,7 +277,7 @@ fn the_last_epoch_is_led_and_none_beyond_it_is_read_or_written() {
     }
     // One is left: it is claimed, led and read.
     put(&*store, "seat.json", &seat("vacant", LAST_EPOCH - 1, 0, 1000));
-    let mut cluster = Cluster::new(&sandbox, &url, FAST);
+    let mut cluster = Cluster::new(&sandbox, &url, PATIENT);
     let life = cluster.start("pod-a");
     assert_eq!(cluster.event(0, life, "became_leader").epoch(), LAST_EPOCH);
     let told = sandbox.tenure(["status", "--json", "--store", &url]).assert_code(0).json();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{FAST, Killed, STEADY, Sandbox};
+use common::{Killed, PATIENT, STEADY, Sandbox};
 use serde_json::{Value, json};
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -155,8 +155,9 @@ fn ob1_a_node_that_is_not_eligible_names_the_leader_over_http() {
 fn ob2_a_killed_leader_is_gone_over_http_once_another_leads() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let node =
-        |name: &str| Served::start(&sandbox, run(&sandbox, FAST, &["--store", &store, "--node", name]), None);
+    let node = |name: &str| {
+        Served::start(&sandbox, run(&sandbox, PATIENT, &["--store", &store, "--node", name]), None)
+    };
     let mut a = node("pod-a");
     a.until("/leaderz", 200);
     let b = node("pod-b");
@@ -183,7 +184,7 @@ fn ob2_a_killed_leader_is_gone_over_http_once_another_leads() {
 fn a_node_whose_store_is_gone_is_not_ready() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
-    let a = Served::start(&sandbox, run(&sandbox, FAST, &["--store", &store, "--node", "pod-a"]), None);
+    let a = Served::start(&sandbox, run(&sandbox, PATIENT, &["--store", &store, "--node", "pod-a"]), None);
     a.until("/readyz", 200);
     for file in ["t.db", "t.db-wal", "t.db-shm"] {
         let _ = std::fs::remove_file(sandbox.path(file));

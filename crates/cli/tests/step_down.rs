@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, STEADY, Sandbox};
+use common::{Cluster, PATIENT, STEADY, Sandbox};
 use serde_json::json;
 
 #[test]
@@ -51,7 +51,7 @@ fn nobody_to_ask_and_a_leader_that_cannot_hear_are_exit_codes() {
     let ask = |arguments: &[&str]| sandbox.tenure([&["step-down", "--store", &store], arguments].concat());
     assert!(ask(&[]).assert_code(3).stdout.contains("does not exist yet"));
     assert!(sandbox.contents().is_empty(), "asking makes nothing");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, PATIENT);
     let life = cluster.start("pod-a");
     cluster.event(0, life, "became_leader");
     assert_eq!(ask(&["--namespace", "elsewhere"]).assert_code(3).stdout, "no leader: there never was one\n");

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Killed, STEADY, Sandbox};
+use common::{Cluster, Killed, PATIENT, STEADY, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, tcgetattr};
@@ -59,7 +59,7 @@ fn q_ends_it_and_gives_the_terminal_back() {
 fn changes_are_told_as_json_lines() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("watch.db");
-    let mut cluster = Cluster::new(&sandbox, &store, FAST);
+    let mut cluster = Cluster::new(&sandbox, &store, PATIENT);
     let first = cluster.start("pod-a");
     cluster.leader(0);
     let mut command = sandbox.command();

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Cluster, FAST, Sandbox};
+use common::{Cluster, PATIENT, Sandbox};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -20,7 +20,7 @@ const LIVELY: &[&str] = &[
 ];
 
 fn lively() -> Vec<&'static str> {
-    [FAST, LIVELY].concat()
+    [PATIENT, LIVELY].concat()
 }
 
 /// A seat as its last leader left it.

@@ -25,8 +25,10 @@ impl Browser {
     pub fn start(width: u32, height: u32) -> Browser {
         let home = tempfile::Builder::new().prefix("tenure-browser-").tempdir().unwrap();
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let driver = Command::new("chromedriver")
-            .args([format!("--port={port}"), "--silent".to_owned()])
+        // A browser draws with all the processor there is; the nodes it shows come first.
+        let driver = Command::new("nice")
+            .args(["-n", "10", "chromedriver", "--silent"])
+            .arg(format!("--port={port}"))
             .env("HOME", home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

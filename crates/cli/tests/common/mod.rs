@@ -14,6 +14,7 @@ pub mod net;
 pub use tenure_chaos::clock::boot_ms;
 pub use tenure_chaos::ledger::{self, Said};
 
+use tenure_chaos::canary::{self, Canary};
 use tenure_chaos::exec::crew::stop_all;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,7 +25,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,21 @@ pub const STEADY: &[&str] = &[
     "75",
 ];
 
+/// The same for tests in which a leader is missed: after 7.5 s, and by nobody while the machine stands still for 5 s.
+pub const PATIENT: &[&str] = &[
+    "--preset",
+    "fast",
+    "--startup-jitter-max",
+    "0",
+    "--lease-hold-factor",
+    "10",
+    "--lease-expiry-factor",
+    "15",
+];
+
+/// For who leads first by name: however late one of them comes to be scheduled, the others wait for it.
+pub const FIRST_BY_NAME: &[&str] = &["--startup-jitter-max", "0", "--election-settle", "3000ms"];
+
 /// The default settings, but without the startup jitter.
 pub const PLAIN: &[&str] = &["--startup-jitter-max", "0"];
 
@@ -54,6 +70,14 @@ pub const PLAIN: &[&str] = &["--startup-jitter-max", "0"];
 pub fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+static CANARY: LazyLock<Canary> = LazyLock::new(Canary::start);
+
+/// How long something in a cluster's life took, but for the time the machine itself stood still.
+pub fn took_ms(from_ms: u64, until_ms: u64) -> u64 {
+    let stalled_ms = canary::stalled_ms(&CANARY.so_far(), from_ms, until_ms);
+    until_ms.saturating_sub(from_ms).saturating_sub(stalled_ms)
 }
 
 /// A directory of a test's own; also the home of every process it starts.
@@ -233,6 +257,7 @@ pub struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub fn new(sandbox: &'a Sandbox, store: &str, arguments: &[&str]) -> Cluster<'a> {
+        LazyLock::force(&CANARY);
         let (mouth, said) = channel();
         let mut all = vec!["--store".to_owned(), store.to_owned()];
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
