@@ -1,7 +1,7 @@
 //! What `proof/seat.py` says about a node, read off its coordinator. Only those who check the code against the proof use it.
 
 use crate::config::Config;
-use crate::coordinator::{Coordinator, FlightKind, Phase};
+use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
 use crate::id::Nonce;
 use crate::io::RequestId;
 use crate::leader::{Drain, DrainCause};
@@ -65,6 +65,17 @@ impl Coordinator {
     /// What it goes by.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether it has yet to learn what became of this write of its own.
+    pub fn awaits(&self, nonce: Nonce) -> bool {
+        let writes = |flight: &SeatFlight| match &flight.kind {
+            FlightKind::Read => false,
+            FlightKind::Claim(seat) | FlightKind::Renew(seat) | FlightKind::Vacate(seat) => {
+                seat.nonce == nonce
+            }
+        };
+        self.seat_flight.as_ref().is_some_and(writes) || self.pending.iter().any(|write| write.nonce == nonce)
     }
 
     /// What the proof says about this node.

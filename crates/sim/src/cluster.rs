@@ -8,6 +8,7 @@ mod log;
 
 use crate::check::Violation;
 use crate::overheard::Overheard;
+use crate::teeth::Broken;
 use crate::transition::Followed;
 use log::{DriftingClock, Shared, Watched, name, open};
 use rand::{RngExt, SeedableRng};
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::store::{Faults, Faulty, Lanes, Store};
-use tenure::{DriverMutant, Leadership, Node, Settings, Watcher};
+use tenure::{Leadership, Node, Settings, Watcher};
 use tokio::sync::watch;
 
 /// Faults strike for this long.
@@ -103,7 +104,7 @@ pub fn run(seed: u64) -> Outcome {
 }
 
 /// Runs one schedule with nodes that are broken on purpose, in builds with the feature `teeth`.
-pub fn run_broken(seed: u64, broken: Option<DriverMutant>) -> Outcome {
+pub fn run_broken(seed: u64, broken: Option<Broken>) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     match runtime {
         Ok(runtime) => runtime.block_on(schedule(seed, broken)),
@@ -153,10 +154,10 @@ struct Cluster {
     seed: u64,
     heartbeat_ms: u64,
     #[cfg_attr(not(feature = "teeth"), expect(dead_code, reason = "nothing is broken then"))]
-    broken: Option<DriverMutant>,
+    broken: Option<Broken>,
 }
 
-async fn schedule(seed: u64, broken: Option<DriverMutant>) -> Outcome {
+async fn schedule(seed: u64, broken: Option<Broken>) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
     let log: Shared = Arc::default();
@@ -214,15 +215,15 @@ impl Cluster {
             .jitter_random(self.rng.random());
         #[cfg(feature = "teeth")]
         let builder = match self.broken {
-            Some(mutant) => builder.broken(tenure::Broken::Driver(mutant)),
-            None => builder,
+            Some(Broken::Driver(mutant)) => builder.broken(tenure::Broken::Driver(mutant)),
+            Some(Broken::Core(mutant)) => builder.broken(tenure::Broken::Core(mutant)),
+            Some(Broken::Caller(_)) | None => builder,
         };
         let events = builder.events();
         let node = builder.start().await.ok();
         if let Some(node) = &node {
             let (leadership, clock) = (node.leadership(), Arc::clone(&clock));
             let watched = Watched {
-                node: format!("node-{index}"),
                 leadership,
                 events,
                 clock,
@@ -230,6 +231,8 @@ impl Cluster {
                 works: None,
                 winding_down: false,
                 vacated: None,
+                newest: None,
+                core: None,
             };
             open(&self.log).watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));

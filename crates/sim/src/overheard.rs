@@ -1,8 +1,5 @@
-//! The store of the driver's schedules, and what can be told from it: which record of the seat landed when. Whoever acts must hold
-//! the seat, by its node's name and epoch; the epoch never falls; and no claim lands on a held record within its hold by its
-//! holder's clock, if that holder has acted (M3, seen where the claim lands and not where it is sent).
-//!
-//! What nodes know is seen where their coordinators make a step: `cluster.rs` holds each against the model, with K5 and L1.
+//! The store of the driver's schedules. It tells which record of the seat has landed; `cluster/log.rs` holds it against what the
+//! nodes know and do.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,13 +7,16 @@ use serde_json::Value;
 use std::fmt;
 use std::sync::Arc;
 use tenure::store::{Condition, List, MemoryStore, Read, Remove, Store, StoreTime, Version, Write};
+use tenure_core::{Incarnation, Nonce};
 
 /// A record of the seat, as far as the proof speaks of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub(crate) epoch: u64,
     pub(crate) held: bool,
-    pub(crate) node: String,
+    /// The holder's.
+    pub(crate) incarnation: Incarnation,
+    pub(crate) nonce: Nonce,
     pub(crate) hold_ms: u64,
 }
 
@@ -26,10 +26,20 @@ impl Record {
         Some(Record {
             epoch: seat["epoch"].as_u64()?,
             held: seat["state"] == "held",
-            node: seat["holder"]["node"].as_str()?.to_owned(),
+            incarnation: incarnation(seat["holder"]["incarnation"].as_str()?)?,
+            nonce: nonce(seat["nonce"].as_str()?)?,
             hold_ms: seat["leaseHold"].as_u64()?,
         })
     }
+}
+
+fn incarnation(text: &str) -> Option<Incarnation> {
+    u64::from_str_radix(text, 16).ok().map(Incarnation)
+}
+
+fn nonce(text: &str) -> Option<Nonce> {
+    let (writer, sequence) = text.split_once('-')?;
+    Some(Nonce { incarnation: incarnation(writer)?, sequence: sequence.parse().ok()? })
 }
 
 /// Tells of every record that lands, `None` for what is no record.

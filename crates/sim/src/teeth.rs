@@ -93,7 +93,7 @@ impl Broken {
     fn first_violation(self, seed: u64, options: &Options) -> Option<Violation> {
         let violations = match self {
             Broken::Core(_) | Broken::Caller(_) => run(seed, options).violations,
-            Broken::Driver(mutant) => cluster::run_broken(seed, Some(mutant)).violations,
+            Broken::Driver(_) => cluster::run_broken(seed, Some(self)).violations,
         };
         violations.into_iter().next()
     }
@@ -135,7 +135,8 @@ pub fn by_explorer(mutant: Mutant) -> Option<(&'static str, u64)> {
         let limits = Limits {
             states: STATES_MAX,
             time: Duration::from_secs(20),
-            modelled: false,
+            clauses: false,
+            replay: false,
             live_ms: None,
             ..limits
         };

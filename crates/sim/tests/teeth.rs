@@ -3,6 +3,9 @@
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tenure_sim::check::name;
+use tenure_sim::cluster;
+use tenure_sim::explore::{Limits, explore};
 use tenure_sim::teeth::{self, Broken};
 
 /// Runs the job for every item, on two threads.
@@ -90,4 +93,44 @@ fn the_explorer_catches_several_by_itself() {
     .collect();
     let _ = std::panic::take_hook();
     assert_eq!(survivors, []);
+}
+
+/// Each clause of the proof bites by itself, in the explorer and in schedules of the production driver.
+#[test]
+fn every_clause_bites_where_it_is_watched() {
+    use tenure::DriverMutant;
+    use tenure_core::Mutant;
+    let core = Broken::Core;
+    let clauses = [
+        (name::M3, core(Mutant::ExpiryTooShort)),
+        (name::K1, core(Mutant::SilenceFromSending)),
+        (name::K3, core(Mutant::DeadlineFromAnswer)),
+        (name::K5, Broken::Driver(DriverMutant::StoppedWhenCancelled)),
+        (name::L1, core(Mutant::VacatedBeforeStopped)),
+        (name::L2, core(Mutant::ExpiryTooShort)),
+    ];
+    let silent = for_all(&clauses, |(clause, broken)| {
+        let bites = |seed: u64| {
+            let violations = cluster::run_broken(seed, Some(*broken)).violations;
+            violations.iter().any(|violation| violation.check == *clause)
+        };
+        let seed = (0..300).find(|seed| bites(*seed));
+        println!("{clause}: {} in schedule {seed:?} of the driver", broken.name());
+        seed.is_none().then_some(*clause)
+    });
+    assert_eq!(silent.into_iter().flatten().collect::<Vec<_>>(), [""; 0]);
+    for (clause, mutant) in [
+        (name::M3, Mutant::ExpiryTooShort),
+        (name::K1, Mutant::SilenceFromSending),
+        (name::K3, Mutant::DeadlineFromAnswer),
+        // Work ends as soon as it is told there, and a record is never replaced early but by a claim that breaks M3 first: no variant
+        // gets as far as K5 and L2.
+        (name::L1, Mutant::SupersededIgnored),
+    ] {
+        let alone = Limits::small(2).into_iter().map(|limits| Limits { replay: false, ..limits });
+        let found = alone.filter_map(|limits| explore(&limits, Some(mutant)).violation);
+        let checks: Vec<&str> = found.map(|(violation, _)| violation.check).collect();
+        println!("{clause}: {mutant:?} in the explorer: {checks:?}");
+        assert!(checks.contains(&clause), "{mutant:?}: {checks:?}");
+    }
 }

@@ -10,7 +10,9 @@ use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure::{Clock, CoreStep, Event, EventKind, Leadership};
-use tenure_core::{Effect, Epoch, Request, SeatState, Version};
+use tenure_core::{
+    Effect, Epoch, Incarnation, LeadView, Nonce, Request, SeatState, SeenView, Time, Version, View,
+};
 use tokio::sync::{broadcast, watch};
 
 /// What is checked, by name.
@@ -49,8 +51,12 @@ pub(super) struct Log {
     pub(super) watched: BTreeMap<u64, Watched>,
     pub(super) led: BTreeMap<u64, u64>,
     last: u64,
-    /// The record on the seat, and what every life's clock showed when it landed.
-    seat: Option<(Record, BTreeMap<u64, u64>)>,
+    /// Every record that was on the seat.
+    landed: BTreeMap<Nonce, Landed>,
+    /// The one on it now.
+    seat: Option<Nonce>,
+    /// When each write was sent, by its sender's clock.
+    sent: BTreeMap<Nonce, Time>,
     pub(super) acts: u64,
     pub(super) followed: Followed,
     /// The version that a list showed a life to be long dead.
@@ -59,9 +65,21 @@ pub(super) struct Log {
     pub(super) violations: Vec<Violation>,
 }
 
+/// What the clauses ask about a coordinator.
+pub(super) struct Core {
+    me: Incarnation,
+    hold_ms: u64,
+    view: View,
+}
+
+struct Landed {
+    record: Record,
+    /// What every life's clock showed.
+    clocks: BTreeMap<u64, u64>,
+}
+
 /// One life of a node, from outside.
 pub(super) struct Watched {
-    pub(super) node: String,
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) events: broadcast::Receiver<Event>,
     pub(super) clock: Arc<DriftingClock>,
@@ -73,11 +91,19 @@ pub(super) struct Watched {
     pub(super) winding_down: bool,
     /// The highest epoch it has sent a vacate for.
     pub(super) vacated: Option<Epoch>,
+    /// The newest of its claims and renewals that landed.
+    pub(super) newest: Option<Nonce>,
+    /// Its coordinator, as of its last step.
+    pub(super) core: Option<Core>,
 }
 
 impl Watched {
     fn is_past_its_deadline(&self, epoch: u64) -> bool {
         self.deadlines.get(&epoch).is_none_or(|deadline_ms| self.clock.now_ms() >= *deadline_ms)
+    }
+
+    fn is(&self, incarnation: Incarnation) -> bool {
+        self.core.as_ref().is_some_and(|core| core.me == incarnation)
     }
 
     fn may_not_have_stopped(&self) -> bool {
@@ -120,27 +146,39 @@ impl Log {
         }
     }
 
+    fn on_the_seat(&self) -> Option<&Landed> {
+        self.landed.get(self.seat.as_ref()?)
+    }
+
     /// A record lands on the seat.
     pub(super) fn lands(&mut self, record: Option<Record>) {
-        let before = self.seat.as_ref().map(|(seat, clocks)| (seat.clone(), clocks.clone()));
-        let from = before.as_ref().map_or(0, |(seat, _)| seat.epoch);
+        let from = self.on_the_seat().map_or(0, |seat| seat.record.epoch);
         let Some(record) = record.filter(|record| record.epoch >= from) else {
             return self.violated(name::SEAT, format!("from epoch {from} to less, or to no record"));
         };
-        // A holder that never acted has nothing to stop.
-        if let Some((seat, clocks)) = before.filter(|(seat, _)| seat.held && record.epoch > seat.epoch)
-            && let Some((life, watched)) =
-                self.led.get(&seat.epoch).and_then(|life| Some((life, self.watched.get(life)?)))
-            && let Some(landed) = clocks.get(life)
-            && watched.clock.now_ms() < landed + seat.hold_ms
-        {
-            let (shows, hold_ms) = (watched.clock.now_ms(), seat.hold_ms);
-            let what =
-                format!("{record:?} over one of {landed}, at {shows} of its holder's clock, hold {hold_ms}");
+        if let Some(what) = self.lands_early(&record) {
             self.violated(check::name::M3, what);
         }
         let clocks = self.watched.iter().map(|(life, watched)| (*life, watched.clock.now_ms())).collect();
-        self.seat = Some((record, clocks));
+        let nonce = record.nonce;
+        let holder = self.watched.values_mut().find(|watched| watched.is(record.incarnation));
+        if let Some(holder) = holder.filter(|_| record.held) {
+            holder.newest = Some(nonce);
+        }
+        self.landed.insert(nonce, Landed { record, clocks });
+        self.seat = Some(nonce);
+        let lives: Vec<u64> = self.watched.keys().copied().collect();
+        lives.into_iter().for_each(|life| self.watch(life));
+    }
+
+    /// M3, seen where a claim lands and not where it is sent.
+    fn lands_early(&self, record: &Record) -> Option<String> {
+        let Landed { record: held, clocks } =
+            self.on_the_seat().filter(|seat| seat.record.held && record.epoch > seat.record.epoch)?;
+        let (life, holder) = self.watched.iter().find(|(_, watched)| watched.is(held.incarnation))?;
+        let (landed, shows) = (clocks.get(life)?, holder.clock.now_ms());
+        (shows < landed + held.hold_ms)
+            .then(|| format!("{record:?} over {held:?} of {landed}, at {shows} of its holder's clock"))
     }
 
     pub(super) fn works(&mut self, life: u64, works: Option<u64>, winding_down: bool) {
@@ -149,8 +187,7 @@ impl Log {
         }
     }
 
-    /// A coordinator made a step: it must be one of the model's, the coordinator must know of work that runs (K5), and who vacates
-    /// an epoch must be done with it (L1).
+    /// A coordinator made a step: it must be one of the model's, and keep every clause.
     pub(super) fn follows(&mut self, life: u64, step: &CoreStep<'_>) {
         let (me, config) = (step.core.me(), step.core.config());
         if let Some(version) = model::aged(&step.before, me, config, step.input) {
@@ -162,22 +199,60 @@ impl Log {
         if let Err(what) = model::follow(&terms, &step.before, &made, &after, &mut self.followed) {
             self.violated(check::name::MODEL, format!("life {life}: {what}"));
         }
-        let Some(watched) = self.watched.get_mut(&life) else { return };
-        let vacates = step.effects.iter().filter_map(|effect| {
+        let writes = step.effects.iter().filter_map(|effect| {
             let Effect::Request(_, Request::WriteSeat { seat, .. }) = effect else { return None };
-            (seat.state == SeatState::Vacant).then_some(seat.epoch)
+            Some(seat)
         });
+        self.sent.extend(writes.clone().map(|seat| (seat.nonce, step.now)));
+        let Some(watched) = self.watched.get_mut(&life) else { return };
+        let vacates = writes.filter(|seat| seat.state == SeatState::Vacant).map(|seat| seat.epoch);
         watched.vacated = vacates.chain(watched.vacated).max();
+        watched.core = Some(Core { me: me.incarnation, hold_ms: config.hold_ms(), view: after });
+        self.watch(life);
+    }
+
+    /// Every clause about this life, now.
+    fn watch(&mut self, life: u64) {
+        if let Some((check, what)) = self.breaks(life) {
+            self.violated(check, format!("life {life}: {what}"));
+        }
+    }
+
+    fn breaks(&self, life: u64) -> Option<(&'static str, String)> {
+        let watched = self.watched.get(&life)?;
+        let Core { me, hold_ms, view } = watched.core.as_ref()?;
+        if let SeenView::Record { seat, since, .. } = &view.seen {
+            let landed = self.landed.get(&seat.nonce).map(|landed| landed.clocks.get(&life));
+            // Lives that began later are not in the list: they were not there when it landed.
+            if landed.is_none_or(|shown| shown.is_some_and(|shown| *shown > since.0)) {
+                return Some((check::name::K1, format!("saw {seat:?} since {since:?}, landed {landed:?}")));
+            }
+        }
+        let by = |lead: &LeadView| {
+            self.landed.iter().any(|(nonce, landed)| {
+                nonce.incarnation == *me
+                    && landed.record.epoch == lead.epoch.0
+                    && self.sent.get(nonce) == Some(&lead.renewed)
+            })
+        };
+        if let Some(lead) = view.lead.filter(|lead| !by(lead)) {
+            return Some((check::name::K3, format!("{lead:?} rests on no write that landed")));
+        }
         let works = watched.works.map(Epoch);
-        let unknown = works.filter(|epoch| !model::is_known(&after, *epoch));
+        if let Some(epoch) = works.filter(|epoch| !model::is_known(view, *epoch)) {
+            return Some((check::name::K5, format!("work of {epoch:?} runs: {view:?}")));
+        }
         let acts = works.filter(|epoch| !watched.is_past_its_deadline(epoch.0));
-        let again = watched.vacated.filter(|epoch| !model::is_over(&after, acts, *epoch));
-        if let Some(epoch) = unknown {
-            self.violated(check::name::K5, format!("life {life}: work of {epoch:?} runs: {after:?}"));
+        let over = |epoch: Epoch| model::is_over(view, acts, epoch);
+        if let Some(epoch) = watched.vacated.filter(|epoch| !over(*epoch)) {
+            return Some((check::name::L1, format!("{epoch:?} was vacated: {view:?}")));
         }
-        if let Some(epoch) = again {
-            self.violated(check::name::L1, format!("life {life}: {epoch:?} was vacated: {after:?}"));
-        }
+        let newest = watched.newest?;
+        let epoch = self.landed.get(&newest)?.record.epoch;
+        let stands = self.on_the_seat().is_some_and(|seat| seat.record.held && seat.record.epoch == epoch);
+        let past = self.sent.get(&newest).is_none_or(|sent| watched.clock.now_ms() >= sent.0 + hold_ms);
+        let gone = !stands && !past && !over(Epoch(epoch));
+        gone.then(|| (check::name::L2, format!("its record of {epoch} is gone: {view:?}")))
     }
 
     /// One piece of work, done under a guard that was valid a moment ago.
@@ -189,12 +264,12 @@ impl Log {
             self.violated(name::ORDER, format!("life {life} acts in {epoch} after {}", self.last));
         }
         self.last = self.last.max(epoch);
-        let name = self.watched.get(&life).map(|watched| watched.node.clone());
-        let holds = |(seat, _): &(Record, BTreeMap<u64, u64>)| {
-            seat.held && seat.epoch == epoch && Some(&seat.node) == name.as_ref()
+        let holds = |Landed { record, .. }: &Landed| {
+            let own = self.watched.get(&life).is_some_and(|watched| watched.is(record.incarnation));
+            record.held && record.epoch == epoch && own
         };
-        if !self.seat.as_ref().is_some_and(holds) {
-            let seat = self.seat.as_ref().map(|(seat, _)| seat.clone());
+        if !self.on_the_seat().is_some_and(holds) {
+            let seat = self.on_the_seat().map(|seat| seat.record.clone());
             self.violated(check::name::HOLDS_THE_SEAT, format!("life {life} acts in {epoch}: {seat:?}"));
         }
         match self.led.insert(epoch, life) {

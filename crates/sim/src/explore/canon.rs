@@ -1,6 +1,6 @@
 //! Telling a state from now, with small numbers, so that it is recognised when it comes again.
 
-use super::state::{NOW, SeatOutcome, State};
+use super::state::{NOW, Node, SeatOutcome, State};
 use crate::trace::Digest;
 use std::hash::{Hash, Hasher};
 use tenure_core::{
@@ -148,8 +148,24 @@ impl Renumber for Names {
     }
 }
 
+/// Whether somebody may still hear of this record, or learn what became of it as of an own write.
+fn is_remembered(state: &State, nonce: Nonce) -> bool {
+    let read = |answer: &SeatAnswer| matches!(answer, SeatAnswer::Found { seat, .. } if seat.nonce == nonce);
+    let on_the_seat = state.seat.as_ref().is_some_and(|seat| seat.nonce == nonce);
+    let under_way = || {
+        state.wires.iter().any(|wire| matches!(&wire.answer, Some(SeatOutcome::Read(answer)) if read(answer)))
+    };
+    let known = |node: &Node| {
+        let held = |input: &Input| matches!(input, Input::Answer { answer: Answer::Seat(answer), .. } if read(answer));
+        node.alive && (node.held.iter().any(held) || node.core.awaits(nonce))
+    };
+    on_the_seat || under_way() || state.nodes.iter().any(known)
+}
+
 /// Rewrites the state in place and returns its digest.
 pub(super) fn canonical(state: &mut State) -> u128 {
+    let mut landed = std::mem::take(&mut state.landed);
+    landed.retain(|landed| is_remembered(state, landed.nonce));
     let mut names = Names::default();
     if let Some(seat) = &mut state.seat {
         names.seat(seat);
@@ -188,6 +204,9 @@ pub(super) fn canonical(state: &mut State) -> u128 {
             state.nodes[index].core.renumber(FRESH, FRESH, &mut names);
         }
     }
+    landed.iter_mut().for_each(|landed| names.nonce(&mut landed.nonce));
+    landed.sort_unstable();
+    state.landed = landed;
     digest(state)
 }
 
@@ -206,7 +225,7 @@ fn digest(state: &State) -> u128 {
         state.seat.hash(hasher);
         state.wires.hash(hasher);
         state.led.hash(hasher);
-        (state.lives, state.top.0, state.stood_ms).hash(hasher);
+        (state.lives, state.top.0, &state.landed).hash(hasher);
         (state.faults, state.crashes, state.pauses, state.step_downs).hash(hasher);
     }
     u128::from(low.finish()) << 64 | u128::from(high.finish())

@@ -40,8 +40,10 @@ pub struct Limits {
     pub step_downs: u8,
     /// Clock rates in thousandths, one for each node: as far apart as the settings tolerate.
     pub rates: [u64; 3],
-    /// Whether steps are held against the proof's model, and states against its clauses.
-    pub modelled: bool,
+    /// Whether steps and states are held against the clauses of the proof.
+    pub clauses: bool,
+    /// Whether every step must be one of the proof's model.
+    pub replay: bool,
     /// From every state somebody leads within this, in true time, once faults end; `None` does not look.
     pub live_ms: Option<u64>,
     /// At most this many states.
@@ -61,7 +63,8 @@ impl Limits {
             pauses,
             step_downs,
             rates: [1000, 2000, 1000],
-            modelled: true,
+            clauses: true,
+            replay: true,
             live_ms: Some(state::live_ms()),
             states: u64::MAX,
             time: Duration::from_secs(3600),

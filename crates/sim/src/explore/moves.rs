@@ -1,13 +1,14 @@
 //! What may happen next, and making it happen.
 
 use super::Limits;
-use super::state::{SeatOutcome, State, TICK_MS, TIMEOUT_TICKS, Wire, version_of};
+use super::state::{Landed, STOOD_TICKS, SeatOutcome, State, TICK_MS, TIMEOUT_TICKS, Wire, version_of};
 use crate::check::name;
 use crate::model::{self, Step, Terms};
 use std::collections::VecDeque;
 use tenure_core::{
-    Answer, Coordinator, Effect, Epoch, Event, Expect, Holder, Incarnation, Input, NodeEntry, NodesAnswer,
-    ProbeAnswer, Request, Role, Seat, SeatAnswer, SeatState, Time, Version, View, WriteAnswer,
+    Answer, Coordinator, Effect, Epoch, Event, Expect, Holder, Incarnation, Input, LeadView, NodeEntry,
+    NodesAnswer, Nonce, ProbeAnswer, Request, Role, Seat, SeatAnswer, SeatState, SeenView, Time, Version,
+    View, WriteAnswer,
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,12 +179,11 @@ impl State {
     }
 
     fn tick(&mut self) {
-        let holder = self.seat.as_ref().map(|seat| seat.holder.node.clone());
         for (node, rate) in self.nodes.iter_mut().zip(self.rates) {
             node.local = node.local + TICK_MS * rate / 1000;
-            if Some(&node.core.me().node) == holder.as_ref() {
-                self.stood_ms = (self.stood_ms + TICK_MS * rate / 1000).min(self.config.hold_ms());
-            }
+        }
+        for landed in &mut self.landed {
+            landed.ticks = (landed.ticks + 1).min(STOOD_TICKS);
         }
         for wire in &mut self.wires {
             wire.age = (wire.age + 1).min(TIMEOUT_TICKS);
@@ -205,7 +205,8 @@ impl State {
                 }
                 self.lands(life, &seat);
                 let version = version_of(&seat);
-                (self.seat, self.stood_ms) = (Some(seat), 0);
+                self.landed.push(Landed { nonce: seat.nonce, epoch: seat.epoch, ticks: 0 });
+                self.seat = Some(seat);
                 SeatOutcome::Written(WriteAnswer::Won(version))
             }
             Request::ReadSeat { unless } => SeatOutcome::Read(match &self.seat {
@@ -302,7 +303,7 @@ impl State {
             if let Input::ProcessesStopped { epoch } = &input {
                 target.acting.take_if(|(acting, _)| acting == epoch);
             }
-            let told = self.modelled.then(|| (target.core.view(), input.clone()));
+            let told = (self.clauses || self.replay).then(|| (target.core.view(), input.clone()));
             target.core.handle(target.local, input, &mut effects);
             if let Some((before, input)) = told {
                 self.follow(node, &before, &input, &effects);
@@ -313,27 +314,72 @@ impl State {
         }
     }
 
-    /// Holds a step against the model, and a claim on a held record (M3) against the holder's clock. A claim on top of an older
-    /// record than the one on the seat is left out: it cannot land.
+    /// Holds a step against the model, and against the clauses that it could break.
     fn follow(&mut self, node: usize, before: &View, input: &Input, effects: &[Effect]) {
         let target = &self.nodes[node];
         let terms = Terms { me: target.core.me(), config: &self.config, aged: None };
         let step = Step { now: target.local, input, effects };
-        let followed = model::follow(&terms, before, &step, &target.core.view(), &mut self.followed);
-        if let Err(what) = followed {
+        let after = target.core.view();
+        let followed = model::follow(&terms, before, &step, &after, &mut self.followed);
+        // A clause by its name tells more.
+        if let Some((check, what)) =
+            self.claims_early(effects).or_else(|| self.knows_wrong(node, before, &after))
+        {
+            self.violated(check, format!("{node}: {what}"));
+        }
+        if let Err(what) = followed
+            && self.replay
+        {
             self.violated(name::MODEL, format!("{node}: {what}"));
         }
-        let hold_ms = self.config.hold_ms();
-        let on_top = |effect: &Effect| {
+    }
+
+    fn stood(&self, nonce: Nonce) -> Option<&Landed> {
+        self.landed.iter().find(|landed| landed.nonce == nonce)
+    }
+
+    /// By a node's clock.
+    fn stood_ms(&self, node: usize, landed: &Landed) -> u64 {
+        u64::from(landed.ticks) * TICK_MS * self.rates[node] / 1000
+    }
+
+    /// M3: a claim on a held record, by the holder's clock. A claim on top of an older record than the one on the seat is left out:
+    /// it cannot land.
+    fn claims_early(&self, effects: &[Effect]) -> Option<(&'static str, String)> {
+        let held = self.seat.as_ref().filter(|seat| seat.state == SeatState::Held)?;
+        let claims = |effect: &Effect| {
             let Effect::Request(_, Request::WriteSeat { seat, expect }) = effect else { return false };
-            let takes =
-                |held: &Seat| held.state == SeatState::Held && *expect == Expect::Version(version_of(held));
-            seat.renewals == 0 && seat.state == SeatState::Held && self.seat.as_ref().is_some_and(takes)
+            let claim = seat.renewals == 0 && seat.state == SeatState::Held;
+            claim && *expect == Expect::Version(version_of(held))
         };
-        if self.stood_ms < hold_ms && effects.iter().any(on_top) {
-            let stood_ms = self.stood_ms;
-            self.violated(name::M3, format!("{node} claims over a record of {stood_ms} of {hold_ms} ms"));
+        let holder = self.nodes.iter().position(|node| node.core.me().node == held.holder.node)?;
+        let (stood_ms, hold_ms) =
+            (self.stood(held.nonce).map_or(0, |landed| self.stood_ms(holder, landed)), self.config.hold_ms());
+        let early = stood_ms < hold_ms && effects.iter().any(claims);
+        early.then(|| (name::M3, format!("claims over a record of {stood_ms} of {hold_ms} ms")))
+    }
+
+    /// K1: what it saw anew had landed by then. K3: a lease that is new counts from the sending of an own write that landed.
+    fn knows_wrong(&self, node: usize, before: &View, after: &View) -> Option<(&'static str, String)> {
+        if let SeenView::Record { seat, since, .. } = &after.seen
+            && after.seen != before.seen
+        {
+            let landed = self.stood(seat.nonce);
+            let long_ago = |landed: &Landed| landed.ticks == STOOD_TICKS;
+            let by_then = |landed: &Landed| self.nodes[node].local.0 <= since.0 + self.stood_ms(node, landed);
+            if !landed.is_some_and(|landed| long_ago(landed) || by_then(landed)) {
+                return Some((name::K1, format!("saw {seat:?} since {since:?}: {landed:?}")));
+            }
         }
+        let told = |lead: LeadView| (lead.epoch, lead.renewed);
+        let lead = after.lead.filter(|lead| before.lead.map(told) != Some(told(*lead)))?;
+        let in_flight =
+            before.flight.iter().filter_map(|(_, sent, seat)| Some((seat.as_ref()?.nonce, *sent)));
+        let mut written = in_flight.chain(before.pending.iter().copied());
+        let rests = written.any(|(nonce, sent)| {
+            sent == lead.renewed && self.stood(nonce).is_some_and(|landed| landed.epoch == lead.epoch)
+        });
+        (!rests).then(|| (name::K3, format!("{lead:?} rests on no write that landed: {before:?}")))
     }
 
     /// Carries an effect out; what is answered at once is returned.

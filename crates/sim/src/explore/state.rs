@@ -5,7 +5,7 @@ use crate::check::{Violation, name};
 use crate::model::{is_known, is_over};
 use crate::transition::Followed;
 use tenure_core::{
-    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Request, RequestId, Seat,
+    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Nonce, Request, RequestId, Seat,
     SeatAnswer, SeatState, Time, Version, WakeToken, WriteAnswer,
 };
 
@@ -13,6 +13,8 @@ use tenure_core::{
 pub(super) const TICK_MS: u64 = 10;
 /// A sender gives up after so many ticks.
 pub(super) const TIMEOUT_TICKS: u8 = 2;
+/// How long a record stood is told up to here: the slowest clock has counted a hold by then.
+pub(super) const STOOD_TICKS: u8 = 5;
 /// Where every node's clock stands in a state told from now. Nothing in the settings is longer than a third of it.
 pub(super) const NOW: u64 = 300;
 
@@ -86,6 +88,15 @@ pub(super) enum SeatOutcome {
     Written(WriteAnswer),
 }
 
+/// A record that has landed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Landed {
+    pub(super) nonce: Nonce,
+    pub(super) epoch: Epoch,
+    /// How long ago, up to [`STOOD_TICKS`].
+    pub(super) ticks: u8,
+}
+
 #[derive(Clone)]
 pub(super) struct State {
     pub(super) nodes: Vec<Node>,
@@ -101,9 +112,10 @@ pub(super) struct State {
     pub(super) crashes: u8,
     pub(super) pauses: u8,
     pub(super) step_downs: u8,
-    /// How long its holder's clock has run since the record on the seat landed, up to its hold.
-    pub(super) stood_ms: u64,
-    pub(super) modelled: bool,
+    /// What no node knows and the clauses speak of: the records that landed, as far as somebody may still hear of them.
+    pub(super) landed: Vec<Landed>,
+    pub(super) clauses: bool,
+    pub(super) replay: bool,
     pub(super) followed: Followed,
     pub(super) violation: Option<Violation>,
 }
@@ -129,8 +141,9 @@ impl State {
             crashes: limits.crashes,
             pauses: limits.pauses,
             step_downs: limits.step_downs,
-            stood_ms: 0,
-            modelled: limits.modelled,
+            landed: Vec::new(),
+            clauses: limits.clauses,
+            replay: limits.replay,
             followed: Followed::default(),
             violation: None,
         };
@@ -186,7 +199,7 @@ impl State {
                 self.violated(name::LIVE_LEASE, format!("{index} leads {epoch:?} past its deadline"));
             }
         }
-        let watched = if self.modelled { self.nodes.len() } else { 0 };
+        let watched = if self.clauses { self.nodes.len() } else { 0 };
         for index in 0..watched {
             if let Some((check, what)) = self.breaks(index).filter(|_| self.nodes[index].alive) {
                 self.violated(check, format!("{index}: {what}"));
@@ -194,8 +207,8 @@ impl State {
         }
     }
 
-    /// The clauses of the proof that can be seen in one state, L2 for the record that a leader leads by. M3 is checked where a claim
-    /// is sent, see `moves`. K1 and K3 would need to know when each record landed; here they rest on every step being the model's.
+    /// The clauses of the proof that can be seen in one state, L2 for the record that a leader leads by. M3, K1 and K3 are checked
+    /// in the step that could break them, see `follow`.
     fn breaks(&self, index: usize) -> Option<(&'static str, String)> {
         let node = &self.nodes[index];
         let (view, life) = (node.core.view(), node.core.me().incarnation.0);
