@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tenure::id::KindName;
 use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
 use tenure::tasks::{Handlers, TaskRunner};
-use tenure::{Namespace, Node, NodeId, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
+use tenure::{Namespace, Node, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
 use tenure_plugins::poll::{
     AgentFacts, Check, CheckSpec, Checks, JobRun, PollOptions, PollOrchestrator, Rules, Schedule, read_file,
 };
@@ -137,7 +138,7 @@ async fn cluster(load: &Load) -> Figures {
     let (store, clock, began) = (Arc::new(MemoryStore::new()), TokioClock::new(), Instant::now());
     let (leaders, agents, done) = (Meter::default(), Meter::default(), Arc::new(AtomicU64::new(0)));
     let lead = node("lead", &store, &clock, &leaders, true).await;
-    let rules = Rules { own_kinds: [NodeId::new("nothing").expect("valid")].into() };
+    let rules = Rules { own_kinds: [KindName::new("nothing").expect("valid")].into() };
     let wall = move || START + u64::try_from(began.elapsed().as_millis()).unwrap_or(0);
     let options = PollOptions { rules: rules.clone(), wall_clock: Arc::new(wall), ..PollOptions::default() };
     let metered: Arc<dyn Store> =

@@ -19,10 +19,13 @@ use crate::args::SettingsArgs;
 use crate::exit::Failure;
 use crate::status::existing;
 use serde_json::Value;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::IdError;
+use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Lanes, OpenOptions};
-use tenure::{Namespace, NodeId};
+
 use tenure_plugins::poll::{PollError, Schedules};
 
 /// A command is not lease traffic: a request may take longer than a renewal may.
@@ -63,8 +66,9 @@ fn now_ms() -> u64 {
 }
 
 /// An id of the command line; `what` names it in the error.
-fn id(what: &str, text: &str) -> Result<NodeId, Failure> {
-    NodeId::new(text).map_err(|error| Failure::usage(format!("{what} = {:?}: {}", error.value, error.rule)))
+fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T, Failure> {
+    text.parse()
+        .map_err(|error: IdError| Failure::usage(format!("{what} = {:?}: {}", error.value, error.rule)))
 }
 
 /// A moment for people: in UTC, to the second.
@@ -88,7 +92,7 @@ fn pretty(value: &Value) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map_err(Failure::other)
 }
 
-fn no_schedule(id: &NodeId, namespace: &Namespace) -> Failure {
+fn no_schedule(id: &ScheduleId, namespace: &Namespace) -> Failure {
     Failure::missing(format!("there is no schedule {:?} in {namespace}", id.as_str()))
 }
 

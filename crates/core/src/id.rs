@@ -6,13 +6,11 @@ use std::sync::Arc;
 /// The longest id, in bytes. Ids become object keys and log fields.
 const ID_MAX_BYTES: usize = 128;
 
-/// The name of a node (`pod-a`), unique in its namespace. Validated, because it becomes part of an object key.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct NodeId(Arc<str>);
-
 /// Why a text is not an id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdError {
+    /// What it was to be.
+    pub noun: &'static str,
     /// The offending text, cut to a length that can be printed.
     pub value: String,
     /// The rule it breaks.
@@ -21,14 +19,61 @@ pub struct IdError {
 
 impl fmt::Display for IdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not an id: it {}", self.value, self.rule)
+        write!(f, "{:?} is not a {}: it {}", self.value, self.noun, self.rule)
     }
 }
 
 impl std::error::Error for IdError {}
 
-impl NodeId {
-    /// Accepts letters, digits, `-`, `_` and `.`; starts with a letter or digit; 1 to 128 bytes; no `..`.
+/// One type for the id of each thing, so that mixing two of them up does not compile:
+///
+/// ```compile_fail
+/// use tenure_core::{JobId, WorkerId};
+/// let worker: WorkerId = JobId::new("mail-7").unwrap();
+/// ```
+macro_rules! ids {
+    ($($(#[$doc:meta])+ $name:ident: $noun:literal,)+) => {$(
+        $(#[$doc])+
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Accepts letters, digits, `-`, `_` and `.`; starts with a letter or digit; 1 to 128 bytes; no `..`: it becomes
+            /// part of an object key.
+            pub fn new(text: &str) -> Result<$name, IdError> {
+                check_id($noun, text).map($name)
+            }
+
+            /// The text of the id.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<$name, IdError> {
+                $name::new(text)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )+};
+}
+
+ids! {
+    /// The name of a node (`pod-a`), unique in its namespace.
     ///
     /// ```
     /// use tenure_core::NodeId;
@@ -36,46 +81,82 @@ impl NodeId {
     /// assert!(NodeId::new("../pod-a").is_err());
     /// assert!(NodeId::new("a/b").unwrap_err().to_string().contains("a/b"));
     /// ```
-    pub fn new(text: &str) -> Result<NodeId, IdError> {
-        check_id(text).map_err(|rule| IdError { value: text.chars().take(64).collect(), rule })?;
-        Ok(NodeId(Arc::from(text)))
+    NodeId: "node id",
+    /// The id of a worker, unique in its namespace.
+    WorkerId: "worker id",
+    /// The id of a job, unique in its namespace.
+    JobId: "job id",
+    /// What kind of job, or of check: workers say which kinds they run.
+    KindName: "kind",
+    /// The jobs that come from one place. Only the newest of a series may be created, so a job is created once.
+    SeriesId: "series of jobs",
+    /// The id of a schedule. The jobs it makes are a series of the same name.
+    ScheduleId: "schedule id",
+    /// The name of one check of a schedule.
+    CheckName: "check name",
+    /// What a worker says of itself and a job may ask for: its partition, its domain, a capability.
+    Label: "label",
+    /// The name of a plugin, of a worker's as well.
+    PluginName: "plugin name",
+    /// The name of a leader-only process.
+    ProcessName: "process name",
+    /// The name of a document that a leader keeps.
+    DocumentName: "document name",
+    /// A namespace: one election, one seat, one set of workers and jobs.
+    Namespace: "namespace",
+}
+
+impl ScheduleId {
+    /// The series of its jobs.
+    pub fn series(&self) -> SeriesId {
+        SeriesId(Arc::clone(&self.0))
     }
 
-    /// The text of the id.
-    pub fn as_str(&self) -> &str {
-        &self.0
+    /// The id of the job for a due time. The same from every leader, so that none is created twice. An error if it would be too
+    /// long.
+    pub fn job(&self, due_ms: u64) -> Result<JobId, IdError> {
+        JobId::new(&format!("{self}-{due_ms}"))
     }
 }
 
-fn check_id(text: &str) -> Result<(), &'static str> {
+impl JobId {
+    /// The series of a job that belongs to none: its own.
+    pub fn series(&self) -> SeriesId {
+        SeriesId(Arc::clone(&self.0))
+    }
+}
+
+impl SeriesId {
+    /// The schedule that makes these jobs, if one does.
+    pub fn schedule(&self) -> ScheduleId {
+        ScheduleId(Arc::clone(&self.0))
+    }
+}
+
+fn check_id(noun: &'static str, text: &str) -> Result<Arc<str>, IdError> {
+    match broken_rule(text) {
+        None => Ok(Arc::from(text)),
+        Some(rule) => Err(IdError { noun, value: text.chars().take(64).collect(), rule }),
+    }
+}
+
+fn broken_rule(text: &str) -> Option<&'static str> {
     if text.is_empty() {
-        return Err("must not be empty");
+        return Some("must not be empty");
     }
     if text.len() > ID_MAX_BYTES {
-        return Err("must be at most 128 bytes long");
+        return Some("must be at most 128 bytes long");
     }
     if !text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.')) {
-        return Err("may contain only letters, digits, '-', '_' and '.'");
+        return Some("may contain only letters, digits, '-', '_' and '.'");
     }
     if !text.as_bytes()[0].is_ascii_alphanumeric() {
-        return Err("must start with a letter or a digit");
+        return Some("must start with a letter or a digit");
     }
     if text.contains("..") {
-        return Err("must not contain '..'");
+        return Some("must not contain '..'");
     }
-    Ok(())
-}
-
-impl fmt::Display for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Debug for NodeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+    None
 }
 
 /// One life of a node: a random number drawn at every start of the process.
@@ -140,7 +221,7 @@ mod tests {
         assert_eq!(format!("{holder:?}"), "pod-a/ab");
         assert_eq!(holder.incarnation.to_string(), "00000000000000ab");
         let error = NodeId::new("a/b").expect_err("a slash");
-        assert!(error.to_string().starts_with("\"a/b\" is not an id: it "), "{error}");
+        assert!(error.to_string().starts_with("\"a/b\" is not a node id: it "), "{error}");
     }
 
     #[test]

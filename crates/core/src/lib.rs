@@ -68,7 +68,10 @@ pub use fence::{FenceRule, Verdict};
 pub use figures::{
     ContentionWatch, ELECTION_BUCKETS_MS, ElectionDurations, ElectionTimer, HeartbeatLatencies,
 };
-pub use id::{Holder, IdError, Incarnation, NodeId, Nonce};
+pub use id::{
+    CheckName, DocumentName, Holder, IdError, Incarnation, JobId, KindName, Label, Namespace, NodeId, Nonce,
+    PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
+};
 pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,
     StopCause, WakeToken, WriteAnswer,
@@ -77,7 +80,7 @@ pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
 pub use role::Role;
 pub use schedule::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView, job_id,
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
 };
 pub use seat::{Epoch, Expect, Lease, Seat, SeatState, Terms, Version};
 pub use supervise::{

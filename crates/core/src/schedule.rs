@@ -1,11 +1,11 @@
 //! Scheduled jobs: when they are due, and which due times become jobs. The wall clock is an input, in ms since 1970; every
 //! leader that has the same schedules comes to the same answer.
 
+use crate::id::ScheduleId;
+
 mod planner;
 
 pub use planner::{Due, JobAnswer, PlanCounts, Planner, SeriesView};
-
-use crate::id::NodeId;
 
 /// Due times. Calendars live elsewhere; they answer these questions.
 pub trait DueTimes {
@@ -48,7 +48,7 @@ pub trait Planned {
     type Times: DueTimes;
 
     /// Its name: the series of its jobs.
-    fn id(&self) -> &NodeId;
+    fn id(&self) -> &ScheduleId;
 
     /// By what it is planned.
     fn terms(&self) -> PlanTerms;
@@ -87,11 +87,6 @@ impl std::fmt::Display for Misfire {
             Misfire::CatchUp(newest) => write!(f, "catch_up({newest})"),
         }
     }
-}
-
-/// The id of the job for a due time. The same from every leader, so that none is created twice.
-pub fn job_id(schedule: &NodeId, due_ms: u64) -> String {
-    format!("{schedule}-{due_ms}")
 }
 
 /// Every so often, counted from 1970: due at `offset_ms` + n × `every_ms`, whoever leads and whenever it began.

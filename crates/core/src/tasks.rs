@@ -26,7 +26,8 @@ pub use dispatcher::{
 };
 pub use taker::{Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead};
 
-use crate::id::{Incarnation, NodeId, Nonce};
+use crate::id::{Incarnation, Nonce};
+use crate::id::{JobId, KindName, SeriesId, WorkerId};
 use crate::seat::Epoch;
 use std::sync::Arc;
 
@@ -258,7 +259,7 @@ pub struct LateResult {
     /// Of which attempt.
     pub attempt: u32,
     /// From whom.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// What it was.
     pub kind: OutcomeKind,
 }
@@ -267,19 +268,19 @@ pub struct LateResult {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TaskRecord {
     /// Names it; there is never a second one of that name as long as the ledger remembers it.
-    pub id: NodeId,
+    pub id: JobId,
     /// What it belongs to; decides its shard.
-    pub series: NodeId,
+    pub series: SeriesId,
     /// Its place in the series; 0: none. Once a mark was used, nothing at or below it is created again, ever.
     pub mark: u64,
     /// What it is, for whoever runs it.
-    pub kind: NodeId,
+    pub kind: KindName,
     /// What it is about. Empty once it is over.
     pub payload: Arc<[u8]>,
     /// Within what it must be done.
     pub limits: TaskLimits,
     /// The worker it was asked for; `None`: anyone.
-    pub target: Option<NodeId>,
+    pub target: Option<WorkerId>,
     /// Where it stands.
     pub state: TaskState,
     /// The number of its last dispatch; 0 before the first. Never used twice.
@@ -287,7 +288,7 @@ pub struct TaskRecord {
     /// How many of these were never begun: taken back or given back. They do not count against its attempts.
     pub unbegun: u32,
     /// The worker of its last dispatch.
-    pub worker: Option<NodeId>,
+    pub worker: Option<WorkerId>,
     /// The epoch of the leader that changed it last.
     pub epoch: Epoch,
     /// It is to be called off.
@@ -322,7 +323,7 @@ pub struct LedgerDoc {
     /// New in every write.
     pub nonce: Nonce,
     /// The highest mark of each series.
-    pub series: Vec<(NodeId, u64)>,
+    pub series: Vec<(SeriesId, u64)>,
     /// The tasks, in order of their ids.
     pub tasks: Vec<TaskRecord>,
 }
@@ -353,7 +354,7 @@ pub enum EntryState {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
     /// Which task.
-    pub id: NodeId,
+    pub id: JobId,
     /// Which attempt.
     pub attempt: u32,
     /// The epoch of the leader that answers for it.
@@ -361,7 +362,7 @@ pub struct Entry {
     /// When that leader stamped it, in ms on its wall clock. Decides nothing but a fence's grace, which it can only shorten.
     pub dispatched_at: i64,
     /// What it is.
-    pub kind: NodeId,
+    pub kind: KindName,
     /// What it is about. Empty once it is over.
     pub payload: Arc<[u8]>,
     /// How long it may run, by the worker's clock.
@@ -374,7 +375,7 @@ pub struct Entry {
 
 impl Entry {
     /// What names it.
-    pub fn key(&self) -> (NodeId, u32) {
+    pub fn key(&self) -> (JobId, u32) {
         (self.id.clone(), self.attempt)
     }
 
@@ -413,7 +414,7 @@ pub struct InboxDoc {
 }
 
 /// The shard of a series: the same for every leader.
-pub fn task_shard(series: &NodeId, shards: usize) -> usize {
+pub fn task_shard(series: &SeriesId, shards: usize) -> usize {
     // FNV-1a: short, stable, and nobody has to know a library's.
     let hash = series.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -443,7 +444,7 @@ mod tests {
 
     #[test]
     fn a_series_stays_in_its_shard_and_all_shards_are_used_alike() {
-        let shard = |series: &str| task_shard(&NodeId::new(series).expect("valid"), 4);
+        let shard = |series: &str| task_shard(&SeriesId::new(series).expect("valid"), 4);
         assert_eq!([shard("a"), shard("b"), shard("report"), shard("mail")], [0, 1, 3, 0]);
         let mut used = [0; 4];
         (0..4000).for_each(|number| used[shard(&format!("schedule-{number}"))] += 1);

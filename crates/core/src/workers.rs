@@ -17,14 +17,14 @@ pub use registration::{
 };
 pub use roll::{Listed, ReadOutcome, Roll, RollConfig, Skipped, SweepOutcome, WORKERS_MAX};
 
-use crate::id::NodeId;
+use crate::id::{NodeId, PluginName, WorkerId};
 use crate::seat::Epoch;
 
 /// What a worker says about itself, as far as anybody decides by it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerDetails {
     /// Which plugin it works for.
-    pub plugin_type: NodeId,
+    pub plugin_type: PluginName,
     /// Where it runs.
     pub pod: NodeId,
     /// How long it may be silent.
@@ -44,7 +44,7 @@ pub struct SnapshotMark {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotEntry {
     /// Who.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// What it said about itself.
     pub details: WorkerDetails,
     /// Whether it counts as alive.
@@ -87,7 +87,7 @@ pub struct Snapshot {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerEvent {
     /// To whom.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// What it said about itself.
     pub details: WorkerDetails,
     /// What.

@@ -7,21 +7,25 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Bulletin, Epoch, Listed, NodeId, ReadOutcome, Roll, RollConfig, Snapshot, Time, WORKERS_MAX,
-    WorkerChange, WorkerDetails,
+    Bulletin, Epoch, Listed, ReadOutcome, Roll, RollConfig, Snapshot, Time, WORKERS_MAX, WorkerChange,
+    WorkerDetails,
 };
+use tenure_core::{NodeId, PluginName, WorkerId};
 
 const HEARTBEAT_MS: u64 = 5000;
 const SWEEP_MS: u64 = 5000;
 const TIMEOUT_MS: u64 = 20_000;
 
-fn id(n: usize) -> NodeId {
-    NodeId::new(&format!("w{n}")).expect("valid")
+fn id(n: usize) -> WorkerId {
+    WorkerId::new(&format!("w{n}")).expect("valid")
 }
 
 fn details() -> WorkerDetails {
-    let word = |text| NodeId::new(text).expect("valid");
-    WorkerDetails { plugin_type: word("queue"), pod: word("pod-x"), timeout_ms: TIMEOUT_MS }
+    WorkerDetails {
+        plugin_type: PluginName::new("queue").expect("valid"),
+        pod: NodeId::new("pod-x").expect("valid"),
+        timeout_ms: TIMEOUT_MS,
+    }
 }
 
 /// A worker in the world: when it writes next, and every silence of its object, by true time.
@@ -49,7 +53,7 @@ impl Worker {
 struct Follower {
     bulletin: Bulletin,
     seen_at: u64,
-    told: BTreeMap<NodeId, u64>,
+    told: BTreeMap<WorkerId, u64>,
 }
 
 struct World {

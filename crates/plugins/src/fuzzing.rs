@@ -10,7 +10,7 @@ pub use crate::cluster_health::health;
 
 use crate::poll::{Problems, Rules, Schedule, Timing, read_file};
 use serde_json::Value;
-use tenure::NodeId;
+use tenure::id::KindName;
 
 /// No line about one fault is longer, whatever the document was.
 const LINE_MAX_CHARS: usize = 2000;
@@ -39,7 +39,7 @@ pub(crate) fn assert_kept(before: &Value, after: &Value, known: &[&str]) {
 }
 
 fn rules() -> Rules {
-    Rules { own_kinds: [NodeId::new("disk").expect("valid")].into() }
+    Rules { own_kinds: [KindName::new("disk").expect("valid")].into() }
 }
 
 fn assert_explained(problems: &Problems) {
@@ -50,7 +50,7 @@ fn assert_explained(problems: &Problems) {
 /// What every schedule keeps to, however it was written down.
 fn assert_sound(schedule: &Schedule) {
     assert!(schedule.id.as_str().len() <= 100 && (1..=32).contains(&schedule.checks.len()));
-    assert!(NodeId::new(&schedule.job_id(u64::MAX)).is_ok(), "job ids are ids");
+    assert!(schedule.id.job(u64::MAX).is_ok(), "job ids are ids");
     assert!(schedule.job_payload(u64::MAX).len() <= PAYLOAD_MAX_BYTES);
     assert!((1..=100).contains(&schedule.open_max()));
     if let Timing::Interval(interval) = &schedule.timing {

@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tenure::id::{KindName, WorkerId};
 use tenure::tasks::{Handlers, RunnerOptions, TaskPlace, TaskRunner};
-use tenure::{Clock, NodeId, Registrar, Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
+use tenure::{Clock, Registrar, Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
@@ -53,7 +54,7 @@ enum Kept {
 }
 
 pub(crate) struct Member {
-    pub(crate) id: NodeId,
+    pub(crate) id: WorkerId,
     /// Names the registration beside the id: two clients under one id would both keep the worker alive. A client may choose it,
     /// so that it can repeat a request whose answer was lost.
     pub(crate) registration: String,
@@ -116,11 +117,11 @@ impl Member {
 
 /// What a client wants to register.
 pub(crate) struct Recruit {
-    pub(crate) id: NodeId,
+    pub(crate) id: WorkerId,
     pub(crate) spec: WorkerSpec,
     pub(crate) timeout_ms: u64,
     pub(crate) registration: Option<String>,
-    pub(crate) kinds: Vec<NodeId>,
+    pub(crate) kinds: Vec<KindName>,
     pub(crate) concurrency: usize,
     /// Where the client is, if that is known.
     pub(crate) client: Option<Peer>,
@@ -136,7 +137,7 @@ pub(crate) struct Crew {
     bucket: Arc<Bucket>,
     most: usize,
     most_per_client: usize,
-    members: Mutex<BTreeMap<NodeId, Arc<Member>>>,
+    members: Mutex<BTreeMap<WorkerId, Arc<Member>>>,
     joined: Notify,
 }
 
@@ -153,7 +154,7 @@ impl Crew {
         Crew { registrar, tasks, clock, bucket, most, most_per_client, members, joined }
     }
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<NodeId, Arc<Member>>> {
+    fn members(&self) -> MutexGuard<'_, BTreeMap<WorkerId, Arc<Member>>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,7 +205,7 @@ impl Crew {
     }
 
     /// Whether there is room for another: in this node, for this client, and in what the store may be asked.
-    fn room(&self, members: &BTreeMap<NodeId, Arc<Member>>, recruit: &Recruit) -> Answer<Reserved> {
+    fn room(&self, members: &BTreeMap<WorkerId, Arc<Member>>, recruit: &Recruit) -> Answer<Reserved> {
         let others = || members.values().filter(|member| member.id != recruit.id);
         if others().count() >= self.most {
             return Err(Problem::busy(format!(
@@ -227,7 +228,7 @@ impl Crew {
     }
 
     /// The worker of this id, if this is its registration. Whoever asks was heard of.
-    pub(crate) fn member(&self, id: &NodeId, registration: &str) -> Answer<Arc<Member>> {
+    pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<Member>> {
         let mut members = self.members();
         let unknown = || {
             let detail =
@@ -254,7 +255,7 @@ impl Crew {
     }
 
     /// Deregisters it.
-    pub(crate) async fn leave(&self, id: &NodeId) {
+    pub(crate) async fn leave(&self, id: &WorkerId) {
         let member = self.members().remove(id);
         if let Some(member) = member {
             member.leave().await;

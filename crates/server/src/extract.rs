@@ -11,7 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::convert::Infallible;
 use std::net::IpAddr;
-use tenure::NodeId;
+use std::str::FromStr;
+use tenure::IdError;
 
 /// A JSON body, within the limits of size and time. No body at all is an empty object.
 pub(crate) struct Payload<T>(pub(crate) T);
@@ -54,20 +55,20 @@ pub(crate) fn says_json(headers: &HeaderMap) -> bool {
 }
 
 /// The one id in the path, by the library's rule.
-pub(crate) struct Id(pub(crate) NodeId);
+pub(crate) struct Id<T>(pub(crate) T);
 
-impl FromRequestParts<Shared> for Id {
+impl<T: FromStr<Err = IdError>> FromRequestParts<Shared> for Id<T> {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Id, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Shared) -> Result<Id<T>, Problem> {
         let Path(text) =
             Path::<String>::from_request_parts(parts, state).await.map_err(Problem::malformed)?;
         id("id", &text).map(Id)
     }
 }
 
-pub(crate) fn id(what: &str, text: &str) -> Result<NodeId, Problem> {
-    NodeId::new(text).map_err(|error| Problem::bad_id(what, &error))
+pub(crate) fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T, Problem> {
+    text.parse().map_err(|error: IdError| Problem::bad_id(what, &error))
 }
 
 /// Where a request comes from. A server of one's own puts it into the extensions of a request to the [`router`](crate::router), so

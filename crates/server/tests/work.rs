@@ -259,7 +259,7 @@ async fn a_client_that_is_gone_gives_its_tasks_back_and_one_called_off_is_told()
     let mine = json!({"workerId": "w1", "registration": registration, "attempt": 1});
     site.post("/v1/workers/w1/tasks/next", ask.clone()).await.is(200);
     site.post("/v1/tasks/mail-1/ack", mine.clone()).await.is(204);
-    dispatcher.cancel(&tenure::NodeId::new("mail-1").expect("valid")).await;
+    dispatcher.cancel(&tenure::id::JobId::new("mail-1").expect("valid")).await;
     sleep_ms(10_000).await;
     let mut late = mine.clone();
     late["outcome"] = json!("succeeded");

@@ -4,10 +4,11 @@ use crate::check::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
-    EntryState, Epoch, InboxDoc, Incarnation, LedgerDoc, NodeId, TaskRecord, TaskState, TaskUpdate, Time,
+    EntryState, Epoch, InboxDoc, Incarnation, LedgerDoc, TaskRecord, TaskState, TaskUpdate, Time,
 };
+use tenure_core::{JobId, SeriesId, WorkerId};
 
-type Key = (NodeId, u32);
+type Key = (JobId, u32);
 
 /// Who writes as leader: its epoch, and which dispatcher of it. Later ones have higher numbers.
 type Leader = (Epoch, Incarnation);
@@ -25,21 +26,21 @@ pub(crate) type Wrong = (&'static str, String);
 #[derive(Default)]
 pub(crate) struct Book {
     /// How many jobs of a schedule may be open.
-    pub(crate) open_max: BTreeMap<NodeId, u64>,
+    pub(crate) open_max: BTreeMap<SeriesId, u64>,
     pub(crate) attempts_max: u32,
     /// How much longer than its timeout a leader waits for a run.
     pub(crate) margin_ms: u64,
     /// The ledger on the store.
-    pub(crate) records: BTreeMap<NodeId, TaskRecord>,
+    pub(crate) records: BTreeMap<JobId, TaskRecord>,
     /// Due times that became jobs.
-    pub(crate) dues: BTreeMap<NodeId, BTreeSet<u64>>,
-    created: BTreeSet<NodeId>,
-    archived: BTreeSet<NodeId>,
-    finals: BTreeMap<NodeId, TaskState>,
-    results: BTreeMap<NodeId, Arc<[u8]>>,
-    told: BTreeMap<NodeId, TaskState>,
+    pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
+    created: BTreeSet<JobId>,
+    archived: BTreeSet<JobId>,
+    finals: BTreeMap<JobId, TaskState>,
+    results: BTreeMap<JobId, Arc<[u8]>>,
+    told: BTreeMap<JobId, TaskState>,
     /// What was answered to have been created.
-    pub(crate) promised: BTreeSet<NodeId>,
+    pub(crate) promised: BTreeSet<JobId>,
     claims: BTreeMap<Key, Claim>,
     pub(crate) runs: BTreeMap<Key, u32>,
     /// Changes that leaders told of; of these, attempts that were given out.
@@ -48,9 +49,9 @@ pub(crate) struct Book {
     /// Attempts that the ledger says were never begun.
     unbegun: BTreeSet<Key>,
     /// Workers that a leader was told to be gone.
-    pub(crate) absent: BTreeSet<(Incarnation, NodeId)>,
+    pub(crate) absent: BTreeSet<(Incarnation, WorkerId)>,
     /// When the last job of a series was open, in true time.
-    pub(crate) open_at: BTreeMap<NodeId, u64>,
+    pub(crate) open_at: BTreeMap<SeriesId, u64>,
     wrong: Vec<Wrong>,
 }
 
@@ -68,7 +69,7 @@ impl Book {
     }
 
     /// A run begins on this life of a worker.
-    pub(crate) fn ran(&mut self, id: &NodeId, attempt: u32, by: Incarnation) {
+    pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation) {
         let key = (id.clone(), attempt);
         if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
             self.say(
@@ -170,7 +171,7 @@ impl Book {
         for old in was_open.filter(|old| self.open_max.contains_key(&old.series)) {
             self.open_at.insert(old.series.clone(), now);
         }
-        let mut open: BTreeMap<&NodeId, u64> = BTreeMap::new();
+        let mut open: BTreeMap<&SeriesId, u64> = BTreeMap::new();
         for record in after.tasks.iter().filter(|record| !record.state.is_final()) {
             *open.entry(&record.series).or_insert(0) += 1;
         }
@@ -241,7 +242,7 @@ impl Book {
     /// A leader's write of an inbox lands. `owner`: whose the shard of a task is on the store.
     pub(crate) fn dispatch(
         &mut self,
-        worker: &NodeId,
+        worker: &WorkerId,
         before: Option<&InboxDoc>,
         after: &InboxDoc,
         owner: impl Fn(&TaskRecord) -> Option<Incarnation>,
@@ -277,7 +278,7 @@ impl Book {
     /// A worker's write of its inbox lands.
     pub(crate) fn work(
         &mut self,
-        worker: &NodeId,
+        worker: &WorkerId,
         before: Option<&InboxDoc>,
         after: &InboxDoc,
         local: &[Time],
@@ -311,6 +312,6 @@ impl Book {
 }
 
 /// The due time in the name of a job.
-fn due_of(id: &NodeId) -> Option<u64> {
+fn due_of(id: &JobId) -> Option<u64> {
     id.as_str().split('-').nth(2)?.parse().ok()
 }

@@ -12,9 +12,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
-    Incarnation, Interval, JobAnswer, Mutant, NodeId, PlanTerms, Planned, Planner, ProcessOutcome,
-    SnapshotMark, SubmitAnswer, TaskLimits, TaskRecord, TaskState, Time, job_id,
+    Incarnation, Interval, JobAnswer, Mutant, PlanTerms, Planned, Planner, ProcessOutcome, SnapshotMark,
+    SubmitAnswer, TaskLimits, TaskRecord, TaskState, Time,
 };
+use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
 
 /// Wall clocks begin here.
 pub(crate) const WALL_MS: u64 = 1_000_000_000;
@@ -26,7 +27,7 @@ const WAKE_LEAST_MS: u64 = 5;
 /// A schedule.
 #[derive(Clone, Debug)]
 pub(crate) struct Round {
-    pub(crate) id: NodeId,
+    pub(crate) id: ScheduleId,
     pub(crate) interval: Interval,
     pub(crate) terms: PlanTerms,
 }
@@ -34,7 +35,7 @@ pub(crate) struct Round {
 impl Planned for Round {
     type Times = Interval;
 
-    fn id(&self) -> &NodeId {
+    fn id(&self) -> &ScheduleId {
         &self.id
     }
 
@@ -50,7 +51,7 @@ impl Planned for Round {
 /// What a submission was for.
 enum Submitted {
     Job(Due),
-    ByHand(NodeId),
+    ByHand(JobId),
 }
 
 /// One life of the process.
@@ -62,7 +63,7 @@ pub(crate) struct Bureau {
     planner: Planner<Round>,
     ready: bool,
     /// The workers as last told.
-    known: Option<(SnapshotMark, BTreeMap<NodeId, bool>)>,
+    known: Option<(SnapshotMark, BTreeMap<WorkerId, bool>)>,
     /// Whether its own node has listed them, and whether those are all.
     told: Option<bool>,
     submitted: BTreeMap<u64, Submitted>,
@@ -185,7 +186,7 @@ impl World {
         }
         bureau.told = told;
         let workers = self.desks[node].bulletin.workers();
-        let list: BTreeMap<NodeId, bool> = workers.map(|(id, entry)| (id.clone(), entry.active)).collect();
+        let list: BTreeMap<WorkerId, bool> = workers.map(|(id, entry)| (id.clone(), entry.active)).collect();
         let by = Incarnation(bureau.incarnation);
         // Only a leader that has listed the workers itself knows that one of them is gone.
         let gone = self.workers.iter().map(|worker| &worker.id);
@@ -288,7 +289,7 @@ impl World {
         }
         let mut records = Vec::new();
         for due in &dues {
-            let id = job_id(&due.schedule, due.due_ms);
+            let id = due.schedule.job(due.due_ms).expect("a valid id").to_string();
             // A name of one's own for each attempt at creating it.
             let (id, mark) = match anew {
                 true => (format!("{id}-{}", bureau.incarnation), 0),
@@ -297,7 +298,7 @@ impl World {
             let limits = self.labour.limits.clone();
             bureau.tokens += 1;
             bureau.submitted.insert(bureau.tokens, Submitted::Job(due.clone()));
-            records.push((bureau.tokens, task(&id, &due.schedule, mark, limits)));
+            records.push((bureau.tokens, task(&id, &due.schedule.series(), mark, limits)));
         }
         self.check_misfire(wall, &dues);
         self.dispatch_step(node, DispatchInput::Submit(records));
@@ -390,12 +391,12 @@ fn told(request: &DispatchRequest) -> String {
 const JOB: &str = "job";
 
 /// A task as it is submitted.
-pub(crate) fn task(id: &str, series: &NodeId, mark: u64, limits: TaskLimits) -> TaskRecord {
+pub(crate) fn task(id: &str, series: &SeriesId, mark: u64, limits: TaskLimits) -> TaskRecord {
     TaskRecord {
-        id: NodeId::new(id).expect("a valid id"),
+        id: JobId::new(id).expect("a valid id"),
         series: series.clone(),
         mark,
-        kind: NodeId::new(JOB).expect("a valid id"),
+        kind: KindName::new(JOB).expect("a valid id"),
         payload: Arc::from(*b"x"),
         limits,
         target: None,

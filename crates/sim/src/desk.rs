@@ -6,9 +6,8 @@ use crate::store::Pointer;
 use crate::wire::{Ask, Party, Put, SnapshotRead, Told};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{
-    Bulletin, Epoch, Listed, NodeId, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time,
-};
+use tenure_core::WorkerId;
+use tenure_core::{Bulletin, Epoch, Listed, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time};
 
 /// Without workers the leader looks this many intervals apart.
 const IDLE_INTERVALS: u64 = 4;
@@ -29,7 +28,7 @@ enum Step {
     Waiting,
     Settling { id: u64, publishing: bool },
     Listing { id: u64, sent: Time },
-    Reading { left: BTreeMap<u64, NodeId>, remove: Vec<NodeId> },
+    Reading { left: BTreeMap<u64, WorkerId>, remove: Vec<WorkerId> },
     Removing { left: BTreeSet<u64> },
     Putting { id: u64, snapshot: Box<Snapshot> },
 }
@@ -48,10 +47,10 @@ pub(crate) struct Tenure {
     /// When its first list was answered.
     pub(crate) first: Option<Time>,
     /// Every change of a worker's object, in true time and on the leader's clock.
-    pub(crate) changes: BTreeMap<NodeId, Vec<(u64, Time)>>,
-    pub(crate) judged: BTreeSet<(NodeId, SnapshotMark)>,
+    pub(crate) changes: BTreeMap<WorkerId, Vec<(u64, Time)>>,
+    pub(crate) judged: BTreeSet<(WorkerId, SnapshotMark)>,
     /// Objects that were read and are none of a worker's, and when.
-    junk: BTreeMap<NodeId, Time>,
+    junk: BTreeMap<WorkerId, Time>,
 }
 
 /// One node's desk.
@@ -378,7 +377,7 @@ impl World {
         self.after_reads(node);
     }
 
-    fn read(&mut self, node: usize, worker: &NodeId, outcome: ReadOutcome) {
+    fn read(&mut self, node: usize, worker: &WorkerId, outcome: ReadOutcome) {
         let local = self.nodes[node].clock.local(self.now);
         let Some(tenure) = &mut self.desks[node].tenure else { return };
         match outcome {
@@ -390,10 +389,10 @@ impl World {
     }
 
     /// An object that is no worker's is not read again for a minute.
-    fn check_reads(&mut self, node: usize, reads: &[NodeId], listed: usize) {
+    fn check_reads(&mut self, node: usize, reads: &[WorkerId], listed: usize) {
         let local = self.nodes[node].clock.local(self.now);
         let Some(tenure) = &self.desks[node].tenure else { return };
-        let known = |worker: &&NodeId| {
+        let known = |worker: &&WorkerId| {
             tenure.junk.get(*worker).is_some_and(|at| local.since(*at) < crate::silence::READ_AGAIN_MS)
         };
         let again = reads.iter().find(known).cloned();

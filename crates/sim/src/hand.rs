@@ -8,12 +8,13 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tenure_core::JobId;
 use tenure_core::{
-    EntryState, Incarnation, Mutant, NodeId, Outcome, OutcomeKind, RegistrationInput, Taker, TakerConfig,
+    EntryState, Incarnation, Mutant, Outcome, OutcomeKind, RegistrationInput, Taker, TakerConfig,
     TakerEffect, TakerInput, TakerRead,
 };
 
-type Key = (NodeId, u32);
+type Key = (JobId, u32);
 
 /// One worker's hand, as long as it has its id.
 pub(crate) struct Hand {

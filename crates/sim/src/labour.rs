@@ -7,9 +7,10 @@ use crate::node::Kind;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
-    DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, Misfire, NodeId, PlanTerms,
-    ProcessPlan, Restart, SupervisionConfig, TakerConfig, TaskLimits,
+    DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, Misfire, PlanTerms, ProcessPlan,
+    Restart, SupervisionConfig, TakerConfig, TaskLimits,
 };
+use tenure_core::{JobId, ScheduleId};
 
 /// Requests are counted for this long.
 const STEADY_MS: u64 = 20_000;
@@ -162,8 +163,8 @@ pub(crate) fn draw(world: &mut World) {
             misfire_threshold_ms: [1500, 4000][rng.random_range(0..2)],
             since_ms: WALL_MS - 1000,
         };
-        let id = NodeId::new(&format!("round-{index}")).expect("a valid id");
-        world.book.open_max.insert(id.clone(), terms.open_max);
+        let id = ScheduleId::new(&format!("round-{index}")).expect("a valid id");
+        world.book.open_max.insert(id.series(), terms.open_max);
         labour.rounds.push(Round { id, interval, terms });
     }
     (world.book.attempts_max, world.book.margin_ms) = (labour.limits.attempts_max, margin_ms);
@@ -179,7 +180,7 @@ pub(crate) fn demand(world: &mut World) {
     let number = if again { world.rng.random_range(0..labour.by_hand) } else { labour.by_hand };
     labour.by_hand = labour.by_hand.max(number + 1);
     let name = format!("task-{number}");
-    let id = NodeId::new(&name).expect("a valid id");
+    let id = JobId::new(&name).expect("a valid id");
     if again && world.rng.random_bool(0.4) {
         let incarnation = world.offices[node].bureau.as_ref().map_or(0, |bureau| bureau.incarnation);
         return world.feed_bureau(node, incarnation, DispatchInput::Cancel(id));
@@ -187,7 +188,7 @@ pub(crate) fn demand(world: &mut World) {
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
     let limits = TaskLimits { deadline_ms, ..world.labour.limits.clone() };
     // Once a mark was used nothing at or below it is created in that series again.
-    let record = task(&name, &id, 1, limits);
+    let record = task(&name, &id.series(), 1, limits);
     world.submit_by_hand(node, record);
 }
 
@@ -211,11 +212,11 @@ fn missing(world: &World, leader: usize, from: u64) -> Option<String> {
         let until = until.saturating_sub(round.interval.jitter_ms);
         let due = round.interval.newest(from, until, 1).pop();
         let Some(due) =
-            due.filter(|due| !world.book.dues.get(&round.id).is_some_and(|dues| dues.contains(due)))
+            due.filter(|due| !world.book.dues.get(&round.id.series()).is_some_and(|dues| dues.contains(due)))
         else {
             continue;
         };
-        let open_at = world.book.open_at.get(&round.id).copied().unwrap_or(0);
+        let open_at = world.book.open_at.get(&round.id.series()).copied().unwrap_or(0);
         let open_wall = world.wall(leader) - (world.now - open_at);
         let blocked = match round.terms.misfire {
             // It is due while the way is free, or never.
@@ -240,7 +241,7 @@ pub(crate) fn settle(world: &mut World) {
     }
     let Some(leader) = world.acting().first().copied() else { return };
     let end = world.now + OVER_MAX_MS;
-    let asked: Vec<NodeId> = world.book.records.keys().cloned().collect();
+    let asked: Vec<JobId> = world.book.records.keys().cloned().collect();
     let open = |world: &World| {
         let ready = world.offices[leader].bureau.as_ref().is_some_and(crate::bureau::Bureau::is_ready);
         let first =

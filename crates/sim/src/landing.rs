@@ -4,9 +4,10 @@ use crate::neglect::Neglect;
 use crate::queue::Then;
 use crate::wire::Told;
 use crate::world::World;
+use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, InboxDoc, Incarnation, NodeId, RequestId, TakerInput, Time, Version,
-    WriteAnswer, task_shard,
+    DispatchInput, DispatchRequest, InboxDoc, Incarnation, RequestId, TakerInput, Time, Version, WriteAnswer,
+    task_shard,
 };
 
 impl World {
@@ -73,7 +74,7 @@ impl World {
         Told::Dispatch(incarnation, input)
     }
 
-    fn land_dispatch(&mut self, worker: &NodeId, doc: &InboxDoc) -> Version {
+    fn land_dispatch(&mut self, worker: &WorkerId, doc: &InboxDoc) -> Version {
         let before = self.shelf.inboxes.get(worker).map(|(doc, _)| doc.clone());
         let (ledgers, shards) = (&self.shelf.ledgers, self.labour.dispatcher.shards);
         let owner = |record: &tenure_core::TaskRecord| {

@@ -2,7 +2,8 @@
 
 use crate::office::OfficeInput;
 use crate::wire::{Ask, Party, Told};
-use tenure_core::{Answer, Epoch, NodeId, OutcomeKind, ProcessOutcome, Request, RequestId, WakeToken};
+use tenure_core::JobId;
+use tenure_core::{Answer, Epoch, OutcomeKind, ProcessOutcome, Request, RequestId, WakeToken};
 
 /// What happens.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) enum Happening {
     Fails { process: usize, instance: u64, outcome: ProcessOutcome },
     Bureau { incarnation: u64, wake: u64 },
     HandWake { token: u64 },
-    RunEnds { key: (NodeId, u32), token: u64, kind: OutcomeKind },
+    RunEnds { key: (JobId, u32), token: u64, kind: OutcomeKind },
 }
 
 /// What becomes of the answer of a request that landed.

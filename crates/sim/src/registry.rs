@@ -2,9 +2,10 @@
 
 use crate::store::SimStore;
 use std::collections::{BTreeMap, VecDeque};
+use tenure_core::WorkerId;
 use tenure_core::{
-    Expect, Incarnation, Listed, NodeId, ReadOutcome, Snapshot, Version, WorkerDetails, WorkerFound,
-    WorkerRead, WriteAnswer,
+    Expect, Incarnation, Listed, ReadOutcome, Snapshot, Version, WorkerDetails, WorkerFound, WorkerRead,
+    WriteAnswer,
 };
 
 /// How many old lists a stale one is taken from.
@@ -44,7 +45,7 @@ pub(crate) struct Published {
 /// Workers and snapshot.
 #[derive(Default)]
 pub(crate) struct Registry {
-    pub(crate) objects: BTreeMap<NodeId, Object>,
+    pub(crate) objects: BTreeMap<WorkerId, Object>,
     pub(crate) snapshot: Option<Published>,
     lists: VecDeque<(u64, Vec<Listed>)>,
     versions: u64,
@@ -60,7 +61,7 @@ impl Registry {
         &mut self,
         store: &SimStore,
         now: u64,
-        worker: &NodeId,
+        worker: &WorkerId,
         written: Option<Written>,
     ) -> Version {
         self.remember(now);
@@ -76,7 +77,7 @@ impl Registry {
         &mut self,
         store: &SimStore,
         now: u64,
-        worker: &NodeId,
+        worker: &WorkerId,
         written: Written,
         expect: &Expect,
     ) -> WriteAnswer {
@@ -86,7 +87,7 @@ impl Registry {
         }
     }
 
-    pub(crate) fn holds(&self, worker: &NodeId, expect: &Expect) -> bool {
+    pub(crate) fn holds(&self, worker: &WorkerId, expect: &Expect) -> bool {
         match (expect, self.objects.get(worker)) {
             (Expect::Absent, found) => found.is_none(),
             (Expect::Version(wanted), found) => {
@@ -95,7 +96,7 @@ impl Registry {
         }
     }
 
-    pub(crate) fn read(&self, worker: &NodeId, unless: Option<&Version>) -> WorkerRead {
+    pub(crate) fn read(&self, worker: &WorkerId, unless: Option<&Version>) -> WorkerRead {
         let Some(object) = self.objects.get(worker) else { return WorkerRead::Absent };
         let version = version(object.version);
         if Some(&version) == unless {
@@ -116,7 +117,7 @@ impl Registry {
     }
 
     /// As the leader reads it.
-    pub(crate) fn details(&self, worker: &NodeId) -> ReadOutcome {
+    pub(crate) fn details(&self, worker: &WorkerId) -> ReadOutcome {
         match self.objects.get(worker) {
             None => ReadOutcome::Nothing,
             Some(Object { written: None, .. }) => ReadOutcome::Corrupt,
@@ -124,7 +125,7 @@ impl Registry {
         }
     }
 
-    pub(crate) fn remove(&mut self, now: u64, worker: &NodeId) {
+    pub(crate) fn remove(&mut self, now: u64, worker: &WorkerId) {
         self.remember(now);
         self.objects.remove(worker);
     }
@@ -138,7 +139,7 @@ impl Registry {
     }
 
     fn entries(&self) -> Vec<Listed> {
-        let entry = |(worker, object): (&NodeId, &Object)| Listed {
+        let entry = |(worker, object): (&WorkerId, &Object)| Listed {
             worker: worker.clone(),
             modified_ms: object.modified_ms,
             bytes: if object.written.is_some() { BYTES } else { BYTES / 2 },

@@ -1,9 +1,8 @@
 //! The tasks' part of the simulated store: the ledger, the inboxes, lists of the past.
 
 use std::collections::{BTreeMap, VecDeque};
-use tenure_core::{
-    Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, NodeId, TakerRead, Version,
-};
+use tenure_core::WorkerId;
+use tenure_core::{Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, TakerRead, Version};
 
 /// How many old lists a stale one is taken from.
 const LISTS_MAX: usize = 6;
@@ -12,7 +11,7 @@ const LISTS_MAX: usize = 6;
 #[derive(Default)]
 pub(crate) struct Shelf {
     pub(crate) ledgers: BTreeMap<usize, (LedgerDoc, u64)>,
-    pub(crate) inboxes: BTreeMap<NodeId, (InboxDoc, u64)>,
+    pub(crate) inboxes: BTreeMap<WorkerId, (InboxDoc, u64)>,
     lists: VecDeque<Vec<InboxListed>>,
     versions: u64,
 }
@@ -33,7 +32,7 @@ impl Shelf {
         holds(self.ledgers.get(&shard).map(|(_, number)| *number), expect)
     }
 
-    pub(crate) fn inbox_holds(&self, worker: &NodeId, expect: &Expect) -> bool {
+    pub(crate) fn inbox_holds(&self, worker: &WorkerId, expect: &Expect) -> bool {
         holds(self.inboxes.get(worker).map(|(_, number)| *number), expect)
     }
 
@@ -43,7 +42,7 @@ impl Shelf {
         version(self.versions)
     }
 
-    pub(crate) fn put_inbox(&mut self, worker: &NodeId, doc: InboxDoc) -> Version {
+    pub(crate) fn put_inbox(&mut self, worker: &WorkerId, doc: InboxDoc) -> Version {
         if self.lists.len() == LISTS_MAX {
             self.lists.pop_front();
         }
@@ -54,7 +53,7 @@ impl Shelf {
         version(self.versions)
     }
 
-    pub(crate) fn remove_inbox(&mut self, worker: &NodeId) {
+    pub(crate) fn remove_inbox(&mut self, worker: &WorkerId) {
         self.inboxes.remove(worker);
     }
 
@@ -65,7 +64,7 @@ impl Shelf {
         }
     }
 
-    pub(crate) fn inbox(&self, worker: &NodeId, unless: Option<&Version>) -> InboxRead {
+    pub(crate) fn inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> InboxRead {
         match self.inboxes.get(worker).map(|(doc, number)| (doc, version(*number))) {
             None => InboxRead::Absent,
             Some((_, version)) if Some(&version) == unless => InboxRead::Unchanged,
@@ -74,7 +73,7 @@ impl Shelf {
     }
 
     /// As its worker reads it; what the fence turns away is for the worker to say.
-    pub(crate) fn own_inbox(&self, worker: &NodeId, unless: Option<&Version>) -> TakerRead {
+    pub(crate) fn own_inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> TakerRead {
         match self.inbox(worker, unless) {
             InboxRead::Found(doc, version) => TakerRead::Found { doc, version, fenced: Default::default() },
             InboxRead::Unchanged => TakerRead::Unchanged,
@@ -85,7 +84,7 @@ impl Shelf {
     }
 
     fn entries(&self) -> Vec<InboxListed> {
-        let entry = |(worker, (_, number)): (&NodeId, &(InboxDoc, u64))| InboxListed {
+        let entry = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
             worker: worker.clone(),
             version: Some(version(*number)),
             stamp: (*number, 1),

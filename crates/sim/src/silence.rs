@@ -3,7 +3,8 @@
 use crate::check::name;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{NodeId, Snapshot, SnapshotMark, Time, WorkerChange, WorkerEvent};
+use tenure_core::WorkerId;
+use tenure_core::{Snapshot, SnapshotMark, Time, WorkerChange, WorkerEvent};
 
 /// An object that is no worker's is not read again before this, by the leader's clock.
 pub(crate) const READ_AGAIN_MS: u64 = 60_000;
@@ -12,30 +13,30 @@ pub(crate) const READ_AGAIN_MS: u64 = 60_000;
 #[derive(Default)]
 pub(crate) struct Watch {
     /// When each object last changed, at whatever hand; every time of it.
-    changes: BTreeMap<NodeId, Vec<u64>>,
-    writers: BTreeSet<(NodeId, u64)>,
+    changes: BTreeMap<WorkerId, Vec<u64>>,
+    writers: BTreeSet<(WorkerId, u64)>,
     /// The change after which the worker was silent, for every judgement.
-    judged: BTreeMap<(NodeId, SnapshotMark), u64>,
+    judged: BTreeMap<(WorkerId, SnapshotMark), u64>,
     /// The silence that was published last.
-    published: BTreeMap<NodeId, (SnapshotMark, u64)>,
+    published: BTreeMap<WorkerId, (SnapshotMark, u64)>,
     /// What each desk has told.
-    told: BTreeSet<(u64, NodeId, SnapshotMark)>,
-    told_last: BTreeMap<(u64, NodeId), u64>,
+    told: BTreeSet<(u64, WorkerId, SnapshotMark)>,
+    told_last: BTreeMap<(u64, WorkerId), u64>,
     spoiled_at: Option<u64>,
     /// Silences that were told, by all nodes together.
     pub(crate) timeouts: u64,
 }
 
 impl Watch {
-    pub(crate) fn changed(&mut self, worker: &NodeId, now: u64) {
+    pub(crate) fn changed(&mut self, worker: &WorkerId, now: u64) {
         self.changes.entry(worker.clone()).or_default().push(now);
     }
 
-    pub(crate) fn wrote(&self, worker: &NodeId, life: u64) -> bool {
+    pub(crate) fn wrote(&self, worker: &WorkerId, life: u64) -> bool {
         self.writers.contains(&(worker.clone(), life))
     }
 
-    fn last_change(&self, worker: &NodeId, until: u64) -> u64 {
+    fn last_change(&self, worker: &WorkerId, until: u64) -> u64 {
         let changes = self.changes.get(worker).map_or(&[][..], Vec::as_slice);
         changes.iter().rev().find(|at| **at < until).copied().unwrap_or(0)
     }
@@ -52,13 +53,13 @@ impl Watch {
 
 impl World {
     /// A write of a worker has landed.
-    pub(crate) fn landed(&mut self, worker: &NodeId, life: u64) {
+    pub(crate) fn landed(&mut self, worker: &WorkerId, life: u64) {
         self.watch.writers.insert((worker.clone(), life));
         self.object_changed(worker);
     }
 
     /// Somebody has changed or removed a worker's object.
-    pub(crate) fn object_changed(&mut self, worker: &NodeId) {
+    pub(crate) fn object_changed(&mut self, worker: &WorkerId) {
         let now = self.now;
         self.watch.changed(worker, now);
         for (node, desk) in self.desks.iter_mut().enumerate() {

@@ -7,8 +7,9 @@ use crate::queue::{Happening, Then};
 use crate::registry::Written;
 use crate::world::World;
 use rand::RngExt;
+use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, NodeId, ReadOutcome, RegistrationAnswer,
+    DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, ReadOutcome, RegistrationAnswer,
     RegistrationRequest, RemoveAnswer, RequestId, Snapshot, TakerInput, TakerRead, Time, Version, WorkerRead,
     WriteAnswer,
 };
@@ -28,8 +29,8 @@ pub(crate) enum Ask {
     /// A worker's request for its own object.
     Own(RegistrationRequest),
     List,
-    Object(NodeId),
-    Remove(NodeId),
+    Object(WorkerId),
+    Remove(WorkerId),
     Snapshot,
     /// On condition of this version.
     Publish(Box<Snapshot>, u64, Option<u64>),

@@ -9,13 +9,14 @@ use crate::wire::{Ask, Party};
 use crate::world::World;
 use std::collections::VecDeque;
 use tenure_core::{
-    Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
-    RegistrationEnd, RegistrationEvent, RegistrationInput, RequestId, WorkerDetails, WorkerRead,
+    Incarnation, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
+    RegistrationEvent, RegistrationInput, RequestId, WorkerDetails, WorkerRead,
 };
+use tenure_core::{NodeId, PluginName, WorkerId};
 
 /// One process that is a worker.
 pub(crate) struct Worker {
-    pub(crate) id: NodeId,
+    pub(crate) id: WorkerId,
     pub(crate) details: WorkerDetails,
     pub(crate) heartbeat_ms: u64,
     /// The node whose process it shares.
@@ -44,7 +45,7 @@ impl World {
     /// A worker's process that starts now.
     pub(crate) fn add_worker(
         &mut self,
-        id: &NodeId,
+        id: &WorkerId,
         host: Option<usize>,
         terms: (u64, u64),
         rate: u64,
@@ -52,7 +53,7 @@ impl World {
         let index = self.workers.len();
         let (heartbeat_ms, timeout_ms) = terms;
         let pod = NodeId::new(&format!("pod-{index}")).expect("a valid id");
-        let plugin_type = NodeId::new("queue").expect("a valid id");
+        let plugin_type = PluginName::new("queue").expect("a valid id");
         let details = WorkerDetails { plugin_type, pod, timeout_ms };
         self.workers.push(Worker {
             id: id.clone(),

@@ -6,7 +6,7 @@ use crate::fault::FaultKind;
 use crate::node::Kind;
 use crate::world::World;
 use rand::RngExt;
-use tenure_core::NodeId;
+use tenure_core::WorkerId;
 
 /// What strikes workers as such.
 const MISFORTUNES: [FaultKind; 7] = [
@@ -36,7 +36,7 @@ pub(crate) fn populate(world: &mut World, rates: (u64, u64)) {
         return;
     }
     for index in 0..world.rng.random_range(1..=4) {
-        let id = NodeId::new(&format!("worker-{index}")).expect("a valid id");
+        let id = WorkerId::new(&format!("worker-{index}")).expect("a valid id");
         let host = world.rng.random_bool(0.4).then(|| world.rng.random_range(0..world.nodes.len()));
         let heartbeat_ms = [700, 1500, 3000][world.rng.random_range(0..3)];
         let timeout_ms = heartbeat_ms * [2, 3, 4][world.rng.random_range(0..3)];
@@ -140,7 +140,7 @@ fn is_spoiled(world: &World) -> bool {
 
 /// What is wrong with what is shown: of every id, whether a process lives under it, and what each node believes.
 fn wrong(world: &World) -> Option<String> {
-    let ids: std::collections::BTreeSet<&NodeId> = world.workers.iter().map(|worker| &worker.id).collect();
+    let ids: std::collections::BTreeSet<&WorkerId> = world.workers.iter().map(|worker| &worker.id).collect();
     for id in ids {
         let all = world.workers.iter().filter(|worker| worker.id == *id && worker.alive && !worker.ended);
         let lives: Vec<bool> = all.map(|worker| worker.registered).collect();

@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{IdError, NodeId};
+use tenure_core::IdError;
+use tenure_core::{DocumentName, NodeId, WorkerId};
 use tenure_store::{Condition, Lanes, List, Read, Store, StoreTime, Trouble, TroubleKind, Version, Write};
 use tokio::sync::watch;
 
@@ -88,7 +89,7 @@ impl Annex {
     }
 
     /// What this node saw of the workers with its last sweep; empty while it does not lead.
-    pub fn worker_lives(&self) -> BTreeMap<NodeId, WorkerLife> {
+    pub fn worker_lives(&self) -> BTreeMap<WorkerId, WorkerLife> {
         self.lives.all()
     }
 
@@ -99,7 +100,7 @@ impl Annex {
 
     /// The document `<name>.json` below the root of the namespace. The names of the protocol's own are refused.
     pub fn document(&self, name: &str) -> Result<Document, DocumentNameError> {
-        let id = NodeId::new(name)?;
+        let id = DocumentName::new(name)?;
         if RESERVED.contains(&name) {
             return Err(DocumentNameError::Reserved(name.to_owned()));
         }

@@ -9,7 +9,8 @@ pub use names::EVENT_NAMES;
 use crate::annex::News;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tenure_core::{ElectionCause, LossReason, NodeId, ProcessOutcome, SeatProblem, SlowCause};
+use tenure_core::{ElectionCause, LossReason, ProcessOutcome, SeatProblem, SlowCause};
+use tenure_core::{NodeId, PluginName, WorkerId};
 
 /// Something that happened to one node in one namespace.
 ///
@@ -268,9 +269,9 @@ pub enum EventKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerFacts {
     /// Its id.
-    pub worker_id: NodeId,
+    pub worker_id: WorkerId,
     /// Which plugin it works for.
-    pub plugin_type: NodeId,
+    pub plugin_type: PluginName,
     /// Where it runs.
     pub pod: NodeId,
     /// How long it may be silent.

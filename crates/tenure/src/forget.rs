@@ -1,8 +1,10 @@
 //! Forgetting nodes that are gone: the leader after `nodeRetention`, an operator at once.
 
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::{Namespace, NodeId};
+
 use crate::status::{NODES_MAX, Roles, StatusError, read_seat};
-use tenure_core::NodeId;
+
 use tenure_store::{Entry, Lanes, List, Remove, StoreTime};
 
 /// Presences removed at once; the rest next time.

@@ -10,12 +10,14 @@ mod tests;
 
 pub use tasks::{inbox, ledger};
 
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
+
 use crate::settings::{FIELDS, Loader, Settings};
 use crate::wire::{DETAIL_MAX_CHARS, DOCUMENT_MAX_BYTES, PresenceDocument, RENEWALS_MAX, SeatDocument};
 use crate::workers::{SnapshotDocument, TIMEOUT_MAX_MS, WorkerDocument};
 use serde_json::{Map, Value};
-use tenure_core::{Epoch, Holder, Incarnation, NodeId, Nonce, Seat, WORKERS_MAX};
+use tenure_core::{Epoch, Holder, Incarnation, Nonce, Seat, WORKERS_MAX};
 use tenure_store::{BODY_MAX_BYTES, StoreUrl};
 
 /// No line about one value is longer, whatever the value was.
@@ -77,8 +79,8 @@ pub fn seat(body: &[u8]) -> bool {
 /// `workers/<id>.json`, below the key it names itself.
 pub fn worker(body: &[u8]) -> bool {
     let named = serde_json::from_slice::<Value>(body).ok();
-    let named = named.as_ref().and_then(|value| NodeId::new(value.get("workerId")?.as_str()?).ok());
-    let key = named.unwrap_or_else(|| NodeId::new("worker-1").expect("valid"));
+    let named = named.as_ref().and_then(|value| WorkerId::new(value.get("workerId")?.as_str()?).ok());
+    let key = named.unwrap_or_else(|| WorkerId::new("worker-1").expect("valid"));
     let parsed = match WorkerDocument::parse(&key, body) {
         Ok(parsed) => parsed,
         Err(detail) => {
@@ -207,12 +209,14 @@ pub fn id(input: &[u8]) -> bool {
     };
     assert!(node.as_str() == text && (1..=128).contains(&text.len()) && !text.contains(".."));
     let namespace = Namespace::new(text).expect("the same rule");
-    for keys in [Keys::global(&namespace), Keys::per_plugin(&namespace, &node)] {
-        let (of_node, of_worker) = (keys.node(&node), keys.worker(&node));
+    let plugin = PluginName::new(text).expect("the same rule");
+    let worker = WorkerId::new(text).expect("the same rule");
+    for keys in [Keys::global(&namespace), Keys::per_plugin(&namespace, &plugin)] {
+        let (of_node, of_worker) = (keys.node(&node), keys.worker(&worker));
         assert_eq!(of_node.matches('/').count(), keys.nodes().matches('/').count());
         assert_eq!(
             (keys.node_of(&of_node), keys.worker_of(&of_worker)),
-            (Some(node.clone()), Some(node.clone()))
+            (Some(node.clone()), Some(worker.clone()))
         );
     }
     true

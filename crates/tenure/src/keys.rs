@@ -1,35 +1,6 @@
 //! Where things are on the store.
 
-use std::fmt;
-use tenure_core::{IdError, NodeId};
-
-/// A namespace: one election, one seat. Follows the same rule as a node id, because it becomes part of keys too.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Namespace(NodeId);
-
-impl Namespace {
-    /// Checks the text.
-    pub fn new(text: &str) -> Result<Namespace, IdError> {
-        NodeId::new(text).map(Namespace)
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-}
-
-impl fmt::Display for Namespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for Namespace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
+use tenure_core::{DocumentName, Namespace, NodeId, PluginName, WorkerId};
 
 /// The keys of one namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -49,7 +20,7 @@ impl Keys {
     }
 
     /// The keys of a plugin's own election, by its name.
-    pub fn per_plugin(namespace: &Namespace, plugin: &NodeId) -> Keys {
+    pub fn per_plugin(namespace: &Namespace, plugin: &PluginName) -> Keys {
         Keys { root: format!("{}{namespace}/{plugin}", Keys::PLUGIN_ROOT) }
     }
 
@@ -85,14 +56,14 @@ impl Keys {
     }
 
     /// A worker's object.
-    pub fn worker(&self, worker: &NodeId) -> String {
+    pub fn worker(&self, worker: &WorkerId) -> String {
         format!("{}/workers/{worker}.json", self.root)
     }
 
     /// Whose object a key is; `None` for anything that is not a worker's.
-    pub fn worker_of(&self, key: &str) -> Option<NodeId> {
+    pub fn worker_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/workers/")?.strip_suffix(".json")?;
-        NodeId::new(name).ok()
+        WorkerId::new(name).ok()
     }
 
     /// A shard of the ledger of tasks.
@@ -106,14 +77,14 @@ impl Keys {
     }
 
     /// A worker's inbox.
-    pub fn inbox(&self, worker: &NodeId) -> String {
+    pub fn inbox(&self, worker: &WorkerId) -> String {
         format!("{}/tasks/inbox/{worker}.json", self.root)
     }
 
     /// Whose inbox a key is; `None` for anything that is not one.
-    pub fn inbox_of(&self, key: &str) -> Option<NodeId> {
+    pub fn inbox_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/tasks/inbox/")?.strip_suffix(".json")?;
-        NodeId::new(name).ok()
+        WorkerId::new(name).ok()
     }
 
     /// The folder of finished tasks that were put away, ending in `/`.
@@ -122,7 +93,7 @@ impl Keys {
     }
 
     /// A document of the leader's that is not the protocol's own.
-    pub fn document(&self, name: &NodeId) -> String {
+    pub fn document(&self, name: &DocumentName) -> String {
         format!("{}/{name}.json", self.root)
     }
 
@@ -143,19 +114,19 @@ mod tests {
         let node = NodeId::new("pod-a").expect("valid");
         assert_eq!(keys.node(&node), "plg_coordinator_global/production/nodes/pod-a.json");
         assert_eq!(keys.node_of(&keys.node(&node)), Some(node));
-        let worker = NodeId::new("q1-worker-1").expect("valid");
+        let worker = WorkerId::new("q1-worker-1").expect("valid");
         assert_eq!(keys.worker(&worker), "plg_coordinator_global/production/workers/q1-worker-1.json");
         assert_eq!(keys.worker_of(&keys.worker(&worker)), Some(worker));
         assert_eq!(keys.worker_of("plg_coordinator_global/production/workers/a/b.json"), None);
         assert_eq!(keys.snapshot(), "plg_coordinator_global/production/snapshot.json");
         assert_eq!(keys.ledger(2), "plg_coordinator_global/production/tasks/ledger-2.json");
-        let worker = NodeId::new("w1").expect("valid");
+        let worker = WorkerId::new("w1").expect("valid");
         assert_eq!(keys.inbox(&worker), "plg_coordinator_global/production/tasks/inbox/w1.json");
         assert_eq!(keys.inbox_of(&keys.inbox(&worker)), Some(worker));
         assert_eq!(keys.inbox_of(&keys.ledger(2)), None);
         let own = Keys::per_plugin(
             &Namespace::new("production").expect("valid"),
-            &NodeId::new("queue").expect("valid"),
+            &PluginName::new("queue").expect("valid"),
         );
         assert_eq!(own.seat(), "plg_coordinator/production/queue/seat.json");
         for foreign in [

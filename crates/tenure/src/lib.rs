@@ -44,6 +44,13 @@ mod forget;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+/// The ids of things, each of its own type: what names a worker cannot be taken for what names a job.
+pub mod id {
+    pub use tenure_core::{
+        CheckName, DocumentName, IdError, JobId, KindName, Label, Namespace, NodeId, PluginName, ProcessName,
+        ScheduleId, SeriesId, WorkerId,
+    };
+}
 mod keys;
 pub mod metrics;
 mod mutant;
@@ -70,7 +77,7 @@ pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
 pub use fence::{Fence, Permit, Refused, TaskStamp};
 pub use forget::{Forgot, forget_node};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
-pub use keys::{Keys, Namespace};
+pub use keys::Keys;
 pub use metrics::Metrics;
 #[cfg(feature = "teeth")]
 pub use mutant::Broken;
@@ -92,7 +99,7 @@ pub use step_down::{
     request_step_down_at,
 };
 pub use tenure_core::{
-    FenceRule, IdError, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
+    FenceRule, IdError, Namespace, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
 };
 /// The highest epoch there is: 2⁵³ − 1. None is claimed beyond it, and what says otherwise is damaged or forged.
 pub const EPOCH_MAX: u64 = tenure_core::Epoch::MAX.0;

@@ -1,6 +1,8 @@
 //! Which namespaces a store holds.
 
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::Namespace;
+
 use crate::status::{StatusError, read_seat};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};

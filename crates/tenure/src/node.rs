@@ -8,7 +8,7 @@ use crate::driver::{Command, Outlets, Voice};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
 use crate::metrics::{Figures, Metrics};
 use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
@@ -21,7 +21,8 @@ use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 use supervisor::Supervisor;
-use tenure_core::{IdError, NodeId};
+use tenure_core::IdError;
+use tenure_core::{Namespace, NodeId, PluginName};
 use tenure_store::{Lanes, OpenError, OpenOptions};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -84,7 +85,7 @@ pub struct NodeBuilder {
     lanes: Option<Lanes>,
     clock: Arc<dyn Clock>,
     random: Option<u64>,
-    plugin: Option<NodeId>,
+    plugin: Option<PluginName>,
     floor: u64,
     flaws: Flaws,
     #[cfg(feature = "explore")]
@@ -133,7 +134,7 @@ impl NodeBuilder {
 
     /// Takes part in the election of one plugin, below `plg_coordinator/<namespace>/<plugin>/`, instead of the namespace's.
     /// For programs that elect something of their own beside it; a [`Plugin`](crate::Plugin) gets this by its mode.
-    pub fn per_plugin(mut self, plugin: &NodeId) -> NodeBuilder {
+    pub fn per_plugin(mut self, plugin: &PluginName) -> NodeBuilder {
         self.plugin = Some(plugin.clone());
         self
     }

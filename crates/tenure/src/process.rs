@@ -16,7 +16,8 @@ use runner::{Life, Runner};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{IdError, NodeId, ProcessState, SupervisionConfig};
+use tenure_core::ProcessName;
+use tenure_core::{IdError, ProcessState, SupervisionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -130,7 +131,7 @@ impl Supervisor {
     pub fn run(self, on: &impl ProcessHost) -> Result<Processes, ProcessError> {
         let mut names: Vec<&str> = Vec::new();
         for spec in &self.specs {
-            NodeId::new(spec.name())?;
+            ProcessName::new(spec.name())?;
             if names.contains(&spec.name()) {
                 return Err(ProcessError::NameTaken(spec.name().to_owned()));
             }

@@ -2,14 +2,14 @@
 //! job exactly once is the ledger of [`tasks`](crate::tasks), which never goes back behind the mark of a series.
 //!
 //! ```
-//! use tenure::NodeId;
+//! use tenure::id::ScheduleId;
 //! use tenure::schedules::{Interval, Misfire, PlanTerms, Planned, Planner};
 //!
-//! struct Backup(NodeId, Interval);
+//! struct Backup(ScheduleId, Interval);
 //!
 //! impl Planned for Backup {
 //!     type Times = Interval;
-//!     fn id(&self) -> &NodeId {
+//!     fn id(&self) -> &ScheduleId {
 //!         &self.0
 //!     }
 //!     fn terms(&self) -> PlanTerms {
@@ -23,12 +23,12 @@
 //!
 //! let mut planner = Planner::default();
 //! let every = Interval { every_ms: 60_000, offset_ms: 0, jitter_ms: 0 };
-//! planner.put(Backup(NodeId::new("backup").unwrap(), every));
+//! planner.put(Backup(ScheduleId::new("backup").unwrap(), every));
 //! let due = planner.plan(190_000);
 //! assert_eq!(due.len(), 1, "of those that were missed the newest");
 //! assert_eq!((due[0].due_ms, due[0].late_ms), (180_000, 10_000));
 //! ```
 
 pub use tenure_core::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView, job_id,
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
 };

@@ -12,7 +12,7 @@ use crate::clock::{BootClock, Clock};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::Leadership;
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeBuilder, StartError};
 use crate::plugin::{Mode, Plugin};
@@ -25,7 +25,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use tenure_core::{FenceRule, IdError, NodeId, Role};
+use tenure_core::{FenceRule, IdError, Role};
+use tenure_core::{Namespace, PluginName};
 use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -138,7 +139,7 @@ impl Services {
     /// gets an election of its own. Does not wait for the store to answer.
     pub async fn attach(&self, plugin: impl Plugin, settings: Settings) -> Result<PluginHandle, AttachError> {
         settings.check()?;
-        let name = NodeId::new(plugin.name())?;
+        let name = PluginName::new(plugin.name())?;
         let namespace = Namespace::new(&settings.namespace)?;
         let slot = self.slot(&settings);
         let mut state = slot.state.lock().await;
@@ -189,7 +190,7 @@ impl Services {
     /// (`tenure run`), and to wait for it would break deployments that never asked for it.
     async fn alone(
         &self,
-        name: &NodeId,
+        name: &PluginName,
         plugin: Arc<dyn Plugin>,
         settings: &Settings,
     ) -> Result<(ArbiterHandle, HostTasks, CancellationToken), StartError> {
@@ -237,7 +238,7 @@ struct Slot {
 
 #[derive(Default)]
 struct SlotState {
-    names: BTreeMap<NodeId, CoordinationMode>,
+    names: BTreeMap<PluginName, CoordinationMode>,
     service: Option<Arc<Service>>,
 }
 
@@ -257,7 +258,7 @@ impl SlotState {
 
 impl Slot {
     /// A plugin is gone. The service goes with the last one.
-    async fn release(&self, name: &NodeId) {
+    async fn release(&self, name: &PluginName) {
         let mut state = self.state.lock().await;
         state.names.remove(name);
         if state.shared().is_empty()
@@ -376,7 +377,7 @@ impl Service {
     }
 
     /// Says what a later plugin asked for and does not get.
-    fn compare(&self, plugin: &NodeId, settings: &Settings) {
+    fn compare(&self, plugin: &PluginName, settings: &Settings) {
         let differences = settings.differences(&self.settings);
         if !differences.is_empty() {
             tracing::warn!(
@@ -392,7 +393,7 @@ impl Service {
     /// Lets a plugin take part.
     fn share(
         self: &Arc<Service>,
-        name: NodeId,
+        name: PluginName,
         plugin: Arc<dyn Plugin>,
         rule: FenceRule,
     ) -> (ArbiterHandle, HostTasks, CancellationToken) {
@@ -424,12 +425,12 @@ impl Service {
     }
 
     /// A node for one plugin's own election, by the same settings.
-    fn own_node(&self, plugin: &NodeId) -> NodeBuilder {
+    fn own_node(&self, plugin: &PluginName) -> NodeBuilder {
         self.hooks.builder(&self.settings, &self.lanes).per_plugin(plugin)
     }
 
     /// A watch of one plugin's own seat, counted with the service's requests.
-    fn own_seat(&self, plugin: &NodeId) -> SeatWatch {
+    fn own_seat(&self, plugin: &PluginName) -> SeatWatch {
         let keys = Keys::per_plugin(&self.namespace, plugin);
         SeatWatch::new(Arc::clone(&self.node.lanes().bulk), &keys, &self.settings, self.hooks.clock())
     }

@@ -1,6 +1,8 @@
 //! Looking at a namespace from outside, without taking part: nothing is written.
 
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::Namespace;
+
 use crate::wire::{Deposed, SeatDocument};
 use serde::Serialize;
 use std::time::Duration;

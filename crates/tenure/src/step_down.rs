@@ -9,7 +9,9 @@
 //! whose work does not stop keeps the seat until its expiry. [`hand_over`] tells what came of it. A mark on the
 //! seat of a dead leader is a change like any other to the standbys, and can put a takeover off by one expiry.
 
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::Namespace;
+
 use crate::status::{FoundSeat, LOOK_EVERY, StatusError, read_seat};
 use std::time::Duration;
 use tenure_core::{Incarnation, Nonce, SeatState};

@@ -57,14 +57,14 @@ async fn marks_of_series_that_are_used_no_more_can_be_forgotten() {
     let mut updates = dispatcher.updates();
     let spec = || TaskSpec::new("old-5", "echo").series("old").mark(5);
     dispatcher.submit(spec()).await.expect("taken");
-    let old = [("old".parse_id(), 5)];
+    let old = [("old".parse().expect("valid"), 5)];
     dispatcher.forget(old.clone()).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::Exists), "a task is left");
     until_final(&mut updates, 1).await;
     sleep_ms(60_000).await;
     assert_eq!(dispatcher.tasks().len(), 0, "put away");
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowMark));
-    dispatcher.forget([("old".parse_id(), 4)]).await;
+    dispatcher.forget([("old".parse().expect("valid"), 4)]).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowMark), "its mark is higher");
     dispatcher.forget(old).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::Created), "it begins afresh");

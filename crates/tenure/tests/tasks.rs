@@ -266,7 +266,7 @@ async fn limits_of_time_hold_on_both_sides() {
     let waits = dispatcher.tasks().iter().find(|task| task.id.as_str() == "nobody").cloned().expect("there");
     assert_eq!(&*waits.reason, "worker w9 is not active", "why it waits is told");
     sleep_ms(9000).await;
-    dispatcher.cancel(&"called-off".parse_id()).await;
+    dispatcher.cancel(&"called-off".parse().expect("valid")).await;
     let states = until_final(&mut updates, 4).await;
     assert_eq!(states["slow"].0, TaskState::TimedOut);
     assert_eq!(states["nobody"].0, TaskState::Expired);

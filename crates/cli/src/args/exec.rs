@@ -8,7 +8,8 @@ use crate::log::LogForm;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
-use tenure::{Keys, Namespace, NodeId};
+use tenure::Keys;
+use tenure::id::{Namespace, PluginName};
 
 /// How much time a command gets to end.
 #[derive(Args)]
@@ -134,14 +135,14 @@ impl SeatArgs {
 }
 
 /// The election of commands under one name is that of a plugin.
-pub(crate) fn exec_seat(name: &str) -> Result<NodeId, Failure> {
-    NodeId::new(&format!("exec-{name}"))
+pub(crate) fn exec_seat(name: &str) -> Result<PluginName, Failure> {
+    PluginName::new(&format!("exec-{name}"))
         .map_err(|error| Failure::usage(format!("the name of the command, {name:?}: it {}", error.rule)))
 }
 
 /// So is a lock.
-pub(crate) fn lock_seat(name: &str) -> Result<NodeId, Failure> {
-    NodeId::new(&format!("lock-{name}"))
+pub(crate) fn lock_seat(name: &str) -> Result<PluginName, Failure> {
+    PluginName::new(&format!("lock-{name}"))
         .map_err(|error| Failure::usage(format!("the lock's name {name:?}: it {}", error.rule)))
 }
 

@@ -15,9 +15,10 @@ use crate::out::complain;
 use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::id::{Namespace, NodeId, PluginName};
 use tenure::settings::{Resolved, Source};
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
-use tenure::{Keys, LeaderGuard, Namespace, Node, NodeId, SeatHolder, Settings};
+use tenure::{Keys, LeaderGuard, Node, SeatHolder, Settings};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -87,7 +88,7 @@ struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    async fn open<'a>(name: &'a str, seat: &NodeId, settings: &Settings) -> Result<Wanted<'a>, Failure> {
+    async fn open<'a>(name: &'a str, seat: &PluginName, settings: &Settings) -> Result<Wanted<'a>, Failure> {
         let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let options = OpenOptions::with_request_timeout(request_timeout);

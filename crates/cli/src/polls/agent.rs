@@ -10,9 +10,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::id::Label;
 use tenure::store::OpenOptions;
 use tenure::tasks::{Handlers, RunnerEnd, RunnerOptions, TakerCounts, TaskRunner};
-use tenure::{BootClock, NodeId, Observer, WorkerSpec};
+use tenure::{BootClock, Observer, WorkerSpec};
 use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
 
 /// As many as a schedule may ask for.
@@ -109,7 +110,7 @@ fn told(facts: &AgentFacts) -> String {
         }
     }
     if !facts.capabilities.is_empty() {
-        let all: Vec<&str> = facts.capabilities.iter().map(NodeId::as_str).collect();
+        let all: Vec<&str> = facts.capabilities.iter().map(Label::as_str).collect();
         text.push_str(&format!(", can {}", all.join(" ")));
     }
     text
@@ -118,7 +119,7 @@ fn told(facts: &AgentFacts) -> String {
 fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
     let given = |what: &str, text: &Option<String>| text.as_ref().map(|text| id(what, text)).transpose();
     let capabilities = args.capabilities.iter().map(|text| id("--capability", text));
-    let capabilities = capabilities.collect::<Result<BTreeSet<NodeId>, Failure>>()?;
+    let capabilities = capabilities.collect::<Result<BTreeSet<Label>, Failure>>()?;
     if capabilities.len() > CAPABILITIES_MAX {
         let count = capabilities.len();
         return Err(Failure::usage(format!(

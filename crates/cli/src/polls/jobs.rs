@@ -7,6 +7,7 @@ use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;
+use tenure::id::JobId;
 use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{JobRow, POLL_KIND};
 
@@ -83,7 +84,7 @@ fn state(name: &str) -> Result<TaskState, Failure> {
 }
 
 pub(crate) async fn show(args: OneArgs) -> Result<ExitCode, Failure> {
-    let job = id("ID", &args.id)?;
+    let job: JobId = id("ID", &args.id)?;
     let (namespace, place) = Place::existing(&args.settings).await?;
     let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", job.as_str()));
     let place = place.ok_or_else(missing)?;

@@ -4,7 +4,8 @@ use super::{Place, moment, now_ms, span};
 use crate::exit::Failure;
 use crate::out::say;
 use serde_json::Value;
-use tenure::NodeId;
+use tenure::id::{CheckName, WorkerId};
+
 use tenure::tasks::TaskRecord;
 use tenure_plugins::poll::JobRow;
 
@@ -27,7 +28,7 @@ impl Row {
     }
 
     /// What this check said if it failed in this job.
-    pub(super) fn why(&self, check: &NodeId) -> Option<String> {
+    pub(super) fn why(&self, check: &CheckName) -> Option<String> {
         let (_, result) = self.0.checks().find(|(name, _)| **name == check.as_str())?;
         (!result.ok && !result.detail.is_empty()).then(|| result.detail.clone())
     }
@@ -48,7 +49,7 @@ impl Row {
             task.id.to_string(),
             task.state.as_str().to_owned(),
             format!("{}/{}", task.attempt, task.limits.attempts_max),
-            task.worker.as_ref().map_or_else(|| "-".to_owned(), NodeId::to_string),
+            task.worker.as_ref().map_or_else(|| "-".to_owned(), WorkerId::to_string),
             due,
             age,
             said.chars().take(60).collect(),
@@ -64,7 +65,7 @@ impl Row {
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {
             say!("due        {}, {} ago", moment(due_ms), span(age_ms));
         }
-        let worker = task.worker.as_ref().map_or("nobody", NodeId::as_str);
+        let worker = task.worker.as_ref().map_or("nobody", WorkerId::as_str);
         say!(
             "attempt    {} of {}, given to {worker}, in epoch {}",
             task.attempt,

@@ -7,7 +7,8 @@ use crate::out::{complain, say, say_json};
 use serde_json::json;
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::NodeId;
+use tenure::id::{JobId, ScheduleId};
+
 use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{Change, RunRequest};
 use tokio::time::Instant;
@@ -67,11 +68,11 @@ it is still asked for",
 /// Whether the job exists, and its state if the ledger has it: it may have been put away, or its schedule removed, since.
 async fn exists(
     place: &Place,
-    schedule: &NodeId,
-    job: &NodeId,
+    schedule: &ScheduleId,
+    job: &JobId,
     name: &str,
 ) -> Result<Option<Option<TaskState>>, Failure> {
-    let list = TaskList::read_near(&place.lanes, &place.namespace, schedule).await?;
+    let list = TaskList::read_near(&place.lanes, &place.namespace, &schedule.series()).await?;
     if let Some(task) = list.tasks.iter().find(|task| task.id == *job) {
         return Ok(Some(Some(task.state)));
     }

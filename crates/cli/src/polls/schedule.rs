@@ -8,7 +8,8 @@ use crate::exit::Failure;
 use crate::out::{Table, complain_lines, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use tenure::NodeId;
+use tenure::id::{CheckName, Label, ScheduleId};
+
 use tenure::tasks::{TaskList, TaskRecord};
 use tenure_plugins::poll::{Change, CheckHealth, JobRow, POLL_KIND, Schedule, Timing};
 
@@ -114,14 +115,14 @@ fn needs(schedule: &Schedule) -> String {
     let needs = &schedule.needs;
     let places = [("partition", &needs.partition), ("domain", &needs.domain)];
     let places = places.into_iter().filter_map(|(what, id)| id.as_ref().map(|id| format!("{what} {id}")));
-    let all: Vec<String> = places.chain(needs.capabilities.iter().map(NodeId::to_string)).collect();
+    let all: Vec<String> = places.chain(needs.capabilities.iter().map(Label::to_string)).collect();
     if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
 /// The jobs of a schedule.
-async fn jobs_of(place: &Place, id: &NodeId) -> Result<Vec<TaskRecord>, Failure> {
-    let mut list = TaskList::read_near(&place.lanes, &place.namespace, id).await?;
-    list.tasks.retain(|task| task.kind.as_str() == POLL_KIND && task.series == *id);
+async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<TaskRecord>, Failure> {
+    let mut list = TaskList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
+    list.tasks.retain(|task| task.kind.as_str() == POLL_KIND && task.series == id.series());
     list.ask_workers(&place.lanes, &place.namespace, 16).await?;
     Ok(list.tasks)
 }
@@ -186,7 +187,7 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Since when, and why by the newest job that says so.
-fn failing(known: &CheckHealth, check: &NodeId, rows: &[Row]) -> String {
+fn failing(known: &CheckHealth, check: &CheckName, rows: &[Row]) -> String {
     let since = known.since_ms.map_or_else(String::new, |due_ms| format!(" since {}", moment(due_ms)));
     let why = rows.iter().find_map(|row| row.why(check)).map_or_else(String::new, |why| format!(": {why}"));
     format!("FAILING{since}{why}")

@@ -8,8 +8,9 @@
 //! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule is silent until then
 //! ([`SeriesView::ahead_ms`] shows it). A schedule of another name is the way out.
 
-use super::{DueTimes, PlanTerms, Planned, job_id};
-use crate::id::NodeId;
+use super::{DueTimes, PlanTerms, Planned};
+use crate::id::{JobId, ScheduleId, SeriesId};
+
 use crate::mutant::{Mistake, Mutant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ const UNSEEN_MAX: u8 = 3;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Due {
     /// Of which schedule.
-    pub schedule: NodeId,
+    pub schedule: ScheduleId,
     /// The due time: the job's name and its mark.
     pub due_ms: u64,
     /// How long ago it should have begun.
@@ -78,11 +79,11 @@ struct Series {
     /// Due times up to here were counted as blocked.
     blocked_ms: u64,
     blocked: bool,
-    open: BTreeSet<NodeId>,
+    open: BTreeSet<JobId>,
     /// When it is to be planned next, by the time alone.
     next_ms: Option<u64>,
     /// Created jobs that were not seen among the ledger's tasks yet, and how often not.
-    unseen: BTreeMap<NodeId, u8>,
+    unseen: BTreeMap<JobId, u8>,
 }
 
 impl Series {
@@ -104,13 +105,13 @@ struct Decision {
 /// Says which due times become jobs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Planner<S> {
-    schedules: BTreeMap<NodeId, S>,
-    series: BTreeMap<NodeId, Series>,
+    schedules: BTreeMap<ScheduleId, S>,
+    series: BTreeMap<ScheduleId, Series>,
     counts: PlanCounts,
     /// When there is something to plan, for each schedule that has a next time.
-    queue: BTreeSet<(u64, NodeId)>,
+    queue: BTreeSet<(u64, ScheduleId)>,
     /// Schedules of which something has changed: they are planned with the next plan, whatever the time.
-    touched: BTreeSet<NodeId>,
+    touched: BTreeSet<ScheduleId>,
     planned_ms: u64,
     mistake: Mistake,
 }
@@ -144,14 +145,14 @@ impl<S: Planned> Planner<S> {
     }
 
     /// Forgets a schedule. Its jobs go on; its marks stay in the ledger.
-    pub fn remove(&mut self, id: &NodeId) {
+    pub fn remove(&mut self, id: &ScheduleId) {
         self.schedules.remove(id);
         self.requeue(id, None);
         self.series.remove(id);
     }
 
     /// The schedules.
-    pub fn schedules(&self) -> &BTreeMap<NodeId, S> {
+    pub fn schedules(&self) -> &BTreeMap<ScheduleId, S> {
         &self.schedules
     }
 
@@ -160,15 +161,15 @@ impl<S: Planned> Planner<S> {
         self.counts
     }
 
-    /// Takes what all of the ledger's tasks say: schedule, job, its mark, and whether it is open. Needed once, and whenever
+    /// Takes what all of the ledger's tasks say: series, job, its mark, and whether it is open. Needed once, and whenever
     /// [notes](Planner::note) were missed.
-    pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t NodeId, &'t NodeId, u64, bool)>) {
+    pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t SeriesId, &'t JobId, u64, bool)>) {
         for series in self.series.values_mut() {
             series.open.clear();
             series.unseen.values_mut().for_each(|looks| *looks += 1);
         }
-        for (schedule, job, mark_ms, open) in tasks {
-            let Some(series) = self.series.get_mut(schedule) else { continue };
+        for (series, job, mark_ms, open) in tasks {
+            let Some(series) = self.series.get_mut(&series.schedule()) else { continue };
             series.unseen.remove(job);
             series.mark_ms = series.mark_ms.max(mark_ms);
             if open && !self.mistake.is(Mutant::PlanOpenForgotten) {
@@ -182,7 +183,7 @@ impl<S: Planned> Planner<S> {
     }
 
     /// Takes what one job has become: whether it is open.
-    pub fn note(&mut self, schedule: &NodeId, job: &NodeId, open: bool) {
+    pub fn note(&mut self, schedule: &ScheduleId, job: &JobId, open: bool) {
         let Some(series) = self.series.get_mut(schedule) else { return };
         let unseen = series.unseen.remove(job).is_some();
         let changed = match open {
@@ -202,7 +203,7 @@ impl<S: Planned> Planner<S> {
             JobAnswer::Created => {
                 self.counts.created += 1;
                 series.mark_ms = series.mark_ms.max(due.due_ms);
-                if let Ok(job) = NodeId::new(&job_id(&due.schedule, due.due_ms)) {
+                if let Ok(job) = due.schedule.job(due.due_ms) {
                     series.unseen.insert(job, 0);
                 }
             }
@@ -215,14 +216,14 @@ impl<S: Planned> Planner<S> {
     }
 
     /// A job that was asked for by hand was created.
-    pub fn created_by_hand(&mut self, schedule: &NodeId, job: NodeId) {
+    pub fn created_by_hand(&mut self, schedule: &ScheduleId, job: JobId) {
         if let Some(series) = self.series.get_mut(schedule) {
             series.unseen.insert(job, 0);
         }
     }
 
     /// Whether one more job of this schedule may be open.
-    pub fn has_room(&self, id: &NodeId) -> bool {
+    pub fn has_room(&self, id: &ScheduleId) -> bool {
         let (schedule, series) = (self.schedules.get(id), self.series.get(id));
         schedule.zip(series).is_some_and(|(schedule, series)| series.open() < schedule.terms().open_max)
     }
@@ -284,7 +285,7 @@ impl<S: Planned> Planner<S> {
         touched.chain(queued).min()
     }
 
-    fn requeue(&mut self, id: &NodeId, next_ms: Option<u64>) {
+    fn requeue(&mut self, id: &ScheduleId, next_ms: Option<u64>) {
         let Some(series) = self.series.get_mut(id) else { return };
         let before_ms = std::mem::replace(&mut series.next_ms, next_ms);
         if before_ms == next_ms {
@@ -310,7 +311,7 @@ impl<S: Planned> Planner<S> {
     }
 
     /// How a schedule stands.
-    pub fn view(&self, id: &NodeId, now_ms: u64) -> Option<SeriesView> {
+    pub fn view(&self, id: &ScheduleId, now_ms: u64) -> Option<SeriesView> {
         let (schedule, series) = (self.schedules.get(id)?, self.series.get(id)?);
         let next_ms = if schedule.terms().enabled { self.next_of(schedule, now_ms) } else { None };
         Some(SeriesView {
@@ -323,7 +324,7 @@ impl<S: Planned> Planner<S> {
     }
 
     /// Whether this job of a schedule is open.
-    pub fn is_open(&self, schedule: &NodeId, job: &NodeId) -> bool {
+    pub fn is_open(&self, schedule: &ScheduleId, job: &JobId) -> bool {
         let series = self.series.get(schedule);
         series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
     }
@@ -334,7 +335,7 @@ impl<S: Planned> Planner<S> {
     }
 
     /// Names of what is planned for.
-    pub fn ids(&self) -> BTreeSet<NodeId> {
+    pub fn ids(&self) -> BTreeSet<ScheduleId> {
         self.schedules.keys().cloned().collect()
     }
 }

@@ -18,7 +18,8 @@ pub use io::{
 use super::inbox::Inbox;
 use super::shard::{Hold, RETRY_MAX_MS, Settled, Shard};
 use super::{TaskRecord, TaskState, entry_weight, task_shard};
-use crate::id::{Incarnation, NodeId, Nonce};
+use crate::id::{Incarnation, Nonce};
+use crate::id::{JobId, SeriesId, WorkerId};
 use crate::io::RequestId;
 use crate::mutant::Mutant;
 use crate::seat::Epoch;
@@ -63,7 +64,7 @@ enum TakeBack {
 /// The workers as last told; see [`DispatchInput::Workers`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Registry {
-    list: BTreeMap<NodeId, bool>,
+    list: BTreeMap<WorkerId, bool>,
     listed: bool,
     whole: bool,
 }
@@ -90,12 +91,12 @@ struct Task {
 pub struct Dispatcher {
     config: DispatcherConfig,
     shards: Vec<Shard>,
-    tasks: BTreeMap<NodeId, Task>,
-    inboxes: BTreeMap<NodeId, Inbox>,
+    tasks: BTreeMap<JobId, Task>,
+    inboxes: BTreeMap<WorkerId, Inbox>,
     /// Submissions to shards that are not its own yet.
     waiting: Vec<(u64, TaskRecord)>,
     workers: Option<Registry>,
-    gone_since: BTreeMap<NodeId, Time>,
+    gone_since: BTreeMap<WorkerId, Time>,
     list: Option<RequestId>,
     list_due: Time,
     listed: bool,
@@ -202,7 +203,7 @@ impl Dispatcher {
     fn waiting<'a>(
         &'a self,
         now: Time,
-        ids: impl Iterator<Item = &'a NodeId>,
+        ids: impl Iterator<Item = &'a JobId>,
     ) -> impl Iterator<Item = &'a TaskRecord> {
         let ready = self.is_ready();
         let waits = move |task: &&Task| {
@@ -218,7 +219,7 @@ impl Dispatcher {
     }
 
     /// Workers whose load may be another than when this was asked last.
-    pub fn take_touched(&mut self) -> BTreeSet<NodeId> {
+    pub fn take_touched(&mut self) -> BTreeSet<WorkerId> {
         std::mem::take(&mut self.index.touched)
     }
 
@@ -228,22 +229,22 @@ impl Dispatcher {
     }
 
     /// The highest mark of each series, of shards that are its own.
-    pub fn series(&self) -> impl Iterator<Item = (&NodeId, u64)> {
+    pub fn series(&self) -> impl Iterator<Item = (&SeriesId, u64)> {
         let owned = self.shards.iter().filter(|shard| shard.hold == Hold::Owned);
         owned.flat_map(|shard| shard.series.iter().map(|(name, mark)| (name, *mark)))
     }
 
     /// Attempts that are out at a worker.
-    pub fn in_flight(&self, worker: &NodeId) -> usize {
+    pub fn in_flight(&self, worker: &WorkerId) -> usize {
         self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
 
-    fn out_at(&self, worker: &NodeId) -> impl Iterator<Item = &Task> {
+    fn out_at(&self, worker: &WorkerId) -> impl Iterator<Item = &Task> {
         let ids = self.index.out.get(worker).into_iter().flatten();
         ids.filter_map(|id| self.tasks.get(id))
     }
 
-    fn is_active(&self, worker: &NodeId) -> bool {
+    fn is_active(&self, worker: &WorkerId) -> bool {
         self.workers.as_ref().is_some_and(|workers| workers.list.get(worker) == Some(&true))
     }
 
@@ -342,7 +343,7 @@ impl Dispatcher {
             return;
         };
         let first = !std::mem::replace(&mut self.listed, true);
-        let mut unseen: BTreeSet<NodeId> = self.inboxes.keys().cloned().collect();
+        let mut unseen: BTreeSet<WorkerId> = self.inboxes.keys().cloned().collect();
         for line in list {
             unseen.remove(&line.worker);
             let misnames = self.list_misnames;
@@ -407,7 +408,7 @@ impl Dispatcher {
             self.sweep(now);
             self.judge(now);
             self.assign_targets(now);
-            let again: Vec<NodeId> = self.index.tasks.iter().cloned().collect();
+            let again: Vec<JobId> = self.index.tasks.iter().cloned().collect();
             again.iter().for_each(|id| self.retime(now, id));
         }
         self.keep_reasons(now);
@@ -481,8 +482,7 @@ impl Dispatcher {
             [Some(shard.due), stale].into_iter().flatten()
         });
         let archives = self.shards.iter().filter(|shard| self.may_archive(shard)).map(|s| s.archive_at);
-        let timers =
-            [&self.index.inbox_timers, &self.index.task_timers].map(|timers| first_after(timers, now));
+        let timers = [first_after(&self.index.inbox_timers, now), first_after(&self.index.task_timers, now)];
         let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
         let held = self.index.queued.len() > self.index.fresh.len();
         let retry = (self.index.retry && held).then_some(self.index.retry_at);

@@ -1,8 +1,9 @@
 //! One worker's inbox, as the leader sees it. It carries messages; what they mean is the dispatcher's to say.
 
 use super::shard::retry_ms;
-use super::{Entry, InboxDoc, NodeId};
+use super::{Entry, InboxDoc};
 use crate::id::Incarnation;
+use crate::id::JobId;
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
@@ -38,7 +39,7 @@ pub(super) struct Inbox {
     /// A list called it changed, and it was not read since.
     pub(super) said_changed: bool,
     /// Late results that were counted and still stand there.
-    pub(super) late: Vec<(NodeId, u32)>,
+    pub(super) late: Vec<(JobId, u32)>,
     /// Since when results that were recorded wait to be removed.
     pub(super) litter_since: Option<Time>,
     /// When it is to be looked at again, by the time alone.
@@ -83,7 +84,7 @@ impl Inbox {
         self.doc.as_ref().is_some_and(|doc| doc.closed.is_some())
     }
 
-    pub(super) fn entry(&self, id: &NodeId, attempt: u32) -> Option<&Entry> {
+    pub(super) fn entry(&self, id: &JobId, attempt: u32) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
     }
 

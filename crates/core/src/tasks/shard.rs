@@ -1,7 +1,8 @@
 //! One shard of the ledger, as its leader keeps it: adopted by a write of its own, then written whenever it changed.
 
-use super::{LedgerDoc, NodeId};
+use super::LedgerDoc;
 use crate::id::Nonce;
+use crate::id::{JobId, SeriesId};
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
@@ -34,7 +35,7 @@ pub(super) enum Hold {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Shard {
     pub(super) hold: Hold,
-    pub(super) series: BTreeMap<NodeId, u64>,
+    pub(super) series: BTreeMap<SeriesId, u64>,
     /// Counts every change; what is confirmed stands on the store.
     pub(super) revision: u64,
     pub(super) confirmed: u64,
@@ -46,15 +47,15 @@ pub(super) struct Shard {
     pub(super) due: Time,
     failures: u32,
     /// Its tasks, what they weigh, and how many of them are over.
-    pub(super) tasks: BTreeSet<NodeId>,
+    pub(super) tasks: BTreeSet<JobId>,
     pub(super) weight: usize,
     pub(super) finished: usize,
     /// Tasks that changed after what is confirmed.
-    pub(super) unconfirmed: BTreeSet<NodeId>,
+    pub(super) unconfirmed: BTreeSet<JobId>,
     /// Not looked at before, for something to put away.
     pub(super) archive_at: Time,
     /// Finished tasks are being archived.
-    pub(super) archiving: Option<(RequestId, Vec<NodeId>)>,
+    pub(super) archiving: Option<(RequestId, Vec<JobId>)>,
     /// Since when a task waits for another reason than the store says. No change that is worth a write of its own at once.
     pub(super) stale_since: Option<Time>,
 }

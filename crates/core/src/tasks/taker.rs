@@ -7,7 +7,8 @@ pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use super::shard::retry_ms;
 use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
-use crate::id::{Incarnation, NodeId};
+use crate::id::Incarnation;
+use crate::id::JobId;
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
 use crate::seat::Version;
@@ -55,7 +56,7 @@ enum Flight {
     Confirm(RequestId),
 }
 
-type Key = (NodeId, u32);
+type Key = (JobId, u32);
 
 /// A worker's side of tasks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

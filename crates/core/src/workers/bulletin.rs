@@ -4,7 +4,8 @@
 //! never published has not happened, so a silence is told once although leaders change.
 
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
-use crate::id::NodeId;
+use crate::id::WorkerId;
+
 use crate::mutant::{Mistake, Mutant};
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Bulletin {
     /// The newest snapshot applied; `None` before the first.
     applied: Option<SnapshotMark>,
-    workers: BTreeMap<NodeId, BulletinEntry>,
+    workers: BTreeMap<WorkerId, BulletinEntry>,
     active: u64,
     inactive: u64,
     skipped: u64,
@@ -90,7 +91,7 @@ impl Bulletin {
     }
 
     /// The workers known, in order of their ids.
-    pub fn workers(&self) -> impl Iterator<Item = (&NodeId, &BulletinEntry)> {
+    pub fn workers(&self) -> impl Iterator<Item = (&WorkerId, &BulletinEntry)> {
         self.workers.iter()
     }
 
@@ -105,7 +106,7 @@ impl Bulletin {
     }
 }
 
-fn event(worker: &NodeId, details: &WorkerDetails, change: WorkerChange) -> WorkerEvent {
+fn event(worker: &WorkerId, details: &WorkerDetails, change: WorkerChange) -> WorkerEvent {
     WorkerEvent { worker: worker.clone(), details: details.clone(), change }
 }
 
@@ -144,6 +145,7 @@ fn differences(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::{NodeId, PluginName};
     use crate::seat::Epoch;
     use WorkerChange::{Deregistered, Recovered, Registered, Timeout};
 
@@ -151,12 +153,16 @@ mod tests {
         SnapshotMark { epoch: Epoch(epoch), sequence }
     }
 
-    fn id(text: &str) -> NodeId {
-        NodeId::new(text).expect("valid")
+    fn id(text: &str) -> WorkerId {
+        WorkerId::new(text).expect("valid")
     }
 
     fn entry(worker: &str, active: bool, silence: Option<SnapshotMark>) -> SnapshotEntry {
-        let details = WorkerDetails { plugin_type: id("queue"), pod: id("pod-x"), timeout_ms: 20_000 };
+        let details = WorkerDetails {
+            plugin_type: PluginName::new("queue").expect("valid"),
+            pod: NodeId::new("pod-x").expect("valid"),
+            timeout_ms: 20_000,
+        };
         SnapshotEntry { worker: id(worker), details, active, silence }
     }
 

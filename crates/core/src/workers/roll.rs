@@ -4,7 +4,8 @@
 //! comes back between two sweeps was never gone.
 
 use super::{Snapshot, SnapshotEntry, SnapshotMark, WorkerDetails};
-use crate::id::NodeId;
+use crate::id::WorkerId;
+
 use crate::mutant::{Mistake, Mutant};
 use crate::seat::Epoch;
 use crate::time::Time;
@@ -46,7 +47,7 @@ pub struct RollConfig {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listed {
     /// Whose it is.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// When it was last written, on the store's clock. Compared for being the same, nothing else.
     pub modified_ms: u64,
     /// Its size.
@@ -68,9 +69,9 @@ pub enum ReadOutcome {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SweepOutcome {
     /// Objects to read; each answer goes to [`Roll::read`].
-    pub read: Vec<NodeId>,
+    pub read: Vec<WorkerId>,
     /// Objects of the dead to remove.
-    pub remove: Vec<NodeId>,
+    pub remove: Vec<WorkerId>,
 }
 
 /// Objects that are not among the workers, by why.
@@ -176,7 +177,7 @@ pub struct Roll {
     /// What was found cannot be read: nodes may show what it said before, until this leader has published something.
     spoiled: bool,
     sweeps: u64,
-    workers: BTreeMap<NodeId, Record>,
+    workers: BTreeMap<WorkerId, Record>,
     /// How many of them are workers.
     count: usize,
     skipped: Skipped,
@@ -372,7 +373,7 @@ impl Roll {
     }
 
     /// What reading a worker's object gave.
-    pub fn read(&mut self, now: Time, worker: &NodeId, outcome: ReadOutcome) {
+    pub fn read(&mut self, now: Time, worker: &WorkerId, outcome: ReadOutcome) {
         let Some(record) = self.workers.get_mut(worker) else { return };
         match outcome {
             ReadOutcome::Found(details) => {

@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tenure_core::WorkerId;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    Expect, InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Nonce, Outcome,
+    Expect, InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Nonce, Outcome,
     OutcomeKind, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
 };
 
@@ -14,8 +15,8 @@ pub(crate) const FORMER: Incarnation = Incarnation(3);
 /// The life of every worker.
 pub(crate) const LIFE: Incarnation = Incarnation(50);
 
-pub(crate) fn name(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
 pub(crate) fn config() -> DispatcherConfig {
@@ -149,7 +150,7 @@ pub(crate) struct Desk {
     pub(crate) now: u64,
     pub(crate) open: Vec<(RequestId, DispatchRequest)>,
     pub(crate) ledgers: BTreeMap<usize, (LedgerDoc, u64)>,
-    pub(crate) inboxes: BTreeMap<NodeId, (InboxDoc, u64)>,
+    pub(crate) inboxes: BTreeMap<WorkerId, (InboxDoc, u64)>,
     pub(crate) versions: u64,
     requests: BTreeSet<RequestId>,
     nonces: BTreeSet<u64>,
@@ -375,7 +376,7 @@ impl Desk {
     }
 
     pub(crate) fn lines(&self) -> Vec<InboxListed> {
-        let line = |(worker, (_, number)): (&NodeId, &(InboxDoc, u64))| InboxListed {
+        let line = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
             worker: worker.clone(),
             version: Some(Desk::version(*number)),
             stamp: (*number, 0),

@@ -2,6 +2,7 @@
 
 use crate::desk::*;
 use std::sync::Arc;
+use tenure_core::JobId;
 use tenure_core::*;
 
 #[test]
@@ -411,7 +412,7 @@ fn what_could_not_be_put_away_stays_and_is_tried_again_after_ten_seconds() {
 fn the_oldest_are_put_away_first_and_by_their_marks() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 3, ..config() });
     let batch = |desk: &mut Desk, now: u64, records: Vec<TaskRecord>| {
-        let ids: Vec<NodeId> = records.iter().map(|record| record.id.clone()).collect();
+        let ids: Vec<JobId> = records.iter().map(|record| record.id.clone()).collect();
         desk.submit(now, records);
         desk.serve();
         ids.into_iter().for_each(|id| drop(desk.tell(now, DispatchInput::Cancel(id))));

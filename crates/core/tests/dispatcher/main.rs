@@ -11,16 +11,17 @@ mod looks;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Nonce, RequestId,
-    TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
+    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Nonce, RequestId, TaskLimits,
+    TaskRecord, TaskState, Time, Version, WriteAnswer,
 };
+use tenure_core::{JobId, KindName, WorkerId};
 
-fn task(id: &NodeId) -> TaskRecord {
+fn task(id: &JobId) -> TaskRecord {
     TaskRecord {
         id: id.clone(),
-        series: id.clone(),
+        series: id.series(),
         mark: 1,
-        kind: NodeId::new("k").expect("valid"),
+        kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
         limits: TaskLimits {
             timeout_ms: 1000,
@@ -103,7 +104,7 @@ fn config() -> DispatcherConfig {
 fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
     let (mut dispatcher, mut versions, now) = (Dispatcher::new(config()), 0, Time(1000));
     serve(&mut dispatcher, now, &mut versions);
-    let id = NodeId::new("t1").expect("valid");
+    let id = JobId::new("t1").expect("valid");
     dispatcher.handle(now, DispatchInput::Submit(vec![(1, task(&id))]));
     serve(&mut dispatcher, now, &mut versions);
     dispatcher.handle(now, DispatchInput::Cancel(id));
@@ -125,9 +126,9 @@ fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
 #[test]
 fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
     let mut dispatcher = Dispatcher::new(DispatcherConfig { keep_finished: 9, ..config() });
-    let (mut versions, id) = (0, NodeId::new("t1").expect("valid"));
+    let (mut versions, id) = (0, JobId::new("t1").expect("valid"));
     serve(&mut dispatcher, Time(1000), &mut versions);
-    let workers = [NodeId::new("w1").expect("valid"), NodeId::new("w2").expect("valid")];
+    let workers = [WorkerId::new("w1").expect("valid"), WorkerId::new("w2").expect("valid")];
     let list = workers.iter().map(|worker| (worker.clone(), true)).collect();
     dispatcher.handle(Time(1000), DispatchInput::Workers { list, listed: true, whole: true });
     dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, task(&id))]));
@@ -151,8 +152,8 @@ fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
 
 #[test]
 fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
-    let id = NodeId::new("t1").expect("valid");
-    let worker = NodeId::new("w1").expect("valid");
+    let id = JobId::new("t1").expect("valid");
+    let worker = WorkerId::new("w1").expect("valid");
     let mut dispatcher = Dispatcher::new(DispatcherConfig { epoch: Epoch(2), keep_finished: 9, ..config() });
     // Nothing more is ever heard of the workers: there are none.
     dispatcher
@@ -165,13 +166,13 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
         epoch: Epoch(1),
         ..task(&id)
     };
-    let ledger = LedgerDoc { epoch: Epoch(1), nonce, series: vec![(id.clone(), 1)], tasks: vec![record] };
+    let ledger = LedgerDoc { epoch: Epoch(1), nonce, series: vec![(id.series(), 1)], tasks: vec![record] };
     let entry = Entry {
         id: id.clone(),
         attempt: 1,
         epoch: Epoch(1),
         dispatched_at: 0,
-        kind: NodeId::new("k").expect("valid"),
+        kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
         timeout_ms: 1000,
         state: EntryState::Acked { by: Incarnation(9) },

@@ -2,21 +2,22 @@
 
 use super::{Doc, ENTRIES_MAX, Key, Who};
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{EntryState, InboxDoc, LedgerDoc, NodeId, TaskRecord, TaskState, TaskUpdate};
+use tenure_core::{EntryState, InboxDoc, LedgerDoc, TaskRecord, TaskState, TaskUpdate};
+use tenure_core::{JobId, WorkerId};
 
 #[derive(Default)]
 pub(crate) struct Book {
     pub(crate) violations: Vec<String>,
-    pub(crate) runs: BTreeMap<(NodeId, u32), usize>,
-    pub(crate) archived: BTreeSet<NodeId>,
+    pub(crate) runs: BTreeMap<(JobId, u32), usize>,
+    pub(crate) archived: BTreeSet<JobId>,
     pub(crate) removed: usize,
     /// The ledger on the store.
-    records: BTreeMap<NodeId, TaskRecord>,
+    records: BTreeMap<JobId, TaskRecord>,
     /// Attempts that the ledger says were never begun.
-    unbegun: BTreeSet<(NodeId, u32)>,
-    told: BTreeMap<NodeId, TaskState>,
+    unbegun: BTreeSet<(JobId, u32)>,
+    told: BTreeMap<JobId, TaskState>,
     /// The final states, archived ones included.
-    finals: BTreeMap<NodeId, TaskState>,
+    finals: BTreeMap<JobId, TaskState>,
 }
 
 impl Book {
@@ -28,7 +29,7 @@ impl Book {
         self.finals.values().copied()
     }
 
-    pub(crate) fn ran(&mut self, id: &NodeId, attempt: u32) {
+    pub(crate) fn ran(&mut self, id: &JobId, attempt: u32) {
         let count = self.runs.entry((id.clone(), attempt)).or_insert(0);
         *count += 1;
         if *count > 1 {
@@ -59,7 +60,7 @@ impl Book {
         }
     }
 
-    pub(crate) fn removed(&mut self, worker: &NodeId, doc: &InboxDoc) {
+    pub(crate) fn removed(&mut self, worker: &WorkerId, doc: &InboxDoc) {
         self.removed += 1;
         if !doc.entries.is_empty() {
             self.wrong(format!("the inbox of {worker} was removed with {:?}", doc.entries));
@@ -152,7 +153,7 @@ impl Book {
         }
     }
 
-    fn inbox(&mut self, worker: &NodeId, before: Option<&InboxDoc>, after: &InboxDoc, by: Who) {
+    fn inbox(&mut self, worker: &WorkerId, before: Option<&InboxDoc>, after: &InboxDoc, by: Who) {
         if after.entries.len() > ENTRIES_MAX {
             self.wrong(format!("{} entries in the inbox of {worker}", after.entries.len()));
         }
@@ -160,7 +161,7 @@ impl Book {
         if matches!(by, Who::Leader(_)) && after.closed != closed {
             self.wrong(format!("a leader changed who has closed the inbox of {worker}"));
         }
-        let had = |id: &NodeId, attempt: u32| {
+        let had = |id: &JobId, attempt: u32| {
             before.is_some_and(|doc| doc.entries.iter().any(|e| e.id == *id && e.attempt == attempt))
         };
         for entry in &after.entries {
@@ -188,7 +189,7 @@ impl Book {
         }
     }
 
-    pub(crate) fn must_be_over(&mut self, created: &BTreeSet<NodeId>, objects: &BTreeMap<Key, (Doc, u64)>) {
+    pub(crate) fn must_be_over(&mut self, created: &BTreeSet<JobId>, objects: &BTreeMap<Key, (Doc, u64)>) {
         for id in created {
             if !self.records.contains_key(id) && !self.archived.contains(id) {
                 self.wrong(format!("{id} was created and is nowhere"));

@@ -12,9 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc,
-    Incarnation, LedgerDoc, NodeId, Outcome, OutcomeKind, RequestId, SubmitAnswer, Taker, TakerConfig,
-    TakerEffect, TakerInput, TaskLimits, TaskRecord, TaskState, Time, Version,
+    Incarnation, LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer, Taker, TakerConfig, TakerEffect,
+    TakerInput, TaskLimits, TaskRecord, TaskState, Time, Version,
 };
+use tenure_core::{JobId, WorkerId};
 
 const WORKERS: usize = 3;
 const SHARDS: usize = 2;
@@ -43,7 +44,7 @@ pub(crate) struct Story {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Key {
     Ledger(usize),
-    Inbox(NodeId),
+    Inbox(WorkerId),
 }
 
 #[derive(Clone, Debug)]
@@ -74,11 +75,11 @@ enum Asked {
 
 struct Hand {
     worker: usize,
-    name: NodeId,
+    name: WorkerId,
     life: u64,
     taker: Taker,
     known: Epoch,
-    running: BTreeSet<(NodeId, u32)>,
+    running: BTreeSet<(JobId, u32)>,
     skew: u64,
 }
 
@@ -100,7 +101,7 @@ pub(crate) struct World {
     hands: Vec<Hand>,
     quiet: bool,
     submitted: usize,
-    created: BTreeSet<NodeId>,
+    created: BTreeSet<JobId>,
     pub(crate) book: Book,
     makers: Makers,
 }
@@ -111,8 +112,8 @@ pub(crate) struct Makers {
     pub(crate) taker: fn(TakerConfig) -> Taker,
 }
 
-pub(crate) fn name(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
 fn incarnation(worker: usize, life: u64) -> Incarnation {
@@ -237,7 +238,7 @@ impl World {
         }
         let now = Time(self.now + lead.skew);
         lead.dispatcher.handle(now, input);
-        let waiting: Vec<NodeId> = lead.dispatcher.unassigned(now).map(|record| record.id.clone()).collect();
+        let waiting: Vec<JobId> = lead.dispatcher.unassigned(now).map(|record| record.id.clone()).collect();
         for id in waiting {
             let worker = name(&format!("w{}", self.rng.random_range(0..WORKERS)));
             lead.dispatcher.handle(now, DispatchInput::Assign { id, worker });

@@ -2,9 +2,10 @@
 
 use super::{Asked, Doc, Key, Who, World, Write, incarnation, name};
 use rand::RngExt;
+use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed, InboxRead, LedgerRead, NodeId,
-    RequestId, TakerInput, TakerRead, Version, WriteAnswer,
+    DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed, InboxRead, LedgerRead, RequestId,
+    TakerInput, TakerRead, Version, WriteAnswer,
 };
 
 impl World {
@@ -188,7 +189,7 @@ impl World {
 
     /// What was sent to this inbox before is not under way any more: nothing is, for as long as a removal waits. Whoever sent it
     /// has given it up.
-    fn remove(&mut self, worker: &NodeId) {
+    fn remove(&mut self, worker: &WorkerId) {
         let key = Key::Inbox(worker.clone());
         if let Some((Doc::Inbox(doc), _)) = self.objects.remove(&key) {
             self.book.removed(worker, &doc);

@@ -1,8 +1,7 @@
 //! When it wants to be asked again, and clocks that jump.
 
 use super::{
-    MIN, START, TERMS, create, due_times, every_minute, id, jittery, job, missed, nth, planner, round, run,
-    web,
+    MIN, START, TERMS, create, due_times, every_minute, jittery, job, missed, nth, planner, round, run, web,
 };
 use tenure_core::{DueTimes, Interval, JobAnswer, Misfire, PlanTerms};
 
@@ -98,7 +97,7 @@ fn asked_only_when_it_wants_to_be_it_misses_nothing() {
         for due in &dues {
             assert_eq!(due.late_ms, 0);
             planner.answered(due, JobAnswer::Created);
-            planner.note(&due.schedule, &id(&tenure_core::job_id(&due.schedule, due.due_ms)), false);
+            planner.note(&due.schedule, &due.schedule.job(due.due_ms).expect("valid"), false);
             *(if due.schedule == web() { &mut web_jobs } else { &mut db_jobs }) += 1;
         }
     }
@@ -158,7 +157,7 @@ fn a_new_leader_with_a_slow_clock_asks_for_what_exists_and_creates_nothing() {
 #[test]
 fn how_far_a_mark_is_ahead_of_the_clock_is_shown() {
     let mut planner = every_minute(TERMS);
-    planner.observe([(&web(), &job(10), nth(10), false)]);
+    planner.observe([(&web().series(), &job(10), nth(10), false)]);
     let view = |now_ms| planner.view(&web(), now_ms).expect("known");
     assert_eq!((view(nth(6)).ahead_ms, view(nth(6)).next_ms), (4 * MIN, Some(nth(11))));
     assert_eq!((view(nth(10) - 1).ahead_ms, view(nth(10)).ahead_ms, view(nth(12)).ahead_ms), (1, 0, 0));

@@ -8,7 +8,8 @@ mod open;
 mod schedules;
 mod times;
 
-use tenure_core::{Due, Interval, JobAnswer, Misfire, NodeId, PlanTerms, Planned, Planner};
+use tenure_core::{Due, Interval, JobAnswer, Misfire, PlanTerms, Planned, Planner};
+use tenure_core::{JobId, ScheduleId};
 
 const MIN: u64 = 60_000;
 /// A schedule begins here, on a full minute; what is due at this very moment is nobody's.
@@ -26,7 +27,7 @@ const TERMS: PlanTerms = PlanTerms {
 /// A schedule.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Round {
-    id: NodeId,
+    id: ScheduleId,
     interval: Interval,
     terms: PlanTerms,
 }
@@ -34,7 +35,7 @@ struct Round {
 impl Planned for Round {
     type Times = Interval;
 
-    fn id(&self) -> &NodeId {
+    fn id(&self) -> &ScheduleId {
         &self.id
     }
 
@@ -47,11 +48,11 @@ impl Planned for Round {
     }
 }
 
-fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn id<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
-fn web() -> NodeId {
+fn web() -> ScheduleId {
     id("web")
 }
 
@@ -82,7 +83,7 @@ fn nth(n: u64) -> u64 {
 }
 
 /// The name of the nth job of `web`.
-fn job(n: u64) -> NodeId {
+fn job(n: u64) -> JobId {
     id(&format!("web-{}", nth(n)))
 }
 

@@ -126,7 +126,7 @@ fn what_passed_before_anything_is_known_is_not_called_missed() {
 #[test]
 fn a_mark_in_the_ledger_is_knowledge_of_the_past() {
     let mut planner = every_minute(many(Misfire::Skip));
-    planner.observe([(&web(), &id("web-done"), nth(4), false)]);
+    planner.observe([(&web().series(), &id("web-done"), nth(4), false)]);
     assert_eq!(planner.plan(nth(10) + 30_000), []);
     assert_eq!(missed(&planner), 6);
 }
@@ -143,7 +143,7 @@ fn what_was_missed_is_counted_up_to_ten_thousand_at_once() {
     let times = Interval { every_ms: 1000, offset_ms: 0, jitter_ms: 0 };
     for (passed, counted) in [(9999, 9999), (10_000, 10_000), (10_001, 10_000), (30_000, 10_000)] {
         let mut planner = planner([Round { interval: times, ..round("web", many(Misfire::Skip)) }]);
-        planner.observe([(&web(), &id("web-done"), START + 1000, false)]);
+        planner.observe([(&web().series(), &id("web-done"), START + 1000, false)]);
         // The last one missed is six seconds ago, and five more are in time.
         let now_ms = START + 1000 + passed * 1000 + 5001;
         assert_eq!(planner.plan(now_ms).len(), 5);

@@ -4,7 +4,7 @@ use super::{
     Interval, Round, START, TERMS, blocked, create, due_times, every_minute, id, job, missed, nth, planner,
     round, run, web,
 };
-use tenure_core::{JobAnswer, Misfire, PlanTerms};
+use tenure_core::{JobAnswer, JobId, Misfire, PlanTerms};
 
 const TWO: PlanTerms = PlanTerms { open_max: 2, misfire: Misfire::CatchUp(4), ..TERMS };
 
@@ -32,7 +32,7 @@ fn where_none_may_be_open_none_is_created() {
 #[test]
 fn a_job_is_open_from_its_creation_whether_it_was_seen_or_not() {
     let mut planner = every_minute(PlanTerms { open_max: 9, ..TERMS });
-    planner.observe([(&web(), &job(1), nth(1), true), (&web(), &job(2), nth(2), true)]);
+    planner.observe([(&web().series(), &job(1), nth(1), true), (&web().series(), &job(2), nth(2), true)]);
     assert_eq!(create(&mut planner, nth(3)), [nth(3)]);
     assert_eq!(planner.view(&web(), nth(3)).map(|view| view.open), Some(3));
     assert_eq!([1, 2, 3, 4].map(|n| planner.is_open(&web(), &job(n))), [true, true, true, false]);
@@ -73,7 +73,7 @@ fn what_an_open_job_keeps_away_is_counted_once_each() {
         assert_eq!(planner.plan(nth(1) + second * 1000), []);
         assert_eq!(blocked(&planner), second / 60, "after {second} s");
     }
-    planner.observe([(&web(), &job(1), nth(1), true)]);
+    planner.observe([(&web().series(), &job(1), nth(1), true)]);
     assert_eq!(planner.plan(nth(1) + 200_000), []);
     assert_eq!(blocked(&planner), 3, "a whole look counts nothing anew");
 }
@@ -174,9 +174,9 @@ fn news_that_is_none_makes_nobody_plan() {
 fn a_whole_look_says_which_jobs_are_open_and_which_no_longer() {
     let mut planner = every_minute(PlanTerms { open_max: 9, ..TERMS });
     let open = |planner: &super::Planner<Round>| [1, 2, 3].map(|n| planner.is_open(&web(), &job(n)));
-    planner.observe([(&web(), &job(1), nth(1), true), (&web(), &job(2), nth(2), true)]);
+    planner.observe([(&web().series(), &job(1), nth(1), true), (&web().series(), &job(2), nth(2), true)]);
     assert_eq!(open(&planner), [true, true, false]);
-    planner.observe([(&web(), &job(2), nth(2), false), (&web(), &job(3), nth(3), true)]);
+    planner.observe([(&web().series(), &job(2), nth(2), false), (&web().series(), &job(3), nth(3), true)]);
     assert_eq!(open(&planner), [false, false, true]);
     assert_eq!(planner.open(), 1);
     let nobodys = id("unknown");
@@ -189,7 +189,7 @@ fn after_a_whole_look_everything_is_planned() {
     let mut planner = every_minute(TERMS);
     create(&mut planner, nth(1));
     assert_eq!(planner.plan(nth(2)), []);
-    planner.observe([(&web(), &job(1), nth(1), false)]);
+    planner.observe([(&web().series(), &job(1), nth(1), false)]);
     assert_eq!(due_times(&planner.plan(nth(2))), [nth(2)]);
 }
 
@@ -198,9 +198,9 @@ fn a_mark_only_rises() {
     let mut planner = every_minute(PlanTerms { open_max: 9, misfire: Misfire::CatchUp(9), ..TERMS });
     let mark = |planner: &super::Planner<Round>| planner.view(&web(), nth(9)).expect("known").mark_ms;
     assert_eq!(mark(&planner), 0, "none is known");
-    planner.observe([(&web(), &job(5), nth(5), true), (&web(), &job(3), nth(3), true)]);
+    planner.observe([(&web().series(), &job(5), nth(5), true), (&web().series(), &job(3), nth(3), true)]);
     assert_eq!(mark(&planner), nth(5));
-    planner.observe([(&web(), &job(4), nth(4), true)]);
+    planner.observe([(&web().series(), &job(4), nth(4), true)]);
     assert_eq!(mark(&planner), nth(5));
     let dues = planner.plan(nth(7));
     assert_eq!(due_times(&dues), [nth(6), nth(7)]);
@@ -226,7 +226,7 @@ fn a_job_that_was_created_counts_as_open_for_two_looks_that_do_not_show_it() {
 fn a_job_that_was_seen_is_gone_with_the_first_look_that_does_not_show_it() {
     let mut planner = every_minute(TERMS);
     create(&mut planner, nth(1));
-    planner.observe([(&web(), &job(1), nth(1), true)]);
+    planner.observe([(&web().series(), &job(1), nth(1), true)]);
     assert_eq!(planner.open(), 1, "one job, not two");
     planner.observe([]);
     assert_eq!(planner.open(), 0);
@@ -245,7 +245,7 @@ fn a_job_that_was_seen_by_a_note_is_one_job() {
 #[test]
 fn a_job_that_was_asked_for_by_hand_takes_room_and_leaves_no_mark() {
     let mut planner = every_minute(TERMS);
-    let by_hand = id("web-by-hand");
+    let by_hand: JobId = id("web-by-hand");
     planner.created_by_hand(&web(), by_hand.clone());
     planner.created_by_hand(&id("unknown"), by_hand.clone());
     assert!(planner.is_open(&web(), &by_hand));

@@ -2,7 +2,7 @@
 
 use super::{MIN, START, id};
 use std::collections::BTreeMap;
-use tenure_core::{DueTimes, Interval, Misfire, job_id};
+use tenure_core::{DueTimes, Interval, Misfire, ScheduleId};
 
 const HALF_MINUTES: Interval = Interval { every_ms: 30_000, offset_ms: 5000, jitter_ms: 700 };
 /// The last full second there is.
@@ -26,8 +26,10 @@ fn a_policy_is_told_as_it_is_written() {
 
 #[test]
 fn a_job_is_named_after_its_schedule_and_its_due_time() {
-    assert_eq!(job_id(&id("web"), 60_060_000), "web-60060000");
-    assert_eq!(job_id(&id("a-1"), 0), "a-1-0");
+    let job = |schedule: &str, due_ms| id::<ScheduleId>(schedule).job(due_ms).map(|job| job.to_string());
+    assert_eq!(job("web", 60_060_000).as_deref(), Ok("web-60060000"));
+    assert_eq!(job("a-1", 0).as_deref(), Ok("a-1-0"));
+    assert!(job(&"x".repeat(128), 0).is_err(), "too long for an id");
 }
 
 #[test]

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, NodeId, Nonce, Outcome, OutcomeKind, RequestId, Taker,
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Taker,
     TakerConfig, TakerEffect, TakerInput, TakerRead, Time, Version, WriteAnswer,
 };
+use tenure_core::{JobId, KindName};
 
 pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(6);
@@ -28,9 +29,9 @@ pub(crate) fn config() -> TakerConfig {
 }
 
 /// `t1/2`: the second attempt of a task.
-pub(crate) fn key(text: &str) -> (NodeId, u32) {
+pub(crate) fn key(text: &str) -> (JobId, u32) {
     let (id, attempt) = text.split_once('/').expect("id/attempt");
-    (NodeId::new(id).expect("valid"), attempt.parse().expect("a number"))
+    (JobId::new(id).expect("valid"), attempt.parse().expect("a number"))
 }
 
 pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
@@ -40,7 +41,7 @@ pub(crate) fn entry(name: &str, state: EntryState) -> Entry {
         attempt,
         epoch: Epoch(3),
         dispatched_at: 0,
-        kind: NodeId::new("k").expect("valid"),
+        kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
         timeout_ms: 1000,
         state,

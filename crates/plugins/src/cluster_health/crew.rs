@@ -2,7 +2,8 @@
 
 use super::document::{NodeState, WORKERS_MAX, WorkerHealth, WorkersHealth};
 use std::collections::{BTreeMap, BTreeSet};
-use tenure::{NodeId, WorkerInfo, WorkerLife, Workers};
+use tenure::id::WorkerId;
+use tenure::{WorkerInfo, WorkerLife, Workers};
 
 /// One that left is shown for this long, as nodes are.
 const LEFT_SHOWN_MS: u64 = 3600 * 1000;
@@ -11,7 +12,7 @@ const LEFT_SHOWN_MS: u64 = 3600 * 1000;
 /// others. Not promised: that somebody who left is in it, once there are more workers than are listed.
 pub(super) fn crew(
     workers: &Workers,
-    lives: &BTreeMap<NodeId, WorkerLife>,
+    lives: &BTreeMap<WorkerId, WorkerLife>,
     before: Option<&WorkersHealth>,
 ) -> WorkersHealth {
     // The newest sign of anybody's life is the store's clock, as good as it is known here.

@@ -4,8 +4,9 @@ use super::document::{
     HealthDocument, HealthStatus, NodeState, ProbeHealth, Reason, ReasonCode, WorkersHealth,
 };
 use serde::Serialize;
+use tenure::id::{DocumentName, Namespace};
 use tenure::store::{Lanes, Read};
-use tenure::{Annex, Keys, Namespace, NodeId, Status, StatusError};
+use tenure::{Annex, Keys, Status, StatusError};
 
 /// What store times may be off by: some engines round to seconds.
 const ROUNDING_MS: u64 = 2000;
@@ -89,7 +90,7 @@ impl HealthView {
         status: &Status,
     ) -> Result<HealthView, StatusError> {
         let keys = Keys::global(namespace);
-        let name = NodeId::new("health").expect("a valid name");
+        let name = DocumentName::new("health").expect("a valid name");
         let key = keys.document(&name);
         let found = match lanes.bulk.get(&key, None).await {
             Read::Found(object) => match HealthDocument::parse(&object.body) {

@@ -14,8 +14,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::IdError;
+use tenure::id::KindName;
 use tenure::tasks::{Handlers, TaskContext, TaskOutcome};
-use tenure::{IdError, NodeId};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -69,7 +70,7 @@ impl Checks {
     /// A kind of one's own, or one's own way to do a kind everybody has.
     pub fn on(mut self, kind: &str, check: impl Check) -> Result<Checks, IdError> {
         if !KINDS.contains(&kind) {
-            self.rules.own_kinds.insert(NodeId::new(kind)?);
+            self.rules.own_kinds.insert(KindName::new(kind)?);
         }
         self.kinds.insert(kind.to_owned(), Arc::new(check));
         Ok(self)

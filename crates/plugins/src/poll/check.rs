@@ -7,7 +7,8 @@ use super::schedule::{Action, CheckSpec};
 use std::net::IpAddr;
 use std::process::Stdio;
 use std::sync::Arc;
-use tenure::{NodeId, async_trait};
+use tenure::async_trait;
+use tenure::id::JobId;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, lookup_host};
 
@@ -20,7 +21,7 @@ const SAID_MAX_BYTES: usize = 200;
 #[non_exhaustive]
 pub struct JobRun {
     /// Its id: the schedule and the due time.
-    pub job: NodeId,
+    pub job: JobId,
     /// Which attempt.
     pub attempt: u32,
     /// The epoch of the leader that gave it out.

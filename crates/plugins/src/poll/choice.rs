@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
-use tenure::NodeId;
+use tenure::id::{Label, WorkerId};
+
 use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
 
 /// The kind of the tasks that polls are.
@@ -20,11 +21,11 @@ pub const POLL_KIND: &str = "poll";
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AgentFacts {
     /// Where it is.
-    pub partition: Option<NodeId>,
+    pub partition: Option<Label>,
     /// For what it is responsible.
-    pub domain: Option<NodeId>,
+    pub domain: Option<Label>,
     /// What it can do.
-    pub capabilities: BTreeSet<NodeId>,
+    pub capabilities: BTreeSet<Label>,
     /// How many jobs it has at once at most.
     pub slots: u64,
     /// It takes nothing new.
@@ -49,13 +50,13 @@ impl AgentFacts {
         let said = payload.get("poll")?.as_object()?;
         let id = |key: &str| match said.get(key) {
             None | Some(Value::Null) => Some(None),
-            Some(value) => NodeId::new(value.as_str()?).ok().map(Some),
+            Some(value) => Label::new(value.as_str()?).ok().map(Some),
         };
         let capabilities = match said.get("capabilities") {
             None | Some(Value::Null) => BTreeSet::new(),
             Some(list) => {
-                let names = list.as_array()?.iter().map(|name| NodeId::new(name.as_str()?).ok());
-                names.collect::<Option<BTreeSet<NodeId>>>()?
+                let names = list.as_array()?.iter().map(|name| Label::new(name.as_str()?).ok());
+                names.collect::<Option<BTreeSet<Label>>>()?
             }
         };
         Some(AgentFacts {
@@ -69,8 +70,8 @@ impl AgentFacts {
 
     /// The payload of a worker that says this.
     pub fn to_payload(&self) -> Value {
-        let name = |id: &Option<NodeId>| id.as_ref().map(|id| id.to_string());
-        let capabilities: Vec<&str> = self.capabilities.iter().map(NodeId::as_str).collect();
+        let name = |id: &Option<Label>| id.as_ref().map(|id| id.to_string());
+        let capabilities: Vec<&str> = self.capabilities.iter().map(Label::as_str).collect();
         json!({"poll": {
             "partition": name(&self.partition), "domain": name(&self.domain), "capabilities": capabilities,
             "slots": self.slots, "draining": self.draining,
@@ -127,7 +128,7 @@ impl NoWorker {
 
     /// A sentence for people, with what the job needs if that is known.
     pub fn sentence(self, needs: Option<&Needs>) -> String {
-        let id = |id: Option<&NodeId>| id.map_or_else(|| "it needs".to_owned(), NodeId::to_string);
+        let id = |id: Option<&Label>| id.map_or_else(|| "it needs".to_owned(), Label::to_string);
         match self {
             NoWorker::NoWorker => {
                 "no active worker says that it runs polls; `tenure agent` starts one".to_owned()
@@ -142,7 +143,7 @@ impl NoWorker {
                 format!("no agent in its partition is in the domain {domain}")
             }
             NoWorker::NoCapability => {
-                let all = needs.iter().flat_map(|needs| &needs.capabilities).map(NodeId::as_str);
+                let all = needs.iter().flat_map(|needs| &needs.capabilities).map(Label::as_str);
                 let all: Vec<&str> = all.collect();
                 let which = if all.is_empty() { String::new() } else { format!(": {}", all.join(", ")) };
                 format!("no agent in its partition and domain has all the capabilities it needs{which}")
@@ -163,9 +164,9 @@ impl fmt::Display for NoWorker {
 /// job last is chosen only if there is nobody else. Of equals the first by name.
 pub fn choose<'a>(
     needs: &Needs,
-    had_it: Option<&NodeId>,
-    agents: impl IntoIterator<Item = (&'a NodeId, &'a AgentFacts, Option<usize>)>,
-) -> Result<NodeId, NoWorker> {
+    had_it: Option<&WorkerId>,
+    agents: impl IntoIterator<Item = (&'a WorkerId, &'a AgentFacts, Option<usize>)>,
+) -> Result<WorkerId, NoWorker> {
     let mut left: Vec<_> = agents.into_iter().collect();
     // Each rule is asked of those that passed the ones before it; the first that leaves nobody is the reason.
     let mut rule = |why: NoWorker, fits: &dyn Fn(&AgentFacts) -> bool| {
@@ -174,7 +175,7 @@ pub fn choose<'a>(
     };
     rule(NoWorker::NoWorker, &|_| true)?;
     rule(NoWorker::AllDraining, &|facts| !facts.draining)?;
-    let same = |wanted: &Option<NodeId>, has: &Option<NodeId>| wanted.is_none() || wanted == has;
+    let same = |wanted: &Option<Label>, has: &Option<Label>| wanted.is_none() || wanted == has;
     rule(NoWorker::WrongPartition, &|facts| same(&needs.partition, &facts.partition))?;
     rule(NoWorker::WrongDomain, &|facts| same(&needs.domain, &facts.domain))?;
     rule(NoWorker::NoCapability, &|facts| needs.capabilities.is_subset(&facts.capabilities))?;
@@ -187,12 +188,12 @@ pub fn choose<'a>(
 
 /// What is known of the agents. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Fleet(Arc<RwLock<Arc<BTreeMap<NodeId, AgentFacts>>>>);
+pub struct Fleet(Arc<RwLock<Arc<BTreeMap<WorkerId, AgentFacts>>>>);
 
 impl Fleet {
     /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
     /// waits for a worker is to be asked again then.
-    pub fn replace(&self, agents: BTreeMap<NodeId, AgentFacts>) -> bool {
+    pub fn replace(&self, agents: BTreeMap<WorkerId, AgentFacts>) -> bool {
         let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let news = **known != agents;
         if news {
@@ -202,7 +203,7 @@ impl Fleet {
     }
 
     /// The active agents.
-    pub fn agents(&self) -> Arc<BTreeMap<NodeId, AgentFacts>> {
+    pub fn agents(&self) -> Arc<BTreeMap<WorkerId, AgentFacts>> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -252,17 +253,17 @@ pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
     let WireNeeds { partition, domain, capabilities } =
         serde_json::from_slice::<JobNeeds>(payload).ok()?.needs;
     let id =
-        |text: Option<String>| text.map(|text| NodeId::new(&text).ok()).map_or(Some(None), |id| id.map(Some));
-    let capabilities = capabilities.iter().map(|text| NodeId::new(text).ok());
+        |text: Option<String>| text.map(|text| Label::new(&text).ok()).map_or(Some(None), |id| id.map(Some));
+    let capabilities = capabilities.iter().map(|text| Label::new(text).ok());
     Some(Needs {
         partition: id(partition)?,
         domain: id(domain)?,
-        capabilities: capabilities.collect::<Option<BTreeSet<NodeId>>>()?,
+        capabilities: capabilities.collect::<Option<BTreeSet<Label>>>()?,
     })
 }
 
 impl Assign for PollAssign {
-    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<WorkerId, String> {
         if task.kind.as_str() != POLL_KIND {
             return self.others.assign(task, candidates);
         }

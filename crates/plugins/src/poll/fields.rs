@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
-use tenure::NodeId;
+use std::str::FromStr;
+use tenure::IdError;
 
 /// The longest text of a field that is no name.
 const TEXT_MAX_BYTES: usize = 2048;
@@ -145,9 +146,14 @@ impl Reader {
         texts
     }
 
-    pub(super) fn id(&mut self, fields: &mut Fields<'_>, key: &str, must: bool) -> Option<NodeId> {
+    pub(super) fn id<T: FromStr<Err = IdError>>(
+        &mut self,
+        fields: &mut Fields<'_>,
+        key: &str,
+        must: bool,
+    ) -> Option<T> {
         let text = self.text(fields, key, must)?;
-        match NodeId::new(&text) {
+        match text.parse::<T>() {
             Ok(id) => Some(id),
             Err(error) => {
                 self.fault(fields, key, format!("{:?}", told(&error.value)), error.rule);

@@ -9,7 +9,7 @@ use super::report::{CheckResult, JobReport};
 use super::schedule::Schedule;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use tenure::NodeId;
+use tenure::id::{CheckName, ScheduleId};
 
 /// How one check is doing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -30,9 +30,9 @@ pub struct CheckHealth {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Transition {
     /// Of which schedule.
-    pub schedule: NodeId,
+    pub schedule: ScheduleId,
     /// Which check.
-    pub check: NodeId,
+    pub check: CheckName,
     /// Whether it is failing from now on.
     pub failing: bool,
     /// The due time of the job that showed it.
@@ -47,13 +47,13 @@ pub struct Transition {
 struct Story {
     /// The newest due time that was taken in.
     upto_ms: u64,
-    checks: BTreeMap<NodeId, CheckHealth>,
+    checks: BTreeMap<CheckName, CheckHealth>,
 }
 
 /// How all checks are doing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Health {
-    stories: BTreeMap<NodeId, Story>,
+    stories: BTreeMap<ScheduleId, Story>,
 }
 
 impl Health {
@@ -103,22 +103,22 @@ impl Health {
     }
 
     /// Forgets a schedule.
-    pub fn forget(&mut self, schedule: &NodeId) {
+    pub fn forget(&mut self, schedule: &ScheduleId) {
         self.stories.remove(schedule);
     }
 
     /// How the checks of a schedule are doing.
-    pub fn of(&self, schedule: &NodeId) -> BTreeMap<NodeId, CheckHealth> {
+    pub fn of(&self, schedule: &ScheduleId) -> BTreeMap<CheckName, CheckHealth> {
         self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
     }
 
     /// What the next leader must know, checks that are well left out: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes,
     /// since]}}}`.
     pub fn to_json(&self) -> Value {
-        let check = |(name, health): (&NodeId, &CheckHealth)| {
+        let check = |(name, health): (&CheckName, &CheckHealth)| {
             (name.to_string(), json!([health.failing, health.failures, health.successes, health.since_ms]))
         };
-        let story = |(id, story): (&NodeId, &Story)| {
+        let story = |(id, story): (&ScheduleId, &Story)| {
             let unwell = story.checks.iter().filter(|(_, health)| health.failing || health.failures > 0);
             let checks: Map<String, Value> = unwell.map(check).collect();
             (id.to_string(), json!({"upto": story.upto_ms, "checks": checks}))
@@ -136,12 +136,12 @@ impl Health {
                 since_ms: row.get(3).and_then(Value::as_u64),
                 last: None,
             };
-            Some((NodeId::new(name).ok()?, health))
+            Some((CheckName::new(name).ok()?, health))
         };
         let story = |(id, story): (&String, &Value)| {
             let checks = story.get("checks")?.as_object()?.iter().map(check);
             let upto_ms = story.get("upto")?.as_u64()?;
-            Some((NodeId::new(id).ok()?, Story { upto_ms, checks: checks.collect::<Option<_>>()? }))
+            Some((ScheduleId::new(id).ok()?, Story { upto_ms, checks: checks.collect::<Option<_>>()? }))
         };
         let stories = value.as_object()?.iter().map(story).collect::<Option<_>>()?;
         Some(Health { stories })

@@ -4,7 +4,8 @@ use super::choice::{NoWorker, needs_of};
 use super::report::JobReport;
 use super::schedule::{Needs, Schedule};
 use serde_json::Value;
-use tenure::NodeId;
+use tenure::id::CheckName;
+
 use tenure::tasks::{TaskRecord, TaskState};
 
 /// What the task of a job says about it. Pure.
@@ -30,7 +31,7 @@ impl JobFacts {
         let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
         let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let name =
-            |check: &Value| NodeId::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
+            |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
             due_ms: due.or((task.mark > 0).then_some(task.mark)),
             needs: needs_of(&task.payload),

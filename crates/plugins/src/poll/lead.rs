@@ -17,10 +17,12 @@ use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::ProcessContext;
+use tenure::id::{JobId, ScheduleId, WorkerId};
+
 use tenure::tasks::{
     Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskRecord, TaskSpec, TaskUpdate,
 };
-use tenure::{NodeId, ProcessContext};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -57,9 +59,9 @@ pub(super) enum TermError {
 /// What a look brought.
 enum Looked {
     Schedules(Result<Found, String>),
-    Agent(NodeId, Result<Option<AgentFacts>, String>),
+    Agent(WorkerId, Result<Option<AgentFacts>, String>),
     /// Jobs that were asked for are noted as created.
-    Served(NodeId, Vec<String>, Result<Change, PollError>),
+    Served(ScheduleId, Vec<String>, Result<Change, PollError>),
 }
 
 struct Term<'a> {
@@ -75,13 +77,13 @@ struct Term<'a> {
     /// The fleet is another: jobs that wait are to be looked at again.
     reassign: bool,
     /// What is known of active workers, and since when; those that are no agents included.
-    agents: BTreeMap<NodeId, (Option<AgentFacts>, Instant)>,
-    known: BTreeMap<NodeId, Stamp>,
-    refused: BTreeMap<NodeId, String>,
+    agents: BTreeMap<WorkerId, (Option<AgentFacts>, Instant)>,
+    known: BTreeMap<ScheduleId, Stamp>,
+    refused: BTreeMap<ScheduleId, String>,
     /// Jobs that were asked for on the store and stand in the ledger.
-    served: BTreeMap<(NodeId, String), serve::Stage>,
+    served: BTreeMap<(ScheduleId, String), serve::Stage>,
     /// Schedules of which jobs were asked for.
-    asked_of: BTreeSet<NodeId>,
+    asked_of: BTreeSet<ScheduleId>,
     looks: JoinSet<Looked>,
     next_look: Instant,
     /// Something has happened since the view was shown.
@@ -321,7 +323,7 @@ impl Term<'_> {
         self.next_forget = now + FORGET_EVERY;
         let old_ms = self.now_ms().saturating_sub(MARKS_KEPT_MS);
         let mut old = self.dispatcher.series();
-        old.retain(|id, mark_ms| *mark_ms < old_ms && !self.known.contains_key(id));
+        old.retain(|id, mark_ms| *mark_ms < old_ms && !self.known.contains_key(&id.schedule()));
         if !old.is_empty() {
             self.dispatcher.forget(old).await;
         }
@@ -354,7 +356,8 @@ impl Term<'_> {
         let schedules = self.planner.schedules();
         let specs = dues.iter().filter_map(|due| {
             let schedule = schedules.get(&due.schedule)?;
-            Some(job(schedule, schedule.job_id(due.due_ms), due.due_ms).mark(due.due_ms))
+            // Reading a schedule leaves room for it in the id.
+            Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).mark(due.due_ms))
         });
         let specs: Vec<TaskSpec> = specs.collect();
         let answers = match self.dispatcher.submit_all(specs).await {
@@ -410,13 +413,13 @@ impl Term<'_> {
         // One that is over counts as open until that stands in the ledger and was taken in.
         let open = |task: &&TaskRecord| {
             task.kind.as_str() == POLL_KIND
-                && (!task.state.is_final() || self.planner.is_open(&task.series, &task.id))
+                && (!task.state.is_final() || self.planner.is_open(&task.series.schedule(), &task.id))
         };
         let open = tasks.iter().filter(open);
         let jobs: Vec<JobView> = open
             .map(|task| JobView {
                 id: task.id.clone(),
-                schedule: task.series.clone(),
+                schedule: task.series.schedule(),
                 state: task.state,
                 attempt: task.attempt,
                 worker: task.worker.clone(),
@@ -453,8 +456,8 @@ impl Term<'_> {
     }
 }
 
-fn job(schedule: &Schedule, id: String, due_ms: u64) -> TaskSpec {
-    TaskSpec::new(id, POLL_KIND)
+fn job(schedule: &Schedule, id: &JobId, due_ms: u64) -> TaskSpec {
+    TaskSpec::new(id.to_string(), POLL_KIND)
         .series(schedule.id.as_str())
         .payload(schedule.job_payload(due_ms))
         .timeout(Duration::from_millis(schedule.timeout_ms))

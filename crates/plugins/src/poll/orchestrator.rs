@@ -14,9 +14,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
 use tenure::store::Store;
 use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
-use tenure::{Annex, IdError, Keys, Namespace, News, Node, NodeId, ProcessContext, ProcessSpec, Workers};
+use tenure::{Annex, IdError, Keys, News, Node, ProcessContext, ProcessSpec, Workers};
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 /// Events kept for a reader that is behind; one further behind is told how many it missed.
@@ -76,7 +77,7 @@ pub enum PollEvent {
     /// A schedule on the store is wrong, and is not acted on. Told by each leader that reads it.
     ScheduleRefused {
         /// Which.
-        schedule: NodeId,
+        schedule: ScheduleId,
         /// All that is wrong with it.
         problems: Problems,
     },
@@ -153,15 +154,15 @@ pub struct PollCounts {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobView {
     /// Its id.
-    pub id: NodeId,
+    pub id: JobId,
     /// Its schedule.
-    pub schedule: NodeId,
+    pub schedule: ScheduleId,
     /// Where it stands.
     pub state: TaskState,
     /// How often it was given out.
     pub attempt: u32,
     /// Who has it.
-    pub worker: Option<NodeId>,
+    pub worker: Option<WorkerId>,
     /// Why it waits, by name: see [`NoWorker`](super::NoWorker).
     pub reason: Arc<str>,
 }
@@ -172,7 +173,7 @@ pub struct ScheduleView {
     /// Its due times.
     pub series: SeriesView,
     /// Its checks, as far as anything is known of them.
-    pub checks: BTreeMap<NodeId, CheckHealth>,
+    pub checks: BTreeMap<CheckName, CheckHealth>,
 }
 
 /// What the orchestrator shows. Empty on nodes that do not lead.
@@ -181,13 +182,13 @@ pub struct PollView {
     /// The epoch it works in; 0: it does not.
     pub epoch: u64,
     /// The schedules that are acted on.
-    pub schedules: BTreeMap<NodeId, ScheduleView>,
+    pub schedules: BTreeMap<ScheduleId, ScheduleView>,
     /// Those that are not, and what is wrong with them.
-    pub refused: BTreeMap<NodeId, String>,
+    pub refused: BTreeMap<ScheduleId, String>,
     /// Open jobs.
     pub jobs: Vec<JobView>,
     /// The active agents.
-    pub agents: Arc<BTreeMap<NodeId, AgentFacts>>,
+    pub agents: Arc<BTreeMap<WorkerId, AgentFacts>>,
     /// What was counted.
     pub counts: PollCounts,
     /// What is in the way, for people; it is tried again.
@@ -238,7 +239,7 @@ pub enum PollError {
 
 /// Somebody asks for a job now.
 pub(super) struct RunNow {
-    pub(super) schedule: NodeId,
+    pub(super) schedule: ScheduleId,
     pub(super) name: String,
     pub(super) reply: oneshot::Sender<Result<Submitted, PollError>>,
 }
@@ -330,7 +331,7 @@ impl PollOrchestrator {
 
     /// Creates a job of a schedule now, whatever its timing, as long as it may have one more. The name is the caller's, at most
     /// 12 letters and digits: asking for the same again gives the job that exists, as long as the ledger remembers it.
-    pub async fn run_now(&self, schedule: &NodeId, name: &str) -> Result<Submitted, PollError> {
+    pub async fn run_now(&self, schedule: &ScheduleId, name: &str) -> Result<Submitted, PollError> {
         if self.0.view.borrow().epoch == 0 {
             return Err(PollError::NotLeading);
         }
@@ -352,11 +353,10 @@ mod tests {
 
     #[test]
     fn what_is_told_is_one_line_whatever_an_agent_said() {
-        let id = |text: &str| NodeId::new(text).expect("valid");
         let detail = "refused\n12:00 INFO all is well\u{1b}[2J".to_owned();
         let told = Transition {
-            schedule: id("web"),
-            check: id("home"),
+            schedule: ScheduleId::new("web").expect("valid"),
+            check: CheckName::new("home").expect("valid"),
             failing: true,
             due_ms: 5,
             in_a_row: 3,

@@ -7,7 +7,7 @@ use super::timing::{CronField, CronTimes, DAY_MS, Interval, SECOND_MS, Timing};
 use super::tree::{Data, Tree};
 use serde_json::Map;
 use std::collections::BTreeSet;
-use tenure::NodeId;
+use tenure::id::{KindName, Label, ScheduleId};
 
 /// What the payload of a job may have, by the rule of tasks.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
@@ -29,7 +29,7 @@ pub(super) const KINDS: [&str; 4] = ["http", "tcp", "dns", "command"];
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
     /// Kinds of checks of one's own.
-    pub own_kinds: BTreeSet<NodeId>,
+    pub own_kinds: BTreeSet<KindName>,
 }
 
 pub(super) fn file(tree: &Tree, rules: &Rules) -> Result<Vec<Schedule>, Problems> {
@@ -72,7 +72,7 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
     if reader.wire && !reader.version(&mut fields, VERSION) {
         return None;
     }
-    let id = reader.id(&mut fields, "id", true);
+    let id: Option<ScheduleId> = reader.id(&mut fields, "id", true);
     if let Some(id) = &id {
         fields.rename(id.as_str());
         if id.as_str().len() > ID_MAX_BYTES {
@@ -109,7 +109,7 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         checks: checks(reader, &mut fields, timeout_ms, rules),
         extra: reader.rest(&fields, "schedule"),
         // Whoever has none is refused; the rest is read for its own faults. Of each line another, so that it is no other's.
-        id: id.or_else(|| NodeId::new(&format!("unnamed-{}", tree.line.unwrap_or(0))).ok())?,
+        id: id.or_else(|| ScheduleId::new(&format!("unnamed-{}", tree.line.unwrap_or(0))).ok())?,
     };
     let bytes = schedule.job_payload(u64::MAX).len();
     if bytes > PAYLOAD_MAX_BYTES {
@@ -215,7 +215,7 @@ fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Needs {
     for (place, tree) in reader.list(fields, "capabilities").iter().enumerate() {
         let key = format!("capabilities[{place}]");
         match &tree.data {
-            Data::Text(text) => match NodeId::new(text) {
+            Data::Text(text) => match Label::new(text) {
                 Ok(capability) => {
                     capabilities.insert(capability);
                 }
@@ -332,7 +332,7 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
                 Action::Own { kind: own.clone(), params }
             }
             None => {
-                let own = rules.own_kinds.iter().map(NodeId::as_str);
+                let own = rules.own_kinds.iter().map(KindName::as_str);
                 let known: Vec<&str> = KINDS.into_iter().chain(own).collect();
                 let rule = format!("is no kind of check known here: {}", known.join(", "));
                 reader.fault(fields, "kind", format!("{kind:?}"), rule);

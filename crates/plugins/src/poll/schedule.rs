@@ -7,8 +7,9 @@ use super::timing::Timing;
 use super::tree::Tree;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
-use tenure::NodeId;
-use tenure::schedules::{PlanTerms, Planned, job_id};
+use tenure::id::{CheckName, JobId, KindName, Label, ScheduleId};
+
+use tenure::schedules::{PlanTerms, Planned};
 
 pub use tenure::schedules::Misfire;
 
@@ -19,7 +20,7 @@ pub(super) const VERSION: u64 = 1;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
     /// Its name: at most 100 bytes, for job ids are longer.
-    pub id: NodeId,
+    pub id: ScheduleId,
     /// When it is due.
     pub timing: Timing,
     /// Whether anything is created.
@@ -76,8 +77,8 @@ impl RunRequest {
     }
 
     /// The id of the job: `<schedule>.run.<name>`. It can be no job of a due time: those end in `-` and digits.
-    pub fn job_id(schedule: &NodeId, name: &str) -> Result<NodeId, PollError> {
-        let id = NodeId::new(&format!("{schedule}.run.{name}")).ok();
+    pub fn job_id(schedule: &ScheduleId, name: &str) -> Result<JobId, PollError> {
+        let id = JobId::new(&format!("{schedule}.run.{name}")).ok();
         id.filter(|_| RunRequest::is_name(name)).ok_or_else(|| PollError::Name(name.to_owned()))
     }
 }
@@ -105,18 +106,18 @@ impl Overlap {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Needs {
     /// Its partition; `None`: any.
-    pub partition: Option<NodeId>,
+    pub partition: Option<Label>,
     /// Its domain; `None`: any.
-    pub domain: Option<NodeId>,
+    pub domain: Option<Label>,
     /// All of these.
-    pub capabilities: BTreeSet<NodeId>,
+    pub capabilities: BTreeSet<Label>,
 }
 
 /// One thing to look at.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckSpec {
     /// Its name, once in a schedule.
-    pub name: NodeId,
+    pub name: CheckName,
     /// How long it may take.
     pub timeout_ms: u64,
     /// What is done.
@@ -159,7 +160,7 @@ pub enum Action {
     /// A kind of one's own.
     Own {
         /// Which.
-        kind: NodeId,
+        kind: KindName,
         /// What it is told.
         params: Map<String, Value>,
     },
@@ -278,11 +279,6 @@ impl Schedule {
         Value::Object(map).to_string().into_bytes()
     }
 
-    /// The id of the job for a due time. The same from every leader, so that none is created twice.
-    pub fn job_id(&self, due_ms: u64) -> String {
-        job_id(&self.id, due_ms)
-    }
-
     /// What a job of it carries: what a worker must have, and what it does. At most 16 KiB, which reading a schedule checks.
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
         let mut needs = Map::new();
@@ -325,7 +321,7 @@ impl Schedule {
 impl Planned for Schedule {
     type Times = Timing;
 
-    fn id(&self) -> &NodeId {
+    fn id(&self) -> &ScheduleId {
         &self.id
     }
 

@@ -14,8 +14,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::Keys;
+use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Condition, Read, Remove, Store, Version, Write};
-use tenure::{Keys, Namespace, NodeId};
 
 /// So often a change is tried against others who change the same, and against a store that does not answer.
 const TRIES_MAX: u32 = 6;
@@ -92,7 +93,7 @@ impl Schedules {
     }
 
     /// All of them: one list, and a read for each. Those that cannot be understood come with what is wrong.
-    pub async fn list(&self) -> Result<BTreeMap<NodeId, Result<Schedule, Problems>>, PollError> {
+    pub async fn list(&self) -> Result<BTreeMap<ScheduleId, Result<Schedule, Problems>>, PollError> {
         let found = self.0.look(&BTreeMap::new()).await.map_err(PollError::Store)?;
         let mut all = found.changed;
         for id in found.unread {
@@ -108,7 +109,7 @@ impl Schedules {
     }
 
     /// One of them.
-    pub async fn get(&self, id: &NodeId) -> Result<Option<Schedule>, PollError> {
+    pub async fn get(&self, id: &ScheduleId) -> Result<Option<Schedule>, PollError> {
         Ok(self.standing(id).await?.map(|standing| standing.schedule))
     }
 
@@ -144,7 +145,12 @@ impl Schedules {
     }
 
     /// Lets a schedule create jobs, or not. One that is enabled again begins with the due times after `now_ms`.
-    pub async fn set_enabled(&self, id: &NodeId, enabled: bool, now_ms: u64) -> Result<Change, PollError> {
+    pub async fn set_enabled(
+        &self,
+        id: &ScheduleId,
+        enabled: bool,
+        now_ms: u64,
+    ) -> Result<Change, PollError> {
         let change = |standing: Option<&Schedule>, _| {
             let there = standing.ok_or_else(|| PollError::Unknown(id.to_string()))?;
             let since_ms = if enabled { now_ms } else { there.since_ms };
@@ -156,7 +162,7 @@ impl Schedules {
     /// Asks the leader, whoever it is, for a job of a schedule now; its id is [`RunRequest::job_id`]. Whether the schedule is
     /// enabled does not matter; while as many jobs are open as may be, it waits. [`Change::Unchanged`]: that name was asked
     /// for before, so the job is the one of then. The last 16 names of a schedule are remembered.
-    pub async fn ask(&self, id: &NodeId, name: &str, now_ms: u64) -> Result<Change, PollError> {
+    pub async fn ask(&self, id: &ScheduleId, name: &str, now_ms: u64) -> Result<Change, PollError> {
         RunRequest::job_id(id, name)?;
         let change = |standing: Option<&Schedule>, _| {
             let there = standing.ok_or_else(|| PollError::Unknown(id.to_string()))?;
@@ -175,7 +181,7 @@ impl Schedules {
 
     /// Jobs that were asked for stand in the ledger: their names are remembered instead. Right whoever leads by now, for what
     /// stands in the ledger stays there.
-    pub(super) async fn served(&self, id: &NodeId, names: &[String]) -> Result<Change, PollError> {
+    pub(super) async fn served(&self, id: &ScheduleId, names: &[String]) -> Result<Change, PollError> {
         let change = |standing: Option<&Schedule>, _| {
             let Some(there) = standing else { return Ok(None) };
             let mut new = there.clone();
@@ -194,7 +200,7 @@ impl Schedules {
 
     /// Removes a schedule, and says whether it was there. Its jobs go on; its due times are never created again under this
     /// name, for the ledger keeps its marks.
-    pub async fn remove(&self, id: &NodeId) -> Result<bool, PollError> {
+    pub async fn remove(&self, id: &ScheduleId) -> Result<bool, PollError> {
         let key = schedule_key(&self.0.keys, id);
         let (mut was_there, mut trouble) = (false, String::new());
         for tries in 0..TRIES_MAX {
@@ -230,7 +236,7 @@ impl Schedules {
         }
     }
 
-    async fn standing(&self, id: &NodeId) -> Result<Option<Standing>, PollError> {
+    async fn standing(&self, id: &ScheduleId) -> Result<Option<Standing>, PollError> {
         let key = schedule_key(&self.0.keys, id);
         let object = match self.0.get(&key).await.map_err(PollError::Store)? {
             Read::Found(object) => object,
@@ -248,7 +254,7 @@ impl Schedules {
     /// second argument of `change`: an earlier write of this call may have landed.
     async fn update(
         &self,
-        id: &NodeId,
+        id: &ScheduleId,
         change: impl Fn(Option<&Schedule>, bool) -> Result<Option<Schedule>, PollError>,
     ) -> Result<Change, PollError> {
         let key = schedule_key(&self.0.keys, id);

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::id::{ScheduleId, WorkerId};
 use tenure::store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version, Write};
-use tenure::{EPOCH_MAX, Keys, LeaderGuard, NodeId};
+use tenure::{EPOCH_MAX, Keys, LeaderGuard};
 use tokio::task::{JoinError, JoinSet};
 
 /// No schedule's object is larger.
@@ -49,15 +50,15 @@ impl Stamp {
 #[derive(Default)]
 pub(super) struct Found {
     /// Every schedule there is, with its stamp.
-    pub(super) present: BTreeMap<NodeId, Stamp>,
+    pub(super) present: BTreeMap<ScheduleId, Stamp>,
     /// Those that are other than before.
-    pub(super) changed: BTreeMap<NodeId, Result<Schedule, Problems>>,
+    pub(super) changed: BTreeMap<ScheduleId, Result<Schedule, Problems>>,
     /// Those that could not be read this time: the next look tries again.
-    pub(super) unread: Vec<NodeId>,
+    pub(super) unread: Vec<ScheduleId>,
 }
 
 /// What came of reading a schedule.
-type ScheduleRead = (Option<Result<Schedule, Problems>>, NodeId);
+type ScheduleRead = (Option<Result<Schedule, Problems>>, ScheduleId);
 
 impl Found {
     fn take(&mut self, read: Option<Result<ScheduleRead, JoinError>>) {
@@ -73,7 +74,7 @@ impl Found {
 }
 
 /// Where a schedule stands.
-pub(super) fn schedule_key(keys: &Keys, id: &NodeId) -> String {
+pub(super) fn schedule_key(keys: &Keys, id: &ScheduleId) -> String {
     format!("{}/schedules/{id}.json", keys.root())
 }
 
@@ -87,7 +88,7 @@ impl Shelf {
     }
 
     /// One list, and a read for each schedule that is other than before.
-    pub(super) async fn look(&self, known: &BTreeMap<NodeId, Stamp>) -> Result<Found, String> {
+    pub(super) async fn look(&self, known: &BTreeMap<ScheduleId, Stamp>) -> Result<Found, String> {
         let folder = format!("{}/schedules/", self.keys.root());
         let limit = self.timeout * LIST_TIMEOUTS_MAX;
         let entries = match tokio::time::timeout(limit, self.store.list(&folder, SCHEDULES_MAX)).await {
@@ -101,7 +102,7 @@ impl Shelf {
         let (mut found, mut reads) = (Found::default(), JoinSet::new());
         for entry in &entries {
             let name = entry.key.strip_prefix(&folder).and_then(|name| name.strip_suffix(".json"));
-            let Some(id) = name.and_then(|name| NodeId::new(name).ok()) else { continue };
+            let Some(id) = name.and_then(|name| ScheduleId::new(name).ok()) else { continue };
             let stamp = Stamp::of(entry);
             if known.get(&id) != Some(&stamp) {
                 if reads.len() >= READS_AT_ONCE {
@@ -116,14 +117,14 @@ impl Shelf {
             found.take(Some(read));
         }
         // One whose read died is read again, too.
-        let read = |id: &NodeId| found.changed.contains_key(id) || found.unread.contains(id);
+        let read = |id: &ScheduleId| found.changed.contains_key(id) || found.unread.contains(id);
         let lost = found.present.iter().filter(|(id, stamp)| known.get(*id) != Some(*stamp) && !read(id));
-        let lost: Vec<NodeId> = lost.map(|(id, _)| id.clone()).collect();
+        let lost: Vec<ScheduleId> = lost.map(|(id, _)| id.clone()).collect();
         found.unread.extend(lost);
         Ok(found)
     }
 
-    async fn read_schedule(&self, entry: &Entry, id: &NodeId) -> Option<Result<Schedule, Problems>> {
+    async fn read_schedule(&self, entry: &Entry, id: &ScheduleId) -> Option<Result<Schedule, Problems>> {
         let refuse = |field: &str, value: String, rule: String| {
             Some(Err(Problems::one(super::Problem::new(None, field, value, rule))))
         };
@@ -141,7 +142,7 @@ impl Shelf {
     }
 
     /// What a worker says about itself as an agent; `Err`: it could not be read.
-    pub(super) async fn agent(&self, worker: &NodeId) -> Result<Option<AgentFacts>, String> {
+    pub(super) async fn agent(&self, worker: &WorkerId) -> Result<Option<AgentFacts>, String> {
         match self.get(&self.keys.worker(worker)).await? {
             Read::Found(object) => {
                 let value: Option<Value> = serde_json::from_slice(&object.body).ok();

@@ -9,7 +9,8 @@ use super::schedule::{CheckSpec, Schedule};
 use super::schedules::Schedules;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use tenure::NodeId;
+use tenure::id::{CheckName, ScheduleId, WorkerId};
+
 use tenure::tasks::{LateResult, TaskRecord};
 
 /// Schedules that are looked up for the names of their checks.
@@ -38,19 +39,19 @@ impl JobRow {
         let row = |task: TaskRecord| JobRow { facts: JobFacts::of(&task), names: Vec::new(), task };
         let mut rows: Vec<JobRow> = tasks.into_iter().map(row).collect();
         rows.sort_by(|a, b| (b.facts.due_ms, &b.task.id).cmp(&(a.facts.due_ms, &a.task.id)));
-        let mut known: BTreeMap<NodeId, Option<Schedule>> = BTreeMap::new();
+        let mut known: BTreeMap<ScheduleId, Option<Schedule>> = BTreeMap::new();
         for row in rows.iter_mut().filter(|row| row.facts.report.is_some()) {
-            let series = &row.task.series;
-            if !known.contains_key(series) && known.len() < SCHEDULES_MAX {
-                let schedule = match schedules.get(series).await {
+            let id = row.task.series.schedule();
+            if !known.contains_key(&id) && known.len() < SCHEDULES_MAX {
+                let schedule = match schedules.get(&id).await {
                     Ok(schedule) => schedule,
                     // Names are not worth a failure.
                     Err(PollError::Refused { .. }) => None,
                     Err(other) => return Err(other),
                 };
-                known.insert(series.clone(), schedule);
+                known.insert(id.clone(), schedule);
             }
-            row.names = row.facts.check_names(known.get(series).and_then(Option::as_ref));
+            row.names = row.facts.check_names(known.get(&id).and_then(Option::as_ref));
         }
         Ok(rows)
     }
@@ -89,7 +90,7 @@ impl JobRow {
             "id": task.id.as_str(), "schedule": task.series.as_str(), "state": task.state.as_str(),
             "open": !task.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(now_ms),
             "attempt": task.attempt, "attempts": task.limits.attempts_max,
-            "worker": task.worker.as_ref().map(NodeId::as_str), "target": task.target.as_ref().map(NodeId::as_str),
+            "worker": task.worker.as_ref().map(WorkerId::as_str), "target": task.target.as_ref().map(WorkerId::as_str),
             "epoch": task.epoch.0, "reason": &*task.reason, "why": self.facts.why(task),
             "checks": self.checks().map(check).collect::<Vec<Value>>(), "result": self.words(),
             "late": task.late.iter().map(late).collect::<Vec<Value>>(),
@@ -120,7 +121,7 @@ impl Schedule {
     pub fn to_report(
         &self,
         namespace: &str,
-        health: &BTreeMap<NodeId, CheckHealth>,
+        health: &BTreeMap<CheckName, CheckHealth>,
         jobs: &[JobRow],
         now_ms: u64,
     ) -> Value {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::tasks::{Handlers, TaskRunner};
-use tenure::{Namespace, Node, NodeId, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
+use tenure::{Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
 use tenure_plugins::poll::{
     AgentFacts, Check, CheckSpec, Checks, JobRun, PollEvent, PollOptions, PollOrchestrator, PollView, Rules,
     Schedule, read_file,
@@ -49,8 +49,8 @@ pub struct Agent {
     pub runner: TaskRunner,
 }
 
-pub fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+pub fn id<T: std::str::FromStr<Err = tenure::IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
 pub fn rules() -> Rules {

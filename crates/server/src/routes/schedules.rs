@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use tenure::NodeId;
+use tenure::id::{JobId, ScheduleId};
+
 use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
 use utoipa::{IntoParams, ToSchema};
@@ -36,15 +37,15 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
-pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id) -> Answer<Response> {
+pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleId>) -> Answer<Response> {
     state.bucket.take_to_read(4.0)?;
     let way = state.way.clone();
     let report = state.on_node(async move {
         let schedules = way.schedules();
         let found = schedules.get(&schedule).await?.ok_or_else(|| no_schedule(&schedule))?;
         let health = schedules.health().await?.of(&schedule);
-        let mut list = TaskList::read_near(&way.lanes, &way.namespace, &schedule).await?;
-        list.tasks.retain(|task| task.series == schedule);
+        let mut list = TaskList::read_near(&way.lanes, &way.namespace, &schedule.series()).await?;
+        list.tasks.retain(|task| task.series == schedule.series());
         list.ask_workers(&way.lanes, &way.namespace, INBOXES).await?;
         let jobs = JobRow::all(&schedules, JobRow::newest(list.tasks, JOBS_MAX)).await?;
         Answer::Ok(found.to_report(way.namespace.as_str(), &health, &jobs, now_ms()))
@@ -52,7 +53,7 @@ pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id) -> Answe
     Ok(json(bytes_of(&report.await??)))
 }
 
-fn no_schedule(schedule: &NodeId) -> Problem {
+fn no_schedule(schedule: &ScheduleId) -> Problem {
     Problem::not_found("unknown-schedule", format!("there is no schedule {:?}", schedule.as_str()))
 }
 
@@ -69,7 +70,7 @@ fn no_schedule(schedule: &NodeId) -> Problem {
 )]
 pub(crate) async fn put(
     State(state): State<Shared>,
-    Id(schedule): Id,
+    Id(schedule): Id<ScheduleId>,
     Payload(mut body): Payload<Map<String, Value>>,
 ) -> Answer<Response> {
     match body.get("id") {
@@ -99,7 +100,7 @@ fn parse(body: Map<String, Value>) -> Answer<Schedule> {
     found.pop().ok_or_else(|| Problem::invalid("there is no schedule"))
 }
 
-fn outcome(state: &Shared, schedule: &NodeId, outcome: &str) -> Value {
+fn outcome(state: &Shared, schedule: &ScheduleId, outcome: &str) -> Value {
     json!({"namespace": state.namespace.as_str(), "id": schedule.as_str(), "outcome": outcome})
 }
 
@@ -109,7 +110,10 @@ fn outcome(state: &Shared, schedule: &NodeId, outcome: &str) -> Value {
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses((status = 200, description = "`outcome` is removed", body = shapes::Changed), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
-pub(crate) async fn remove(State(state): State<Shared>, Id(schedule): Id) -> Answer<axum::Json<Value>> {
+pub(crate) async fn remove(
+    State(state): State<Shared>,
+    Id(schedule): Id<ScheduleId>,
+) -> Answer<axum::Json<Value>> {
     state.bucket.take(2.0)?;
     let (way, named) = (state.way.clone(), schedule.clone());
     let removed = state.on_node(async move { way.schedules().remove(&named).await }).await??;
@@ -135,7 +139,7 @@ pub(crate) struct Nothing {}
 )]
 pub(crate) async fn pause(
     State(state): State<Shared>,
-    Id(schedule): Id,
+    Id(schedule): Id<ScheduleId>,
     Payload(Nothing {}): Payload<Nothing>,
 ) -> Answer<axum::Json<Value>> {
     enable(state, schedule, false).await
@@ -154,13 +158,13 @@ pub(crate) async fn pause(
 )]
 pub(crate) async fn resume(
     State(state): State<Shared>,
-    Id(schedule): Id,
+    Id(schedule): Id<ScheduleId>,
     Payload(Nothing {}): Payload<Nothing>,
 ) -> Answer<axum::Json<Value>> {
     enable(state, schedule, true).await
 }
 
-async fn enable(state: Shared, schedule: NodeId, enabled: bool) -> Answer<axum::Json<Value>> {
+async fn enable(state: Shared, schedule: ScheduleId, enabled: bool) -> Answer<axum::Json<Value>> {
     state.bucket.take(2.0)?;
     let (way, named) = (state.way.clone(), schedule.clone());
     let work = async move { way.schedules().set_enabled(&named, enabled, now_ms()).await };
@@ -192,7 +196,7 @@ pub(crate) struct RunAsk {
 )]
 pub(crate) async fn run_now(
     State(state): State<Shared>,
-    Id(schedule): Id,
+    Id(schedule): Id<ScheduleId>,
     Payload(ask): Payload<RunAsk>,
 ) -> Answer<Response> {
     // Twelve letters and digits, by the rule for names.
@@ -235,7 +239,7 @@ pub(crate) struct JobsQuery {
     responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = shapes::Jobs)),
 )]
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
-    let schedule = query.schedule.as_ref().map(|text| id("schedule", text)).transpose()?;
+    let schedule = query.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
     let wanted = query.state.as_ref().map(|name| {
         let all = || TaskState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
         let unknown = || Problem::malformed(format!("state = {name:?}: must be one of {}", all()));
@@ -268,7 +272,7 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
 )]
-pub(crate) async fn job(State(state): State<Shared>, Id(job): Id) -> Answer<Response> {
+pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answer<Response> {
     let found = state.looks.jobs().await?;
     if let Some(row) = found.value.rows.iter().find(|row| row["id"] == job.as_str()) {
         let mut row = row.clone();

@@ -9,6 +9,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
+use tenure::id::{JobId, WorkerId};
 use tenure::tasks::TaskOutcome;
 use utoipa::ToSchema;
 
@@ -44,7 +45,7 @@ pub(crate) struct NextAsk {
 )]
 pub(crate) async fn next(
     State(state): State<Shared>,
-    Id(worker): Id,
+    Id(worker): Id<WorkerId>,
     Payload(ask): Payload<NextAsk>,
 ) -> Answer<Response> {
     let member = state.crew.member(&worker, &ask.registration)?;
@@ -90,7 +91,7 @@ pub(crate) struct AckAsk {
 )]
 pub(crate) async fn ack(
     State(state): State<Shared>,
-    Id(task): Id,
+    Id(task): Id<JobId>,
     Payload(ask): Payload<AckAsk>,
 ) -> Answer<StatusCode> {
     let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
@@ -154,7 +155,7 @@ pub(crate) struct ResultAnswer {
 )]
 pub(crate) async fn result(
     State(state): State<Shared>,
-    Id(task): Id,
+    Id(task): Id<JobId>,
     Payload(ask): Payload<ResultAsk>,
 ) -> Answer<axum::Json<ResultAnswer>> {
     let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;

@@ -14,6 +14,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tenure::WorkerSpec;
+use tenure::id::{Label, WorkerId};
 use utoipa::{IntoParams, ToSchema};
 
 /// How long a registration waits for the store.
@@ -65,7 +66,7 @@ pub(crate) struct NewWorker {
 
 impl NewWorker {
     fn check(self, state: &Shared, client: Option<Peer>) -> Answer<Recruit> {
-        let worker_id = id("workerId", &self.worker_id).map_err(unprocessable)?;
+        let worker_id: WorkerId = id("workerId", &self.worker_id).map_err(unprocessable)?;
         let mut spec = WorkerSpec::new(worker_id.as_str(), self.plugin_type.as_deref().unwrap_or("worker"));
         if let Some(pod) = self.pod {
             spec = spec.pod(pod);
@@ -84,7 +85,7 @@ impl NewWorker {
         }
         spec.validate(settings)?;
         if let Some(registration) = &self.registration {
-            id("registration", registration).map_err(unprocessable)?;
+            id::<Label>("registration", registration).map_err(unprocessable)?;
             if registration.len() < 16 {
                 return Err(Problem::invalid("registration: must have at least 16 characters"));
             }
@@ -194,7 +195,7 @@ pub(crate) struct Sign {
 )]
 pub(crate) async fn heartbeat(
     State(state): State<Shared>,
-    Id(worker): Id,
+    Id(worker): Id<WorkerId>,
     Payload(sign): Payload<Sign>,
 ) -> Answer<axum::Json<Membership>> {
     let member = state.crew.member(&worker, &sign.registration)?;
@@ -222,7 +223,7 @@ pub(crate) struct SignQuery {
 )]
 pub(crate) async fn deregister(
     State(state): State<Shared>,
-    Id(worker): Id,
+    Id(worker): Id<WorkerId>,
     Params(sign): Params<SignQuery>,
 ) -> Answer<StatusCode> {
     state.crew.member(&worker, &sign.registration)?;

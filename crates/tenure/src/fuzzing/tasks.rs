@@ -8,10 +8,11 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc,
-    InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, NodeId, Outcome, OutcomeKind,
-    TASK_PAYLOAD_MAX_BYTES, TASK_RESULT_MAX_BYTES, Taker, TakerConfig, TakerEffect, TakerInput, TakerRead,
-    Time, Version, WriteAnswer,
+    InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Outcome, OutcomeKind, TASK_PAYLOAD_MAX_BYTES,
+    TASK_RESULT_MAX_BYTES, Taker, TakerConfig, TakerEffect, TakerInput, TakerRead, Time, Version,
+    WriteAnswer,
 };
+use tenure_core::{JobId, WorkerId};
 
 /// So often a machine is woken with one document.
 const STEPS: usize = 40;
@@ -35,12 +36,12 @@ pub fn ledger(body: &[u8]) -> bool {
             return false;
         }
     };
-    let names: BTreeSet<&NodeId> = doc.tasks.iter().map(|task| &task.id).collect();
+    let names: BTreeSet<&JobId> = doc.tasks.iter().map(|task| &task.id).collect();
     assert_eq!(names.len(), doc.tasks.len(), "a task stands there twice");
     for task in &doc.tasks {
-        for name in [&task.id, &task.series, &task.kind].into_iter().chain(&task.worker).chain(&task.target) {
-            assert!(id(name.as_str().as_bytes()));
-        }
+        let named = [task.id.as_str(), task.series.as_str(), task.kind.as_str()];
+        let workers = task.worker.iter().chain(&task.target).map(WorkerId::as_str);
+        assert!(named.into_iter().chain(workers).all(|name| id(name.as_bytes())));
         assert!(task.payload.len() <= TASK_PAYLOAD_MAX_BYTES && task.result.len() <= TASK_RESULT_MAX_BYTES);
         assert!(task.worker.is_some() || !task.state.is_out(), "out, and nobody has it");
         assert!(task.reason.chars().count() <= DETAIL_MAX_CHARS + 1);
@@ -57,8 +58,8 @@ pub fn ledger(body: &[u8]) -> bool {
 /// `tasks/inbox/<worker>.json`, below the key it names itself.
 pub fn inbox(body: &[u8]) -> bool {
     let named = serde_json::from_slice::<Value>(body).ok();
-    let named = named.as_ref().and_then(|value| NodeId::new(value.get("workerId")?.as_str()?).ok());
-    let worker = named.unwrap_or_else(|| NodeId::new("w1").expect("valid"));
+    let named = named.as_ref().and_then(|value| WorkerId::new(value.get("workerId")?.as_str()?).ok());
+    let worker = named.unwrap_or_else(|| WorkerId::new("w1").expect("valid"));
     let (doc, carried) = match read_inbox(&worker, body) {
         Ok(read) => read,
         Err(detail) => {
@@ -66,7 +67,7 @@ pub fn inbox(body: &[u8]) -> bool {
             return false;
         }
     };
-    let keys: BTreeSet<(NodeId, u32)> = doc.entries.iter().map(|entry| entry.key()).collect();
+    let keys: BTreeSet<(JobId, u32)> = doc.entries.iter().map(|entry| entry.key()).collect();
     assert_eq!(keys.len(), doc.entries.len(), "an attempt stands there twice");
     for entry in &doc.entries {
         assert!(id(entry.id.as_str().as_bytes()) && id(entry.kind.as_str().as_bytes()));
@@ -101,7 +102,7 @@ fn lead(doc: &LedgerDoc) {
     let mut dispatcher = Dispatcher::new(config);
     let mut store = (doc.clone(), BTreeMap::new(), 1);
     let workers = doc.tasks.iter().flat_map(|task| task.worker.iter().chain(&task.target));
-    let list: BTreeMap<NodeId, bool> = workers.map(|worker| (worker.clone(), true)).collect();
+    let list: BTreeMap<WorkerId, bool> = workers.map(|worker| (worker.clone(), true)).collect();
     let somebody = list.keys().next().cloned();
     dispatcher.handle(Time(0), DispatchInput::Workers { list, listed: true, whole: true });
     let mut now = Time(1);
@@ -109,7 +110,7 @@ fn lead(doc: &LedgerDoc) {
         dispatcher.handle(now, DispatchInput::Wake);
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "it never rests");
-            let waiting: Vec<NodeId> = dispatcher.unassigned(now).map(|task| task.id.clone()).collect();
+            let waiting: Vec<JobId> = dispatcher.unassigned(now).map(|task| task.id.clone()).collect();
             for (id, worker) in waiting.into_iter().zip(somebody.iter().cycle()) {
                 dispatcher.handle(now, DispatchInput::Assign { id, worker: worker.clone() });
             }
@@ -127,7 +128,7 @@ fn lead(doc: &LedgerDoc) {
     }
 }
 
-type Objects = (LedgerDoc, BTreeMap<NodeId, (InboxDoc, u64)>, u64);
+type Objects = (LedgerDoc, BTreeMap<WorkerId, (InboxDoc, u64)>, u64);
 
 /// Whether anything was asked for.
 fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<DispatchEffect>) -> bool {
@@ -148,7 +149,7 @@ fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<
                 DispatchInput::LedgerWritten(id, shard, won)
             }
             DispatchRequest::ListInboxes => {
-                let line = |(worker, (_, number)): (&NodeId, &(InboxDoc, u64))| InboxListed {
+                let line = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
                     worker: worker.clone(),
                     version: Some(named(*number)),
                     stamp: (*number, 0),

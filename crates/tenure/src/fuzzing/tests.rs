@@ -8,6 +8,7 @@ use super::*;
 use mishap::{befall, mishap};
 use proptest::prelude::*;
 use std::path::Path;
+use tenure_core::WorkerId;
 
 type Check = fn(&[u8]) -> bool;
 
@@ -55,7 +56,7 @@ fn an_error_names_the_field() {
         ),
         (
             "worker",
-            |body| WorkerDocument::parse(&NodeId::new("q1-worker-1").expect("valid"), body).err(),
+            |body| WorkerDocument::parse(&WorkerId::new("q1-worker-1").expect("valid"), body).err(),
             &["v", "workerId", "pluginType", "pod", "timeout", "incarnation", "nonce"],
         ),
         (

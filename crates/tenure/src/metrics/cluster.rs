@@ -1,7 +1,9 @@
 //! The figures of a whole namespace, from the presences its nodes write anyway. Nothing is written.
 
 use super::Metrics;
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::Namespace;
+
 use crate::status::{Roles, StatusError, read_seat};
 use crate::wire::PresenceDocument;
 use serde::Serialize;

@@ -14,7 +14,8 @@ use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
-use tenure_core::NodeId;
+use tenure_core::PluginName;
+
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -27,7 +28,7 @@ pub struct PluginHandle {
 }
 
 pub(super) struct Attached {
-    pub(super) name: NodeId,
+    pub(super) name: PluginName,
     pub(super) slot: Arc<Slot>,
     pub(super) leave: CancellationToken,
     pub(super) host: [JoinHandle<()>; 2],

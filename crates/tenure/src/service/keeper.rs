@@ -13,7 +13,8 @@ use crate::plugin::Mode;
 use crate::workers::Workers;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, NodeId, Role};
+use tenure_core::PluginName;
+use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Role};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -50,7 +51,7 @@ struct Own {
 
 pub(super) struct Keeper {
     name: Arc<str>,
-    id: NodeId,
+    id: PluginName,
     service: Arc<Service>,
     arbiter: Arbiter,
     face: Face,
@@ -86,7 +87,7 @@ enum Woken {
 
 impl Keeper {
     pub(super) fn new(
-        id: NodeId,
+        id: PluginName,
         service: Arc<Service>,
         face: Face,
         commands: mpsc::Receiver<Command>,

@@ -1,7 +1,8 @@
 //! Who does a task that names no worker.
 
 use crate::workers::WorkerInfo;
-use tenure_core::{NodeId, TaskRecord};
+use tenure_core::TaskRecord;
+use tenure_core::WorkerId;
 
 /// A worker that could be chosen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +18,7 @@ pub struct Candidate {
 pub trait Assign: Send + Sync + 'static {
     /// The worker for this task, among active ones with room in their inbox, in order of their ids; or why there is none, which the task then shows
     /// as its reason. Asked again when something has happened; not after every little thing if many wait.
-    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String>;
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<WorkerId, String>;
 }
 
 /// The worker with the least to do; of equals the first by id. One that had the task last is chosen only if there is nobody
@@ -28,7 +29,7 @@ pub trait Assign: Send + Sync + 'static {
 pub struct LeastLoaded;
 
 impl Assign for LeastLoaded {
-    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<NodeId, String> {
+    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<WorkerId, String> {
         let had_it = |candidate: &Candidate| task.worker.as_ref() == Some(&candidate.worker.worker_id);
         let least = candidates.iter().min_by_key(|candidate| (had_it(candidate), candidate.in_flight));
         least

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tenure_core::WorkerId;
 use tenure_core::{
     DispatchInput, DispatchRequest, Epoch, Expect, InboxDoc, InboxListed, InboxRead, Incarnation, LedgerRead,
-    NodeId, Nonce, RequestId, TaskRecord, WriteAnswer,
+    Nonce, RequestId, TaskRecord, WriteAnswer,
 };
 use tenure_store::{Condition, LIST_TIMEOUTS_MAX, List, Read, Remove, Trouble, Version};
 use tokio::sync::Semaphore;
@@ -42,7 +43,7 @@ pub(super) struct Carrier {
     /// Where the place was when this began.
     keys: Keys,
     timeout: Duration,
-    inboxes: Arc<Mutex<HashMap<NodeId, Carried>>>,
+    inboxes: Arc<Mutex<HashMap<WorkerId, Carried>>>,
     ledgers: Arc<Mutex<HashMap<usize, Carried>>>,
     /// Batches put away, and when old ones were looked for.
     batches: Arc<AtomicU64>,
@@ -120,7 +121,7 @@ impl Carrier {
         answer
     }
 
-    pub(super) async fn read_inbox(&self, worker: &NodeId, unless: Option<&tenure_core::Version>) -> Found {
+    pub(super) async fn read_inbox(&self, worker: &WorkerId, unless: Option<&tenure_core::Version>) -> Found {
         let key = self.keys.inbox(worker);
         match self.get(&key, unless).await {
             Some(Read::Found(object)) => match read_inbox(worker, &object.body) {
@@ -145,7 +146,7 @@ impl Carrier {
     }
 
     /// Whether the worker's id is this life's, by an answer that comes now.
-    pub(super) async fn confirms(&self, worker: &NodeId, life: Incarnation) -> bool {
+    pub(super) async fn confirms(&self, worker: &WorkerId, life: Incarnation) -> bool {
         match self.get(&self.keys.worker(worker), None).await {
             Some(Read::Found(object)) => WorkerDocument::parse(worker, &object.body)
                 .is_ok_and(|registered| registered.incarnation == life),
@@ -153,7 +154,7 @@ impl Carrier {
         }
     }
 
-    pub(super) async fn write_inbox(&self, worker: &NodeId, doc: &InboxDoc, expect: Expect) -> WriteAnswer {
+    pub(super) async fn write_inbox(&self, worker: &WorkerId, doc: &InboxDoc, expect: Expect) -> WriteAnswer {
         let carried = match expect {
             Expect::Absent => Carried::default(),
             Expect::Version(_) => locked(&self.inboxes).get(worker).cloned().unwrap_or_default(),
@@ -251,7 +252,7 @@ impl Carrier {
     }
 
     /// Removes an inbox that this leader has emptied. One with entries that nobody understands stays.
-    async fn remove_inbox(&self, worker: &NodeId) -> bool {
+    async fn remove_inbox(&self, worker: &WorkerId) -> bool {
         if locked(&self.inboxes).get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
             return false;
         }

@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, NodeId, RequestId,
+    DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, RequestId,
     SubmitAnswer, TaskRecord, TaskUpdate, Time,
 };
+use tenure_core::{JobId, SeriesId, WorkerId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 
@@ -77,8 +78,8 @@ pub enum DispatcherEnd {
 
 enum Command {
     Submit(Vec<TaskRecord>, oneshot::Sender<Vec<SubmitAnswer>>),
-    Forget(Vec<(NodeId, u64)>),
-    Cancel(NodeId),
+    Forget(Vec<(SeriesId, u64)>),
+    Cancel(JobId),
 }
 
 /// Gives out work while its guard holds. Dropping it stops giving out; tasks stay in the ledger for the next leader.
@@ -90,7 +91,7 @@ pub struct Dispatcher {
     updates: broadcast::Sender<TaskUpdate>,
     machine: Arc<Mutex<tenure_core::Dispatcher>>,
     counts: watch::Receiver<TaskCounts>,
-    draining: watch::Receiver<Arc<BTreeSet<NodeId>>>,
+    draining: watch::Receiver<Arc<BTreeSet<WorkerId>>>,
     ready: watch::Receiver<bool>,
     ended: watch::Receiver<Option<DispatcherEnd>>,
 }
@@ -186,7 +187,7 @@ impl Dispatcher {
 
     /// Calls a task off. One that nobody has claimed never runs; one that runs is asked to stop. What came of it is told as
     /// an update: it may have succeeded all the same.
-    pub async fn cancel(&self, id: &NodeId) {
+    pub async fn cancel(&self, id: &JobId) {
         // A dispatcher that has ended cancels nothing; the next leader is to be asked.
         let _ = self.commands.send(Command::Cancel(id.clone())).await;
     }
@@ -207,13 +208,13 @@ impl Dispatcher {
     }
 
     /// The highest mark of each series, as far as the parts of the ledger are this leader's.
-    pub fn series(&self) -> BTreeMap<NodeId, u64> {
+    pub fn series(&self) -> BTreeMap<SeriesId, u64> {
         locked(&self.machine).series().map(|(name, mark)| (name.clone(), mark)).collect()
     }
 
     /// These series are used no more: each is forgotten if its mark is at most this one and no task of it is left in the ledger.
     /// What was created in it before can then be created again. Without this a mark is kept for ever.
-    pub async fn forget(&self, series: impl IntoIterator<Item = (NodeId, u64)>) {
+    pub async fn forget(&self, series: impl IntoIterator<Item = (SeriesId, u64)>) {
         // A dispatcher that has ended forgets nothing.
         let _ = self.commands.send(Command::Forget(series.into_iter().collect())).await;
     }
@@ -231,7 +232,7 @@ impl Dispatcher {
 
     /// Workers that take nothing more, as far as it is known here: they said so in their inbox. They are no candidates for an
     /// [`Assign`].
-    pub fn draining(&self) -> Arc<BTreeSet<NodeId>> {
+    pub fn draining(&self) -> Arc<BTreeSet<WorkerId>> {
         Arc::clone(&self.draining.borrow())
     }
 
@@ -264,7 +265,7 @@ struct Feeder {
     assign: Arc<dyn Assign>,
     pool: Pool,
     /// The last task for which nobody was found, where not all were looked at.
-    tried: Option<NodeId>,
+    tried: Option<JobId>,
     requests: JoinSet<DispatchInput>,
     /// What is under way, in case its task dies and cannot say so itself.
     running: HashMap<Id, DispatchInput>,
@@ -274,7 +275,7 @@ struct Feeder {
     tokens: u64,
     updates: broadcast::Sender<TaskUpdate>,
     count: watch::Sender<TaskCounts>,
-    drain: watch::Sender<Arc<BTreeSet<NodeId>>>,
+    drain: watch::Sender<Arc<BTreeSet<WorkerId>>>,
     is_ready: watch::Sender<bool>,
 }
 
@@ -432,7 +433,7 @@ impl Feeder {
         let (counts, (queued, out), claims, ready, draining) = {
             let mut machine = locked(&self.machine);
             let news = !machine.draining().eq(self.drain.borrow().iter());
-            let draining: Option<BTreeSet<NodeId>> = news.then(|| machine.draining().cloned().collect());
+            let draining: Option<BTreeSet<WorkerId>> = news.then(|| machine.draining().cloned().collect());
             (machine.counts(), machine.open(), machine.take_claim_times(), machine.is_ready(), draining)
         };
         let before = self.count.send_replace(counts);

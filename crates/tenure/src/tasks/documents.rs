@@ -8,10 +8,13 @@ use crate::wire::{VERSION, incarnation, nonce, told};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::str::FromStr;
 use std::sync::Arc;
+use tenure_core::IdError;
+use tenure_core::WorkerId;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, LateResult, LedgerDoc, NodeId, Nonce, Outcome,
-    OutcomeKind, TASK_PAYLOAD_MAX_BYTES, TASK_RESULT_MAX_BYTES, TaskLimits, TaskRecord, TaskState,
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, LateResult, LedgerDoc, Nonce, Outcome, OutcomeKind,
+    TASK_PAYLOAD_MAX_BYTES, TASK_RESULT_MAX_BYTES, TaskLimits, TaskRecord, TaskState,
 };
 
 /// Entries of an inbox that cannot be understood and are kept all the same; more are dropped.
@@ -154,8 +157,8 @@ fn checked(body: &[u8]) -> Result<(), String> {
     }
 }
 
-fn id(field: &str, text: &str) -> Result<NodeId, String> {
-    NodeId::new(text).map_err(|error| format!("`{field}`: {error}"))
+fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("`{field}`: {error}"))
 }
 
 fn nonce_text(nonce: Nonce) -> String {
@@ -294,7 +297,7 @@ pub(crate) fn write_done(epoch: Epoch, nonce: Nonce, tasks: &[TaskRecord]) -> Ve
 
 // ---- inboxes ----
 
-pub(crate) fn write_inbox(worker: &NodeId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
+pub(crate) fn write_inbox(worker: &WorkerId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
     let rows = doc.entries.iter().map(|entry| {
         serde_json::to_value(entry_document(entry, carried)).expect("maps with text keys always serialize")
     });
@@ -314,11 +317,11 @@ pub(crate) fn write_inbox(worker: &NodeId, doc: &InboxDoc, carried: &Carried) ->
 /// Reads an object that may be anything at all. Entries that cannot be understood are set aside: they are carried along, up
 /// to a few, and nobody acts on them. Unlike a row of the ledger, none of them refuses the whole: an entry is one
 /// delivery, and the ledger knows of it.
-pub(crate) fn read_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+pub(crate) fn read_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
     parse_inbox(worker, body).map_err(|detail| told(&detail))
 }
 
-fn parse_inbox(worker: &NodeId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
     checked(body)?;
     let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     if document.worker_id != worker.as_str() {

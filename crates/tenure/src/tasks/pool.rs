@@ -3,7 +3,8 @@
 use super::assign::Candidate;
 use crate::workers::WorkerInfo;
 use std::sync::Arc;
-use tenure_core::{Dispatcher, NodeId, TASK_PAYLOAD_MAX_BYTES};
+use tenure_core::WorkerId;
+use tenure_core::{Dispatcher, TASK_PAYLOAD_MAX_BYTES};
 
 /// Active workers whose inbox has room, in order of their ids.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Pool {
         }
     }
 
-    fn place(&self, worker: &NodeId) -> Result<usize, usize> {
+    fn place(&self, worker: &WorkerId) -> Result<usize, usize> {
         self.candidates.binary_search_by(|candidate| candidate.worker.worker_id.cmp(worker))
     }
 }

@@ -9,9 +9,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tenure_core::{
-    Incarnation, NodeId, Outcome, OutcomeKind, TASK_RESULT_MAX_BYTES, TakerConfig, TakerCounts,
-};
+use tenure_core::{Incarnation, Outcome, OutcomeKind, TASK_RESULT_MAX_BYTES, TakerConfig, TakerCounts};
+use tenure_core::{JobId, KindName};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -20,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 #[non_exhaustive]
 pub struct TaskContext {
     /// Which task. The same for every attempt: whoever must do a thing once uses it to recognise a repetition.
-    pub id: NodeId,
+    pub id: JobId,
     /// Which attempt.
     pub attempt: u32,
     /// The epoch of the leader that dispatched it: to be stamped on, and checked by, whatever it writes.
     pub epoch: u64,
     /// What it is.
-    pub kind: NodeId,
+    pub kind: KindName,
     /// What it is about.
     pub payload: Arc<[u8]>,
     /// Cancelled when it is called off, has taken too long, or is nobody's business any more. A handler that does not look is

@@ -1,9 +1,11 @@
 //! What a task is to be, checked before anything is written.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Epoch, NodeId, TASK_PAYLOAD_MAX_BYTES, TaskLimits, TaskRecord, TaskState};
+use tenure_core::IdError;
+use tenure_core::{Epoch, TASK_PAYLOAD_MAX_BYTES, TaskLimits, TaskRecord, TaskState};
 
 /// No time of a task is longer.
 const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
@@ -108,9 +110,6 @@ impl TaskSpec {
     }
 
     pub(crate) fn check(&self) -> Result<TaskRecord, TaskError> {
-        let id = |field: &'static str, text: &str| {
-            NodeId::new(text).map_err(|error| TaskError::new(field, &error.value, error.rule))
-        };
         let ms = |field: &'static str, time: Duration, least: u64| {
             let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
@@ -194,4 +193,8 @@ pub enum SubmitError {
     /// The dispatcher has ended. Whether the task exists is for the next leader to see: submit it again there.
     #[error("the dispatcher has ended; whether the task exists is not known")]
     Ended,
+}
+
+fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, TaskError> {
+    text.parse().map_err(|error: IdError| TaskError::new(field, &error.value, error.rule))
 }

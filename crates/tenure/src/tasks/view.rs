@@ -2,11 +2,12 @@
 
 use super::SHARDS;
 use super::documents::{read_inbox, read_ledger};
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
 use crate::status::StatusError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use tenure_core::{EntryState, NodeId, TaskRecord, TaskState, task_shard};
+use tenure_core::{EntryState, TaskRecord, TaskState, task_shard};
+use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
 use tenure_store::{Lanes, List, Object, Read, Store};
 
 /// Batches of finished tasks that are looked through for one, the newest first.
@@ -38,7 +39,7 @@ impl TaskList {
     pub async fn read_near(
         lanes: &Lanes,
         namespace: &Namespace,
-        series: &NodeId,
+        series: &SeriesId,
     ) -> Result<TaskList, StatusError> {
         let shard = task_shard(series, SHARDS);
         TaskList::parts(lanes, namespace, shard..=shard).await
@@ -73,7 +74,7 @@ impl TaskList {
     ) -> Result<(), StatusError> {
         let keys = Keys::global(namespace);
         let out = self.tasks.iter().filter(|task| task.state.is_out());
-        let workers: BTreeSet<NodeId> = out.filter_map(|task| task.worker.clone()).collect();
+        let workers: BTreeSet<WorkerId> = out.filter_map(|task| task.worker.clone()).collect();
         let mut said = BTreeMap::new();
         for worker in workers.into_iter().take(most) {
             let Some(object) = found(&lanes.bulk, &keys.inbox(&worker)).await? else { continue };
@@ -102,7 +103,7 @@ impl TaskList {
     pub async fn find(
         lanes: &Lanes,
         namespace: &Namespace,
-        id: &NodeId,
+        id: &JobId,
     ) -> Result<Option<TaskRecord>, StatusError> {
         let mut list = TaskList::read(lanes, namespace).await?;
         list.tasks.retain(|task| task.id == *id);
@@ -128,7 +129,7 @@ async fn found(store: &Arc<dyn Store>, key: &str) -> Result<Option<Object>, Stat
     }
 }
 
-async fn put_away(lanes: &Lanes, keys: &Keys, id: &NodeId) -> Result<Option<TaskRecord>, StatusError> {
+async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<TaskRecord>, StatusError> {
     let mut batches = match lanes.bulk.list(&keys.done(), DONE_LIST_MAX).await {
         List::Entries { entries, .. } => entries,
         List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),

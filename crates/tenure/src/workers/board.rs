@@ -5,7 +5,8 @@ use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::{Bulletin, DispatchInput, NodeId, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
+use tenure_core::{Bulletin, DispatchInput, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
+use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
 
 /// The workers of a namespace, as one node knows them.
@@ -46,9 +47,9 @@ impl Workers {
 #[non_exhaustive]
 pub struct WorkerInfo {
     /// Its id.
-    pub worker_id: NodeId,
+    pub worker_id: WorkerId,
     /// Which plugin it works for.
-    pub plugin_type: NodeId,
+    pub plugin_type: PluginName,
     /// Where it runs.
     pub pod: NodeId,
     /// How long it may be silent.
@@ -151,7 +152,7 @@ impl Board {
     }
 }
 
-pub(crate) fn facts(worker_id: NodeId, details: &WorkerDetails) -> WorkerFacts {
+pub(crate) fn facts(worker_id: WorkerId, details: &WorkerDetails) -> WorkerFacts {
     let WorkerDetails { plugin_type, pod, timeout_ms } = details.clone();
     WorkerFacts { worker_id, plugin_type, pod, timeout_ms }
 }

@@ -1,5 +1,9 @@
 //! `workers/<id>.json` and `snapshot.json`.
 
+use std::str::FromStr;
+use tenure_core::IdError;
+use tenure_core::{NodeId, PluginName, WorkerId};
+
 use super::spec::CheckedSpec;
 use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, VERSION, field_error, incarnation, nonce, told};
 use serde::de::{Error, SeqAccess, Visitor};
@@ -9,7 +13,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
 use tenure_core::{
-    Epoch, Incarnation, Listing, NodeId, Snapshot, SnapshotEntry, SnapshotMark, WORKERS_MAX, WorkerDetails,
+    Epoch, Incarnation, Listing, Snapshot, SnapshotEntry, SnapshotMark, WORKERS_MAX, WorkerDetails,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -145,11 +149,11 @@ impl WorkerDocument {
     }
 
     /// Reads an object that may be anything at all, and must be this worker's.
-    pub(crate) fn parse(worker: &NodeId, body: &[u8]) -> Result<ParsedWorker, String> {
+    pub(crate) fn parse(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, String> {
         WorkerDocument::read(worker, body).map_err(|detail| told(&detail))
     }
 
-    fn read(worker: &NodeId, body: &[u8]) -> Result<ParsedWorker, String> {
+    fn read(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, String> {
         if body.len() > DOCUMENT_MAX_BYTES {
             return Err(format!("{} bytes, at most {DOCUMENT_MAX_BYTES} are expected", body.len()));
         }
@@ -159,7 +163,6 @@ impl WorkerDocument {
         if document.worker_id != worker.as_str() {
             return Err(format!("`workerId` is not the key's {worker}: {:?}", document.worker_id));
         }
-        let id = |field: &str, text: &str| NodeId::new(text).map_err(|e| format!("`{field}`: {e}"));
         if !(1..=TIMEOUT_MAX_MS).contains(&document.timeout) {
             return Err(format!("`timeout` {} must be 1 to {TIMEOUT_MAX_MS} ms", document.timeout));
         }
@@ -262,6 +265,14 @@ impl<'de> Deserialize<'de> for Row {
     }
 }
 
+fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: IdError| format!("`{field}`: {error}"))
+}
+
+fn ids<T: FromStr<Err = IdError>>(field: &str, texts: &[String]) -> Result<Vec<T>, String> {
+    texts.iter().map(|text| id(field, text)).collect()
+}
+
 /// Numbers texts in the order they come.
 #[derive(Default)]
 struct Index<'a> {
@@ -270,9 +281,9 @@ struct Index<'a> {
 }
 
 impl<'a> Index<'a> {
-    fn number(&mut self, text: &'a NodeId) -> usize {
+    fn number(&mut self, text: &'a str) -> usize {
         let next = self.texts.len();
-        *self.numbers.entry(text.as_str()).or_insert_with(|| {
+        *self.numbers.entry(text).or_insert_with(|| {
             self.texts.push(text.to_string());
             next
         })
@@ -318,8 +329,8 @@ impl SnapshotDocument {
         let (mut plugins, mut pods) = (Index::default(), Index::default());
         let rows = snapshot.workers.iter().map(|entry| Row {
             id: entry.worker.to_string(),
-            plugin: plugins.number(&entry.details.plugin_type),
-            pod: pods.number(&entry.details.pod),
+            plugin: plugins.number(entry.details.plugin_type.as_str()),
+            pod: pods.number(entry.details.pod.as_str()),
             timeout: entry.details.timeout_ms,
             silence: entry.silence.map(|mark| (mark.epoch.0, mark.sequence, u8::from(entry.active))),
         });
@@ -364,10 +375,8 @@ impl SnapshotDocument {
         if self.workers.len() > WORKERS_MAX {
             return Err(format!("{} workers, at most {WORKERS_MAX} are expected", self.workers.len()));
         }
-        let ids = |field: &str, texts: &[String]| -> Result<Vec<NodeId>, String> {
-            texts.iter().map(|text| NodeId::new(text).map_err(|e| format!("`{field}`: {e}"))).collect()
-        };
-        let (plugins, pods) = (ids("plugins", &self.plugins)?, ids("pods", &self.pods)?);
+        let plugins: Vec<PluginName> = ids("plugins", &self.plugins)?;
+        let pods: Vec<NodeId> = ids("pods", &self.pods)?;
         let mut workers = Vec::with_capacity(self.workers.len());
         for row in &self.workers {
             let plugin_type = plugins.get(row.plugin).ok_or("`workers`: no such plugin")?.clone();
@@ -382,7 +391,7 @@ impl SnapshotDocument {
                 return Err("`workers`: the mark of a silence is out of range".to_owned());
             }
             workers.push(SnapshotEntry {
-                worker: NodeId::new(&row.id).map_err(|e| format!("`workers`: {e}"))?,
+                worker: id("workers", &row.id)?,
                 details: WorkerDetails { plugin_type, pod, timeout_ms: row.timeout },
                 active: row.silence.is_none_or(|(_, _, active)| active != 0),
                 silence: row

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tenure_core::{Listed, NodeId};
+use tenure_core::Listed;
+use tenure_core::WorkerId;
 
 /// What a leader saw of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -18,14 +19,14 @@ pub struct WorkerLife {
 
 /// Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lives(Arc<Mutex<BTreeMap<NodeId, WorkerLife>>>);
+pub(crate) struct Lives(Arc<Mutex<BTreeMap<WorkerId, WorkerLife>>>);
 
 impl Lives {
-    fn lives(&self) -> MutexGuard<'_, BTreeMap<NodeId, WorkerLife>> {
+    fn lives(&self) -> MutexGuard<'_, BTreeMap<WorkerId, WorkerLife>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn all(&self) -> BTreeMap<NodeId, WorkerLife> {
+    pub(crate) fn all(&self) -> BTreeMap<WorkerId, WorkerLife> {
         self.lives().clone()
     }
 
@@ -43,7 +44,7 @@ impl Lives {
             .collect();
     }
 
-    pub(crate) fn read(&self, worker: &NodeId, incarnation: String, software: String) {
+    pub(crate) fn read(&self, worker: &WorkerId, incarnation: String, software: String) {
         let mut lives = self.lives();
         let life = lives.entry(worker.clone()).or_default();
         life.incarnation = Some(incarnation);

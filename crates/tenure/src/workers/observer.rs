@@ -9,7 +9,9 @@ use crate::driver::Voice;
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
+use tenure_core::{Namespace, NodeId};
+
 use crate::metrics::{Figures, Metrics};
 use crate::node::{EVENTS_KEPT, StartError, StopReason};
 use crate::settings::Settings;
@@ -17,7 +19,7 @@ use crate::tasks::TaskPlace;
 use crate::wire::SeatDocument;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Epoch, NodeId, Seat, SeatState, Time};
+use tenure_core::{Epoch, Seat, SeatState, Time};
 use tenure_store::{Lanes, Read, Store, Version};
 use tokio::sync::{broadcast, oneshot, watch};
 

@@ -1,10 +1,13 @@
 //! What a worker says about itself, checked before anything is written.
 
+use std::str::FromStr;
+use tenure_core::IdError;
+use tenure_core::{NodeId, PluginName, WorkerId};
+
 use super::documents::TIMEOUT_MAX_MS;
 use crate::settings::Settings;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use tenure_core::NodeId;
 
 /// The largest payload, as JSON.
 pub(crate) const PAYLOAD_MAX_BYTES: usize = 8 * 1024;
@@ -97,11 +100,19 @@ pub enum WorkerError {
 /// A specification that was checked.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckedSpec {
-    pub(crate) worker_id: NodeId,
-    pub(crate) plugin_type: NodeId,
+    pub(crate) worker_id: WorkerId,
+    pub(crate) plugin_type: PluginName,
     pub(crate) pod: NodeId,
     pub(crate) timeout_ms: u64,
     pub(crate) payload: Map<String, Value>,
+}
+
+fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, WorkerError> {
+    text.parse().map_err(|error: IdError| WorkerError::Invalid {
+        field,
+        value: format!("{:?}", error.value),
+        rule: format!("an id {}", error.rule),
+    })
 }
 
 impl WorkerSpec {
@@ -111,13 +122,6 @@ impl WorkerSpec {
     }
 
     pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, WorkerError> {
-        let id = |field, text: &str| {
-            NodeId::new(text).map_err(|error| WorkerError::Invalid {
-                field,
-                value: format!("{:?}", error.value),
-                rule: format!("an id {}", error.rule),
-            })
-        };
         let heartbeat_ms = settings.worker_heartbeat_interval_ms;
         let timeout_ms = self.timeout_ms.unwrap_or(settings.worker_timeout_ms);
         let (least_ms, most_ms) = (2 * heartbeat_ms, TIMEOUT_MAX_MS);

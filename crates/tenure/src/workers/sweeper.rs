@@ -13,7 +13,8 @@ use crate::wire::{DOCUMENT_MAX_BYTES, SnapshotPointer};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Epoch, Incarnation, Listed, NodeId, ReadOutcome, Roll, RollConfig, SnapshotMark, Time};
+use tenure_core::WorkerId;
+use tenure_core::{Epoch, Incarnation, Listed, ReadOutcome, Roll, RollConfig, SnapshotMark, Time};
 use tenure_store::{
     Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Remove, Store, Trouble, TroubleKind, Version, Write,
 };
@@ -377,7 +378,7 @@ impl Sweeper {
         (listed, junk)
     }
 
-    async fn read_all(&self, tenure: &mut Tenure, workers: Vec<NodeId>) {
+    async fn read_all(&self, tenure: &mut Tenure, workers: Vec<WorkerId>) {
         let mut left = workers.into_iter();
         let mut running = JoinSet::new();
         loop {
@@ -398,7 +399,7 @@ impl Sweeper {
         }
     }
 
-    async fn read_worker(&self, worker: &NodeId) -> ReadOutcome {
+    async fn read_worker(&self, worker: &WorkerId) -> ReadOutcome {
         match self.get(&self.keys.worker(worker), None).await {
             Read::Found(object) => match WorkerDocument::parse(worker, &object.body) {
                 Ok(parsed) => {
@@ -431,7 +432,7 @@ impl Sweeper {
     }
 
     /// Removes the object of a worker long dead. One that comes back at this very moment makes it again.
-    async fn remove(&self, worker: &NodeId) {
+    async fn remove(&self, worker: &WorkerId) {
         let Some(guard) = self.leadership.borrow().guard() else { return };
         let key = self.keys.worker(worker);
         let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));

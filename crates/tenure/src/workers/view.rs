@@ -1,11 +1,12 @@
 //! The workers of a namespace, looked at from outside. Nothing is written.
 
 use super::documents::SnapshotDocument;
-use crate::keys::{Keys, Namespace};
+use crate::keys::Keys;
 use crate::status::StatusError;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use tenure_core::{NodeId, SnapshotEntry};
+use tenure_core::SnapshotEntry;
+use tenure_core::{Namespace, WorkerId};
 use tenure_store::{Lanes, List, Read};
 
 /// Objects looked at at most.
@@ -86,7 +87,7 @@ impl WorkerList {
     }
 }
 
-async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<NodeId, SnapshotEntry>), StatusError> {
+async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<WorkerId, SnapshotEntry>), StatusError> {
     let object = match lanes.bulk.get(&keys.snapshot(), None).await {
         Read::Found(object) => object,
         Read::Absent | Read::Unchanged => return Ok((0, BTreeMap::new())),

@@ -12,9 +12,10 @@ use carrier::Carrier;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
-    RegistrationEnd, RegistrationEvent, RegistrationInput, RegistrationRequest, RequestId, Time,
+    Incarnation, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
+    RegistrationEvent, RegistrationInput, RegistrationRequest, RequestId, Time,
 };
+use tenure_core::{NodeId, WorkerId};
 use tenure_store::Store;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
@@ -166,7 +167,7 @@ impl Worker {
     }
 
     /// Its id.
-    pub fn id(&self) -> &NodeId {
+    pub fn id(&self) -> &WorkerId {
         &self.facts.worker_id
     }
 

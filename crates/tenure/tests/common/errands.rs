@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::WorkerSpec;
 use tenure::settings::SettingsBuilder;
 use tenure::store::{Condition, List, Read, Store, Write};
 use tenure::tasks::{Dispatcher, Handlers, TaskContext, TaskOutcome, TaskRunner, TaskState, TaskUpdate};
-use tenure::{NodeId, WorkerSpec};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
@@ -36,16 +36,6 @@ impl Log {
     pub fn pauses_ms(&self) -> Vec<u128> {
         let log = self.0.lock().expect("no panic");
         log.windows(2).map(|pair| (pair[1].2 - pair[0].2).as_millis()).collect()
-    }
-}
-
-pub trait ParseId {
-    fn parse_id(&self) -> NodeId;
-}
-
-impl ParseId for str {
-    fn parse_id(&self) -> NodeId {
-        NodeId::new(self).expect("valid")
     }
 }
 

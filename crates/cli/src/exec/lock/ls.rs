@@ -7,8 +7,9 @@ use crate::status::existing;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::id::{Namespace, PluginName};
 use tenure::store::{Lanes, List};
-use tenure::{Keys, Namespace, NodeId, SeatHolder, Status, StatusError, WATCH_MAX_MS};
+use tenure::{Keys, SeatHolder, Status, StatusError, WATCH_MAX_MS};
 use tokio::task::JoinSet;
 
 /// Objects looked through at most.
@@ -111,7 +112,7 @@ async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<HeldLock>, Fai
         {
             let (lanes, namespace) = (lanes.clone(), namespace.clone());
             looks.spawn(async move {
-                let seat = NodeId::new(&format!("lock-{name}")).ok()?;
+                let seat = PluginName::new(&format!("lock-{name}")).ok()?;
                 let keys = Keys::per_plugin(&namespace, &seat);
                 let status = match SeatHolder::read(&lanes, &keys).await {
                     Ok(None) => return None,

@@ -3,7 +3,8 @@
 use super::super::shard::{Hold, RETRY_MAX_MS, Shard, Want};
 use super::super::{LedgerDoc, TASK_OBJECT_MAX_WEIGHT, TASK_SERIES_MAX, TaskRecord, TaskState, task_shard};
 use super::{DispatchEffect, DispatchRequest, Dispatcher, SubmitAnswer, Task};
-use crate::id::NodeId;
+use crate::id::{JobId, SeriesId, WorkerId};
+
 use crate::io::RequestId;
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -180,12 +181,12 @@ impl Dispatcher {
     }
 
     /// Forgets series of which nothing is left but a mark, at most this one.
-    pub(super) fn forget(&mut self, series: Vec<(NodeId, u64)>) {
+    pub(super) fn forget(&mut self, series: Vec<(SeriesId, u64)>) {
         for (name, upto) in series {
             let shard = task_shard(&name, self.config.shards);
             let state = &self.shards[shard];
             let known = state.series.get(&name).is_some_and(|mark| *mark <= upto);
-            let used = |id: &NodeId| self.tasks.get(id).is_some_and(|task| task.record.series == name);
+            let used = |id: &JobId| self.tasks.get(id).is_some_and(|task| task.record.series == name);
             if state.hold == Hold::Owned && known && !state.tasks.iter().any(used) {
                 self.shards[shard].series.remove(&name);
                 self.shards[shard].touch();
@@ -196,7 +197,7 @@ impl Dispatcher {
     /// Final, recorded, and gone from its last inbox.
     fn is_over(&self, task: &Task) -> bool {
         let record = &task.record;
-        let gone = |worker: &NodeId| {
+        let gone = |worker: &WorkerId| {
             self.inboxes.get(worker).is_none_or(|inbox| {
                 inbox.known && inbox.flight.is_none() && inbox.entry(&record.id, record.attempt).is_none()
             })

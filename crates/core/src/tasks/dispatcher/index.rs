@@ -5,35 +5,36 @@
 
 use super::super::{TaskState, task_shard};
 use super::{Dispatcher, Task};
-use crate::id::NodeId;
+use crate::id::{JobId, WorkerId};
+
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Index {
     /// Tasks that are out, by worker.
-    pub(super) out: BTreeMap<NodeId, BTreeSet<NodeId>>,
+    pub(super) out: BTreeMap<WorkerId, BTreeSet<JobId>>,
     pub(super) in_flight: usize,
     /// Of these, claimed ones.
     pub(super) claimed: usize,
-    pub(super) queued: BTreeSet<NodeId>,
+    pub(super) queued: BTreeSet<JobId>,
     /// Queued ones for which nobody was looked for yet.
-    pub(super) fresh: BTreeSet<NodeId>,
+    pub(super) fresh: BTreeSet<JobId>,
     /// Tasks to be judged again.
-    pub(super) tasks: BTreeSet<NodeId>,
+    pub(super) tasks: BTreeSet<JobId>,
     /// When something of a task falls due.
-    pub(super) task_timers: BTreeSet<(Time, NodeId)>,
+    pub(super) task_timers: BTreeSet<(Time, JobId)>,
     /// Tasks about which there may be something to tell.
-    pub(super) untold: BTreeSet<NodeId>,
+    pub(super) untold: BTreeSet<JobId>,
     /// Inboxes to be looked at again.
-    pub(super) inboxes: BTreeSet<NodeId>,
-    pub(super) inbox_timers: BTreeSet<(Time, NodeId)>,
+    pub(super) inboxes: BTreeSet<WorkerId>,
+    pub(super) inbox_timers: BTreeSet<(Time, WorkerId)>,
     /// Inboxes in which something is claimed.
-    pub(super) claimed_in: BTreeSet<NodeId>,
+    pub(super) claimed_in: BTreeSet<WorkerId>,
     /// Inboxes whose workers take nothing more.
-    pub(super) closed_in: BTreeSet<NodeId>,
+    pub(super) closed_in: BTreeSet<WorkerId>,
     /// Workers that have more or less to do than before.
-    pub(super) touched: BTreeSet<NodeId>,
+    pub(super) touched: BTreeSet<WorkerId>,
     /// Something happened that may give those a worker that have none.
     pub(super) retry: bool,
     pub(super) retry_at: Time,
@@ -42,7 +43,7 @@ pub(super) struct Index {
 
 impl Dispatcher {
     /// Takes a task out of the index: before its state, worker or payload changes.
-    pub(super) fn unlink(&mut self, id: &NodeId) {
+    pub(super) fn unlink(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let record = &task.record;
         let shard = &mut self.shards[task_shard(&record.series, self.config.shards)];
@@ -70,7 +71,7 @@ impl Dispatcher {
     }
 
     /// Puts it back, as it is now.
-    pub(super) fn link(&mut self, id: &NodeId) {
+    pub(super) fn link(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let record = &task.record;
         let shard = &mut self.shards[task_shard(&record.series, self.config.shards)];
@@ -100,7 +101,7 @@ impl Dispatcher {
         self.link(&id);
     }
 
-    pub(super) fn remove_task(&mut self, id: &NodeId) {
+    pub(super) fn remove_task(&mut self, id: &JobId) {
         self.unlink(id);
         if let Some(task) = self.tasks.remove(id) {
             if let Some(at) = task.timer {
@@ -112,7 +113,7 @@ impl Dispatcher {
     }
 
     /// Something in a task changed that the ledger has to say.
-    pub(super) fn touch(&mut self, id: &NodeId) {
+    pub(super) fn touch(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let shard = &mut self.shards[task_shard(&task.record.series, self.config.shards)];
         task.revision = shard.touch();
@@ -140,7 +141,7 @@ impl Dispatcher {
     }
 
     /// What stands in an inbox is other than it was.
-    pub(super) fn inbox_changed(&mut self, worker: &NodeId) {
+    pub(super) fn inbox_changed(&mut self, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let index = &mut self.index;
         match inbox.entries().iter().any(super::super::Entry::is_claimed) {
@@ -170,7 +171,7 @@ impl Dispatcher {
         }
         self.index.sweep_at = now + self.litter_ms();
         let out = self.index.out.values().flatten().cloned();
-        let tasks: Vec<NodeId> = out.chain(self.index.queued.iter().cloned()).collect();
+        let tasks: Vec<JobId> = out.chain(self.index.queued.iter().cloned()).collect();
         self.index.tasks.extend(tasks);
         self.look_at_all_inboxes();
     }
@@ -217,7 +218,7 @@ impl Dispatcher {
     }
 
     /// When a task is to be judged next, by the time alone.
-    pub(super) fn retime(&mut self, now: Time, id: &NodeId) {
+    pub(super) fn retime(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let (before, after) = (task.timer, self.due(now, task));
         if before == after {
@@ -234,7 +235,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn retime_inbox(&mut self, worker: &NodeId, after: Option<Time>) {
+    pub(super) fn retime_inbox(&mut self, worker: &WorkerId, after: Option<Time>) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         let before = std::mem::replace(&mut inbox.timer, after);
         if before == after {
@@ -250,11 +251,11 @@ impl Dispatcher {
 }
 
 /// The ids whose time has come.
-pub(super) fn due_by(timers: &BTreeSet<(Time, NodeId)>, now: Time) -> impl Iterator<Item = &NodeId> {
+pub(super) fn due_by<T: Ord>(timers: &BTreeSet<(Time, T)>, now: Time) -> impl Iterator<Item = &T> {
     timers.iter().take_while(move |(at, _)| *at <= now).map(|(_, id)| id)
 }
 
 /// The first time after now.
-pub(super) fn first_after(timers: &BTreeSet<(Time, NodeId)>, now: Time) -> Option<Time> {
+pub(super) fn first_after<T: Ord>(timers: &BTreeSet<(Time, T)>, now: Time) -> Option<Time> {
     timers.iter().map(|(at, _)| *at).find(|at| *at > now)
 }

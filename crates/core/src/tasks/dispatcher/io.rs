@@ -1,6 +1,7 @@
 //! Inputs and effects of the dispatcher.
 
-use super::super::{InboxDoc, LedgerDoc, NodeId, OutcomeKind, TaskRecord, TaskState};
+use super::super::{InboxDoc, LedgerDoc, OutcomeKind, TaskRecord, TaskState};
+use crate::id::{JobId, SeriesId, WorkerId};
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 use std::collections::BTreeMap;
@@ -15,27 +16,27 @@ pub enum DispatchInput {
     Submit(Vec<(u64, TaskRecord)>),
     /// These series are used no more: their marks may be forgotten, up to these, once no task of theirs is left. What was created
     /// in them before can then be created again.
-    Forget(Vec<(NodeId, u64)>),
+    Forget(Vec<(SeriesId, u64)>),
     /// Call a task off.
-    Cancel(NodeId),
+    Cancel(JobId),
     /// This worker shall do a task that waits.
     Assign {
         /// The task.
-        id: NodeId,
+        id: JobId,
         /// The worker.
-        worker: NodeId,
+        worker: WorkerId,
     },
     /// Nobody can do a task that waits, and why.
     Hold {
         /// The task.
-        id: NodeId,
+        id: JobId,
         /// The reason, for people.
         reason: Arc<str>,
     },
     /// The workers as the registry knows them.
     Workers {
         /// Whether each is active.
-        list: BTreeMap<NodeId, bool>,
+        list: BTreeMap<WorkerId, bool>,
         /// Whether this leader has listed them itself. What a leader before said serves to give out work, but calls nobody
         /// gone: whoever came, or came back, since then is not in it.
         listed: bool,
@@ -49,11 +50,11 @@ pub enum DispatchInput {
     /// The inboxes were listed; `None` if they could not be.
     Listed(RequestId, Option<Vec<InboxListed>>),
     /// An inbox was read.
-    Inbox(RequestId, NodeId, InboxRead),
+    Inbox(RequestId, WorkerId, InboxRead),
     /// An inbox was written.
-    InboxWritten(RequestId, NodeId, WriteAnswer),
+    InboxWritten(RequestId, WorkerId, WriteAnswer),
     /// An inbox was removed, or that is not known.
-    InboxRemoved(RequestId, NodeId, bool),
+    InboxRemoved(RequestId, WorkerId, bool),
     /// Finished tasks were archived, or not.
     Archived(RequestId, usize, bool),
 }
@@ -62,7 +63,7 @@ pub enum DispatchInput {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InboxListed {
     /// Whose.
-    pub worker: NodeId,
+    pub worker: WorkerId,
     /// Its version, where lists name them.
     pub version: Option<Version>,
     /// Time of its last change and size.
@@ -120,11 +121,11 @@ pub enum DispatchRequest {
     /// List the inboxes.
     ListInboxes,
     /// Read an inbox, unless it still has this version.
-    ReadInbox(NodeId, Option<Version>),
+    ReadInbox(WorkerId, Option<Version>),
     /// Write an inbox.
-    WriteInbox(NodeId, InboxDoc, Expect),
+    WriteInbox(WorkerId, InboxDoc, Expect),
     /// Remove an inbox that this leader has emptied by a conditional write, and whose worker is gone for good.
-    RemoveInbox(NodeId),
+    RemoveInbox(WorkerId),
     /// Put finished tasks of a shard away for good.
     Archive(usize, Vec<TaskRecord>),
 }
@@ -171,15 +172,15 @@ pub enum SubmitAnswer {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TaskUpdate {
     /// Which.
-    pub id: NodeId,
+    pub id: JobId,
     /// Its series.
-    pub series: NodeId,
+    pub series: SeriesId,
     /// Where it stands now.
     pub state: TaskState,
     /// Which attempt.
     pub attempt: u32,
     /// On which worker.
-    pub worker: Option<NodeId>,
+    pub worker: Option<WorkerId>,
     /// Why.
     pub reason: Arc<str>,
     /// What came of it, for final states.

@@ -3,7 +3,8 @@
 use super::super::shard::Hold;
 use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState, task_shard};
 use super::{Dispatcher, Registry, TakeBack, Task, TaskUpdate, due_by};
-use crate::id::NodeId;
+use crate::id::{JobId, WorkerId};
+
 use crate::mutant::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ const BACKOFF_MAX_MS: u64 = 600_000;
 
 impl Dispatcher {
     /// Only this changes a task's state; asserts the edge.
-    fn become_state(&mut self, now: Time, id: &NodeId, next: TaskState, reason: &str) {
+    fn become_state(&mut self, now: Time, id: &JobId, next: TaskState, reason: &str) {
         self.unlink(id);
         let epoch = self.config.epoch;
         let Some(task) = self.tasks.get_mut(id) else { return };
@@ -39,7 +40,7 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn cancel(&mut self, now: Time, id: &NodeId) {
+    pub(super) fn cancel(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         if task.record.state.is_final() || task.record.cancel {
             return;
@@ -66,7 +67,13 @@ impl Dispatcher {
         }
     }
 
-    pub(super) fn on_workers(&mut self, now: Time, list: BTreeMap<NodeId, bool>, listed: bool, whole: bool) {
+    pub(super) fn on_workers(
+        &mut self,
+        now: Time,
+        list: BTreeMap<WorkerId, bool>,
+        listed: bool,
+        whole: bool,
+    ) {
         self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
         let listed = listed || self.has(Mutant::TaskWorkersNotListed);
         self.workers = Some(Registry { list, listed, whole });
@@ -103,20 +110,20 @@ impl Dispatcher {
         let ids = if all { &self.index.queued } else { &self.index.fresh };
         let waits = |task: &&Task| task.record.state == TaskState::Queued && now >= task.not_before;
         let waiting = ids.iter().filter_map(|id| self.tasks.get(id)).filter(waits);
-        let targets: Vec<(NodeId, NodeId)> =
+        let targets: Vec<(JobId, WorkerId)> =
             waiting.filter_map(|task| Some((task.record.id.clone(), task.record.target.clone()?))).collect();
         for (id, worker) in targets {
             self.assign(now, &id, &worker);
         }
         // Those in a pause are fresh again once it is over.
-        let pauses = |id: &NodeId| self.tasks.get(id).is_some_and(|task| now < task.not_before);
+        let pauses = |id: &JobId| self.tasks.get(id).is_some_and(|task| now < task.not_before);
         self.index.fresh.retain(|id| !pauses(id));
         if all {
             (self.index.retry, self.index.retry_at) = (false, now + self.config.fast_ms / 2);
         }
     }
 
-    pub(super) fn assign(&mut self, now: Time, id: &NodeId, worker: &NodeId) {
+    pub(super) fn assign(&mut self, now: Time, id: &JobId, worker: &WorkerId) {
         let Some(task) = self.tasks.get(id) else { return };
         let waits = task.record.state == TaskState::Queued && now >= task.not_before && !task.record.cancel;
         if !waits || !self.is_ready() {
@@ -156,7 +163,7 @@ impl Dispatcher {
 
     /// Notes why a task waits. It goes to the store with the next write of its shard, or with one of its own for all of
     /// them once it has lasted: whoever looks at the ledger from outside shall see it.
-    pub(super) fn hold(&mut self, now: Time, id: &NodeId, reason: Arc<str>) {
+    pub(super) fn hold(&mut self, now: Time, id: &JobId, reason: Arc<str>) {
         let queued =
             |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
         self.index.fresh.remove(id);
@@ -208,7 +215,7 @@ impl Dispatcher {
 
     /// Looks at everything that may have fallen due.
     pub(super) fn judge(&mut self, now: Time) {
-        let due: Vec<NodeId> = due_by(&self.index.task_timers, now).cloned().collect();
+        let due: Vec<JobId> = due_by(&self.index.task_timers, now).cloned().collect();
         let mut ids = std::mem::take(&mut self.index.tasks);
         ids.extend(due);
         for id in &ids {
@@ -222,7 +229,7 @@ impl Dispatcher {
         }
     }
 
-    fn judge_one(&mut self, now: Time, id: &NodeId) {
+    fn judge_one(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         if task.known_since == Time(u64::MAX) {
             (task.known_since, task.state_since, task.waits_since) = (now, now, now);
@@ -304,7 +311,7 @@ impl Dispatcher {
 
     /// An entry that is to be taken back is gone from an inbox that nobody else can have written: it was never run and never
     /// will be.
-    fn conclude_take_back(&mut self, now: Time, id: &NodeId) {
+    fn conclude_take_back(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let (Some(why), Some(worker)) = (task.take_back, &task.record.worker) else { return };
         let Some(inbox) = self.inboxes.get(worker) else { return };
@@ -324,7 +331,7 @@ impl Dispatcher {
     }
 
     /// An attempt whose result is not waited for any more: one that still comes is late.
-    pub(super) fn give_up(&mut self, now: Time, id: &NodeId, kind: OutcomeKind, why: &str) {
+    pub(super) fn give_up(&mut self, now: Time, id: &JobId, kind: OutcomeKind, why: &str) {
         if let Some(task) = self.tasks.get_mut(id) {
             task.record.given_up = true;
             self.counts.lost += u64::from(kind == OutcomeKind::Abandoned);
@@ -333,7 +340,7 @@ impl Dispatcher {
     }
 
     /// An attempt is over.
-    pub(super) fn conclude(&mut self, now: Time, id: &NodeId, outcome: &Outcome, why: &str) {
+    pub(super) fn conclude(&mut self, now: Time, id: &JobId, outcome: &Outcome, why: &str) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let (cancel, limits) = (task.record.cancel, task.record.limits.clone());
         let ended = match outcome.kind {
@@ -382,7 +389,7 @@ impl Dispatcher {
     }
 
     /// A result of an attempt that was given up: recorded, not applied.
-    pub(super) fn record_late(&mut self, worker: &NodeId, id: &NodeId, attempt: u32, kind: OutcomeKind) {
+    pub(super) fn record_late(&mut self, worker: &WorkerId, id: &JobId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
         let reopens = self.has(Mutant::TaskLateResultReopens) && kind == OutcomeKind::Failed;
         let Some(task) = self.tasks.get_mut(id) else { return };

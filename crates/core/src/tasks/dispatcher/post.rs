@@ -6,7 +6,8 @@ use super::super::{
     Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS, TASK_OBJECT_MAX_WEIGHT, TaskState,
 };
 use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Task, due_by};
-use crate::id::NodeId;
+use crate::id::{JobId, WorkerId};
+
 use crate::io::{RequestId, WriteAnswer};
 use crate::mutant::Mutant;
 use crate::time::Time;
@@ -59,7 +60,7 @@ impl Dispatcher {
         self.index.claimed > 0
     }
 
-    pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &NodeId, read: InboxRead) {
+    pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &WorkerId, read: InboxRead) {
         let epoch = self.config.epoch;
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !matches!(&inbox.flight, Some(Flight::Read { id: flight, .. }) if *flight == id) {
@@ -95,7 +96,7 @@ impl Dispatcher {
         &mut self,
         now: Time,
         id: RequestId,
-        worker: &NodeId,
+        worker: &WorkerId,
         answer: WriteAnswer,
     ) {
         let forget = self.has(Mutant::TaskDoubtForgotten);
@@ -103,7 +104,7 @@ impl Dispatcher {
         if !matches!(&inbox.flight, Some(Flight::Write { id: flight, .. }) if *flight == id) {
             return;
         }
-        let before: Vec<(NodeId, u32)> = inbox.entries().iter().map(Entry::key).collect();
+        let before: Vec<(JobId, u32)> = inbox.entries().iter().map(Entry::key).collect();
         if inbox.on_written(now, answer, forget) {
             let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
             self.counts.dispatched += new as u64;
@@ -115,7 +116,7 @@ impl Dispatcher {
     }
 
     /// It is gone, or it is read again.
-    pub(super) fn on_inbox_removed(&mut self, now: Time, id: RequestId, worker: &NodeId, done: bool) {
+    pub(super) fn on_inbox_removed(&mut self, now: Time, id: RequestId, worker: &WorkerId, done: bool) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !matches!(&inbox.flight, Some(Flight::Remove { id: flight }) if *flight == id) {
             return;
@@ -131,9 +132,9 @@ impl Dispatcher {
     }
 
     /// Draws the conclusions from what an inbox shows.
-    fn reconcile(&mut self, now: Time, worker: &NodeId) {
+    fn reconcile(&mut self, now: Time, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        let seen: Vec<(NodeId, u32, EntryState)> =
+        let seen: Vec<(JobId, u32, EntryState)> =
             inbox.entries().iter().map(|e| (e.id.clone(), e.attempt, e.state.clone())).collect();
         inbox.late.retain(|(id, attempt)| seen.iter().any(|(i, a, _)| i == id && a == attempt));
         for (id, attempt, state) in seen {
@@ -155,14 +156,14 @@ impl Dispatcher {
         self.vanished(now, worker);
     }
 
-    fn is_current(&self, worker: &NodeId, id: &NodeId, attempt: u32) -> bool {
+    fn is_current(&self, worker: &WorkerId, id: &JobId, attempt: u32) -> bool {
         self.tasks.get(id).is_some_and(|task| {
             let record = &task.record;
             record.state.is_out() && record.attempt == attempt && record.worker.as_ref() == Some(worker)
         })
     }
 
-    fn claimed(&mut self, now: Time, id: &NodeId, state: TaskState) {
+    fn claimed(&mut self, now: Time, id: &JobId, state: TaskState) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         // Too late to take it back.
         task.take_back = None;
@@ -174,8 +175,8 @@ impl Dispatcher {
     fn finished(
         &mut self,
         now: Time,
-        worker: &NodeId,
-        id: &NodeId,
+        worker: &WorkerId,
+        id: &JobId,
         attempt: u32,
         outcome: &Outcome,
         current: bool,
@@ -217,30 +218,30 @@ impl Dispatcher {
     }
 
     /// What was claimed here and is not here any more: somebody's hand. Nobody will say what came of it.
-    fn vanished(&mut self, now: Time, worker: &NodeId) {
+    fn vanished(&mut self, now: Time, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         if !self.is_firm(inbox) {
             return;
         }
         let claimed = self.out_at(worker).filter(|task| task.record.state != TaskState::Dispatched);
         let lost = claimed.filter(|task| inbox.entry(&task.record.id, task.record.attempt).is_none());
-        let lost: Vec<NodeId> = lost.map(|task| task.record.id.clone()).collect();
+        let lost: Vec<JobId> = lost.map(|task| task.record.id.clone()).collect();
         for id in lost {
             self.give_up(now, &id, OutcomeKind::Abandoned, "it vanished from its worker's inbox");
         }
     }
 
     /// Workers that take nothing more, as far as their inboxes were seen.
-    pub fn draining(&self) -> impl Iterator<Item = &NodeId> {
+    pub fn draining(&self) -> impl Iterator<Item = &WorkerId> {
         self.index.closed_in.iter()
     }
 
-    pub(super) fn is_closed(&self, worker: &NodeId) -> bool {
+    pub(super) fn is_closed(&self, worker: &WorkerId) -> bool {
         self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::TaskDrainIgnored)
     }
 
     /// Whether an inbox takes one more with a payload of that size.
-    pub fn has_room(&self, worker: &NodeId, payload: usize) -> bool {
+    pub fn has_room(&self, worker: &WorkerId, payload: usize) -> bool {
         let inbox = self.inboxes.get(worker);
         if self.is_closed(worker) {
             return false;
@@ -259,10 +260,10 @@ impl Dispatcher {
     // ---- looking ----
 
     /// Inboxes in which something is expected to move. A worker that drains leaves, or comes back and opens its inbox.
-    fn watched(&self) -> Vec<NodeId> {
+    fn watched(&self) -> Vec<WorkerId> {
         let waits = self.index.claimed_in.iter().chain(&self.index.closed_in);
         let waits = waits.filter(|worker| self.is_active(worker));
-        let all: BTreeSet<&NodeId> = self.index.out.keys().chain(waits).collect();
+        let all: BTreeSet<&WorkerId> = self.index.out.keys().chain(waits).collect();
         all.into_iter().filter(|worker| self.inboxes.contains_key(*worker)).cloned().collect()
     }
 
@@ -301,7 +302,7 @@ impl Dispatcher {
         }
     }
 
-    fn read(&mut self, now: Time, worker: &NodeId, out: &mut Vec<DispatchEffect>) {
+    fn read(&mut self, now: Time, worker: &WorkerId, out: &mut Vec<DispatchEffect>) {
         let id = self.next_request();
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         inbox.flight = Some(Flight::Read { id, sent: now });
@@ -312,7 +313,7 @@ impl Dispatcher {
     // ---- writing ----
 
     pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
-        let due: Vec<NodeId> = due_by(&self.index.inbox_timers, now).cloned().collect();
+        let due: Vec<WorkerId> = due_by(&self.index.inbox_timers, now).cloned().collect();
         let mut workers = std::mem::take(&mut self.index.inboxes);
         workers.extend(due);
         for worker in workers {
@@ -332,7 +333,7 @@ impl Dispatcher {
     }
 
     /// Reads it, writes it or removes it, if there is reason to.
-    fn tend(&mut self, now: Time, wall_ms: i64, worker: &NodeId, out: &mut Vec<DispatchEffect>) {
+    fn tend(&mut self, now: Time, wall_ms: i64, worker: &WorkerId, out: &mut Vec<DispatchEffect>) {
         let inbox = &self.inboxes[worker];
         if inbox.must_read {
             return self.read(now, worker, out);
@@ -379,7 +380,7 @@ impl Dispatcher {
         out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker.clone(), doc, expect)));
     }
 
-    fn plan(&self, worker: &NodeId, inbox: &Inbox, wall_ms: i64) -> Plan {
+    fn plan(&self, worker: &WorkerId, inbox: &Inbox, wall_ms: i64) -> Plan {
         let mut plan = Plan::default();
         for entry in inbox.entries() {
             self.keep(worker, entry, wall_ms, &mut plan);
@@ -420,7 +421,7 @@ impl Dispatcher {
     }
 
     /// What becomes of an entry that stands there.
-    fn keep(&self, worker: &NodeId, entry: &Entry, wall_ms: i64, plan: &mut Plan) {
+    fn keep(&self, worker: &WorkerId, entry: &Entry, wall_ms: i64, plan: &mut Plan) {
         let task = self.tasks.get(&entry.id);
         let current = self.is_current(worker, &entry.id, entry.attempt);
         // As long as a shard cannot be read, what nobody knows may be that shard's.
@@ -458,7 +459,7 @@ impl Dispatcher {
         plan.entries.push(entry);
     }
 
-    fn see(&mut self, now: Time, id: &NodeId, state: TaskState) {
+    fn see(&mut self, now: Time, id: &JobId, state: TaskState) {
         self.unlink(id);
         if let Some(task) = self.tasks.get_mut(id) {
             debug_assert!(task.record.state.may_become(state));

@@ -1,6 +1,7 @@
 //! Inputs and effects of the taker.
 
-use super::super::{InboxDoc, NodeId, Outcome};
+use super::super::{InboxDoc, Outcome};
+use crate::id::{JobId, KindName};
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Epoch, Version};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub enum TakerInput {
     /// What was run has ended.
     Ended {
         /// Which task.
-        id: NodeId,
+        id: JobId,
         /// Which attempt.
         attempt: u32,
         /// How.
@@ -42,7 +43,7 @@ pub enum TakerRead {
         /// Its version.
         version: Version,
         /// The entries that the fence turns away.
-        fenced: BTreeSet<(NodeId, u32)>,
+        fenced: BTreeSet<(JobId, u32)>,
     },
     /// It still has the version asked about.
     Unchanged,
@@ -66,13 +67,13 @@ pub enum TakerEffect {
     /// Run this; it was claimed.
     Run {
         /// Which task.
-        id: NodeId,
+        id: JobId,
         /// Which attempt.
         attempt: u32,
         /// The epoch it was dispatched in.
         epoch: Epoch,
         /// What it is.
-        kind: NodeId,
+        kind: KindName,
         /// What it is about.
         payload: Arc<[u8]>,
         /// How long it may take.
@@ -81,7 +82,7 @@ pub enum TakerEffect {
     /// Stop running this. With `dropped`, whatever it still says is of no interest.
     Cancel {
         /// Which task.
-        id: NodeId,
+        id: JobId,
         /// Which attempt.
         attempt: u32,
         /// Nobody waits for its outcome.

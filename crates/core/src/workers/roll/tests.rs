@@ -1,7 +1,8 @@
 use super::*;
+use crate::id::{NodeId, PluginName, WorkerId};
 
-fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn id(text: &str) -> WorkerId {
+    WorkerId::new(text).expect("valid")
 }
 
 fn listed(worker: &str, modified_ms: u64) -> Listed {
@@ -9,7 +10,11 @@ fn listed(worker: &str, modified_ms: u64) -> Listed {
 }
 
 fn details(timeout_ms: u64) -> WorkerDetails {
-    WorkerDetails { plugin_type: id("queue"), pod: id("pod-x"), timeout_ms }
+    WorkerDetails {
+        plugin_type: PluginName::new("queue").expect("valid"),
+        pod: NodeId::new("pod-x").expect("valid"),
+        timeout_ms,
+    }
 }
 
 fn roll(epoch: u64) -> Roll {

@@ -4,13 +4,14 @@ use super::*;
 use crate::poll::{Rules, read_file};
 use std::net::SocketAddr;
 use tenure::async_trait;
+use tenure::id::{JobId, KindName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 /// Checks of a file, by their own words.
 fn specs(checks: &str) -> Vec<Result<CheckSpec, String>> {
     let rules = Rules {
-        own_kinds: ["odd", "nobodys"].iter().map(|kind| NodeId::new(kind).expect("valid")).collect(),
+        own_kinds: ["odd", "nobodys"].iter().map(|kind| KindName::new(kind).expect("valid")).collect(),
     };
     let text = format!("[{{id: web, manual: true, checks: [{checks}]}}]");
     let schedule = read_file(&text, &rules).expect("valid").pop().expect("one");
@@ -18,7 +19,7 @@ fn specs(checks: &str) -> Vec<Result<CheckSpec, String>> {
 }
 
 fn facts() -> JobRun {
-    JobRun { job: NodeId::new("web-60000").expect("valid"), attempt: 2, epoch: 7 }
+    JobRun { job: JobId::new("web-60000").expect("valid"), attempt: 2, epoch: 7 }
 }
 
 async fn run(checks: &Checks, texts: &str) -> Vec<String> {

@@ -1,10 +1,11 @@
 use super::*;
+use tenure::id::{Label, WorkerId};
 
-fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn id<T: std::str::FromStr<Err = tenure::IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
-fn ids(texts: &[&str]) -> BTreeSet<NodeId> {
+fn ids(texts: &[&str]) -> BTreeSet<Label> {
     texts.iter().map(|text| id(text)).collect()
 }
 
@@ -22,7 +23,7 @@ fn needs() -> Needs {
     Needs { partition: Some(id("eu")), domain: Some(id("net")), capabilities: ids(&["icmp", "v6"]) }
 }
 
-type Agents = Vec<(NodeId, AgentFacts, Option<usize>)>;
+type Agents = Vec<(WorkerId, AgentFacts, Option<usize>)>;
 
 fn pick(needs: &Needs, had_it: Option<&str>, agents: &Agents) -> Result<String, &'static str> {
     let had_it = had_it.map(id);

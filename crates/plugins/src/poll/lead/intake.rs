@@ -5,15 +5,16 @@ use crate::poll::choice::POLL_KIND;
 use crate::poll::orchestrator::PollEvent;
 use crate::poll::report::JobReport;
 use crate::poll::shelf::Saved;
-use tenure::NodeId;
+use tenure::id::{JobId, ScheduleId, SeriesId};
+
 use tenure::tasks::{TaskState, TaskUpdate};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
 /// Whether a task of this series is a job of the schedule of that name: nothing else is named so.
-fn is_job(schedule: &NodeId, task: &NodeId) -> bool {
-    let rest = task.as_str().strip_prefix(schedule.as_str());
+fn is_job(series: &SeriesId, task: &JobId) -> bool {
+    let rest = task.as_str().strip_prefix(series.as_str());
     rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
 }
 
@@ -34,10 +35,10 @@ impl Term<'_> {
                 Ok(update) if update.late.is_none() => {
                     let over = update.state.is_final();
                     if is_job(&update.series, &update.id) {
-                        self.planner.note(&update.series, &update.id, !over);
+                        self.planner.note(&update.series.schedule(), &update.id, !over);
                     }
                     if over {
-                        self.take_in(&update.series, update.state, &update.result);
+                        self.take_in(&update.series.schedule(), update.state, &update.result);
                     }
                 }
                 Ok(_) => {}
@@ -55,29 +56,30 @@ impl Term<'_> {
         let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
         self.planner.observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
         let over = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && task.state.is_final());
-        let mut reports: Vec<(&NodeId, JobReport)> =
-            over.filter_map(|task| Some((&task.series, JobReport::from_result(&task.result)?))).collect();
+        let mut reports: Vec<(ScheduleId, JobReport)> = over
+            .filter_map(|task| Some((task.series.schedule(), JobReport::from_result(&task.result)?)))
+            .collect();
         reports.sort_by_key(|(_, report)| report.due_ms);
-        for (series, report) in reports {
-            self.judge(series, &report);
+        for (schedule, report) in reports {
+            self.judge(&schedule, &report);
         }
     }
 
-    fn take_in(&mut self, series: &NodeId, state: TaskState, result: &[u8]) {
-        if !self.planner.schedules().contains_key(series) {
+    fn take_in(&mut self, schedule: &ScheduleId, state: TaskState, result: &[u8]) {
+        if !self.planner.schedules().contains_key(schedule) {
             return;
         }
         match JobReport::from_result(result) {
-            Some(report) => self.judge(series, &report),
+            Some(report) => self.judge(schedule, &report),
             None => {
                 self.counts.unreported += 1;
-                tracing::debug!(target: "tenure", schedule = series.as_str(), ?state, "a job ended without a report");
+                tracing::debug!(target: "tenure", schedule = schedule.as_str(), ?state, "a job ended without a report");
             }
         }
     }
 
-    fn judge(&mut self, series: &NodeId, report: &JobReport) {
-        let Some(schedule) = self.planner.schedules().get(series) else { return };
+    fn judge(&mut self, schedule: &ScheduleId, report: &JobReport) {
+        let Some(schedule) = self.planner.schedules().get(schedule) else { return };
         self.untold.extend(self.health.apply(schedule, report));
     }
 

@@ -3,7 +3,8 @@
 use super::super::choice::AgentFacts;
 use super::{Looked, Term};
 use std::sync::Arc;
-use tenure::NodeId;
+use tenure::id::WorkerId;
+
 use tokio::time::Instant;
 
 /// Agents read at once, and in one look.
@@ -14,7 +15,7 @@ impl Term<'_> {
     /// Takes the registry's word for who is active; reads what they say about themselves.
     pub(super) fn muster(&mut self) {
         let list = Arc::clone(&self.inner.workers.borrow().list);
-        let active: Vec<&NodeId> =
+        let active: Vec<&WorkerId> =
             list.iter().filter(|info| info.active).map(|info| &info.worker_id).collect();
         // Whoever comes back may be another.
         self.agents.retain(|id, _| active.binary_search(&id).is_ok());
@@ -23,8 +24,8 @@ impl Term<'_> {
             return;
         }
         let (now, age) = (Instant::now(), self.inner.options.agent_interval);
-        let old = |id: &&NodeId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
-        let wanted: Vec<NodeId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
+        let old = |id: &&WorkerId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
+        let wanted: Vec<WorkerId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
         let gate =
             Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE.min(self.inner.shelf.store.at_once())));
         for id in wanted {

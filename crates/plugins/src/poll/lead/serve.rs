@@ -9,7 +9,8 @@ use crate::poll::orchestrator::{PollError, RunNow};
 use crate::poll::schedule::{RunRequest, Schedule};
 use crate::poll::schedules::{Change, Schedules};
 use std::collections::BTreeMap;
-use tenure::NodeId;
+use tenure::id::ScheduleId;
+
 use tenure::tasks::{SubmitError, Submitted};
 
 /// How far a request is whose job stands in the ledger.
@@ -30,7 +31,7 @@ impl Term<'_> {
         let _ = run.reply.send(answer);
     }
 
-    async fn run_now(&mut self, schedule: &NodeId, name: &str) -> Result<Submitted, PollError> {
+    async fn run_now(&mut self, schedule: &ScheduleId, name: &str) -> Result<Submitted, PollError> {
         let unknown = || PollError::Unknown(schedule.to_string());
         let known = self.planner.schedules().get(schedule).ok_or_else(unknown)?;
         let job_id = RunRequest::job_id(schedule, name)?;
@@ -41,7 +42,7 @@ impl Term<'_> {
         if !exists && !self.planner.has_room(schedule) {
             return Err(PollError::Full(schedule.to_string()));
         }
-        let answer = self.dispatcher.submit(job(known, job_id.to_string(), self.now_ms())).await?;
+        let answer = self.dispatcher.submit(job(known, &job_id, self.now_ms())).await?;
         if answer == Submitted::Created {
             self.planner.created_by_hand(schedule, job_id);
         }
@@ -83,7 +84,7 @@ impl Term<'_> {
 
     /// Notes on the store what was served, a read and a write for each schedule, beside the work.
     fn note_served(&mut self) {
-        let mut by_schedule: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+        let mut by_schedule: BTreeMap<ScheduleId, Vec<String>> = BTreeMap::new();
         for ((id, name), stage) in self.served.iter_mut().filter(|(_, stage)| **stage == Stage::Created) {
             *stage = Stage::Noting;
             by_schedule.entry(id.clone()).or_default().push(name.clone());
@@ -97,7 +98,7 @@ impl Term<'_> {
         }
     }
 
-    pub(super) fn on_served(&mut self, id: &NodeId, names: &[String], done: Result<Change, PollError>) {
+    pub(super) fn on_served(&mut self, id: &ScheduleId, names: &[String], done: Result<Change, PollError>) {
         let stage = match done {
             Ok(_) => Stage::Noted,
             Err(why) => {

@@ -4,7 +4,7 @@ use super::*;
 use crate::poll::{Rules, read_file};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
-use tenure::NodeId;
+use tenure::id::{JobId, ScheduleId, SeriesId};
 
 /// 2026-11-15 00:00 UTC.
 const START: u64 = 1_794_700_800_000;
@@ -35,11 +35,11 @@ struct Ledger {
 impl Ledger {
     /// One look of a leader: what is planned is submitted.
     fn tick(&mut self, planner: &mut Planner, now_ms: u64) -> Vec<u64> {
-        let id = NodeId::new("web").expect("valid");
-        let job = |due: &u64| NodeId::new(&format!("web-{due}")).expect("valid");
+        let id = SeriesId::new("web").expect("valid");
+        let job = |due: &u64| JobId::new(&format!("web-{due}")).expect("valid");
         let open = self.open.iter().map(|due| (job(due), *due, true));
         let finished = self.finished.iter().map(|due| (job(due), *due, false));
-        let jobs: Vec<(NodeId, u64, bool)> = open.chain(finished).collect();
+        let jobs: Vec<(JobId, u64, bool)> = open.chain(finished).collect();
         planner.observe(jobs.iter().map(|(job, due, open)| (&id, job, *due, *open)));
         self.finished.clear();
         self.submit(planner, now_ms)
@@ -119,7 +119,7 @@ fn while_a_job_is_open_due_times_wait_and_then_count_as_missed() {
         assert_eq!(ledger.tick(&mut planner, START + MIN + second * 1000), [0; 0]);
     }
     assert_eq!(planner.counts().blocked, 3, "each is counted once");
-    let id = NodeId::new("web").expect("valid");
+    let id = ScheduleId::new("web").expect("valid");
     let view = planner.view(&id, START + MIN + 200_000).expect("known");
     assert_eq!((view.open, view.blocked), (1, Some("schedule_full")));
     assert!(!planner.has_room(&id));
@@ -148,7 +148,7 @@ fn jitter_delays_the_job_and_not_its_name() {
         for due in ledger.tick(&mut planner, now) {
             assert_eq!((due - START) % MIN, 0);
             let begins =
-                planner.schedules()[&NodeId::new("web").expect("valid")].timing.begins_ms("web", due);
+                planner.schedules()[&ScheduleId::new("web").expect("valid")].timing.begins_ms("web", due);
             assert!(begins <= now && now < begins + 1000, "at {now}, not at {begins}");
         }
         ledger.done();
@@ -161,7 +161,7 @@ fn higher_priorities_go_first_and_nothing_is_planned_for_the_disabled() {
     let mut planner = Planner::default();
     for (name, more) in [("low", "priority: 1"), ("high", "priority: 9"), ("off", "enabled: false")] {
         let one = schedule(&format!("every: 1m, {more}"));
-        planner.put(Schedule { id: NodeId::new(name).expect("valid"), since_ms: START, ..one });
+        planner.put(Schedule { id: ScheduleId::new(name).expect("valid"), since_ms: START, ..one });
     }
     let planned: Vec<String> =
         planner.plan(START + MIN).into_iter().map(|due| due.schedule.to_string()).collect();
@@ -178,7 +178,7 @@ fn notes_are_as_good_as_a_whole_look() {
     ] {
         let (mut whole, mut noted) = (planner(text), planner(text));
         let (mut ledger, mut other) = (Ledger::default(), Ledger::default());
-        let id = NodeId::new("web").expect("valid");
+        let id = ScheduleId::new("web").expect("valid");
         let (mut now, mut draw) = (START, 7_u64);
         for step in 0..3000 {
             draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -189,7 +189,7 @@ fn notes_are_as_good_as_a_whole_look() {
             };
             if (draw >> 20).is_multiple_of(3) {
                 for due in &other.open {
-                    noted.note(&id, &NodeId::new(&format!("web-{due}")).expect("valid"), false);
+                    noted.note(&id, &JobId::new(&format!("web-{due}")).expect("valid"), false);
                 }
                 ledger.done();
                 other.done();
@@ -198,7 +198,7 @@ fn notes_are_as_good_as_a_whole_look() {
             let created = other.submit(&mut noted, now);
             assert_eq!(created, expected, "step {step} of {text}");
             for due in &created {
-                noted.note(&id, &NodeId::new(&format!("web-{due}")).expect("valid"), true);
+                noted.note(&id, &JobId::new(&format!("web-{due}")).expect("valid"), true);
             }
             // What waits is judged when the way is free at the latest.
             if noted.view(&id, now).is_some_and(|view| view.blocked.is_none()) {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::poll::timing::Interval;
+use tenure::id::KindName;
 
 const GOOD: &str = "
 - id: web
@@ -36,7 +37,7 @@ const GOOD: &str = "
 ";
 
 fn rules() -> Rules {
-    Rules { own_kinds: [NodeId::new("ping").expect("valid")].into() }
+    Rules { own_kinds: [KindName::new("ping").expect("valid")].into() }
 }
 
 fn faults(text: &str) -> Vec<String> {

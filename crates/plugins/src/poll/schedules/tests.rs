@@ -1,11 +1,12 @@
 use super::*;
 use crate::poll::read_file;
+use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Faults, Faulty, MemoryStore};
 
 const NOW: u64 = 1_794_700_800_000;
 
-fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn id(text: &str) -> ScheduleId {
+    ScheduleId::new(text).expect("valid")
 }
 
 fn schedule(text: &str) -> Schedule {

@@ -2,9 +2,12 @@ use super::*;
 use crate::tasks::TaskSpec;
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::json;
+use std::str::FromStr;
+use tenure_core::IdError;
+use tenure_core::WorkerId;
 
-fn name(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn name<T: FromStr<Err = IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
 const LIFE: Incarnation = Incarnation(0xab);
@@ -141,20 +144,21 @@ fn what_cannot_be_is_named() {
 #[test]
 fn the_fullest_inbox_and_ledger_fit_into_an_object() {
     use tenure_core::{TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES};
-    let long = name(&"x".repeat(128));
+    let long = "x".repeat(128);
+    let worker: WorkerId = name(&long);
     let worst: Arc<[u8]> = Arc::from(vec![0xff; TASK_PAYLOAD_MAX_BYTES]);
     let result: Arc<[u8]> = Arc::from(vec![0xff; TASK_RESULT_MAX_BYTES]);
     for payload in [worst, Arc::from([])] {
         let record = TaskRecord {
-            id: long.clone(),
-            series: long.clone(),
-            kind: long.clone(),
-            target: Some(long.clone()),
-            worker: Some(long.clone()),
+            id: name(&long),
+            series: name(&long),
+            kind: name(&long),
+            target: Some(worker.clone()),
+            worker: Some(worker.clone()),
             reason: Arc::from("\"".repeat(300)),
             result: result.clone(),
             payload: payload.clone(),
-            late: vec![LateResult { attempt: 1, worker: long.clone(), kind: OutcomeKind::Succeeded }; 3],
+            late: vec![LateResult { attempt: 1, worker: worker.clone(), kind: OutcomeKind::Succeeded }; 3],
             ..task()
         };
         let count = TASK_OBJECT_MAX_WEIGHT / record.weight();
@@ -165,15 +169,15 @@ fn the_fullest_inbox_and_ledger_fit_into_an_object() {
         let outcome = Outcome { kind: OutcomeKind::Succeeded, result: result.clone() };
         let state = EntryState::Finished { outcome };
         let entry = Entry {
-            id: long.clone(),
-            kind: long.clone(),
+            id: name(&long),
+            kind: name(&long),
             payload: payload.clone(),
             state,
             ..inbox().entries[0].clone()
         };
         let count = (TASK_OBJECT_MAX_WEIGHT / entry.weight()).min(256);
         let doc = InboxDoc { entries: vec![entry; count], ..inbox() };
-        let bytes = write_inbox(&long, &doc, &Carried::default()).len();
+        let bytes = write_inbox(&worker, &doc, &Carried::default()).len();
         assert!(bytes <= tenure_store::BODY_MAX_BYTES, "{count} entries take {bytes} bytes");
     }
 }

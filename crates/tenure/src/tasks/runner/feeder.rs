@@ -9,9 +9,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    EntryState, Expect, Incarnation, NodeId, Outcome, OutcomeKind, RequestId, Taker, TakerConfig,
-    TakerCounts, TakerEffect, TakerInput, TakerRead, Time, WriteAnswer,
+    EntryState, Expect, Incarnation, Outcome, OutcomeKind, RequestId, Taker, TakerConfig, TakerCounts,
+    TakerEffect, TakerInput, TakerRead, Time, WriteAnswer,
 };
+use tenure_core::{JobId, WorkerId};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -78,12 +79,12 @@ impl Shell {
     }
 }
 
-type Key = (NodeId, u32);
+type Key = (JobId, u32);
 
 struct Feeder {
     machine: Taker,
     carrier: Carrier,
-    worker: NodeId,
+    worker: WorkerId,
     status: watch::Receiver<WorkerStatus>,
     handlers: Handlers,
     requests: JoinSet<TakerInput>,
@@ -92,7 +93,7 @@ struct Feeder {
     runs: JoinSet<(Key, Outcome)>,
     running: HashMap<Key, (AbortHandle, CancellationToken)>,
     /// What the fence has turned away, so that it is counted once.
-    refused: BTreeSet<(NodeId, u32, u64)>,
+    refused: BTreeSet<(JobId, u32, u64)>,
     hand: watch::Sender<usize>,
     /// What was counted before, and what by this one.
     before: TakerCounts,
@@ -303,7 +304,7 @@ impl Feeder {
 
 async fn read(
     carrier: &Carrier,
-    worker: &NodeId,
+    worker: &WorkerId,
     id: RequestId,
     unless: Option<tenure_core::Version>,
 ) -> TakerInput {

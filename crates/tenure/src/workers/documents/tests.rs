@@ -1,8 +1,10 @@
 use super::*;
 use serde_json::json;
+use std::str::FromStr;
+use tenure_core::IdError;
 
-fn id(text: &str) -> NodeId {
-    NodeId::new(text).expect("valid")
+fn id<T: FromStr<Err = IdError>>(text: &str) -> T {
+    text.parse().expect("valid")
 }
 
 fn worker() -> WorkerDocument {
