@@ -73,7 +73,7 @@ fn figure(published: Option<&HealthDocument>) -> PluginFigure {
         Some(HealthStatus::Unknown) => 4.0,
     };
     let help =
-        "How the cluster is doing, on the leader: 1 healthy, 2 degraded, 3 critical, 4 unknown; 0 elsewhere";
+        "Cluster health, on the leader: 1 healthy, 2 degraded, 3 critical, 4 unknown; 0 on other nodes";
     PluginFigure { name: "tenure_cluster_health", help, kind: FigureKind::Gauge, value }
 }
 

@@ -65,13 +65,13 @@ impl PollFigures {
         vec![
             counter(
                 "tenure_poll_blocked",
-                "Due times that passed while as many jobs were open as may be",
+                "Due times that passed while the schedule had its maximum of open jobs",
                 &self.blocked,
             ),
-            gauge("tenure_poll_checks_failing", "Checks that are told to be failing", get(&self.failing)),
+            gauge("tenure_poll_checks_failing", "Checks currently reported as failing", get(&self.failing)),
             gauge(
                 "tenure_poll_due_lag_max_seconds",
-                "The latest job of this term",
+                "How late the latest job of this term was created",
                 get(&self.due_lag_max_ms) / 1e3,
             ),
             gauge(
@@ -81,13 +81,13 @@ impl PollFigures {
             ),
             counter(
                 "tenure_poll_duplicates",
-                "Jobs that existed already, and were not created again",
+                "Jobs not created because they already existed",
                 &self.duplicates,
             ),
             counter("tenure_poll_jobs_created", "Jobs created", &self.created),
-            gauge("tenure_poll_jobs_open", "Jobs that are open", get(&self.open)),
-            counter("tenure_poll_missed", "Due times that never became a job", &self.missed),
-            gauge("tenure_poll_schedules", "Schedules that are acted on", get(&self.schedules)),
+            gauge("tenure_poll_jobs_open", "Open jobs", get(&self.open)),
+            counter("tenure_poll_missed", "Due times skipped by the misfire policy", &self.missed),
+            gauge("tenure_poll_schedules", "Valid schedules known to the leader", get(&self.schedules)),
             counter("tenure_poll_unreported", "Jobs that ended without a report", &self.unreported),
         ]
     }

@@ -1,4 +1,4 @@
-//! The figures of a whole namespace, from the presences its nodes write anyway. Nothing is written.
+//! Figures of a whole namespace, from the presences that its nodes write anyway. Writes nothing.
 
 use super::Metrics;
 use crate::keys::Keys;
@@ -9,62 +9,62 @@ use crate::wire::PresenceDocument;
 use serde::Serialize;
 use tenure_store::{Lanes, List, Read};
 
-/// Nodes asked at most.
+/// Most nodes to read.
 const NODES_MAX: usize = 10_000;
 
-/// A namespace's figures, as old as its nodes' presences.
+/// A namespace's figures, as recent as its nodes' presences.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterMetrics {
-    /// The namespace.
+    /// The namespace of the election.
     pub namespace: String,
-    /// The nodes that made themselves known, in order of their ids.
+    /// The nodes with a presence, in id order.
     pub nodes: Vec<NodeMetrics>,
-    /// All live nodes together.
+    /// The sum over all live nodes.
     pub totals: Totals,
 }
 
-/// What one node published.
+/// The figures that one node published.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeMetrics {
-    /// Its id.
+    /// The node's id.
     pub node: String,
-    /// `leader`, `standby` or `gone`, by the seat.
+    /// `leader`, `standby` or `gone`, according to the seat.
     pub role: &'static str,
-    /// How long ago it was last heard of, by the store's clock.
+    /// How long ago it was last heard from, by the store's clock.
     pub last_seen_ms_ago: u64,
     /// Whether it is counted: it is not gone, and its presence is recent enough.
     pub live: bool,
-    /// Its figures when it wrote its presence; none if it published none, or none that can be read.
+    /// Its figures when it wrote its presence; `None` if it published none that can be read.
     pub metrics: Option<Metrics>,
 }
 
-/// The live nodes' figures together.
+/// Combined figures of the live nodes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
     /// How many nodes are counted.
     pub nodes: u64,
-    /// The worst 99th percentile.
+    /// The worst 99th percentile of any node.
     pub heartbeat_latency_p99: u64,
-    /// Tasks refused because of their epoch.
+    /// Tasks refused because of a stale epoch.
     pub epoch_drift_events: u64,
     /// Heartbeat cycles that took too long.
     pub contention_events: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: f64,
-    /// Those billed as writes.
+    /// Requests per second billed as writes.
     pub writes_per_second: f64,
-    /// Those billed as reads.
+    /// Requests per second billed as reads.
     pub reads_per_second: f64,
-    /// Dollars a month at these rates, by each node's own prices.
+    /// Dollars per month at these rates, by each node's own prices.
     pub cost_per_month: f64,
 }
 
 impl ClusterMetrics {
-    /// Reads the seat and the presences: one list, then one read for each node. A node that is gone, or whose presence is older than
-    /// `stale_after_ms`, is shown, but not counted.
+    /// Reads the seat and the presences: one list, then one read per node. A node that is gone, or whose presence is older
+    /// than `stale_after_ms`, is shown but not counted.
     pub async fn read(
         lanes: &Lanes,
         namespace: &Namespace,

@@ -1,23 +1,23 @@
-//! What requests cost: by measured rates, and by the formula of the steady state.
+//! What requests cost: by measured rates, and by a formula for the steady state.
 
 use crate::settings::Settings;
 use serde::Serialize;
 use tenure_store::StoreUrl;
 
-/// A month has 30 days.
+/// Seconds in a month of 30 days.
 pub const MONTH_SECONDS: u64 = 30 * 24 * 60 * 60;
 
 /// Prices of requests, in millionths of a dollar per 1,000.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Prices {
-    /// Of writes and list pages.
+    /// For writes and list pages.
     pub write_per_1000_micros: u64,
-    /// Of reads.
+    /// For reads.
     pub read_per_1000_micros: u64,
 }
 
 impl Prices {
-    /// Those of the settings.
+    /// The prices in these settings.
     pub fn of(settings: &Settings) -> Prices {
         Prices {
             write_per_1000_micros: settings.price_write_per_1000_micros,
@@ -25,7 +25,7 @@ impl Prices {
         }
     }
 
-    /// What the store of these settings bills: a file bills nothing.
+    /// The prices that the store of these settings charges: a file costs nothing.
     pub(crate) fn billed(settings: &Settings) -> Prices {
         match settings.store {
             StoreUrl::Sqlite { .. } => Prices { write_per_1000_micros: 0, read_per_1000_micros: 0 },
@@ -33,7 +33,7 @@ impl Prices {
         }
     }
 
-    /// Dollars a month at these rates.
+    /// Dollars per month at these rates.
     pub fn per_month(&self, writes_per_second: f64, reads_per_second: f64) -> f64 {
         let month = MONTH_SECONDS as f64;
         dollars(writes_per_second * month, self.write_per_1000_micros)
@@ -45,44 +45,44 @@ fn dollars(requests: f64, per_1000_micros: u64) -> f64 {
     requests / 1000.0 * per_1000_micros as f64 / 1e6
 }
 
-/// What a namespace will cost in steady state, by its settings.
+/// What a namespace will cost in steady state, according to its settings.
 ///
-/// Not counted: starts, elections, retries, and requests made by anything but the nodes themselves.
+/// Not counted: starts, elections, retries, and requests made by anything other than the nodes themselves.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Projection {
-    /// How many nodes: one leads, the others stand by.
+    /// Number of nodes: one leads, the others stand by.
     pub nodes: u64,
-    /// How many workers, wherever they run.
+    /// Number of workers, wherever they run.
     pub workers: u64,
-    /// What they do, one line each.
+    /// Their regular requests, one line each.
     pub lines: Vec<ProjectionLine>,
-    /// All requests of a month.
+    /// Requests per month.
     pub requests_per_month: f64,
-    /// What they cost, in dollars.
+    /// Dollars per month.
     pub cost_per_month: f64,
 }
 
-/// One regular request and what it comes to.
+/// One kind of regular request and its cost.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProjectionLine {
-    /// What it is.
+    /// What the request is for.
     pub what: &'static str,
-    /// How many nodes make it; of workers, how many workers; of lists, how many pages.
+    /// How many nodes make it; for workers, how many workers; for lists, how many pages.
     pub nodes: u64,
-    /// How often each does, in ms.
+    /// How often each one makes it.
     pub every_ms: u64,
-    /// Requests a month.
+    /// Requests per month.
     pub requests_per_month: f64,
-    /// The price of 1,000, in dollars.
+    /// Dollars per 1,000 requests.
     pub price_per_1000: f64,
-    /// What they cost, in dollars.
+    /// Dollars per month.
     pub cost_per_month: f64,
 }
 
 impl ProjectionLine {
-    /// So many nodes, workers or pages, each of them so often, at this price for 1,000 in millionths of a dollar.
+    /// `nodes` nodes, workers or pages, each every `every_ms`, at this price per 1,000 in millionths of a dollar.
     pub fn new(what: &'static str, nodes: u64, every_ms: u64, per_1000_micros: u64) -> ProjectionLine {
         let requests = nodes as f64 * (MONTH_SECONDS * 1000) as f64 / every_ms.max(1) as f64;
         ProjectionLine {
@@ -96,20 +96,20 @@ impl ProjectionLine {
     }
 }
 
-/// What something on board of a namespace's nodes adds to its bill.
+/// What something that runs on a namespace's nodes adds to the bill.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Surcharge {
-    /// What is done, one line each.
+    /// Its regular requests, one line each.
     pub lines: Vec<ProjectionLine>,
-    /// All requests of a month.
+    /// Requests per month.
     pub requests_per_month: f64,
-    /// What they cost, in dollars.
+    /// Dollars per month.
     pub cost_per_month: f64,
 }
 
 impl Surcharge {
-    /// All of these together.
+    /// Adds these lines up.
     pub fn of(lines: Vec<ProjectionLine>) -> Surcharge {
         Surcharge {
             requests_per_month: lines.iter().map(|line| line.requests_per_month).sum(),
@@ -125,12 +125,12 @@ impl Projection {
         Projection::with_workers(settings, nodes, 0)
     }
 
-    /// For this many nodes, all eligible, and this many workers with nodes of their own process.
+    /// For this many nodes, all eligible, and this many workers in the nodes' processes.
     pub fn with_workers(settings: &Settings, nodes: u64, workers: u64) -> Projection {
         let prices = Prices::of(settings);
         let line = ProjectionLine::new;
         let (write, read) = (prices.write_per_1000_micros, prices.read_per_1000_micros);
-        // One list page for each 1,000 workers; a quarter as often while there are none.
+        // One list page per 1,000 workers; a quarter as often while there are none.
         let pages = workers.div_ceil(1000).max(1) * nodes.min(1);
         let sweep_ms = settings.worker_sweep_interval_ms * if workers == 0 { 4 } else { 1 };
         let mut lines = vec![

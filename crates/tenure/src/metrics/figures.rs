@@ -12,13 +12,13 @@ use tenure_core::{ContentionWatch, Cycle, ElectionDurations, HeartbeatLatencies,
 use tenure_store::{Lanes, Meter, Metered, Store};
 use tokio::sync::watch;
 
-/// Rates are measured over one to two of these: long enough to level out presences, short enough to follow a change.
+/// Rates are measured over one to two of these: long enough to smooth out presences, short enough to follow a change.
 const RATE_WINDOW_MS: u64 = 300_000;
 
-/// A rate over less than this would be an accident.
+/// A rate over less than this would mean nothing.
 const RATE_MIN_MS: u64 = 1000;
 
-/// One node's figures. They survive the candidate's lives.
+/// One node's figures. They survive each life of the candidate.
 #[derive(Debug)]
 pub(crate) struct Figures {
     namespace: Arc<str>,
@@ -33,15 +33,15 @@ pub(crate) struct Figures {
     pub(super) sources: super::plugin::Sources,
     /// Counted by whoever fences tasks.
     drift: Arc<AtomicU64>,
-    /// The plugins served.
+    /// The plugins that share the election.
     plugins: Mutex<Arc<[Arc<str>]>>,
-    /// What the store said when it refused what the election needs, for lack of permission, until it is mended.
+    /// What the store said when it refused something the election needs, for lack of permission; cleared once that is fixed.
     denied: watch::Sender<Option<Arc<str>>>,
     /// The last epoch this node led in.
     led: AtomicU64,
-    /// When the seat was last seen to change; 0 if it was not seen.
+    /// When the seat was last seen to change; 0 if it has not been seen.
     seat_seen: AtomicU64,
-    /// How the last refreshes of this node's presence went, a bit each, the newest last: 1 if it was somebody else's by then.
+    /// How the last refreshes of this node's presence went, one bit each, newest last: 1 if somebody else had written it.
     conflicts: AtomicU64,
     processes: ProcessFigures,
     tally: Mutex<Tally>,
@@ -59,7 +59,7 @@ struct Tally {
     plugin_failures: u64,
     fallbacks: u64,
     in_fallback: u64,
-    /// The rates count from the first; the second takes its place when it is a window old.
+    /// The rates count from the first sample; the second replaces it once it is a window old.
     samples: Option<(Sample, Sample)>,
 }
 
@@ -79,7 +79,7 @@ struct ProcessFigures {
     restarts: AtomicU64,
 }
 
-/// What one supervisor adds to the figures of its node. Taken back when it ends.
+/// What one supervisor adds to its node's figures. Subtracted again when it ends.
 #[derive(Debug)]
 pub(crate) struct ProcessShare {
     figures: Arc<Figures>,
@@ -94,7 +94,7 @@ impl ProcessShare {
 
     pub(crate) fn set(&mut self, running: u64, stuck: u64) {
         let processes = &self.figures.processes;
-        // Wrapping, as atomics do: the difference may be negative, the sum of all shares is not.
+        // Wrapping, as atomics do: the difference may be negative, but the sum of all shares is not.
         processes.running.fetch_add(running.wrapping_sub(self.running), Ordering::Relaxed);
         processes.stuck.fetch_add(stuck.wrapping_sub(self.stuck), Ordering::Relaxed);
         (self.running, self.stuck) = (running, stuck);
@@ -158,7 +158,7 @@ impl Figures {
         }
     }
 
-    /// The same lanes, counted.
+    /// Wraps the lanes so that their requests are counted.
     pub(crate) fn meter(&self, lanes: Lanes) -> Lanes {
         Lanes {
             lease: Arc::new(Metered::new(lanes.lease, self.lease.clone())),
@@ -170,7 +170,7 @@ impl Figures {
         &self.namespace
     }
 
-    /// What plugins add.
+    /// The figures that plugins add.
     pub(super) fn plugin_figures(&self) -> Vec<super::PluginFigure> {
         self.sources.read()
     }
@@ -179,7 +179,7 @@ impl Figures {
         &self.tasks
     }
 
-    /// A lane, counted for tasks besides.
+    /// Wraps a lane so that its requests also count as task requests.
     pub(crate) fn meter_tasks(&self, lane: &Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(Metered::new(Arc::clone(lane), self.tasks.meter.clone()))
     }
@@ -188,7 +188,7 @@ impl Figures {
         Arc::clone(&self.drift)
     }
 
-    /// The plugins served, in the order of their names.
+    /// The plugins that share the election, in name order.
     pub(crate) fn plugins(&self) -> Arc<[Arc<str>]> {
         Arc::clone(&self.plugins.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -197,17 +197,17 @@ impl Figures {
         *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = plugins;
     }
 
-    /// What the store said when it refused what the election needs, for lack of permission; `None` while it does not.
+    /// What the store said when it refused something the election needs, for lack of permission; `None` while it does not.
     pub(crate) fn denied(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.denied.subscribe()
     }
 
-    /// The store refused: for lack of permission, with what it said, or for another reason.
+    /// The store refused. `for_permission` is what it said if permission is lacking, and `None` for any other reason.
     pub(crate) fn refused(&self, for_permission: Option<String>) {
         self.denied.send_replace(for_permission.map(Arc::from));
     }
 
-    /// The last epoch this node led in; 0 if it never did.
+    /// The last epoch this node led in; 0 if it never led.
     pub(crate) fn led(&self) -> u64 {
         self.led.load(Ordering::Acquire)
     }
@@ -218,9 +218,9 @@ impl Figures {
         tally.in_fallback = tally.in_fallback.saturating_sub(1);
     }
 
-    /// Counts an event that is counted, and keeps what others ask for.
+    /// Counts the event if it is one that counts, and keeps what others ask for.
     pub(crate) fn count(&self, epoch: u64, kind: &EventKind) {
-        // A candidate that starts again will find out by itself.
+        // A candidate that starts again finds out by itself.
         if matches!(
             kind,
             EventKind::StoreRecovered | EventKind::Joined | EventKind::CandidateRestarted { .. }
@@ -250,19 +250,19 @@ impl Figures {
             self.tally().workers.timeouts += 1;
         }
         if matches!(kind, EventKind::Joined) {
-            // The requests of a start are not the rate of a month.
+            // The requests of a start would distort the monthly rate.
             let sample = self.sample();
             self.tally().samples = Some((sample, sample));
         }
     }
 
-    /// How many workers there are.
+    /// Sets the number of workers.
     pub(crate) fn workers(&self, active: u64, inactive: u64, skipped: u64) {
         let workers = &mut self.tally().workers;
         (workers.active, workers.inactive, workers.skipped) = (active, inactive, skipped);
     }
 
-    /// The workers were listed.
+    /// Counts a list of the workers.
     pub(crate) fn swept(&self) {
         self.tally().workers.sweeps += 1;
     }
@@ -271,7 +271,7 @@ impl Figures {
         self.tally().durations.record(duration_ms);
     }
 
-    /// Takes a heartbeat cycle that has ended. Answers with the event, if it is time for one.
+    /// Takes a finished heartbeat cycle. Returns the event to emit, if it is time for one.
     pub(crate) fn cycle(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
         let sample = self.sample();
         let mut tally = self.tally();
@@ -286,7 +286,7 @@ impl Figures {
         if cycle.told { None } else { self.contended(now, cycle) }
     }
 
-    /// The same for one that has lasted too long and may not have ended.
+    /// The same for a cycle that has lasted too long and may not have ended.
     pub(crate) fn contended(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
         self.tally().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
             duration_ms: cycle.duration_ms,
@@ -295,31 +295,31 @@ impl Figures {
         })
     }
 
-    /// The seat is as it was first seen then.
+    /// Sets when the seat was first seen as it is now.
     pub(crate) fn seat_seen(&self, at: Option<Time>) {
         self.seat_seen.store(at.map_or(0, |at| at.0), Ordering::Relaxed);
     }
 
-    /// How long ago that was.
+    /// How long ago that was; `None` if it has not been seen.
     pub(crate) fn seat_age_ms(&self) -> Option<u64> {
         let seen_ms = self.seat_seen.load(Ordering::Relaxed);
         (seen_ms > 0).then(|| self.clock.now_ms().saturating_sub(seen_ms))
     }
 
-    /// This node's presence was refreshed; whether it was somebody else's by then.
+    /// This node's presence was refreshed; `conflicted` if somebody else had written it.
     pub(crate) fn conflicted(&self, conflicted: bool) {
-        // One refresh at a time.
+        // There is only one refresh at a time.
         let before = self.conflicts.load(Ordering::Relaxed);
         self.conflicts.store(before << 1 | u64::from(conflicted), Ordering::Relaxed);
     }
 
-    /// Whether somebody else keeps writing it: twice of the last four times. Once may be a hand that removed it, and of two who write in turns
-    /// each finds its own now and then.
+    /// Whether somebody else keeps writing it: two of the last four times. Once may be somebody who removed it; and if two
+    /// processes write in turns, each finds its own version now and then.
     pub(crate) fn has_conflict(&self) -> bool {
         (self.conflicts.load(Ordering::Relaxed) & 0b1111).count_ones() >= 2
     }
 
-    /// The newest hundred heartbeats at most, the oldest first.
+    /// The newest heartbeats, at most a hundred, oldest first.
     pub(crate) fn heartbeats(&self) -> Vec<u64> {
         self.tally().latencies.remembered().collect()
     }

@@ -4,10 +4,10 @@ use super::Figures;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What kind of figure it is.
+/// How a figure behaves over time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FigureKind {
-    /// It only ever grows. A scrape shows its name with `_total` behind it.
+    /// It only ever grows. A scrape appends `_total` to its name.
     Counter,
     /// It goes up and down.
     Gauge,
@@ -16,18 +16,18 @@ pub enum FigureKind {
 /// A figure of a plugin, at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PluginFigure {
-    /// Its name as in a scrape, without `_total`. Names of different plugins must differ.
+    /// Its name as in a scrape, without `_total`. Different plugins must use different names.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// One line of explanation.
     pub help: &'static str,
-    /// Counter or gauge.
+    /// Whether it is a counter or a gauge.
     pub kind: FigureKind,
-    /// Its value; of a counter a whole number.
+    /// The present value; a whole number for a counter.
     pub value: f64,
 }
 
 impl PluginFigure {
-    /// Its name as a scrape shows it.
+    /// The name as a scrape shows it.
     pub fn shown_name(&self) -> String {
         match self.kind {
             FigureKind::Counter => format!("{}_total", self.name),
@@ -57,14 +57,14 @@ impl Sources {
     }
 }
 
-/// Where a plugin adds its figures to those of its node: they are in the node's registry and in its
-/// [`Metrics`](super::Metrics), under `pluginFigures`. Clones are the same.
+/// Where a plugin adds its figures to those of its node: they appear in the node's registry and in its
+/// [`Metrics`](super::Metrics), under `pluginFigures`. Clones are interchangeable.
 #[derive(Clone, Debug)]
 pub struct PluginFigures(pub(crate) Arc<Figures>);
 
 impl PluginFigures {
-    /// Figures of this plugin, asked for at every scrape and snapshot; in place of those it gave before under the same name.
-    /// The function must not block, and must always give the same names.
+    /// Sets the function that returns this plugin's figures; it replaces an earlier one of the same name. It is called for
+    /// every scrape and snapshot, must not block, and must always return the same names.
     pub fn publish(&self, plugin: &str, read: impl Fn() -> Vec<PluginFigure> + Send + Sync + 'static) {
         let mut sources = self.0.sources.0.lock().unwrap_or_else(PoisonError::into_inner);
         sources.insert(plugin.to_owned(), Arc::new(read));

@@ -1,4 +1,4 @@
-//! The figures in a prometheus registry: read when they are asked for, so that nothing is counted twice.
+//! The figures in a prometheus registry: read on demand, so that nothing is counted twice.
 
 use super::{FigureKind, Figures, Metrics, PluginFigure};
 use crate::node::Node;
@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Every metric name, as a scrape shows it. Kept beside the code that writes them, for checking the reference page.
+/// Every metric name, as a scrape shows it. Kept beside the code that writes them, so that the reference page can be
+/// checked.
 pub const METRIC_NAMES: &[&str] = &[
     "tenure_bytes_total",
     "tenure_contention_events_total",
@@ -52,8 +53,9 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_workers_skipped",
 ];
 
-/// Registers the figures of these nodes, told apart by the label `namespace`: one node of each. A registry takes this once: a second call would
-/// announce the same names again, which no scraper accepts. Nodes of one process therefore come together.
+/// Registers the figures of these nodes, told apart by the label `namespace`, so pass one node per namespace. Call this once
+/// per registry: a second call would announce the same names again, which no scraper accepts. Nodes of one process must
+/// therefore be registered together.
 pub fn register<'a>(registry: &mut Registry, nodes: impl IntoIterator<Item = &'a Node>) {
     let nodes = nodes.into_iter().map(Node::figures).collect();
     registry.register_collector(Box::new(Scrape { nodes }));
@@ -71,62 +73,70 @@ type Labels<'a> = Vec<(&'a str, &'a str)>;
 type Single<T> = (&'static str, &'static str, fn(&Metrics) -> T);
 
 const COUNTERS: [Single<u64>; 20] = [
-    ("tenure_contention_events", "Heartbeat cycles that took too long", |metrics| metrics.contention_events),
-    ("tenure_elections", "Elections in which the node tried for the seat", |metrics| metrics.elections),
-    ("tenure_epoch_drift_events", "Tasks refused because of their epoch", |metrics| {
+    ("tenure_contention_events", "Heartbeat cycles longer than the contention threshold", |metrics| {
+        metrics.contention_events
+    }),
+    ("tenure_elections", "Elections in which this node tried to claim the seat", |metrics| metrics.elections),
+    ("tenure_epoch_drift_events", "Tasks rejected because their epoch was stale", |metrics| {
         metrics.epoch_drift_events
     }),
-    ("tenure_fallbacks", "Times a plugin had to coordinate on its own", |metrics| metrics.fallbacks),
+    ("tenure_fallbacks", "Times a plugin fell back to a seat of its own", |metrics| metrics.fallbacks),
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
-    ("tenure_leader_changes", "Leaders or epochs the node learned of", |metrics| metrics.leader_changes),
-    ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
-    ("tenure_process_restarts", "Times a leader-only process was started again", |metrics| {
-        metrics.process_restarts
+    ("tenure_leader_changes", "Changes of leader or epoch this node observed", |metrics| {
+        metrics.leader_changes
     }),
-    ("tenure_task_duplicates", "Submissions and deliveries known already", |metrics| {
+    ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
+    ("tenure_process_restarts", "Restarts of leader-only processes", |metrics| metrics.process_restarts),
+    ("tenure_task_duplicates", "Duplicate task submissions and deliveries ignored", |metrics| {
         metrics.tasks.duplicates
     }),
-    ("tenure_task_late_results", "Results that came too late and were not applied", |metrics| {
+    ("tenure_task_late_results", "Task results that arrived too late and were not applied", |metrics| {
         metrics.tasks.late
     }),
-    ("tenure_task_requests", "Requests to the store for tasks", |metrics| metrics.tasks.requests),
-    ("tenure_tasks_claimed", "Attempts claimed by workers of this process", |metrics| metrics.tasks.claimed),
+    ("tenure_task_requests", "Store requests made for tasks", |metrics| metrics.tasks.requests),
+    ("tenure_tasks_claimed", "Task attempts claimed by workers of this process", |metrics| {
+        metrics.tasks.claimed
+    }),
     ("tenure_tasks_created", "Tasks created", |metrics| metrics.tasks.created),
-    ("tenure_tasks_dispatched", "Attempts written into inboxes", |metrics| metrics.tasks.dispatched),
-    ("tenure_tasks_fenced", "Entries that the fence turned away", |metrics| metrics.tasks.fenced),
-    ("tenure_tasks_finished", "Tasks that came to a final state", |metrics| metrics.tasks.finished),
-    ("tenure_tasks_lost", "Attempts judged lost", |metrics| metrics.tasks.lost),
-    ("tenure_tasks_rejected", "Entries and objects that cannot be understood", |metrics| {
+    ("tenure_tasks_dispatched", "Task attempts handed to workers", |metrics| metrics.tasks.dispatched),
+    ("tenure_tasks_fenced", "Task attempts rejected by the fence", |metrics| metrics.tasks.fenced),
+    ("tenure_tasks_finished", "Tasks that reached a final state", |metrics| metrics.tasks.finished),
+    ("tenure_tasks_lost", "Task attempts lost with their worker", |metrics| metrics.tasks.lost),
+    ("tenure_tasks_rejected", "Task entries and objects ignored as unreadable or unknown", |metrics| {
         metrics.tasks.rejected
     }),
-    ("tenure_worker_sweeps", "Lists of the workers made as leader", |metrics| metrics.worker_sweeps),
-    ("tenure_worker_timeouts", "Silences of workers told of", |metrics| metrics.worker_timeouts),
+    ("tenure_worker_sweeps", "Sweeps of the worker registry made as leader", |metrics| metrics.worker_sweeps),
+    ("tenure_worker_timeouts", "Worker timeouts this node reported", |metrics| metrics.worker_timeouts),
 ];
 
 const GAUGES: [Single<f64>; 13] = [
-    ("tenure_epoch_number", "Epoch of the leader the node knows", |metrics| metrics.epoch as f64),
-    ("tenure_leader_state", "1 while the node leads, else 0", |metrics| {
+    ("tenure_epoch_number", "Epoch of the leader this node knows", |metrics| metrics.epoch as f64),
+    ("tenure_leader_state", "1 while this node leads, otherwise 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
     }),
-    ("tenure_monthly_cost_dollars", "Cost of 30 days at the measured rates", |metrics| {
+    ("tenure_monthly_cost_dollars", "Estimated cost of 30 days at the measured request rates", |metrics| {
         metrics.cost_per_month
     }),
-    ("tenure_plugins_in_fallback_number", "Plugins that coordinate on their own", |metrics| {
+    ("tenure_plugins_in_fallback_number", "Plugins currently in fallback", |metrics| {
         metrics.plugins_in_fallback as f64
     }),
     ("tenure_plugins_number", "Plugins that share this election", |metrics| metrics.plugins.len() as f64),
-    ("tenure_processes_running", "Leader-only processes that run", |metrics| {
+    ("tenure_processes_running", "Leader-only processes running on this node", |metrics| {
         metrics.processes_running as f64
     }),
-    ("tenure_processes_stuck", "Processes that did not stop when they had to", |metrics| {
+    ("tenure_processes_stuck", "Processes still running after being told to stop", |metrics| {
         metrics.processes_stuck as f64
     }),
-    ("tenure_requests_per_second", "Measured request rate", |metrics| metrics.requests_per_second),
-    ("tenure_tasks_in_flight", "Tasks that are out at workers", |metrics| metrics.tasks.in_flight as f64),
-    ("tenure_tasks_queued", "Tasks that wait for a worker", |metrics| metrics.tasks.queued as f64),
+    ("tenure_requests_per_second", "Store requests per second, measured", |metrics| {
+        metrics.requests_per_second
+    }),
+    ("tenure_tasks_in_flight", "Tasks assigned to workers and not finished", |metrics| {
+        metrics.tasks.in_flight as f64
+    }),
+    ("tenure_tasks_queued", "Tasks waiting for a worker", |metrics| metrics.tasks.queued as f64),
     ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
     ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),
-    ("tenure_workers_skipped", "Objects among the workers that are none", |metrics| {
+    ("tenure_workers_skipped", "Objects in workers/ skipped: invalid or over the limit", |metrics| {
         metrics.workers_skipped as f64
     }),
 ];
@@ -155,7 +165,7 @@ impl Collector for Scrape {
     }
 }
 
-/// What plugins add: each name once, with a sample for each node that has it.
+/// Figures of plugins: each name once, with a sample for each node that has it.
 fn plugins(encoder: &mut DescriptorEncoder<'_>, nodes: &[Arc<Figures>]) -> Result<(), fmt::Error> {
     let mut families: BTreeMap<&str, Vec<(&str, PluginFigure)>> = BTreeMap::new();
     for node in nodes {
@@ -189,10 +199,10 @@ fn gauge(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, value: f64) -> Res
     family.encode_family(labels)?.encode_gauge(&value)
 }
 
-/// Nothing is shown where nothing is known: a zero would look like a store that answers at once.
+/// Shows nothing while nothing is known: a zero would look like a store that answers at once.
 fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
     let (name, help) =
-        ("tenure_heartbeat_latency_seconds", "Percentiles of the newest hundred heartbeat cycles");
+        ("tenure_heartbeat_latency_seconds", "Heartbeat latency, over the last hundred cycles");
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for node in metrics.iter().filter(|node| node.note.is_none()) {
         for (quantile, ms) in [("0.5", node.heartbeat_latency_p50), ("0.99", node.heartbeat_latency_p99)] {
@@ -203,10 +213,10 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result
     Ok(())
 }
 
-/// The same for tasks: no sample under ten.
+/// The same for tasks: no sample for fewer than ten.
 fn claims(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
     let (name, help) =
-        ("tenure_task_claim_latency_seconds", "From submission to claim, newest hundred tasks");
+        ("tenure_task_claim_latency_seconds", "Time from submission to claim, over the last hundred tasks");
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     for node in metrics.iter().filter(|node| node.tasks.claim_latency_p99 > 0) {
         for (quantile, ms) in [("0.5", node.tasks.claim_latency_p50), ("0.99", node.tasks.claim_latency_p99)]
@@ -219,8 +229,10 @@ fn claims(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<()
 }
 
 fn elections(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
-    let (name, help) =
-        ("tenure_election_duration_seconds", "From noticing that an election is due to knowing the leader");
+    let (name, help) = (
+        "tenure_election_duration_seconds",
+        "Time from noticing that an election is due to knowing the new leader",
+    );
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for node in metrics {
         let histogram = &node.election_duration_histogram;
@@ -254,8 +266,12 @@ fn requests(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<
 }
 
 fn bytes(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
-    let mut family =
-        encoder.encode_descriptor("tenure_bytes", "Bytes of bodies", None, MetricType::Counter)?;
+    let mut family = encoder.encode_descriptor(
+        "tenure_bytes",
+        "Bytes of request and response bodies",
+        None,
+        MetricType::Counter,
+    )?;
     for node in metrics {
         for (lane, requests) in [("lease", &node.requests.lease), ("bulk", &node.requests.bulk)] {
             for (direction, bytes) in [("up", requests.bytes_up), ("down", requests.bytes_down)] {

@@ -1,4 +1,4 @@
-//! What is counted about tasks: a fixed space, outside of the election's own.
+//! Task counters: a fixed space, separate from the election's own.
 
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,38 +6,38 @@ use std::sync::{Mutex, PoisonError};
 use tenure_core::{DispatchCounts, HeartbeatLatencies, TakerCounts};
 use tenure_store::Meter;
 
-/// Tasks, as one process has seen them: as leader, as worker, or both.
+/// Task figures as one process has seen them: as leader, as worker, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct TaskMetrics {
-    /// Tasks that wait for a worker, while this process dispatches.
+    /// Tasks waiting for a worker, while this process dispatches.
     pub queued: u64,
-    /// Tasks that are out at workers, while this process dispatches.
+    /// Tasks out at workers, while this process dispatches.
     pub in_flight: u64,
     /// Tasks created.
     pub created: u64,
     /// Attempts written into inboxes.
     pub dispatched: u64,
-    /// Tasks that came to a final state.
+    /// Tasks that reached a final state.
     pub finished: u64,
     /// Attempts judged lost.
     pub lost: u64,
-    /// Results of attempts that had been given up: recorded, not applied.
+    /// Results of attempts that had been given up: recorded, but not applied.
     pub late: u64,
-    /// Submissions and deliveries that were known already, and suppressed.
+    /// Submissions and deliveries that were already known, and suppressed.
     pub duplicates: u64,
     /// Attempts claimed by workers of this process.
     pub claimed: u64,
-    /// Entries that the fence turned away.
+    /// Entries that the fence rejected.
     pub fenced: u64,
-    /// Entries and objects that are nobody's or cannot be understood.
+    /// Entries and objects that belong to nobody or cannot be understood.
     pub rejected: u64,
-    /// Requests to the store for tasks. They are part of the bulk lane's.
+    /// Requests to the store for tasks. They are included in the bulk lane's.
     pub requests: u64,
-    /// From submission to claim as the leader saw it, of the newest hundred; 0 under ten.
+    /// Median time from submission to claim as the leader saw it, over the newest hundred; 0 for fewer than ten.
     pub claim_latency_p50: u64,
-    /// The same, 99 of 100.
+    /// 99th percentile of the same.
     pub claim_latency_p99: u64,
 }
 
@@ -72,7 +72,7 @@ impl TaskFigures {
         add(&self.rejected, 0, count);
     }
 
-    /// What a dispatcher has counted since.
+    /// Adds what a dispatcher has counted since `before`.
     pub(crate) fn add(&self, before: &DispatchCounts, now: &DispatchCounts) {
         add(&self.created, before.created, now.created);
         add(&self.dispatched, before.dispatched, now.dispatched);
@@ -83,7 +83,7 @@ impl TaskFigures {
         add(&self.rejected, before.rejected, now.rejected);
     }
 
-    /// What a taker has counted since.
+    /// Adds what a taker has counted since `before`.
     pub(crate) fn add_taken(&self, before: &TakerCounts, now: &TakerCounts) {
         add(&self.claimed, before.claimed, now.claimed);
         add(&self.fenced, before.fenced, now.fenced);
