@@ -1,25 +1,25 @@
-//! The arbiter in force: by which of two seats a plugin may act.
+//! The arbiter in force: which of two seats lets a plugin act.
 //!
-//! A plugin in global mode has one arbiter, the namespace's seat, as long as its process may write it. If the store
-//! refuses that, the process leaves that election for good, and a seat of the plugin's own takes its place. The switch
-//! has one way: there is no return before the process starts anew.
+//! A plugin in global mode has one arbiter, the namespace's seat, as long as its process may write that seat. If the store
+//! refuses, the process leaves that election for good, and a seat of the plugin's own takes over. The switch is one-way:
+//! only a restart of the process undoes it.
 //!
-//! Two processes may then contend for one plugin, one by each seat. Whoever wins one of them looks at the other *before*
-//! acting, and acts only once a look that was **answered** after the win shows it free. Of two that win at the same time
-//! each sees the other: the holder of the global seat waits, the plugin's own candidate yields.
+//! Two processes may then contend for one plugin, one through each seat. Whoever wins one seat looks at the other *before*
+//! acting, and acts only once a look that was **answered** after the win shows the other seat free. If both win at the same
+//! time, each sees the other: the holder of the global seat waits, and the plugin's own candidate yields.
 //!
-//! Epochs never go down from one seat to the other, so one fence serves both: the plugin's own candidate starts above
-//! what the plugin has heard of, and a leader whose epoch is not above that of the other seat claims again, higher.
+//! Epochs never go down from one seat to the other, so one fence serves both: the plugin's own candidate starts above every
+//! epoch the plugin has heard of, and a leader whose epoch is not above the other seat's claims again, higher.
 //!
 //! # What is not promised
 //!
-//! A process that may not even *read* the global seat cannot know whether somebody leads by it; it goes on by its own.
+//! A process that may not even *read* the global seat cannot know whether somebody leads by it; it carries on with its own.
 
 use crate::lookout::Sight;
 use crate::mutant::{Mistake, Mutant};
 use crate::seat::Epoch;
 
-/// Which of the two.
+/// The seat that lets a plugin act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Arbitration {
     /// The namespace's seat.
@@ -28,56 +28,57 @@ pub enum Arbitration {
     Own,
 }
 
-/// What the machine is told.
+/// Inputs of [`Arbiter::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArbiterInput {
-    /// The store refuses this process the global seat. It takes no part in that election any more, and nothing acts in its
-    /// name.
+    /// The store refuses this process the global seat. The process no longer takes part in that election, and nothing acts
+    /// in its name.
     Refused,
-    /// What an answered look at the global seat showed, told from the refusal on.
+    /// What an answered look at the global seat showed. Sent only after the refusal.
     GlobalSeat(Sight),
     /// This process holds the global seat, in this epoch.
     GlobalLeads(Epoch),
-    /// It does not, and nothing acts in the name of that epoch any more.
+    /// This process no longer holds the global seat, and nothing acts in the name of that epoch any more.
     GlobalEnded,
-    /// The answer to [`ArbiterEffect::CheckOwnSeat`]: nobody acts by the plugin's own seat, which has this epoch.
+    /// Answers [`ArbiterEffect::CheckOwnSeat`]: nobody acts by the plugin's own seat.
     OwnSeatFree {
-        /// The epoch of the check.
+        /// The epoch of the [`ArbiterEffect::CheckOwnSeat`] this answers.
         check: Epoch,
-        /// The highest epoch of that seat.
+        /// The highest epoch seen on that seat.
         epoch: Epoch,
     },
     /// The plugin's own candidate leads, in this epoch.
     OwnLeads(Epoch),
-    /// It leads no longer.
+    /// The plugin's own candidate no longer leads.
     OwnEnded,
-    /// The answer to [`ArbiterEffect::CheckGlobalSeat`].
+    /// Answers [`ArbiterEffect::CheckGlobalSeat`].
     GlobalSeatChecked {
-        /// The epoch of the check.
+        /// The epoch of the [`ArbiterEffect::CheckGlobalSeat`] this answers.
         check: Epoch,
-        /// What was seen.
+        /// What the answered look showed.
         sight: Sight,
     },
     /// The plugin's own candidate is gone, and nothing acts in its name.
     OwnStopped,
-    /// The plugin leaves: no candidate of its own from now on.
+    /// The plugin leaves: it runs no candidate of its own from now on.
     Leave,
 }
 
-/// What the machine wants done.
+/// Effects of [`Arbiter::handle`], for the caller to carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ArbiterEffect {
     /// The plugin is on its own from now on.
     FallbackStarted,
-    /// Start the plugin's own candidate, to claim above this epoch and above every one the plugin has heard of.
+    /// Start the plugin's own candidate. It must claim above this epoch and above every epoch the plugin has heard of.
     StartOwn(Epoch),
-    /// Shut it down in order, then say [`ArbiterInput::OwnStopped`].
+    /// Shut the plugin's own candidate down in order, then send [`ArbiterInput::OwnStopped`].
     StopOwn,
-    /// Watch the plugin's own seat until an answered look shows it free, and say so with this epoch.
+    /// Watch the plugin's own seat until an answered look shows it free, then send [`ArbiterInput::OwnSeatFree`] with this
+    /// epoch.
     CheckOwnSeat(Epoch),
-    /// Look at the global seat until a look is answered, and say what it shows with this epoch.
+    /// Look at the global seat until a look is answered, then send [`ArbiterInput::GlobalSeatChecked`] with this epoch.
     CheckGlobalSeat(Epoch),
-    /// The global seat must be claimed above this epoch; a leader that is not above it claims again.
+    /// Claim the global seat above this epoch only; a leader that is not above it claims again.
     Raise(Epoch),
     /// The same for the plugin's own seat.
     RaiseOwn(Epoch),
@@ -95,7 +96,7 @@ pub struct Arbiter {
     mistake: Mistake,
 }
 
-/// A seat is held; the plugin acts by it once that is cleared.
+/// A seat this process holds. The plugin acts by it only once it is cleared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Tenancy {
     epoch: Epoch,
@@ -123,13 +124,13 @@ impl Default for Arbiter {
 }
 
 impl Arbiter {
-    /// One with a deliberate mistake, for tests that must catch it.
+    /// An arbiter with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(mutant: Mutant) -> Arbiter {
         Arbiter { mistake: Mistake::of(Some(mutant)), ..Arbiter::default() }
     }
 
-    /// By which seat the plugin may act now; `None` while by neither.
+    /// The seat by which the plugin may act now; `None` if neither.
     pub fn in_force(&self) -> Option<Arbitration> {
         if self.global.as_ref().is_some_and(|tenancy| tenancy.cleared) {
             return Some(Arbitration::Global);
@@ -145,7 +146,7 @@ impl Arbiter {
         self.fallback
     }
 
-    /// Whether the plugin's own candidate is there and not on its way out: what it sees is what the plugin sees.
+    /// Whether the plugin's own candidate runs and is not being stopped. If so, what it sees is what the plugin sees.
     pub fn runs_own(&self) -> bool {
         matches!(self.own, Own::Running(_))
     }
@@ -195,7 +196,7 @@ impl Arbiter {
     fn on_own_seat_free(&mut self, check: Epoch, epoch: Epoch, out: &mut Vec<ArbiterEffect>) {
         let Some(tenancy) = self.global.as_mut().filter(|tenancy| tenancy.epoch == check) else { return };
         if epoch >= tenancy.epoch {
-            // Tasks of that epoch were handed out already, by somebody else.
+            // Somebody else has already handed out tasks in that epoch.
             out.push(ArbiterEffect::Raise(epoch));
         } else {
             tenancy.cleared = true;

@@ -1,4 +1,4 @@
-//! The campaign: from "the seat is to be had" to the claim, in the order of ranks.
+//! The campaign: from "the seat is free to claim" to the claim, in rank order.
 
 use crate::coordinator::{Coordinator, FlightKind, Phase};
 use crate::event::{ElectionCause, Event};
@@ -13,25 +13,24 @@ use crate::time::Time;
 pub(crate) enum NodesPurpose {
     /// To rank the live nodes.
     Rank,
-    /// To age the seat against this node's own fresh presence, both by the store's clock.
+    /// To compare the seat's age with this node's own fresh presence, both by the store's clock.
     Age,
 }
 
-/// The way from "the seat is to be had" to the claim.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Campaign {
     pub(crate) cause: ElectionCause,
     /// The epoch of the silent leader; if the seat changes without a new epoch, that leader is back.
     pub(crate) suspect: Option<Epoch>,
-    /// The takeover delay or the settling time ends then.
+    /// When the takeover delay or the settling time ends.
     pub(crate) ready_at: Time,
-    /// Known once the presences were listed (or could not be).
+    /// Known once the presences were listed (or the list failed).
     pub(crate) claim_at: Option<Time>,
     /// A read was sent at or after `claim_at`; if it still shows the same seat, the claim goes out.
     pub(crate) confirming: bool,
     /// When the last claim was sent.
     pub(crate) tried: Time,
-    /// The outcome of a claim is unknown, so the next read is for finding out.
+    /// The outcome of a claim is unknown; the next read settles it.
     pub(crate) unresolved: bool,
 }
 
@@ -42,10 +41,10 @@ impl Campaign {
 }
 
 impl Coordinator {
-    /// The confirming read shows the seat still to be had. After an unknown claim the same read says that the claim
-    /// has not landed; it is tried again a little later, not in a hot loop. The read saves a write that would be refused: the
-    /// turn may come long after the last look, and on S3 a read costs a twelfth of a write. Safety does not rest on it, nor on
-    /// the takeover delay or the ranks that led here.
+    /// The confirming read shows that the seat can still be claimed. After an unknown claim, the same read says that the
+    /// claim has not landed; the node retries a little later, not in a hot loop. The read avoids a write that would be
+    /// refused: the turn may come long after the last look, and on S3 a read costs a twelfth of a write. Safety does not
+    /// depend on it, nor on the takeover delay or the ranks that led here.
     pub(crate) fn after_confirmation(&mut self, out: &mut Vec<Effect>) {
         if self.stop_by.is_some() {
             self.drop_campaign();
@@ -55,7 +54,7 @@ impl Coordinator {
         let Some(campaign) = &mut self.standby().campaign else { return };
         campaign.confirming = false;
         if now < wait_out {
-            // This very read showed that somebody took the seat away; whoever held it last may still act.
+            // This very read showed that somebody removed the seat; whoever held it last may still act.
             campaign.claim_at = Some(wait_out);
             return;
         }
@@ -77,7 +76,7 @@ impl Coordinator {
 
     fn start_campaign_after(&mut self, cause: ElectionCause, unchanged_ms: u64, out: &mut Vec<Effect>) {
         if self.spare.is_some() {
-            return; // Others may; this node's own work is still in the way.
+            return; // Other nodes may campaign; this node's own work is still in the way.
         }
         let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
         let skip_delay = self.config.has(Mutant::TakeoverDelaySkipped);
@@ -148,7 +147,7 @@ impl Coordinator {
         self.send_write(seat, expect, FlightKind::Claim, out);
     }
 
-    /// No epoch is left to claim with. The seat is left alone like one that cannot be read, until somebody changes it.
+    /// No epoch is left to claim with. The node leaves the seat alone, like one it cannot read, until somebody changes it.
     fn stop_at_last_epoch(&mut self, out: &mut Vec<Effect>) {
         if let Seen::Seat(seen) = &self.seen {
             self.seen = Seen::Unreadable { version: seen.version.clone() };
@@ -195,8 +194,8 @@ impl Coordinator {
         }
     }
 
-    /// A cold start recognises a long-dead seat at once: by the store's clock alone, against this node's own presence,
-    /// and only beyond a wide margin.
+    /// A cold start recognises a long-dead seat at once. It goes by the store's clock alone, compares with this node's own
+    /// presence, and allows a wide margin.
     fn age_seat(&mut self, nodes: &[NodeEntry], out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let Some(seat_ms) = seen.modified_ms else { return };
@@ -213,7 +212,7 @@ impl Coordinator {
         }
     }
 
-    /// The turn to claim: the lexicographically first live node goes first. Without a list this node cannot know its
+    /// When this node claims: the lexicographically first live node goes first. Without a list this node cannot know its
     /// rank and goes last; compare-and-swap settles the rest.
     fn rank(&mut self, nodes: Option<(Vec<NodeEntry>, bool)>) {
         let Some(cause) = self.standby().campaign.as_ref().map(|campaign| campaign.cause) else { return };
@@ -231,15 +230,15 @@ impl Coordinator {
         }
     }
 
-    /// How many live nodes come before this one. The holder that died or left is not waited for; in a first election
-    /// it is, because it may have come back like everybody else.
+    /// How many live nodes come before this one. A holder that died or left does not count. In a first election it does,
+    /// because it may have come back like everybody else.
     fn rank_among(&mut self, nodes: &[NodeEntry], more: bool, cause: ElectionCause) -> u64 {
         let own_ms = nodes.iter().find(|entry| entry.node == self.me.node).map(|entry| entry.modified_ms);
         if own_ms.is_none() && !more {
             self.presence_missing();
         }
-        // The own object may be a whole interval old itself: without the time since it was confirmed, dead nodes would look
-        // younger than they are. If the list does not show it, no age can be told, and everybody counts as live.
+        // This node's own object may be a whole interval old. Without the time since its confirmation, dead nodes would look
+        // younger than they are. If the list does not show it, no age can be computed, and every node counts as live.
         let age_ms = self.presence.confirmed().map_or(0, |at| self.now.since(at));
         let oldest_ms = own_ms.map_or(0, |ms| (ms + age_ms).saturating_sub(self.config.presence_live_ms()));
         let gone = match &self.seen {

@@ -2,26 +2,28 @@
 
 use crate::seat::{Lease, Terms};
 
-/// Parameters of one node's election. All durations in milliseconds.
+/// Parameters of one node's election. All durations are in milliseconds.
 ///
-/// The core trusts these; the settings of the embedding library validate them and explain what they refuse.
+/// The core trusts these values; the embedding library's settings validate them and explain every rejection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
     /// Whether this node takes part at all. If not, it reads the seat every `election_interval_ms` and sends nothing else.
     pub eligible: bool,
     /// How often the leader renews.
     pub heartbeat_ms: u64,
-    /// The unit of the lease: the hold and the expiry are multiples of it, and a renewal is due at 80 % of it at the latest.
+    /// The unit of the lease: the hold and the expiry are multiples of it, and the leader renews at the latest at 80 % of
+    /// it.
     pub lease_ms: u64,
-    /// How many units (in thousandths) the leader may act after the sending of a renewal: the hold.
+    /// The hold: how long the leader may act after sending a renewal, in thousandths of `lease_ms`.
     pub hold_factor_permille: u64,
-    /// How many units (in thousandths) the seat must stay unchanged before its holder counts as unavailable: the expiry.
+    /// The expiry: how long the seat must stay unchanged before its holder counts as unavailable, in thousandths of
+    /// `lease_ms`.
     pub expiry_factor_permille: u64,
-    /// How long a standby waits after noticing, in case the leader comes back.
+    /// How long a standby waits once it has noticed that the leader is silent, in case the leader comes back.
     pub takeover_delay_ms: u64,
     /// How often a standby looks at the seat.
     pub election_interval_ms: u64,
-    /// Least wait before the first request.
+    /// Shortest wait before the first request.
     pub startup_jitter_min_ms: u64,
     /// Longest wait before the first request.
     pub startup_jitter_max_ms: u64,
@@ -29,12 +31,12 @@ pub struct Config {
     pub settle_ms: u64,
     /// How often a node refreshes its presence.
     pub presence_ms: u64,
-    /// How much older than the expiry a seat must be, by the store's clock, to be called dead at a cold start.
+    /// How much older than the expiry a seat must be, by the store's clock, before a cold start calls it dead.
     pub store_clock_margin_ms: u64,
-    /// How long processes may take to stop when leadership is given up. After a graceful stop another leader must be there
-    /// within 5 s by default: this, one look of a standby, and some room for the store.
+    /// How long processes may take to stop when leadership is given up. By default, another leader must be there within 5 s
+    /// of a graceful stop. That time has to cover this drain, one look by a standby, and some room for the store.
     pub drain_ms: u64,
-    /// The mistake this build makes on purpose.
+    /// The mistake this build makes on purpose; `None` makes none.
     #[cfg(feature = "teeth")]
     pub mutant: Option<crate::Mutant>,
 }
@@ -61,16 +63,17 @@ impl Default for Config {
     }
 }
 
-/// Ranks beyond this one hold back no longer: with that many nodes before it, one will have claimed.
+/// Ranks above this one wait no longer than it does: with that many nodes ahead, one will have claimed.
 const RANK_MAX: u64 = 8;
 
 impl Config {
-    /// What a renewal by this node buys. It stands on the seat: others go by the holder's terms, not by their own.
+    /// The lease that a renewal by this node buys. It is stored on the seat: others go by the holder's lease, not by their
+    /// own.
     pub fn lease(&self) -> Lease {
         Lease { hold_ms: self.hold_ms(), expiry_ms: self.expiry_ms() }
     }
 
-    /// How the namespace watches its leader, if that is this node.
+    /// How the namespace watches its leader while this node leads.
     pub fn terms(&self) -> Terms {
         Terms {
             heartbeat_ms: self.heartbeat_ms,
@@ -80,7 +83,7 @@ impl Config {
         }
     }
 
-    /// Goes by these terms. The lease is not among them: what a claim of this node's buys is its own to say.
+    /// Adopts these terms. They do not include the lease: this node alone decides what its claims buy.
     pub(crate) fn follow(&mut self, terms: Terms) {
         self.heartbeat_ms = terms.heartbeat_ms;
         self.election_interval_ms = terms.election_interval_ms;
@@ -88,7 +91,7 @@ impl Config {
         self.presence_ms = terms.presence_ms;
     }
 
-    /// How long the leader may act after the sending of a renewal.
+    /// How long the leader may act after it has sent a renewal.
     pub fn hold_ms(&self) -> u64 {
         self.lease_ms.saturating_mul(self.hold_factor_permille) / 1000
     }
@@ -109,24 +112,24 @@ impl Config {
         lease.expiry_ms
     }
 
-    /// 80 % of the hold: not renewed by then, the leader winds its processes down.
+    /// 80 % of the hold: a leader that has not renewed by then winds its processes down.
     pub fn wind_down_ms(&self) -> u64 {
         self.hold_ms() / 5 * 4
     }
 
-    /// 80 % of the unit: a renewal is due by then, however long the heartbeat interval.
+    /// 80 % of `lease_ms`: a renewal is due by then, however long the heartbeat interval.
     pub fn renew_by_ms(&self) -> u64 {
         self.lease_ms / 5 * 4
     }
 
-    /// How much faster (in thousandths) a standby's clock may run than the leader's before two could think they lead:
+    /// How much faster (in thousandths) a standby's clock may run than the leader's before two nodes could think they lead:
     /// the gap between the hold and the expiry.
     pub fn tolerated_drift_permille(&self) -> u64 {
         (self.expiry_factor_permille.saturating_mul(1000) / self.hold_factor_permille.max(1))
             .saturating_sub(1000)
     }
 
-    /// A crashed leader is replaced within this, if the store answers at once: the standby may see the last renewal one
+    /// How soon a crashed leader is replaced, if the store answers at once: the standby may see the last renewal one
     /// interval late, then waits out the expiry and the takeover delay.
     pub fn failover_bound_ms(&self) -> u64 {
         self.election_interval_ms + self.expiry_ms() + self.takeover_delay_ms
@@ -137,30 +140,30 @@ impl Config {
         (self.heartbeat_ms / 4).clamp(10, 1000)
     }
 
-    /// A pause that doubles with every failure in a row, up to a limit: an outage must not be answered with a storm of
-    /// requests. A leader does not back off: its lease is worth hurrying for.
+    /// A pause that doubles with every consecutive failure, up to a limit: an outage must not set off a storm of requests. A
+    /// leader does not back off: its lease is worth hurrying for.
     pub(crate) fn backoff_ms(&self, first_ms: u64, failures: u32, limit_ms: u64) -> u64 {
         first_ms.saturating_mul(1 << failures.min(16)).min(limit_ms.max(first_ms))
     }
 
-    /// How far apart in time neighbouring ranks claim.
+    /// Time between the claims of neighbouring ranks.
     pub(crate) fn rank_step_ms(&self) -> u64 {
         (self.heartbeat_ms / 4).clamp(10, 500)
     }
 
-    /// How long the node of this rank holds back in a takeover.
+    /// How long a node of this rank waits before it claims in a takeover.
     pub(crate) fn hold_back_ms(&self, rank: u64) -> u64 {
         rank.min(RANK_MAX) * self.rank_step_ms()
     }
 
-    /// In a first election nodes may be up to `settle_ms` apart, so everyone but the first gives that much more. The same
-    /// leader must come out with and without jitter.
+    /// In a first election nodes may start up to `settle_ms` apart, so every node but the first waits that much longer. The
+    /// same leader must win with and without jitter.
     pub(crate) fn first_hold_back_ms(&self, rank: u64) -> u64 {
         if rank == 0 { 0 } else { self.settle_ms + self.hold_back_ms(rank) }
     }
 
-    /// A node that gave leadership up by request lets all others try before it tries again. Being awake, it would otherwise be
-    /// the first to see the vacancy.
+    /// A node that gave up leadership by request lets all others try before it tries again. Being awake, it would otherwise
+    /// be the first to see the vacancy.
     pub(crate) fn step_down_cooldown_ms(&self) -> u64 {
         2 * self.election_interval_ms + self.hold_back_ms(RANK_MAX)
     }
@@ -170,9 +173,9 @@ impl Config {
         self.presence_ms * 3
     }
 
-    /// The startup wait for a random number uniform over `u64`. Uniform draws clump, to four or five times the mean in a tenth
-    /// of a second, but a store can take that. Places by number would need ids that end in one, and a node would wait equally
-    /// long at every start.
+    /// Turns a random number, uniform over `u64`, into the startup wait. Uniform draws clump, to four or five times the mean
+    /// in a tenth of a second, but a store can take that. Numbered slots would need ids that end in a number, and a node
+    /// would wait equally long at every start.
     pub(crate) fn jitter_ms(&self, random: u64) -> u64 {
         let span = self.startup_jitter_max_ms.saturating_sub(self.startup_jitter_min_ms).saturating_add(1);
         self.startup_jitter_min_ms + draw(random, span)
@@ -182,7 +185,7 @@ impl Config {
 /// A number below `span`, uniform if `random` is uniform over `u64`.
 pub(crate) fn draw(random: u64, span: u64) -> u64 {
     let share = (u128::from(random) * u128::from(span)) >> 64;
-    // Below the span.
+    // Always below `span`, so the conversion cannot fail.
     u64::try_from(share).unwrap_or(0)
 }
 

@@ -19,9 +19,9 @@ use crate::watching::Watching;
 /// One node's part in the election of one namespace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Coordinator {
-    /// Its terms are those of the leader last seen, or this node's own.
+    /// Carries the terms of the leader last seen, or this node's own.
     pub(crate) config: Config,
-    /// This node's own terms: it leads by them.
+    /// This node's own terms, in force while it leads.
     pub(crate) terms: Terms,
     pub(crate) me: Holder,
     pub(crate) now: Time,
@@ -31,38 +31,39 @@ pub struct Coordinator {
     pub(crate) seen: Seen,
     /// The leader last announced. It may be long dead.
     pub(crate) announced: Option<(NodeId, Epoch)>,
-    /// The highest epoch ever seen; the next claim is above it even if the store was restored to an earlier state. Only then does
-    /// it matter: as long as nobody restores a seat, a claim above the seat that was read is enough (`proof/seat.py`).
+    /// The highest epoch ever seen. The next claim is above it even if the store was restored to an earlier state, and only
+    /// then does it matter: as long as nobody restores a seat, a claim above the seat that was read is enough
+    /// (`proof/seat.py`).
     pub(crate) highest: Epoch,
-    /// Who was seen in that epoch last. Like it, and the longest expiry, it outlives a rest.
+    /// The holder last seen in that epoch. Like the epoch and the longest expiry, it survives a rest.
     pub(crate) top_holder: Option<Holder>,
     /// The longest expiry of any seat seen.
     pub(crate) expiry_seen_ms: u64,
-    /// Claims are above this too: epochs that another seat has given out.
+    /// Claims must be above this too: epochs that another seat has handed out.
     pub(crate) floor: Epoch,
     /// Epochs up to this one are over for this node: it never leads in them again, whatever lands late. Otherwise a late
     /// renewal would bring back a leader whose work was told to stop.
     pub(crate) retired: Epoch,
-    /// Processes of this lost epoch have not been reported stopped; they may run even past their lease, for what is stuck does not
-    /// look at it. So their record is not vacated, and others wait for its expiry; and this node claims nothing, because it could
-    /// run nothing beside them. It outlives a rest: the processes do, too.
+    /// Processes of this lost epoch have not been reported stopped. They may run even past their lease, because stuck work
+    /// does not check it. So their record is not vacated, and others wait for its expiry; and this node claims nothing,
+    /// because it could run nothing beside them. This survives a rest, as the processes do.
     pub(crate) spare: Option<Epoch>,
-    /// At most one seat request is under way, so that answers cannot overtake each other. That keeps the code simple and the
-    /// requests few; safety does not rest on it.
+    /// At most one seat request is in flight, so that answers cannot overtake each other. That keeps the code simple and the
+    /// requests few; safety does not depend on it.
     pub(crate) seat_flight: Option<SeatFlight>,
-    /// Own seat writes whose outcome is unknown or was told as a refusal, all on top of the version last seen. They are forgotten
-    /// to keep them few; safety would not suffer if they never were.
+    /// This node's seat writes whose outcome is unknown or was reported as a refusal, all on top of the version last seen.
+    /// They are dropped only to keep the list short; keeping them forever would be just as safe.
     pub(crate) pending: Vec<PendingWrite>,
     pub(crate) presence: Presence,
-    /// The store's health as it was last told.
+    /// The store's health as last reported.
     pub(crate) health: Health,
     /// When a request last failed.
     pub(crate) troubled: Time,
-    /// The last write failed: only a write that gets through ends that.
+    /// The last write failed; only a successful write clears this.
     pub(crate) writes_fail: bool,
-    /// No claim before this: a seat vanished or went back in time, and whoever held it may not have noticed yet.
+    /// No claim before this: a seat vanished or went back in time, and its holder may not have noticed yet.
     pub(crate) wait_out: Time,
-    /// Set once a stop was asked for: when to be gone at the latest, because a shutdown must end.
+    /// Set once a stop was requested: the latest moment to be gone, because a shutdown must end.
     pub(crate) stop_by: Option<Time>,
     pub(crate) requests: u64,
     pub(crate) nonces: u64,
@@ -73,7 +74,7 @@ pub struct Coordinator {
 pub(crate) enum Phase {
     Idle,
     Starting(Starting),
-    /// Not eligible: watches, and does nothing else.
+    /// Not eligible: only watches.
     Watching(Watching),
     Standby(Standby),
     Leading(Tenure),
@@ -103,11 +104,11 @@ pub(crate) struct PendingWrite {
     pub(crate) sent: Time,
 }
 
-/// More unknown writes than this are not remembered; an older one that lands after all is vacated, not adopted.
+/// Limit on remembered unknown writes; an older one that lands after all is vacated, not adopted.
 const PENDING_MAX: usize = 32;
 
 impl Coordinator {
-    /// A coordinator at rest.
+    /// A coordinator at rest. Send [`Input::Start`] to take part.
     pub fn new(config: Config, me: Holder) -> Coordinator {
         Coordinator {
             terms: config.terms(),
@@ -138,30 +139,30 @@ impl Coordinator {
         }
     }
 
-    /// The same, to claim above this epoch only.
+    /// Makes this coordinator claim above this epoch only.
     pub fn above(mut self, floor: Epoch) -> Coordinator {
         self.floor = floor;
         self
     }
 
-    /// The node's role, if it has one.
+    /// The node's role; see [`Role`] for when it has none.
     pub fn role(&self) -> Option<Role> {
         self.role
     }
 
-    /// Who this node is.
+    /// This node's id and incarnation.
     pub fn me(&self) -> &Holder {
         &self.me
     }
 
-    /// The leader as far as this node knows, with its epoch: itself, or the holder last seen as long as it has not been silent
-    /// for its expiry. `None` if nobody is known to lead.
+    /// The leader as far as this node knows, with its epoch: this node itself, or the holder last seen unless it has been
+    /// silent for its expiry. `None` if nobody is known to lead.
     pub fn leader(&self) -> Option<(&NodeId, Epoch)> {
         if let Phase::Leading(tenure) = &self.phase {
             return Some((&self.me.node, tenure.epoch));
         }
         let Seen::Seat(SeenSeat { seat, .. }) = &self.seen else { return None };
-        // A former life of this node leads no more, and a record from the past names nobody who leads now.
+        // A former life of this node no longer leads, and a record from the past does not name the present leader.
         let other = seat.holder.node != self.me.node && seat.epoch >= self.highest;
         let down = match &self.phase {
             Phase::Standby(standby) => standby.campaign.as_ref().is_some_and(Campaign::is_down),
@@ -175,10 +176,10 @@ impl Coordinator {
         (other && alive).then_some((&seat.holder.node, seat.epoch))
     }
 
-    /// The epoch this node acts in and the moment its lease ends; `None` for everybody but the leader.
+    /// The epoch this node acts in and the moment its lease ends; `None` unless it leads.
     ///
-    /// A draining leader whose processes have stopped acts no more: its vacate may have landed without an answer, and
-    /// somebody else may lead already.
+    /// A draining leader whose processes have stopped no longer acts: its vacate may have landed without an answer, and
+    /// somebody else may already lead.
     pub fn lease(&self) -> Option<(Epoch, Time)> {
         match &self.phase {
             Phase::Leading(tenure) if tenure.processes => Some((tenure.epoch, self.deadline(tenure))),
@@ -191,7 +192,7 @@ impl Coordinator {
         }
     }
 
-    /// When this node saw or made the seat what it is, by its own clock; `None` if it has not seen it.
+    /// When this node last saw or wrote a change of the seat, by its own clock; `None` if it has not seen the seat.
     pub fn seat_seen(&self) -> Option<Time> {
         match &self.seen {
             Seen::Seat(seen) => Some(seen.since),
@@ -199,8 +200,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether the store answers, as it was last told: not from the first request that fails on, and again once nothing has failed
-    /// for a lease.
+    /// Whether the store answers, as last reported: false from the first failed request on, true again once nothing has
+    /// failed for a whole lease.
     pub fn store_answers(&self) -> bool {
         self.health == Health::Good
     }
@@ -210,8 +211,8 @@ impl Coordinator {
         self.highest
     }
 
-    /// When the heartbeat is due: a leader's next renewal, a standby's next look. It may be past while an answer is
-    /// outstanding. `None` for a node that neither leads nor stands by.
+    /// When the heartbeat is due: a leader's next renewal, or a standby's next look. It may lie in the past while an answer
+    /// is outstanding. `None` for a node that neither leads nor stands by.
     pub fn heartbeat_due(&self) -> Option<Time> {
         match &self.phase {
             Phase::Leading(tenure) => Some(tenure.renew_at),
@@ -220,7 +221,7 @@ impl Coordinator {
         }
     }
 
-    /// The election under way as this node sees it: why there is one, and when it may be decided at the earliest.
+    /// The election under way as this node sees it: its cause, and when it may be decided at the earliest.
     pub fn election(&self) -> Option<(ElectionCause, Time)> {
         match &self.phase {
             Phase::Standby(standby) => {
@@ -234,8 +235,8 @@ impl Coordinator {
         }
     }
 
-    /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused
-    /// must learn that it leads no longer before it does anything else.
+    /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused must learn
+    /// that it no longer leads before it does anything else.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
         self.enforce_deadline(out);
@@ -245,7 +246,7 @@ impl Coordinator {
                 if self.wake.is_some_and(|(current, _)| current == token) {
                     self.wake = None;
                 } else {
-                    return; // A wake-up that was replaced since.
+                    return; // A wake-up that has been replaced since.
                 }
             }
             Input::Answer { id, answer } => self.on_answer(id, answer, out),
@@ -288,7 +289,7 @@ impl Coordinator {
             Phase::Starting(_) => self.starting_read(learned),
             Phase::Standby(_) => self.standby_read(sent, learned, out),
             Phase::Leading(_) => self.leader_read(learned, out),
-            // Watching goes by what is seen, and by nothing else.
+            // A watching node acts on nothing but what it sees.
             Phase::Idle | Phase::Watching(_) | Phase::Leaving { .. } => {}
         }
     }
@@ -304,7 +305,7 @@ impl Coordinator {
         self.note_write(&answer, out);
         match &answer {
             WriteAnswer::Won(version) => self.wrote(seat.clone(), version.clone()),
-            // A refusal may be the echo of this very write; the read that follows tells.
+            // A refusal may be the echo of this very write; the read that follows settles it.
             WriteAnswer::Unknown | WriteAnswer::Lost => {
                 if self.pending.len() == PENDING_MAX {
                     self.pending.remove(0);
@@ -320,7 +321,7 @@ impl Coordinator {
         }
     }
 
-    /// The teeth that bite here; the answer itself in every real build.
+    /// Applies the mutants that act here; returns the answer itself in every real build.
     fn mistake(&self, answer: WriteAnswer, seat: &Seat) -> WriteAnswer {
         if answer == WriteAnswer::Denied && self.config.has(Mutant::DeniedTakenForLost) {
             return WriteAnswer::Lost;
@@ -330,7 +331,7 @@ impl Coordinator {
         if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
     }
 
-    /// Does whatever has fallen due, in whatever phase.
+    /// Does whatever is due, in any phase.
     fn advance(&mut self, out: &mut Vec<Effect>) {
         self.advance_start(out);
         self.advance_watching(out);
@@ -340,7 +341,7 @@ impl Coordinator {
         self.advance_leave(out);
     }
 
-    /// Asks for the one wake-up that matters next. Asking again replaces the earlier one, so stale ones die.
+    /// Asks for the next wake-up. Each request replaces the one before, so stale wake-ups die.
     fn arm(&mut self, out: &mut Vec<Effect>) {
         let due = match &self.phase {
             Phase::Idle => None,
@@ -355,7 +356,7 @@ impl Coordinator {
             self.wake = None;
             return;
         };
-        // Never in the past: what is due now has been done above, and what could not be done waits for an answer.
+        // Never in the past: everything due has been done above, and what could not be done waits for an answer.
         let at = at.max(self.now + 1);
         if self.wake.is_some_and(|(_, armed)| armed == at) {
             return;
@@ -407,7 +408,7 @@ impl Coordinator {
         self.seat_flight = Some(SeatFlight { id, sent: self.now, kind });
     }
 
-    /// Rewrites the seat last seen as vacant. Never deletes it, so an epoch can never repeat.
+    /// Rewrites the seat last seen as vacant. Never deletes it, so that no epoch can repeat.
     pub(crate) fn send_vacate(&mut self, out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
@@ -439,7 +440,7 @@ impl Coordinator {
         self.drain_for_stop(out);
     }
 
-    /// Leaves once nothing of this node is left on the seat, or once the time for trying is over.
+    /// Leaves once nothing of this node is left on the seat, or once the time for trying is up.
     fn advance_leave(&mut self, out: &mut Vec<Effect>) {
         let Some(by) = self.stop_by else { return };
         let late = self.now >= by;

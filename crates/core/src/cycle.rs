@@ -1,6 +1,6 @@
-//! The heartbeat cycle: how long each took, from when it was due to when its outcome was known, and where the time went.
+//! Heartbeat cycles: how long each took, from when it was due until its outcome was known, and where the time went.
 //!
-//! A watcher beside the coordinator: it sees every step, draws its conclusions, and nothing depends on them.
+//! The tracker watches the coordinator from beside it: it sees every step, and nothing depends on what it concludes.
 
 use crate::event::{Event, LossReason};
 use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, WriteAnswer};
@@ -10,13 +10,13 @@ use crate::time::Time;
 /// One step of a coordinator, as seen from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// When the input was handed in.
+    /// When the input was handled, on the node's clock.
     pub now: Time,
     /// [`Coordinator::heartbeat_due`](crate::Coordinator::heartbeat_due) **before** the step.
     pub due: Option<Time>,
-    /// The input.
+    /// The input that [`Coordinator::handle`](crate::Coordinator::handle) took.
     pub input: &'a Input,
-    /// What came of it.
+    /// The effects the step produced.
     pub effects: &'a [Effect],
     /// The role **after** the step.
     pub role: Option<Role>,
@@ -25,18 +25,18 @@ pub struct Step<'a> {
 /// A heartbeat cycle that has ended, or has lasted too long already.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cycle {
-    /// From when it was due to when its outcome was known.
+    /// From when it was due until its outcome was known.
     pub duration_ms: u64,
-    /// [`CycleTracker::overdue`] has told of it before it ended.
+    /// [`CycleTracker::overdue`] already reported it before it ended.
     pub told: bool,
-    /// What took the time, as far as one can tell.
+    /// What took the time, as far as can be told.
     pub cause: SlowCause,
 }
 
 /// Why a cycle took as long as it did.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SlowCause {
-    /// The store took its time, did not answer, or refused.
+    /// The store was slow, did not answer, or refused.
     SlowStore,
     /// The store answered, but somebody else had changed the seat first.
     LostRaces,
@@ -57,14 +57,15 @@ impl SlowCause {
 
 /// Follows one coordinator's heartbeat cycles.
 ///
-/// A leader's cycle ends when the renewal is confirmed or leadership lost, whatever was tried in between; a standby's
-/// when the look was answered, with the claim that may follow it. One that lasts too long is told by
-/// [`overdue`](CycleTracker::overdue) while it lasts, before it costs the leadership, and ends with the next try that fails.
+/// A leader's cycle ends when the renewal is confirmed or leadership is lost, whatever was tried in between. A standby's
+/// cycle ends when the look is answered, together with any claim that follows it. [`overdue`](CycleTracker::overdue) reports
+/// a cycle that lasts too long while it still lasts, before it costs the leadership; such a cycle ends with the next failed
+/// try.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CycleTracker {
-    /// A request is given up after this; one that lasted longer was not waited for by a running process.
+    /// A request is given up after this long. If one lasted longer, the process was not running.
     request_timeout_ms: u64,
-    /// A cycle is cut off beyond this.
+    /// A cycle is cut off after this long.
     patience_ms: u64,
     wake_at: Option<Time>,
     open: Option<Open>,
@@ -74,7 +75,7 @@ pub struct CycleTracker {
 struct Open {
     due: Time,
     flight: Option<(RequestId, Time)>,
-    /// How long the node is known not to have run.
+    /// How long the node is known not to have run, in this cycle.
     stalled_ms: u64,
     lost: u32,
     unanswered: u32,
@@ -84,28 +85,27 @@ struct Open {
 /// What a step means for the open cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
-    /// Nothing yet.
     Open,
     /// A try failed; the cycle goes on, unless it has lasted too long already.
     Failed,
     /// The outcome is known.
     Done,
-    /// Called off by request: not a heartbeat at all.
+    /// Called off by request, so it was not a heartbeat at all.
     Dropped,
 }
 
 impl CycleTracker {
-    /// A tracker at rest. `patience_ms`: how long a cycle may last before it is cut off.
+    /// A tracker at rest. `patience_ms` is how long a cycle may last before it is cut off.
     pub fn new(request_timeout_ms: u64, patience_ms: u64) -> CycleTracker {
         CycleTracker { request_timeout_ms, patience_ms, wake_at: None, open: None }
     }
 
-    /// Takes one step. Answers with the cycle that ended in it, if one did.
+    /// Takes one step and returns the cycle that ended in it, if any.
     pub fn step(&mut self, step: &Step<'_>) -> Option<Cycle> {
         let late_ms = self.lateness(step);
         let due = step.due.filter(|due| *due <= step.now);
         let lost = loss(step.effects).is_some();
-        // A leader that was paused may learn of its loss before it could send the renewal that was due.
+        // A leader that was paused may learn that it lost leadership before it could send the renewal that was due.
         if lost && self.open.is_none() {
             self.open = due.map(Open::new);
         }
@@ -117,12 +117,12 @@ impl CycleTracker {
         ended
     }
 
-    /// When [`overdue`](CycleTracker::overdue) is to be asked, if nothing ends the open cycle before.
+    /// When to call [`overdue`](CycleTracker::overdue) if nothing ends the open cycle first.
     pub fn overdue_at(&self) -> Option<Time> {
         self.open.as_ref().filter(|open| !open.told).map(|open| open.due + self.patience_ms + 1)
     }
 
-    /// The open cycle, told once as soon as it has lasted too long.
+    /// Returns the open cycle once, as soon as it has lasted too long.
     pub fn overdue(&mut self, now: Time) -> Option<Cycle> {
         self.overdue_at().filter(|at| *at <= now)?;
         let open = self.open.as_mut()?;
@@ -132,7 +132,7 @@ impl CycleTracker {
         Some(cycle)
     }
 
-    /// How late this step came: past its wake-up, or past the time after which no request is waited for.
+    /// How late this step came: after its wake-up, or after the time at which every request is given up.
     fn lateness(&mut self, step: &Step<'_>) -> u64 {
         let overdue_ms = self.wake_at.map_or(0, |at| step.now.since(at));
         for effect in step.effects {
@@ -153,7 +153,7 @@ impl CycleTracker {
         overdue_ms.max(waited_ms)
     }
 
-    /// Notes the answer, if it is the one this cycle waits for.
+    /// Notes the answer, if this cycle waits for it.
     fn settle<'a>(&mut self, step: &Step<'a>, late_ms: u64) -> Option<&'a Answer> {
         let open = self.open.as_mut()?;
         open.stalled_ms = open.stalled_ms.saturating_add(late_ms);
@@ -193,7 +193,7 @@ impl CycleTracker {
         self.open.take().map(|open| Cycle { duration_ms, told: open.told, cause: open.cause(duration_ms) })
     }
 
-    /// Takes up the seat request that went out, as the next try of the open cycle or the first of a new one.
+    /// Follows the seat request that went out, as the next try of the open cycle or the first of a new one.
     fn follow(&mut self, step: &Step<'_>, due: Option<Time>, late_ms: u64) {
         let sent = step.effects.iter().rev().find_map(|effect| {
             let Effect::Request(id, Request::ReadSeat { .. } | Request::WriteSeat { .. }) = effect else {
@@ -216,8 +216,8 @@ impl Open {
         Open { due, flight: None, stalled_ms: 0, lost: 0, unanswered: 0, told: false }
     }
 
-    /// A stall of half the time or more explains the rest: requests cannot be answered to a process that does not run.
-    /// A race lost counts only where every request was answered; otherwise the winner may be one's own late write.
+    /// A stall of half the time or more explains the rest: a process that does not run cannot receive answers. A lost race
+    /// counts only if every request was answered; otherwise the winner may be this node's own late write.
     fn cause(&self, duration_ms: u64) -> SlowCause {
         if self.stalled_ms.saturating_mul(2) >= duration_ms.max(1) {
             SlowCause::StalledProcess

@@ -1,4 +1,4 @@
-//! Facts the core states. The driver gives them names, a namespace and a wall-clock time, and counts them.
+//! Facts stated by the core. The driver adds names, a namespace and a wall-clock time, and counts them.
 
 use crate::id::NodeId;
 use crate::io::SeatProblem;
@@ -8,49 +8,49 @@ use crate::time::Time;
 /// Something that happened, for people and programs that watch. Nothing in the protocol depends on events.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// This node is not eligible: it watches, and takes no part.
+    /// This node is not eligible: it only watches.
     Ineligible,
     /// The startup wait has begun.
     JitterStarted {
-        /// How long it is.
+        /// The length of the wait.
         wait_ms: u64,
     },
     /// The node is known to the others (presence written, seat read).
     Joined,
     /// The seat is free and this node waits for its turn to claim it.
     AwaitingTurn {
-        /// When its turn comes at the earliest.
+        /// When this node's turn comes at the earliest.
         ready_at: Time,
     },
-    /// This node tries for the seat.
+    /// This node is trying to claim the seat.
     ElectionStarted {
-        /// Why there is an election.
+        /// Why an election takes place.
         cause: ElectionCause,
     },
     /// A standby looked at the seat.
     ElectionCheck {
-        /// Whom it saw there.
+        /// The holder of the seat; `None` if the seat is vacant, absent or unreadable.
         leader: Option<NodeId>,
-        /// How long the seat has not changed.
+        /// How long the seat has been unchanged.
         unchanged_ms: u64,
     },
-    /// The leader has not renewed for the whole expiry.
+    /// The leader has not renewed for a whole expiry.
     LeaderDown {
-        /// Who.
+        /// The silent leader.
         leader: NodeId,
         /// Its epoch.
         epoch: Epoch,
-        /// How long the seat has not changed, as far as this node can tell.
+        /// How long the seat has been unchanged, as far as this node can tell.
         unchanged_ms: u64,
     },
     /// The leader that seemed down renewed after all; no takeover.
     LeaderRecovered {
-        /// Who.
+        /// The leader that came back.
         leader: NodeId,
         /// Its epoch.
         epoch: Epoch,
     },
-    /// Another holder, or the same one with a new epoch.
+    /// There is another holder, or the same one with a new epoch.
     LeaderChanged {
         /// The last leader this node knew.
         previous: Option<NodeId>,
@@ -59,47 +59,47 @@ pub enum Event {
         /// Its epoch.
         epoch: Epoch,
     },
-    /// This node leads.
+    /// This node now leads.
     BecameLeader {
-        /// With this epoch.
+        /// The epoch it leads with.
         epoch: Epoch,
-        /// Until then, unless it renews.
+        /// When leadership ends, unless the lease is renewed.
         deadline: Time,
     },
     /// A renewal was confirmed.
     LeaseRenewed {
-        /// The epoch.
+        /// The epoch this node leads with.
         epoch: Epoch,
         /// The new deadline.
         deadline: Time,
-        /// From sending to knowing.
+        /// From sending the renewal to its confirmation.
         latency_ms: u64,
     },
     /// 80 % of the hold is gone without a renewal: processes are wound down.
     LeaseAtRisk {
-        /// The epoch.
+        /// The epoch this node leads with.
         epoch: Epoch,
         /// When leadership ends, unless a renewal gets through.
         deadline: Time,
     },
     /// A renewal got through after all: processes may run again.
     LeaseRecovered {
-        /// The epoch.
+        /// The epoch this node leads with.
         epoch: Epoch,
     },
-    /// This node leads no longer.
+    /// This node no longer leads.
     LostLeadership {
         /// The epoch it led with.
         epoch: Epoch,
-        /// Why.
+        /// What ended the leadership.
         reason: LossReason,
-        /// Whether the seat was seen vacated, so that the next leader need not wait.
+        /// Whether the seat was seen vacated, so that the next leader does not have to wait.
         vacated: bool,
-        /// Nothing acts in the name of the epoch after this. Earlier than the event itself if the work had stopped
-        /// before, or if the node was paused past its deadline; later if the work does not stop as told.
+        /// Nothing acts in the name of the epoch after this. Earlier than the event itself if the work had stopped before,
+        /// or if the node was paused past its deadline; later if the work ignores the order to stop.
         acted_until: Time,
     },
-    /// The seat cannot be read, or not be claimed any more. It is left alone; nobody can lead until somebody repairs it.
+    /// The seat cannot be read, or can no longer be claimed. It is left alone; nobody can lead until somebody repairs it.
     SeatUnreadable {
         /// What is wrong with it.
         problem: SeatProblem,
@@ -113,22 +113,22 @@ pub enum Event {
     },
     /// Somebody else writes this node's presence: two processes run under one node id.
     NodeConflict,
-    /// The store did not answer; said once, until it answers again.
+    /// The store did not answer. Reported once, until it answers again.
     StoreUnavailable,
-    /// The store refuses; said once, until it answers again.
+    /// The store refuses. Reported once, until it answers again.
     StoreDenied,
     /// The store answers again.
     StoreRecovered,
-    /// The store does not honour conditions: this node will not take part.
+    /// The store ignores conditions on writes: this node will not take part.
     StoreUnsafe,
-    /// Processes did not stop in time when leadership was given up; the seat was not vacated because of that.
+    /// Processes did not stop in time when leadership was given up, so the seat was not vacated.
     ProcessesStuck {
         /// The epoch they ran under.
         epoch: Epoch,
     },
 }
 
-/// Why there is an election.
+/// Why an election takes place.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ElectionCause {
     /// The node started and found no leader.
@@ -144,7 +144,7 @@ pub enum ElectionCause {
 pub enum LossReason {
     /// The node was asked to stop.
     Shutdown,
-    /// The node was asked to hand over and goes on as standby.
+    /// The node was asked to hand over and continues as a standby.
     StepDown,
     /// No renewal was confirmed before the deadline.
     LeaseExpired,
@@ -156,7 +156,7 @@ pub enum LossReason {
     SeatUnreadable,
     /// The seat was deleted under the leader.
     SeatGone,
-    /// Its work was told to stop and did not.
+    /// The leader's work was told to stop and did not.
     ProcessesStuck,
 }
 

@@ -1,8 +1,8 @@
-//! The same state, told from another origin.
+//! The same state, renumbered.
 //!
-//! Times mean something only by their distance from now; ids, nonces and versions only by being equal or not. Whoever
-//! explores the states of several coordinators rewrites them to small numbers, so that a state that is reached again is
-//! recognised. Nothing else uses this.
+//! Times matter only by their distance from now; ids, nonces and versions only by being equal or not. A state explorer for
+//! several coordinators rewrites them to small numbers, so that it recognises a state it has reached before. Nothing else
+//! uses this.
 
 use crate::campaign::Campaign;
 use crate::coordinator::{Coordinator, FlightKind, PendingWrite, Phase, SeatFlight};
@@ -17,37 +17,37 @@ use crate::startup::Starting;
 use crate::time::Time;
 use crate::watching::Watching;
 
-/// Rewrites what has no meaning of its own. Equal values must stay equal, different ones different.
+/// Rewrites values that have no meaning of their own. Equal values must stay equal, and different ones different.
 pub trait Renumber {
     /// A moment on the node's clock.
     fn time(&mut self, time: &mut Time);
-    /// A moment before which something is not done; once it is past, it does not matter how long.
+    /// A moment before which something is not done; once it has passed, it does not matter how long ago.
     fn bound(&mut self, time: &mut Time);
-    /// A moment that matters for the age of presences or for what events say, and for no decision about the seat.
+    /// A moment that affects only the age of presences or the content of events, and no decision about the seat.
     fn age(&mut self, time: &mut Time);
-    /// A request under way.
+    /// The id of a request in flight.
     fn request(&mut self, id: &mut RequestId);
-    /// A wake-up asked for.
+    /// The token of a pending wake-up.
     fn wake(&mut self, token: &mut WakeToken);
-    /// The mark of a write.
+    /// The nonce of a write.
     fn nonce(&mut self, nonce: &mut Nonce);
     /// A version of the seat.
     fn version(&mut self, version: &mut Version);
-    /// How often something failed in a row.
+    /// A number of consecutive failures.
     fn failures(&mut self, count: &mut u32);
 }
 
-/// A record: only the mark, and whether it was renewed at all.
+/// A record: only its nonce, and whether it was renewed at all.
 fn seat(seat: &mut Seat, with: &mut impl Renumber) {
     with.nonce(&mut seat.nonce);
     seat.renewals = seat.renewals.min(1);
 }
 
 impl Coordinator {
-    /// Rewrites everything that only distance or equality gives a meaning to. New request ids go on from `requests` and
-    /// new nonces from `nonces`, so these must not be below the highest ones left.
+    /// Rewrites everything that has meaning only by distance or equality. New request ids continue from `requests` and new
+    /// nonces from `nonces`, so these must not be below the highest ones left.
     pub fn renumber(&mut self, requests: u64, nonces: u64, with: &mut impl Renumber) {
-        // Without a rest pattern: a new field must find its place here.
+        // No rest pattern: a new field must find its place here.
         let Coordinator {
             config: _,
             terms: _,
@@ -76,7 +76,7 @@ impl Coordinator {
             wake,
         } = self;
         (*next_request, *next_nonce) = (requests, nonces);
-        // The next input says what time it is.
+        // The next input sets the time.
         *now = Time(0);
         with.bound(wait_out);
         with.age(troubled);
@@ -91,7 +91,7 @@ impl Coordinator {
             Seen::Seat(SeenSeat { seat: record, version, modified_ms: _, since }) => {
                 seat(record, with);
                 with.version(version);
-                // Silence is counted for others who hold the seat.
+                // Silence is measured only for other holders of the seat.
                 match record.state == SeatState::Held && record.holder != *me {
                     true => with.time(since),
                     false => with.age(since),

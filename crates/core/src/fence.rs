@@ -6,10 +6,10 @@ use crate::seat::Epoch;
 /// How strictly a fence judges.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FenceRule {
-    /// Whether epochs are looked at at all. Off, every task is accepted and nothing is counted.
+    /// Whether epochs are checked at all. If not, every task is accepted and nothing is counted.
     pub enabled: bool,
-    /// For this long after a change of leaders a task of the epoch just before may still be accepted, if it was also
-    /// dispatched within it. 0: never.
+    /// For this long after a change of leader, a task of the epoch just before may still be accepted, if it was also
+    /// dispatched within this time. 0 means never.
     pub grace_ms: u64,
 }
 
@@ -19,14 +19,14 @@ impl Default for FenceRule {
     }
 }
 
-/// The verdict on a task.
+/// The fence's verdict on a task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Verdict {
-    /// It belongs to the present leader, or to one this node has not heard of yet.
+    /// The task belongs to the present leader, or to one this node has not heard of yet.
     Accept,
-    /// It belongs to the leader before, dispatched just before the change: accepted, with a warning.
+    /// The task belongs to the previous leader and was dispatched just before the change: accepted, with a warning.
     AcceptLate,
-    /// It belongs to a leader of the past: not to be acted on.
+    /// The task belongs to a past leader and must not be acted on.
     RejectStale,
 }
 
@@ -41,11 +41,11 @@ impl Verdict {
 }
 
 impl FenceRule {
-    /// Judges a task of `task` against the highest epoch known.
+    /// Judges a task of epoch `task` against the highest epoch known.
     ///
-    /// The grace needs both: `since_change_ms`, how long ago this node itself saw the change, on its own clock; and
-    /// `dispatched_ms_ago`, the task's age by its sender's word (`None`: the sender did not say, or speaks of the future).
-    /// A skewed sender can thus shorten the grace, never lengthen it.
+    /// The grace needs both ages. `since_change_ms` is how long ago this node itself saw the change, on its own clock.
+    /// `dispatched_ms_ago` is the task's age as its sender states it (`None` if the sender did not say, or named a time in
+    /// the future). A skewed sender can therefore shorten the grace, but never lengthen it.
     pub fn judge(
         self,
         known: Epoch,
@@ -56,7 +56,7 @@ impl FenceRule {
         self.judge_with(|_| false, known, since_change_ms, task, dispatched_ms_ago)
     }
 
-    /// The same with one of the mistakes that concern the fence, for tests that must notice.
+    /// Judges with one of the mistakes that concern the fence, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn judge_wrongly(
         self,

@@ -1,4 +1,4 @@
-//! Figures kept in a fixed space: the last hundred heartbeats, a histogram of elections, and when to speak of contention.
+//! Figures in fixed space: the last hundred heartbeats, a histogram of elections, and when to report contention.
 
 use crate::event::ElectionCause;
 use crate::time::Time;
@@ -6,10 +6,10 @@ use crate::time::Time;
 /// Heartbeats remembered.
 const HEARTBEATS: usize = 100;
 
-/// Below this many, a percentile would be an accident.
+/// With fewer than this, a percentile would mean nothing.
 const HEARTBEATS_MIN: usize = 10;
 
-/// The latencies of the last hundred heartbeats, in milliseconds. 400 bytes, whatever happens.
+/// The latencies of the last hundred heartbeats, in milliseconds. Never takes more than 400 bytes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HeartbeatLatencies {
     ring: [u32; HEARTBEATS],
@@ -24,33 +24,33 @@ impl Default for HeartbeatLatencies {
 }
 
 impl HeartbeatLatencies {
-    /// Fewer than this give no percentile.
+    /// With fewer heartbeats than this, there is no percentile.
     pub const NEEDED: usize = HEARTBEATS_MIN;
 
-    /// Remembers one; the oldest beyond a hundred is forgotten.
+    /// Remembers one latency and forgets the oldest beyond a hundred.
     pub fn record(&mut self, latency_ms: u64) {
         self.ring[self.next] = u32::try_from(latency_ms).unwrap_or(u32::MAX);
         self.next = (self.next + 1) % HEARTBEATS;
         self.count = (self.count + 1).min(HEARTBEATS);
     }
 
-    /// Those remembered, the oldest first.
+    /// The remembered latencies in milliseconds, oldest first.
     pub fn remembered(&self) -> impl Iterator<Item = u64> + '_ {
         let first = (self.next + HEARTBEATS - self.count) % HEARTBEATS;
         (0..self.count).map(move |place| u64::from(self.ring[(first + place) % HEARTBEATS]))
     }
 
-    /// How many are remembered.
+    /// How many latencies are remembered, at most a hundred.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// Whether none is remembered.
+    /// Whether nothing is remembered.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The latency that this share (in percent) of the remembered heartbeats did not exceed; `None` under ten of them.
+    /// The latency in milliseconds that `percent` of the remembered heartbeats did not exceed; `None` for fewer than ten.
     pub fn percentile(&self, percent: usize) -> Option<u64> {
         if self.count < HEARTBEATS_MIN {
             return None;
@@ -64,44 +64,44 @@ impl HeartbeatLatencies {
     }
 }
 
-/// Upper bounds of the buckets of [`ElectionDurations`], in milliseconds; above the last there is one more.
+/// Upper bounds of the buckets of [`ElectionDurations`], in milliseconds. One more bucket counts everything above the last.
 pub const ELECTION_BUCKETS_MS: [u64; 10] = [50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000];
 
-/// How long elections took, in buckets.
+/// A histogram of election durations.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ElectionDurations {
-    /// Elections per bucket of [`ELECTION_BUCKETS_MS`], and those above the last.
+    /// Elections per bucket of [`ELECTION_BUCKETS_MS`]; the last entry counts those above the last bound.
     pub counts: [u64; ELECTION_BUCKETS_MS.len() + 1],
-    /// All durations together, in milliseconds.
+    /// The sum of all durations, in milliseconds.
     pub sum_ms: u64,
 }
 
 impl ElectionDurations {
-    /// Counts one.
+    /// Counts one election.
     pub fn record(&mut self, duration_ms: u64) {
         let bucket = ELECTION_BUCKETS_MS.iter().position(|bound_ms| duration_ms <= *bound_ms);
         self.counts[bucket.unwrap_or(ELECTION_BUCKETS_MS.len())] += 1;
         self.sum_ms = self.sum_ms.saturating_add(duration_ms);
     }
 
-    /// How many there were.
+    /// How many elections were counted.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// Times elections: from when this node noticed that one is due to when it knows the leader.
+/// Times elections: from the moment this node notices that one is due until it knows the leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct ElectionTimer {
     began: Option<Time>,
 }
 
 impl ElectionTimer {
-    /// Takes one step of a coordinator: the [election](crate::Coordinator::election) under way after it, and whether it
-    /// told of a new leader. Answers how long the election took that was decided in it.
+    /// Takes one step of a coordinator: the [election](crate::Coordinator::election) under way after it, and whether the
+    /// step announced a new leader. Returns how long the election took that the step decided, if any.
     ///
-    /// A first election begins when it may be decided: the wait for others that start at the same time is no part of it.
-    /// One that the old leader ends by coming back was none.
+    /// A first election begins when it may be decided: the wait for others that start at the same time is not part of it. An
+    /// election that the old leader ends by coming back does not count.
     pub fn step(&mut self, now: Time, election: Option<(ElectionCause, Time)>, decided: bool) -> Option<u64> {
         let took = self.began.filter(|began| decided && *began <= now).map(|began| now.since(began));
         if decided {
@@ -116,31 +116,31 @@ impl ElectionTimer {
     }
 }
 
-/// At most one event in this time; the counter always moves.
+/// At most one event per this time; the counter always moves.
 const CONTENTION_QUIET_MS: u64 = 30_000;
 
-/// Whether heartbeat cycles take too long, and whether it is time to say so.
+/// Decides whether heartbeat cycles take too long, and when to report it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ContentionWatch {
     threshold_permille: Option<u64>,
     expected_ms: u64,
     said: Option<Time>,
-    /// Cycles that were too long, whether said or not.
+    /// Cycles that were too long, whether reported or not.
     pub events: u64,
 }
 
 impl ContentionWatch {
-    /// A cycle is too long if it is longer than this.
+    /// A cycle longer than this is too long.
     pub fn limit_ms(expected_ms: u64, threshold_permille: u64) -> u64 {
         expected_ms.saturating_mul(threshold_permille) / 1000
     }
 
-    /// Watches for cycles longer than `threshold` (in thousandths) times the heartbeat interval; `None` watches nothing.
+    /// Watches for cycles longer than `threshold_permille` thousandths of the heartbeat interval; `None` watches nothing.
     pub fn new(expected_ms: u64, threshold_permille: Option<u64>) -> ContentionWatch {
         ContentionWatch { threshold_permille, expected_ms, said: None, events: 0 }
     }
 
-    /// Takes the duration of one cycle. Answers whether to tell of it now.
+    /// Takes the duration of one cycle. Returns whether to report it now.
     pub fn cycle(&mut self, now: Time, duration_ms: u64) -> bool {
         let Some(threshold) = self.threshold_permille else { return false };
         if duration_ms <= ContentionWatch::limit_ms(self.expected_ms, threshold) {

@@ -1,4 +1,4 @@
-//! Identities: who a node is, which life of it this is, and which write is whose.
+//! Identities: who a node is, which of its lives this is, and which write is whose.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The longest id, in bytes. Ids become object keys and log fields.
 const ID_MAX_BYTES: usize = 128;
 
-/// Why a text is not an id.
+/// Why a text is not a valid id.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdError {
     /// What it was to be.
@@ -159,10 +159,10 @@ fn broken_rule(text: &str) -> Option<&'static str> {
     None
 }
 
-/// One life of a node: a random number drawn at every start of the process.
+/// One life of a node: a random number drawn every time the process starts.
 ///
-/// A node that crashed and came back has the same id and another incarnation, so it never takes its former self's
-/// seat for its own.
+/// A node that crashed and came back has the same id and a new incarnation, so it never mistakes its former self's seat for
+/// its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Incarnation(pub u64);
 
@@ -178,15 +178,15 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// A mark that no two writes share: which incarnation wrote it, and which of its writes it was.
+/// A mark that no two writes share: the incarnation that wrote it, and the number of the write.
 ///
-/// Stores derive versions from content, so a body that repeats would bring an old version back to life; and a lost
-/// answer can be told from a lost race only by finding one's own mark.
+/// Stores derive versions from content, so a repeated body would bring an old version back to life. And only by finding its
+/// own mark can a writer tell a lost answer from a lost race.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Nonce {
     /// The writer's incarnation.
     pub incarnation: Incarnation,
-    /// Counts the writer's writes.
+    /// Counts the writer's writes, so that no two share a nonce.
     pub sequence: u64,
 }
 
@@ -199,9 +199,9 @@ impl fmt::Debug for Nonce {
 /// Who holds (or last held) the seat.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder {
-    /// The node.
+    /// The node's id.
     pub node: NodeId,
-    /// Which life of it.
+    /// Which life of the node holds, or held, the seat.
     pub incarnation: Incarnation,
 }
 

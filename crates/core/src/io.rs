@@ -1,85 +1,86 @@
-//! Inputs and effects: everything that crosses the border of the core.
+//! Inputs and effects: everything that crosses the boundary of the core.
 
 use crate::event::Event;
 use crate::id::{NodeId, Nonce};
 use crate::seat::{Epoch, Expect, Seat, Version};
 use crate::time::Time;
 
-/// What the core is told.
+/// Inputs of [`Coordinator::handle`](crate::Coordinator::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
-    /// Take part. The random number, uniform over `u64`, decides the startup wait. Ignored unless at rest: after a
+    /// Take part. The random number decides the startup wait. Ignored unless the coordinator is at rest: after an
     /// [`Input::Stop`], wait for [`Effect::Stopped`].
     Start {
-        /// The random number.
+        /// Uniform over `u64`.
         random: u64,
     },
-    /// The wake-up asked for by [`Effect::Wake`]. One that was replaced since is ignored.
+    /// The wake-up requested by [`Effect::Wake`]. Ignored if it has been replaced since.
     Wake(WakeToken),
     /// The answer to a request.
     Answer {
-        /// Which request.
+        /// The id of the [`Effect::Request`].
         id: RequestId,
-        /// The answer.
+        /// The store's answer, or [`Request::unanswered`].
         answer: Answer,
     },
-    /// Nothing acts in the name of this epoch any more. It has no number of its own: work is started again in an epoch only after
-    /// this was sent for the work before, so each [`Effect::StartProcesses`] is followed by one of these, and by the next start
-    /// only then. To send it twice would break the caller's word; while nothing was told to stop it is ignored.
+    /// Nothing acts in the name of this epoch any more. This needs no number of its own: work starts again in an epoch only
+    /// after this was sent for the work before, so each [`Effect::StartProcesses`] is followed by exactly one of these
+    /// before the next start. Sending it twice breaks the caller's promise; it is ignored while nothing was told to stop.
     ProcessesStopped {
-        /// The epoch.
+        /// The epoch the processes ran under.
         epoch: Epoch,
     },
-    /// Hand leadership over and go on as standby. Ignored by a node that does not lead.
+    /// Hand leadership over and continue as a standby. Ignored by a node that does not lead.
     StepDown,
-    /// The same, and claim nothing for this long at least: this node has nothing to offer as leader for now.
+    /// Like [`Input::StepDown`], but also claim nothing for at least this long: this node has nothing to offer as leader for
+    /// now.
     StandAside {
-        /// How long.
+        /// Shortest time without a claim.
         hold_ms: u64,
     },
-    /// Claim above this epoch from now on; a leader whose epoch is not above it steps down, to claim again.
+    /// Claim above this epoch from now on. A leader whose epoch is not above it steps down, to claim again.
     Raise {
-        /// The epoch.
+        /// Claims must be above this epoch.
         above: Epoch,
     },
-    /// Leave: drain, vacate, remove the presence, end with [`Effect::Stopped`].
+    /// Leave: drain, vacate, remove the presence, and end with [`Effect::Stopped`].
     Stop,
 }
 
-/// What the core wants done, in this order.
+/// Effects of [`Coordinator::handle`](crate::Coordinator::handle), to be carried out in this order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Send this to the store and answer with the same id.
     Request(RequestId, Request),
-    /// Send [`Input::Wake`] with this token at this time; forget the wake-up asked for before.
+    /// Send [`Input::Wake`] with this token at this time, and forget the previous wake-up.
     Wake {
-        /// To be handed back.
+        /// To be handed back in [`Input::Wake`].
         token: WakeToken,
-        /// When.
+        /// The earliest time to send it.
         at: Time,
     },
-    /// Leadership has begun, or goes on after a wind-down: processes may run until the deadline.
+    /// Leadership has begun, or continues after a wind-down: processes may run until the deadline.
     StartProcesses {
         /// The epoch they run under.
         epoch: Epoch,
-        /// When they must be silent, unless extended.
+        /// When they must stop acting, unless [`Effect::ExtendLease`] extends it.
         deadline: Time,
     },
-    /// The lease was renewed: the deadline is later now.
+    /// The lease was renewed, which moves the deadline.
     ExtendLease {
-        /// The epoch.
+        /// The epoch this node leads with.
         epoch: Epoch,
         /// The new deadline.
         deadline: Time,
     },
-    /// Stop the processes of this epoch, all of them before `by`, then send [`Input::ProcessesStopped`].
+    /// Stop all processes of this epoch before `by`, then send [`Input::ProcessesStopped`].
     StopProcesses {
-        /// The epoch.
+        /// The epoch they run under.
         epoch: Epoch,
-        /// When they must be gone.
+        /// When they must all have stopped.
         by: Time,
     },
-    /// Tell whoever watches.
+    /// Report this event to whoever watches.
     Emit(Event),
     /// The coordinator is at rest; it may be started again.
     Stopped(StopCause),
@@ -88,52 +89,52 @@ pub enum Effect {
 /// Why a coordinator came to rest.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StopCause {
-    /// It was asked to.
+    /// [`Input::Stop`] asked for it.
     Asked,
     /// The store ignores conditions, so no leadership on it can be safe.
     StoreUnsafe,
 }
 
-/// Pairs a request with its answer.
+/// Matches an answer to its request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RequestId(pub u64);
 
-/// The generation of a wake-up; older ones are dead.
+/// The generation of a wake-up; older generations are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WakeToken(pub u64);
 
 /// A request to the store.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Request {
-    /// Find out, by a few writes under a throw-away key, whether the store honours conditions.
+    /// Find out, with a few writes under a throw-away key, whether the store honours conditions.
     Probe,
     /// Read the seat, unless it still has this version.
     ReadSeat {
-        /// The version known.
+        /// The version this node knows; `None` reads unconditionally.
         unless: Option<Version>,
     },
-    /// Write the seat, if the expectation holds.
+    /// Write the seat, if it is as `expect` says.
     WriteSeat {
-        /// The record.
+        /// The record to write.
         seat: Seat,
-        /// What must be there now.
+        /// What must be on the seat now.
         expect: Expect,
     },
-    /// Write this node's presence; with a version, only if nobody else wrote it since.
+    /// Write this node's presence; given a version, only if nobody else has written it since.
     WritePresence {
         /// New in every write.
         nonce: Nonce,
-        /// The version this node wrote last.
+        /// The version this node wrote last; `None` writes unconditionally.
         expect: Option<Version>,
     },
     /// Remove this node's presence.
     RemovePresence,
-    /// List the presences: as many as one answer holds, the first by name.
+    /// List the presences: as many as one answer holds, in name order.
     ListNodes,
 }
 
 impl Request {
-    /// What silence comes to: a write may have happened, a read has not.
+    /// The answer to assume when none came: a write may have happened, a read did not.
     pub fn unanswered(&self) -> Answer {
         match self {
             Request::Probe => Answer::Probe(ProbeAnswer::Unavailable),
@@ -149,26 +150,26 @@ impl Request {
 /// The answer to a [`Request`], one variant for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Answer {
-    /// To [`Request::Probe`].
+    /// Answers [`Request::Probe`].
     Probe(ProbeAnswer),
-    /// To [`Request::ReadSeat`].
+    /// Answers [`Request::ReadSeat`].
     Seat(SeatAnswer),
-    /// To [`Request::WriteSeat`].
+    /// Answers [`Request::WriteSeat`].
     SeatWritten(WriteAnswer),
-    /// To [`Request::WritePresence`].
+    /// Answers [`Request::WritePresence`].
     PresenceWritten(WriteAnswer),
-    /// To [`Request::RemovePresence`], however it went.
+    /// Answers [`Request::RemovePresence`], whatever the outcome.
     PresenceRemoved,
-    /// To [`Request::ListNodes`].
+    /// Answers [`Request::ListNodes`].
     Nodes(NodesAnswer),
 }
 
 /// What the probe found.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ProbeAnswer {
-    /// Conditions are honoured.
+    /// The store honours conditions.
     Safe,
-    /// Conditions are ignored.
+    /// The store ignores conditions.
     Unsafe,
     /// The store did not answer.
     Unavailable,
@@ -179,13 +180,13 @@ pub enum ProbeAnswer {
 /// The outcome of a conditional write.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum WriteAnswer {
-    /// It happened; this is the version now.
+    /// It happened; this is the new version.
     Won(Version),
     /// It did not happen: the condition did not hold.
     Lost,
     /// It may have happened, or may yet happen.
     Unknown,
-    /// It did not happen; the store was not reached.
+    /// It did not happen; the store could not be reached.
     Unavailable,
     /// It did not happen; the store refuses.
     Denied,
@@ -194,27 +195,27 @@ pub enum WriteAnswer {
 /// The outcome of reading the seat.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum SeatAnswer {
-    /// The seat as it stands.
+    /// There is a seat.
     Found {
-        /// The record.
+        /// The record on the seat.
         seat: Seat,
-        /// Its version.
+        /// To be passed as the condition of the next write.
         version: Version,
         /// When it was written, on the store's clock.
         modified_ms: u64,
     },
-    /// It still has the version asked about.
+    /// The seat still has the version the request named.
     Unchanged,
     /// There is no seat.
     Absent,
-    /// There is an object, but not one this node understands.
+    /// There is an object, but this node does not understand it.
     Unreadable {
-        /// Its version.
+        /// The version of the object.
         version: Version,
-        /// What is wrong.
+        /// Why it cannot be understood.
         problem: SeatProblem,
     },
-    /// No answer.
+    /// The store did not answer.
     Unavailable,
     /// The store refuses.
     Denied,
@@ -223,32 +224,32 @@ pub enum SeatAnswer {
 /// What is wrong with a seat object.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SeatProblem {
-    /// Not a seat at all.
+    /// The object is not a seat.
     Corrupt,
     /// Written by a newer major version of this software.
     Newer,
-    /// It has the highest epoch there is: nobody can claim it any more.
+    /// The seat has the highest possible epoch: nobody can claim it any more.
     LastEpoch,
 }
 
 /// The outcome of listing the presences.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum NodesAnswer {
-    /// The nodes, the first by name if there are too many for one answer.
+    /// The nodes, in name order; only the first ones if one answer cannot hold them all.
     Found {
-        /// They.
+        /// In name order.
         nodes: Vec<NodeEntry>,
-        /// There are more.
+        /// Whether the list was cut off.
         more: bool,
     },
-    /// No answer, or refused.
+    /// The store did not answer, or refused.
     Unavailable,
 }
 
-/// One presence.
+/// One presence found in the list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NodeEntry {
-    /// Whose.
+    /// The node the presence belongs to.
     pub node: NodeId,
     /// When it was written, on the store's clock.
     pub modified_ms: u64,

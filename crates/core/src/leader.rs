@@ -1,4 +1,4 @@
-//! The leader: renews on an exact cadence, stops acting by its own deadline, and gives the seat up in order.
+//! The leader: renews on an exact cadence, stops acting by its own deadline, and gives up the seat in order.
 
 use crate::config::Config;
 use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
@@ -20,17 +20,17 @@ pub(crate) struct Tenure {
     pub(crate) renew_at: Time,
     /// When the last renewal was sent, whatever became of it.
     pub(crate) tried: Time,
-    /// Until then a renewal that was given up is looked for, before anything is written again.
+    /// Until then, the leader looks for a renewal it gave up on before it writes again.
     pub(crate) look_until: Time,
-    /// A write's outcome is unknown, or one was refused: the next request is a read.
+    /// A write's outcome is unknown, or a write was refused: the next request is a read.
     pub(crate) unresolved: bool,
-    /// What an expiry would be blamed on.
+    /// The reason to report if the lease expires.
     pub(crate) blame: LossReason,
     /// Processes run, or have not been reported stopped yet.
     pub(crate) processes: bool,
-    /// When they were reported stopped.
+    /// When the processes were reported stopped.
     pub(crate) stopped: Option<Time>,
-    /// How long nothing is claimed after a step-down, if that is longer than usual.
+    /// How long to claim nothing after a step-down, if longer than usual.
     pub(crate) hold_ms: u64,
     pub(crate) drain: Option<Drain>,
 }
@@ -42,20 +42,21 @@ pub(crate) struct Drain {
     pub(crate) by: Time,
     /// Attempts left to vacate or to find out.
     pub(crate) attempts: u8,
-    /// A vacate was sent; it may have landed.
+    /// A vacate was sent and may have landed.
     pub(crate) vacated: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum DrainCause {
-    /// 80 % of the hold is gone; a renewal that gets through ends the drain. Not for safety: so that work has time to stop well.
+    /// 80 % of the hold is gone; a renewal that gets through ends the drain. Not for safety, but to give work time to stop
+    /// well.
     AtRisk,
     /// Leadership is being given up for good.
     Asked(LossReason),
 }
 
-/// Requests made at most to vacate, or to find out whether that worked. Then it is left to the expiry: a shutdown must end,
-/// and the seat frees itself.
+/// Most requests made to vacate the seat, or to find out whether that worked. After that the expiry frees the seat by
+/// itself: a shutdown must end.
 const ATTEMPTS_MAX: u8 = 4;
 
 impl Tenure {
@@ -107,8 +108,8 @@ impl Coordinator {
         out.push(Effect::StartProcesses { epoch, deadline });
     }
 
-    /// Before anything else, at every input: past its deadline a leader is a leader no more, whatever the store does. Safety does
-    /// not rest on this, because work checks the deadline by itself; but whoever watches must hear of it in time.
+    /// Runs before anything else, at every input: past its deadline a leader no longer leads, whatever the store does.
+    /// Safety does not depend on this, because work checks the deadline by itself; but observers must hear of it in time.
     pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         if self.now >= self.deadline(tenure) && !self.config.has(Mutant::DeadlineIgnored) {
@@ -124,12 +125,12 @@ impl Coordinator {
         }
     }
 
-    /// The one way out of leadership.
+    /// The only way out of leadership.
     fn lose(&mut self, reason: LossReason, vacated: bool, out: &mut Vec<Effect>) {
         let now = self.now;
         let Phase::Leading(tenure) = &self.phase else { return };
         let (epoch, processes, deadline) = (tenure.epoch, tenure.processes, self.deadline(tenure));
-        // Work that was told to stop and did not may go on until its deadline; it knows that one by itself.
+        // Work that was told to stop and did not may continue until its deadline; it checks that deadline by itself.
         let ignores = tenure.drain.is_some() && processes;
         let acted_until = if ignores { deadline } else { tenure.stopped.unwrap_or(now).min(deadline) };
         if processes {
@@ -192,8 +193,8 @@ impl Coordinator {
         }
     }
 
-    /// Sends a renewal. The next one is due one heartbeat after this one *was due*, so a slow answer or a late wake-up
-    /// does not stretch the cadence.
+    /// Sends a renewal. The next one is due one heartbeat after this one *was due*, so a slow answer or a late wake-up does
+    /// not stretch the cadence.
     fn renew(&mut self, out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
@@ -235,9 +236,9 @@ impl Coordinator {
         }
     }
 
-    /// How long a renewal that was given up is looked for. A slow answer is not a lost one: a write that took this long to
-    /// be given up may well need as long again, and a second one beside it would only be refused by it, one slow answer
-    /// later. But half of the time that is left before work must stop belongs to the next try.
+    /// How long to look for a renewal that was given up. A slow answer is not a lost one: a write that took this long before
+    /// it was given up may well need as long again, and a second write beside it would only be refused because of it, one
+    /// slow answer later. But half of the time left before work must stop belongs to the next try.
     fn patience_ms(&self, flight: &SeatFlight, answer: &WriteAnswer) -> u64 {
         let Phase::Leading(tenure) = &self.phase else { return 0 };
         if !matches!((&flight.kind, answer), (FlightKind::Renew(_), WriteAnswer::Unknown)) {
@@ -265,8 +266,9 @@ impl Coordinator {
         self.recover(out);
     }
 
-    /// A leader that was winding down because of its lease takes its work up again, once that work has stopped: work that was
-    /// told to stop must not meet work that starts. The epoch stays, because nobody else can have claimed meanwhile.
+    /// A leader that was winding down because of its lease resumes its work, but only once the old work has stopped: work
+    /// told to stop must not overlap with work that starts. The epoch stays, because nobody else can have claimed in the
+    /// meantime.
     fn recover(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &self.phase else { return };
         let at_risk = matches!(tenure.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
@@ -281,12 +283,12 @@ impl Coordinator {
         out.push(Effect::StartProcesses { epoch, deadline });
     }
 
-    /// The read-back shows that nothing was written yet. What was given up is looked for a little longer; then renew at
-    /// once, unless the last try was only just now: one lost renewal must cost nothing.
+    /// The read-back shows that nothing was written yet. The leader keeps looking for the renewal it gave up on a little
+    /// longer, then renews at once, unless the last try was only just now: one lost renewal must cost nothing.
     fn renew_now(&mut self) {
         let (now, retry_ms) = (self.now, self.config.retry_ms());
         let tenure = self.tenure();
-        // Nobody needs a renewal of what is being vacated; should it land after all, the vacate is refused and sent again.
+        // A seat that is being vacated needs no renewal. If one lands after all, the vacate is refused and sent again.
         let vacating = matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. }));
         if now < tenure.look_until && (tenure.processes || !vacating) {
             tenure.unresolved = true;
@@ -296,7 +298,7 @@ impl Coordinator {
         }
     }
 
-    /// Nothing was written. Try again soon, and at 80 % of the hold at the latest.
+    /// Nothing was written. Try again soon, and no later than 80 % of the hold.
     fn try_again(&mut self, blame: LossReason) {
         let (now, retry_ms, wind_down_ms) = (self.now, self.config.retry_ms(), self.config.wind_down_ms());
         let tenure = self.tenure();
@@ -308,8 +310,8 @@ impl Coordinator {
         }
     }
 
-    /// A read after an unknown or refused write: whose record is on the seat? One's own may have been rewritten from
-    /// outside, with the mark that asks for a step-down. A mark is no renewal: it moves no deadline.
+    /// A read after an unknown or refused write: whose record is on the seat? This node's own record may have been rewritten
+    /// from outside, with the mark that asks for a step-down. A mark is not a renewal: it moves no deadline.
     pub(crate) fn leader_read(&mut self, learned: Learned, out: &mut Vec<Effect>) {
         if let Learned::Failed { denied } = learned {
             self.try_again(if denied { LossReason::StoreDenied } else { LossReason::LeaseExpired });
@@ -327,7 +329,7 @@ impl Coordinator {
         }
         self.tenure().unresolved = false;
         if seat.step_down && !self.config.has(Mutant::MarkIgnored) {
-            // Before the renewal is counted: a lease that recovers must not start work that is to stop.
+            // Before the renewal is counted: a lease that recovers must not start work that is about to stop.
             self.on_step_down(out);
         }
         let any = self.config.has(Mutant::NonceIgnored);
@@ -340,14 +342,14 @@ impl Coordinator {
                 self.tenure().renew_at = next;
                 self.on_renewed(sent, out);
             }
-            // Nothing is lost by a moment's wait: work that stops quickly saves the renewal.
+            // A moment's wait costs nothing: work that stops quickly saves the renewal.
             None if seat.step_down && self.tenure().processes => self.try_again(LossReason::LeaseExpired),
             None => self.renew_now(),
         }
     }
 
-    /// The seat is this node's no more. If it was being given up, that is why; and once a vacate was sent, whatever is
-    /// found there came after it.
+    /// The seat is no longer this node's. If it was being given up, that is the reason; and once a vacate was sent, anything
+    /// found on the seat came after it.
     fn end(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
         match self.tenure().drain {
             Some(Drain { cause: DrainCause::Asked(asked), vacated, .. }) => self.lose(asked, vacated, out),
@@ -358,7 +360,7 @@ impl Coordinator {
     fn drain(&mut self, cause: DrainCause, by: Time, out: &mut Vec<Effect>) {
         self.become_draining();
         let tenure = self.tenure();
-        // A vacate that was sent may have landed, whatever the reason for the drain is now.
+        // A vacate that was sent may have landed, whatever the reason for the drain now.
         let vacated = tenure.drain.as_ref().is_some_and(|drain| drain.vacated);
         tenure.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated });
         let (epoch, processes) = (tenure.epoch, tenure.processes);
@@ -371,8 +373,8 @@ impl Coordinator {
         self.drain_because(LossReason::StepDown, out);
     }
 
-    /// A step-down with a longer cooldown, not a state of its own: the node still watches and is ranked, only its claims wait.
-    /// Told also to a leader that hands over already: what counts is how long it stays away afterwards.
+    /// A step-down with a longer cooldown, not a state of its own: the node still watches and is ranked, only its claims
+    /// wait. A leader that is already handing over takes this too: what counts is how long it stays away afterwards.
     pub(crate) fn on_stand_aside(&mut self, hold_ms: u64, out: &mut Vec<Effect>) {
         let Phase::Leading(tenure) = &mut self.phase else { return };
         tenure.hold_ms = tenure.hold_ms.max(hold_ms);
@@ -389,7 +391,7 @@ impl Coordinator {
             Some(Drain { cause: DrainCause::Asked(earlier), .. }) => Some(*earlier),
             Some(Drain { cause: DrainCause::AtRisk, .. }) | None => None,
         };
-        // A stop overrides a step-down under way; nothing overrides a stop.
+        // A stop overrides a step-down in progress; nothing overrides a stop.
         if asked.is_none() || (asked == Some(LossReason::StepDown) && reason == LossReason::Shutdown) {
             let by = self.now + self.config.drain_ms;
             self.drain(DrainCause::Asked(reason), by, out);
@@ -414,7 +416,7 @@ impl Coordinator {
         }
     }
 
-    /// Processes are gone; now, and only now, the seat is vacated.
+    /// Processes have stopped; now, and only now, the seat is vacated.
     fn advance_vacate(&mut self, out: &mut Vec<Effect>) {
         let now = self.now;
         let in_flight = self.seat_flight.is_some();
@@ -447,7 +449,7 @@ impl Coordinator {
         }
     }
 
-    /// Processes did not stop. To vacate now would invite a second leader beside them, so the lease is left to run out.
+    /// Processes did not stop. Vacating now would invite a second leader beside them, so the lease is left to run out.
     fn give_up_stuck(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
         let epoch = self.tenure().epoch;
         out.push(Effect::Emit(Event::ProcessesStuck { epoch }));

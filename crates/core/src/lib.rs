@@ -3,29 +3,29 @@
 //! [`Coordinator::handle`] takes the time and one [`Input`], and pushes [`Effect`]s. It reads no clock, draws no random
 //! number, does no IO and depends on nothing, so the whole protocol can be replayed, simulated and explored.
 //!
-//! Leadership is decided by **one thing only**: compare-and-swap on the seat. Lists, times and heartbeats decide merely
-//! who tries when.
+//! Leadership is decided by **one thing only**: compare-and-swap on the seat. Lists, times and heartbeats only decide who
+//! tries when.
 //!
 //! # What the caller owes
 //!
-//! 1. `now` never goes back, goes on while the machine is suspended, and runs at most [`Config::tolerated_drift_permille`]
-//!    faster or slower than the other nodes' clocks.
+//! 1. `now` never goes back, keeps advancing while the machine is suspended, and runs at most
+//!    [`Config::tolerated_drift_permille`] faster or slower than the other nodes' clocks.
 //! 2. Every [`Effect::Request`] is answered exactly once, within a bounded time; if nothing came back, with
 //!    [`Request::unanswered`].
 //! 3. `Unknown` is passed on as `Unknown`. `Lost` and `Unavailable` mean that the write did not and will not happen.
-//! 4. [`Effect::Wake`] replaces the wake-up before it; [`Input::Wake`] comes at or after its time.
+//! 4. [`Effect::Wake`] replaces the previous wake-up; [`Input::Wake`] comes at or after its time.
 //! 5. [`Input::ProcessesStopped`] is sent only when nothing acts in the name of that epoch any more.
 //! 6. Whatever acts as leader checks the deadline of [`Effect::StartProcesses`] and [`Effect::ExtendLease`] by itself,
 //!    immediately before each side effect: the machine may have been paused between two inputs.
-//! 7. An [`Incarnation`] is new at every start of a process.
+//! 7. Every start of a process draws a new [`Incarnation`].
 //!
 //! # What is not promised
 //!
 //! - A paused process cannot stop acting *while* it is paused: a side effect that was already on its way when the pause
 //!   began may land late. That is what the epoch in every task is for: the receiver must refuse stale epochs.
-//! - If clocks drift apart by more than the tolerated drift, two nodes may *believe* to lead at one instant. They never
+//! - If clocks drift apart by more than the tolerated drift, two nodes may *think* they lead at the same instant. They never
 //!   do so with the same epoch.
-//! - Seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
+//! - Some seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
 
 mod arbiter;
 mod campaign;

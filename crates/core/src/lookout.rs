@@ -1,7 +1,7 @@
-//! The lookout: watching a seat from outside its election, to learn whether somebody acts by it.
+//! The lookout: watches a seat from outside its election, to learn whether somebody acts by it.
 //!
 //! It judges like a standby: by observed change on the watcher's own clock, never by time stamps. It is a little more
-//! patient than one, so that whoever takes part in that election has claimed before the watcher calls the seat free.
+//! patient than a standby, so that the nodes in that election have claimed the seat before the watcher calls it free.
 
 use crate::mutant::{Mistake, Mutant};
 use crate::seat::{Epoch, SeatState, Version};
@@ -10,24 +10,24 @@ use crate::time::Time;
 /// What one look at a seat showed.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Glimpse {
-    /// The record.
+    /// There is a seat.
     Seat {
         /// The object's version.
         version: Version,
-        /// Held or vacant.
+        /// Whether the seat is held or vacant.
         state: SeatState,
         /// The holder's epoch.
         epoch: Epoch,
         /// How long it must stay unchanged before others may take over.
         expiry_ms: u64,
     },
-    /// Still the version seen before.
+    /// The seat still has the version seen before.
     Unchanged,
     /// There is no seat.
     Absent,
-    /// The seat may not be read, or is none: nothing can be learned by looking again.
+    /// The seat may not be read, or the object is not a seat: looking again would teach nothing.
     Closed,
-    /// No answer, or one that says nothing about the seat.
+    /// There was no answer, or one that says nothing about the seat.
     Nothing,
 }
 
@@ -36,11 +36,11 @@ pub enum Glimpse {
 pub enum Sight {
     /// Somebody holds it and may act.
     Held,
-    /// Nobody acts by it. The epoch is the highest seen on it; 0 if there was none.
+    /// Nobody acts by it. The epoch is the highest seen on it, or 0 if there was no seat.
     Free(Epoch),
 }
 
-/// Watches one seat.
+/// Watches one seat for somebody who does not take part in its election.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lookout {
     patience_ms: u64,
@@ -54,31 +54,31 @@ pub struct Lookout {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Record {
     version: Version,
-    /// Free once a look *sent* at or after this still shows the same.
+    /// The seat is free once a look *sent* at or after this still shows no change.
     free_at: Time,
 }
 
 impl Lookout {
-    /// Takes how much longer than the seat's own election to wait: for a silent holder to be replaced, and for a vacated seat
-    /// to be taken by the next.
+    /// `patience_ms` is how much longer to wait than the seat's own election: for a silent holder to be replaced, and for a
+    /// vacated seat to be taken by the next.
     pub fn new(patience_ms: u64) -> Lookout {
         Lookout { patience_ms, record: None, highest: Epoch(0), sight: None, mistake: Mistake::default() }
     }
 
-    /// The same with a deliberate mistake, for tests that must catch it.
+    /// This lookout with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
     pub fn broken(self, mutant: Option<Mutant>) -> Lookout {
         Lookout { mistake: Mistake::of(mutant), ..self }
     }
 
-    /// The version to ask about, so that an unchanged seat costs no body.
+    /// The version to pass with the next read, so that an unchanged seat costs no body.
     pub fn version(&self) -> Option<&Version> {
         self.record.as_ref().map(|record| &record.version)
     }
 
-    /// Takes a look that was sent and has ended at these times. `None`: it was not answered, so it says nothing, whatever
-    /// earlier ones said. Whoever needs to know looks again.
+    /// Takes a look with the times at which it was sent and ended. Returns `None` if it was not answered: then it says
+    /// nothing, whatever earlier looks said, and the caller must look again to know.
     pub fn look(&mut self, sent: Time, ended: Time, glimpse: Glimpse) -> Option<Sight> {
         match glimpse {
             Glimpse::Nothing if self.mistake.is(Mutant::UnansweredLookTakenForFree) => {
@@ -86,7 +86,7 @@ impl Lookout {
             }
             Glimpse::Nothing => return None,
             Glimpse::Unchanged => self.settle(sent),
-            // A holder that was seen before the seat was deleted or closed has its lease all the same.
+            // A holder seen before the seat was deleted or closed still has its lease.
             Glimpse::Absent | Glimpse::Closed if self.record.is_some() => self.settle(sent),
             Glimpse::Absent | Glimpse::Closed => self.sight = Some(Sight::Free(self.highest)),
             Glimpse::Seat { version, state, epoch, expiry_ms } => {
@@ -108,7 +108,7 @@ impl Lookout {
         self.sight
     }
 
-    /// The seat has not changed. Only a look sent after the wait proves that it stayed so for it.
+    /// The seat has not changed. Only a look sent after the wait proves that it stayed unchanged throughout.
     fn settle(&mut self, sent: Time) {
         if self.record.as_ref().is_some_and(|record| sent >= record.free_at) {
             self.sight = Some(Sight::Free(self.highest));
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// A store that does not honour the condition answers with the whole object again; it is the same one all the same.
+    /// A store that ignores the condition answers with the whole object again; it is still the same object.
     #[test]
     fn the_same_version_read_again_is_no_change() {
         let mut lookout = Lookout::new(500);

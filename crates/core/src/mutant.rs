@@ -1,13 +1,13 @@
 //! Teeth: realistic mistakes that the test suite must catch.
 //!
-//! They exist in test builds only (feature `teeth`); without it [`Config::has`] is a constant `false`.
+//! They exist in test builds only (feature `teeth`); without the feature, [`Config::has`] is a constant `false`.
 
 use crate::config::Config;
 
 /// A deliberately broken variant of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mutant {
-    /// The lease deadline is counted from the answer to a renewal instead of from its sending.
+    /// The lease deadline is counted from the answer to a renewal instead of from when it was sent.
     DeadlineFromAnswer,
     /// A refused conditional write is taken for a successful one.
     LostTakenForWon,
@@ -33,41 +33,41 @@ pub enum Mutant {
     SeatNotChecked,
     /// The next epoch is derived from the leader last announced, not from the seat that was read.
     EpochFromLastLeader,
-    /// The next epoch is derived from the seat that was read alone; higher ones seen before are forgotten.
+    /// The next epoch is derived only from the seat that was read; higher ones seen before are forgotten.
     HighestForgotten,
-    /// Vacating starts the count of epochs anew, as deleting the seat would.
+    /// Vacating restarts the count of epochs, as deleting the seat would.
     VacateResetsEpoch,
     /// A cold start calls a seat dead by the store's clock without any margin.
     StoreClockTrusted,
-    /// A leader that reads its own record back takes its unknown renewal for landed, whatever the nonce.
+    /// A leader that reads its own record back assumes that its unknown renewal landed, whatever the nonce.
     NonceIgnored,
-    /// The silence is counted from the sending of the read that saw the last change.
+    /// The silence is counted from when the read that saw the last change was sent.
     SilenceFromSending,
-    /// Every node believes to be the first in rank.
+    /// Every node thinks it is first in rank.
     RankIgnored,
-    /// The first claim waits for nobody who starts at the same time.
+    /// The first claim does not wait for nodes that start at the same time.
     SettleSkipped,
-    /// A late record of an epoch that was lost is led by again.
+    /// A node leads again by a late record of an epoch it has lost.
     RetiredEpochLed,
-    /// A denied claim is taken for a refused one and tried again without a pause that grows.
+    /// A denied claim is treated as a refused one and tried again without a growing pause.
     DeniedTakenForLost,
     /// Processes are not wound down at 80 % of the hold.
     WindDownIgnored,
-    /// A record of the same node id is taken for one's own, whichever life of the node wrote it.
+    /// A record with the same node id is taken for the node's own, whichever of its lives wrote it.
     IncarnationIgnored,
     /// A node that stepped down claims again at once.
     CooldownSkipped,
-    /// A presence counts as live for ever.
+    /// A presence counts as live forever.
     PresenceLiveForever,
     /// A node that leaves vacates the seat it sees, whoever holds it.
     OthersRecordVacated,
-    /// The next renewal is due one heartbeat after the answer to the last.
+    /// The next renewal is due one heartbeat after the answer to the last one.
     CadenceStretched,
-    /// The leader renews while another seat request is under way.
+    /// The leader renews while another seat request is in flight.
     TwoSeatRequests,
     /// A renewal of unknown outcome ends leadership at once.
     UnknownEndsLeadership,
-    /// Work is started again beside work that was told to stop and has not.
+    /// Work is started again while work that was told to stop still runs.
     RecoversBeforeStopped,
     /// A held seat that vanished is claimed without waiting for its holder's lease to end.
     VanishedSeatClaimed,
@@ -75,102 +75,102 @@ pub enum Mutant {
     SupersededIgnored,
     /// A silent leader is replaced without the takeover delay.
     TakeoverDelaySkipped,
-    /// A read that failed is repeated at once, for ever.
+    /// A failed read is repeated at once, forever.
     NoBackOff,
     /// A node that leaves forgets to remove its presence.
     PresenceLeftBehind,
     /// The record of work that did not stop is vacated while that work may act.
     StuckRecordVacated,
-    /// The probe's verdict is not waited for: any store will do.
+    /// The probe's verdict is not awaited: any store will do.
     UnsafeStoreAccepted,
-    /// The fence's grace goes by the sender's word alone.
+    /// The fence's grace trusts only the sender's word.
     GraceBySenderOnly,
-    /// The fence's grace goes by the receiver's clock alone.
+    /// The fence's grace trusts only the receiver's clock.
     GraceByReceiverOnly,
     /// The fence's grace covers every older epoch, not only the one just before.
     GraceForAllEpochs,
-    /// The fence accepts the epoch before for ever.
+    /// The fence accepts the previous epoch forever.
     GraceNeverEnds,
     /// A process is restarted as often as it fails.
     RestartIntensityIgnored,
-    /// Processes are stopped in the order of their start.
+    /// Processes are stopped in the order they were started.
     StoppedInStartOrder,
-    /// Processes are told to have stopped as soon as they were asked to.
+    /// Processes are reported stopped as soon as they were asked to stop.
     ReleasedBeforeExited,
-    /// A process that waits for its restart is started although leadership is over.
+    /// A process that waits for its restart is started even though leadership is over.
     RestartedAfterLoss,
     /// A process that failed is restarted at once, however often it failed.
     RestartPauseSkipped,
-    /// A worker's silence is counted up to the answer of a list, not to its sending.
+    /// A worker's silence is counted up to the answer to a list, not up to when it was sent.
     WorkerSilenceToAnswer,
-    /// A worker's silence is counted from the sending of the list that saw its last change.
+    /// A worker's silence is counted from when the list that saw its last change was sent.
     WorkerSilenceFromSending,
-    /// A new leader gives nobody a timeout of its own watch.
+    /// A new leader does not give every worker a full timeout of its own watch.
     WorkerWatchSkipped,
-    /// A new leader forgets which silences the last snapshot told.
+    /// A new leader forgets which silences the last snapshot reported.
     WorkerSilencesForgotten,
     /// A snapshot is not made again when its publication is not known to have worked.
     WorkerSnapshotTakenForPublished,
-    /// A silence is named anew in every snapshot.
+    /// A silence gets a new name in every snapshot.
     WorkerSilenceRenamed,
-    /// A node tells a silence with every snapshot that has it.
+    /// A node reports a silence with every snapshot that contains it.
     WorkerTimeoutToldAgain,
-    /// A refused heartbeat is taken for another process under the id.
+    /// A refused heartbeat is taken as proof of another process under the id.
     WorkerRefusalTakenForSuperseded,
-    /// The id of another process is taken over without watching whether it lives.
+    /// The id of another process is taken over without watching whether that process is alive.
     WorkerRivalNotWatched,
-    /// A heartbeat that is refused is sent again on the terms of whatever stands there.
+    /// A refused heartbeat is sent again with the version of whatever is there as its condition.
     WorkerRivalOverwritten,
-    /// A worker that leaves removes the object without looking whose it is.
+    /// A worker that leaves removes the object without checking whose it is.
     WorkerRemovesBlindly,
-    /// A worker that is back is not told.
+    /// A worker that is back is not reported.
     WorkerNeverRecovers,
-    /// An object that could not be read is read in every sweep.
+    /// An object that could not be read is read again in every sweep.
     WorkerReadsRepeated,
     /// A task is written into an inbox before the ledger says that it is there.
     TaskDispatchedUnrecorded,
-    /// A new leader leaves the inboxes as it finds them, open to writes of the leader before.
+    /// A new leader leaves the inboxes as it finds them, open to writes of the previous leader.
     TaskInboxNotFenced,
-    /// A former leader that finds another's ledger goes on with its own.
+    /// A former leader that finds another leader's ledger carries on with its own.
     TaskLedgerReclaimed,
-    /// A result is applied whichever attempt it belongs to.
+    /// A result is applied no matter which attempt it belongs to.
     TaskLateResultApplied,
     /// An entry counts as taken back before the inbox was written.
     TaskTakenBackUnwritten,
-    /// A result is removed from the inbox before it stands in the ledger.
+    /// A result is removed from the inbox before it is in the ledger.
     TaskResultDropped,
-    /// A write of unknown outcome that was not found is forgotten, though it may still land.
+    /// A write of unknown outcome that was not found is forgotten, although it may still land.
     TaskDoubtForgotten,
-    /// A task is tried again without end.
+    /// A task is tried again without limit.
     TaskAttemptsUnbounded,
-    /// A worker runs what it has seen, not what it has claimed.
+    /// A worker runs what it has seen, not only what it has claimed.
     TaskRunUnclaimed,
-    /// A worker runs what a former life of it has claimed.
+    /// A worker runs what a former life of it claimed.
     TaskClaimInherited,
-    /// A worker writes off what another life of it has claimed without asking whose the id is now.
+    /// A worker writes off what another life of it claimed without asking whose id it is now.
     TaskSuccessorWrittenOff,
-    /// A new leader takes the word of the one before for who is gone, without having listed the workers itself.
+    /// A new leader believes the previous leader about which workers are gone, without having listed the workers itself.
     TaskWorkersNotListed,
-    /// Tasks are dispatched to a worker that has said that it takes nothing more.
+    /// Tasks are dispatched to a worker that has said it takes no more.
     TaskDrainIgnored,
-    /// A new leader dispatches by the ledger as it was read, without having written it.
+    /// A new leader dispatches by the ledger it read, without having written it.
     TaskLedgerNotAdopted,
-    /// The mark of a series is not kept beyond the job.
+    /// The mark of a series is not kept longer than the job.
     TaskMarkNotKept,
-    /// A task that was claimed is given to another worker because it takes long to be done.
+    /// A claimed task is given to another worker because it takes long.
     TaskReassignedWhileRun,
-    /// A late failure opens a task again that is over.
+    /// A late failure reopens a finished task.
     TaskLateResultReopens,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
-    /// Of the due times that were missed every one is created.
+    /// Every missed due time is created.
     PlanEveryMissed,
-    /// Jobs that are open are not counted.
+    /// Open jobs are not counted.
     PlanOpenForgotten,
 }
 
 impl Mutant {
-    /// Every mistake in giving out tasks; caught by the core's own schedules.
+    /// Every mistake in handing out tasks; caught by the core's own schedules.
     pub const TASKS: &[Mutant] = &[
         Mutant::TaskDispatchedUnrecorded,
         Mutant::TaskInboxNotFenced,
@@ -187,7 +187,7 @@ impl Mutant {
     ];
 
     /// Every mistake in a leader's own work that the simulator catches: supervision, tasks, scheduled jobs. Most of
-    /// [`Mutant::TASKS`] are among them; `TaskDoubtForgotten` shows too seldom there to count on.
+    /// [`Mutant::TASKS`] are among them; `TaskDoubtForgotten` shows up there too seldom to count on.
     pub const LEADERS_WORK: &[Mutant] = &[
         Mutant::TaskDispatchedUnrecorded,
         Mutant::TaskInboxNotFenced,
@@ -210,7 +210,7 @@ impl Mutant {
         Mutant::PlanOpenForgotten,
     ];
 
-    /// Every mistake in the election and the workers. Those of the arbiter are caught by the core's own schedules.
+    /// Every mistake in the election and the workers. The arbiter's mistakes are caught by the core's own schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,
@@ -275,7 +275,7 @@ impl Config {
         self.mutant == Some(mutant)
     }
 
-    /// Whether this build runs with that mistake: it does not.
+    /// Always false: only builds with `teeth` make mistakes.
     #[cfg(not(feature = "teeth"))]
     #[inline(always)]
     pub(crate) fn has(&self, _mutant: Mutant) -> bool {
@@ -283,7 +283,7 @@ impl Config {
     }
 }
 
-/// The mistake of a machine that has no [`Config`]: a field that takes no room in product builds.
+/// The mistake of a machine that has no [`Config`]: a field that takes no space in product builds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Mistake {
     #[cfg(feature = "teeth")]
@@ -302,7 +302,7 @@ impl Mistake {
         self.mutant == Some(mutant)
     }
 
-    /// Whether this machine makes that mistake: it does not.
+    /// Always false: only builds with `teeth` make mistakes.
     #[cfg(not(feature = "teeth"))]
     #[inline(always)]
     pub(crate) fn is(self, _mutant: Mutant) -> bool {

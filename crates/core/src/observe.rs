@@ -1,5 +1,5 @@
-//! Observation: what the seat looked like when this node last saw or wrote it, who leads by that, and whether the store
-//! answers.
+//! Observation: what the seat looked like when this node last saw or wrote it, who leads according to it, and whether the
+//! store answers.
 
 use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
@@ -23,11 +23,11 @@ pub(crate) struct SeenSeat {
     pub(crate) version: Version,
     /// Known for seats that were read, not for those this node wrote.
     pub(crate) modified_ms: Option<u64>,
-    /// The end of the read that first saw this version.
+    /// When the read that first saw this version ended.
     pub(crate) since: Time,
 }
 
-/// From good to bad. A refusal is worse than silence, and told even after it: it is what somebody has to mend.
+/// From good to bad. A refusal is worse than silence and is reported even after it, because somebody has to fix it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Health {
     Good,
@@ -35,7 +35,6 @@ pub(crate) enum Health {
     Denied,
 }
 
-/// What a read taught.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Learned {
     Changed,
@@ -44,7 +43,7 @@ pub(crate) enum Learned {
 }
 
 impl Coordinator {
-    /// Own writes are the surest observations: they change what is seen without a read.
+    /// This node's own writes are the surest observations: they update what is seen without a read.
     pub(crate) fn wrote(&mut self, seat: Seat, version: Version) {
         self.note_seat(&seat);
         self.pending.clear();
@@ -110,8 +109,8 @@ impl Coordinator {
             out.push(Effect::Emit(Event::EpochRegressed { seen: self.highest, found: seat.epoch }));
             self.distrust();
         }
-        // The same epoch, but another's: a record from before an epoch came twice, perhaps even this node's own. It says nothing
-        // about the holder of today, who has not vacated.
+        // The same epoch with another holder: a record from before an epoch was used twice, perhaps even this node's own. It
+        // says nothing about the present holder, who has not vacated.
         if seat.epoch == self.highest && self.top_holder.as_ref().is_some_and(|top| *top != seat.holder) {
             self.distrust();
         }
@@ -119,13 +118,13 @@ impl Coordinator {
         if let Some(terms) = seat.terms.filter(|_| seat.holder != self.me) {
             self.config.follow(terms);
         }
-        // An unknown write was conditional on the version before this one; unless it *is* this one, it can land no more.
+        // An unknown write was conditional on the version before this one; unless it *is* this one, it can no longer land.
         let any = self.config.has(Mutant::NonceIgnored);
         self.pending.retain(|write| write.nonce == seat.nonce || any);
         // If it is this one, it got through; only its answer did not.
         self.writes_fail &= self.pending.is_empty();
-        // It says who leads now: a vacant seat and a record from the past name nobody who does. That the old leader is gone is
-        // told by its own `LostLeadership`.
+        // This names the present leader. A vacant seat or a record from the past does not; the end of the old leader is
+        // reported by its own `LostLeadership`.
         if seat.state == SeatState::Held && seat.holder != self.me && !regressed {
             self.announce(seat.holder.node.clone(), seat.epoch, out);
         }
@@ -141,9 +140,9 @@ impl Coordinator {
         self.expiry_seen_ms = self.expiry_seen_ms.max(self.config.waits_ms(seat.lease));
     }
 
-    /// Somebody's hand took away a seat that this node has seen, before a rest perhaps. Its holder may act until its lease ends,
-    /// so nobody claims before it would have been given up for dead anyway. A seat that was vacant, or this node's own, may have
-    /// had a holder since that nobody saw; only a leader knows better: it is the holder, and stops.
+    /// Somebody outside removed a seat that this node has seen, perhaps before a rest. Its holder may act until its lease
+    /// ends, so nobody claims before the holder would have been given up for dead anyway. A seat that was vacant, or this
+    /// node's own, may have had a holder since that nobody saw. Only a leader knows better: it is the holder, and stops.
     fn distrust(&mut self) {
         let leads = matches!(self.phase, Phase::Leading(_));
         if self.highest > Epoch(0) && !leads && !self.config.has(Mutant::VanishedSeatClaimed) {
@@ -152,7 +151,7 @@ impl Coordinator {
         }
     }
 
-    /// Says who leads, once for every holder and epoch.
+    /// Announces the leader, once per holder and epoch.
     pub(crate) fn announce(&mut self, node: NodeId, epoch: Epoch, out: &mut Vec<Effect>) {
         if self.announced.as_ref().is_some_and(|known| *known == (node.clone(), epoch)) {
             return;
@@ -161,9 +160,9 @@ impl Coordinator {
         out.push(Effect::Emit(Event::LeaderChanged { previous, new: node, epoch }));
     }
 
-    /// Trouble is told once when it begins, and again only if it gets worse. Its end is told once nothing has failed for a
-    /// whole lease, so that a store that falters is not told of at every turn; and a write that failed is not mended by a
-    /// read that is answered, or a store that can be read and not written would recover with every look.
+    /// Trouble is reported once when it begins, and again only if it gets worse. Its end is reported once nothing has failed
+    /// for a whole lease, so that a faltering store does not cause an event every time. A successful read does not clear a
+    /// failed write; otherwise a store that can be read but not written would recover with every look.
     fn note_health(&mut self, health: Health, out: &mut Vec<Effect>) {
         if health == Health::Good {
             let over = !self.writes_fail && self.now >= self.troubled + self.config.lease_ms;
@@ -181,7 +180,7 @@ impl Coordinator {
         }
     }
 
-    /// The outcome of a write, on whichever lane, as far as the store's health goes.
+    /// Notes what the outcome of a write, on whichever lane, says about the store's health.
     pub(crate) fn note_write(&mut self, answer: &WriteAnswer, out: &mut Vec<Effect>) {
         let health = match answer {
             WriteAnswer::Won(_) | WriteAnswer::Lost => Health::Good,

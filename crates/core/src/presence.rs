@@ -1,4 +1,4 @@
-//! Presence: how a node lets the others know that it is there to be ranked. Decides nothing but who tries when.
+//! Presence: how a node shows the others that it is there to be ranked. It decides only who tries when.
 
 use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
@@ -42,7 +42,7 @@ impl Coordinator {
         self.presence.due = Some(self.now);
     }
 
-    /// The list did not show this node: somebody removed its presence, so it is written again at once.
+    /// The list did not show this node: somebody removed its presence, so the node writes it again at once.
     pub(crate) fn presence_missing(&mut self) {
         self.presence.version = None;
         self.presence.due = Some(self.now);
@@ -82,14 +82,14 @@ impl Coordinator {
                 self.presence.beat
             }
             WriteAnswer::Lost => {
-                // This node's own object changed under it. It is the node's own, so it is simply written again; but
-                // whoever runs two processes under one id should hear of it.
+                // Somebody else changed this node's own object. The object is this node's, so it is simply written again;
+                // but an operator who runs two processes under one id should hear of it.
                 self.presence.version = None;
                 out.push(Effect::Emit(Event::NodeConflict));
                 self.now
             }
             WriteAnswer::Unknown => {
-                // It may have landed, and then the known version is stale: do not take that for a conflict.
+                // It may have landed, which makes the known version stale: do not take that for a conflict.
                 self.presence.version = None;
                 self.presence_retry()
             }

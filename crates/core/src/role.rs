@@ -8,16 +8,16 @@ use crate::observe::{Health, Seen};
 use crate::presence::Presence;
 use crate::standby::Standby;
 
-/// What a node is in its election. A node that is not started, starting up, or not eligible has no role.
+/// A node's role in its election. A node that is not started, starting up, or not eligible has no role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// Watches the leader.
     Standby,
-    /// Tries for the seat.
+    /// Tries to claim the seat.
     Candidate,
     /// Holds the seat and acts.
     Leader,
-    /// Holds the seat, but winds its processes down.
+    /// Holds the seat, but is winding its processes down.
     Draining,
 }
 

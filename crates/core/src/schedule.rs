@@ -1,5 +1,5 @@
-//! Scheduled jobs: when they are due, and which due times become jobs. The wall clock is an input, in ms since 1970; every
-//! leader that has the same schedules comes to the same answer.
+//! Scheduled jobs: when they are due, and which due times become jobs. The wall clock is an input, in milliseconds since
+//! 1970; every leader with the same schedules comes to the same answer.
 
 use crate::id::ScheduleId;
 
@@ -7,69 +7,69 @@ mod planner;
 
 pub use planner::{Due, JobAnswer, PlanCounts, Planner, SeriesView};
 
-/// Due times. Calendars live elsewhere; they answer these questions.
+/// Due times of a schedule. Calendars live elsewhere and implement this.
 pub trait DueTimes {
-    /// The first due time after this moment.
+    /// The first due time after this moment; `None` if there is none.
     fn next(&self, after_ms: u64) -> Option<u64>;
 
-    /// The newest due times after the one moment and until the other, that one included, in order; at most `count`.
+    /// The newest due times after `after_ms`, up to and including `until_ms`, in order; at most `count`.
     fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64>;
 
-    /// How many are due after the one moment and until the other; counted up to `most`.
+    /// How many due times lie after `after_ms`, up to and including `until_ms`; counts no further than `most`.
     fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64;
 
-    /// When the job of this due time is to begin: at it, or later by chance that is the same for everybody.
+    /// When the job of this due time begins: at the due time, or later by a jitter that is the same for everybody.
     fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64;
 
-    /// By how much that may be later.
+    /// The longest jitter.
     fn jitter_max_ms(&self) -> u64;
 }
 
-/// By what a schedule is planned.
+/// The terms a schedule is planned by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PlanTerms {
-    /// Whether anything is created.
+    /// Whether any jobs are created.
     pub enabled: bool,
-    /// Where several are due at once, higher ones are created first.
+    /// If several schedules are due at once, those with a higher priority come first.
     pub priority: u64,
-    /// How many of its jobs may be open at once.
+    /// How many of its jobs may be open at the same time.
     pub open_max: u64,
-    /// What becomes of due times that were missed.
+    /// What happens to missed due times.
     pub misfire: Misfire,
-    /// How late a due time may be and not count as missed.
+    /// How late a due time may be without counting as missed.
     pub misfire_threshold_ms: u64,
-    /// Due times at or before this moment are nobody's.
+    /// Due times at or before this moment are ignored.
     pub since_ms: u64,
 }
 
-/// A schedule, as far as planning goes.
+/// A schedule, as far as the planner is concerned.
 pub trait Planned {
-    /// Says when it is due.
+    /// Computes its due times.
     type Times: DueTimes;
 
-    /// Its name: the series of its jobs.
+    /// The name of the schedule, which is also the series of its jobs.
     fn id(&self) -> &ScheduleId;
 
-    /// By what it is planned.
+    /// The terms it is planned by.
     fn terms(&self) -> PlanTerms;
 
-    /// When it is due.
+    /// Its due times.
     fn times(&self) -> &Self::Times;
 }
 
-/// What becomes of due times that were missed, by more than the threshold.
+/// What happens to due times missed by more than the threshold.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Misfire {
-    /// Nothing.
+    /// None of them is created.
     Skip,
     /// The newest of them is created.
     RunOnce,
-    /// The newest so many of them are created.
+    /// The newest ones are created, up to this many.
     CatchUp(usize),
 }
 
 impl Misfire {
-    /// How many of the missed ones are made up for.
+    /// How many of the missed due times are created.
     pub fn kept(self) -> usize {
         match self {
             Misfire::Skip => 0,
@@ -89,14 +89,15 @@ impl std::fmt::Display for Misfire {
     }
 }
 
-/// Every so often, counted from 1970: due at `offset_ms` + n × `every_ms`, whoever leads and whenever it began.
+/// A fixed interval counted from 1970: due at `offset_ms` + n × `every_ms`, whoever leads and whenever it started.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Interval {
-    /// How often: at least 1 s.
+    /// The length of the interval: at least 1 s.
     pub every_ms: u64,
-    /// How much later than a multiple of `every_ms`; less than that.
+    /// How long after a multiple of `every_ms`; less than `every_ms`.
     pub offset_ms: u64,
-    /// By how much it may begin later, less than `every_ms`: by chance, but for one schedule and due time always the same.
+    /// The longest jitter, less than `every_ms`. The jitter is random, but always the same for a given schedule and due
+    /// time.
     pub jitter_ms: u64,
 }
 
@@ -136,13 +137,13 @@ impl DueTimes for Interval {
     }
 }
 
-/// A number that looks like chance and is the same for everybody: FNV-1a of name and due time, stirred once.
+/// A number that looks random and is the same for everybody: FNV-1a of name and due time, mixed once.
 fn spread(schedule: &str, due_ms: u64) -> u64 {
     let bytes = schedule.bytes().chain(due_ms.to_be_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // FNV's low bits of similar inputs are similar.
+    // FNV gives similar inputs similar low bits.
     let stirred = (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     stirred ^ (stirred >> 29)
 }

@@ -4,16 +4,16 @@ use crate::id::{Holder, Nonce};
 use std::fmt;
 use std::sync::Arc;
 
-/// Counts claims. Rises by at least one at every claim, is unchanged by renewals, never goes down.
+/// Counts claims. It rises by at least one with every claim, stays the same across renewals, and never goes down.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Epoch(pub u64);
 
 impl Epoch {
-    /// The highest there is: 2⁵³ − 1, which every language's numbers hold exactly. A claim a second takes 285 million years to
-    /// get there; an object with a higher epoch is damaged or forged, and no claim is made beyond it.
+    /// The highest epoch: 2⁵³ − 1, which every language's numbers hold exactly. At one claim per second it takes 285 million
+    /// years to get there; an object with a higher epoch is damaged or forged, and nobody claims beyond it.
     pub const MAX: Epoch = Epoch((1 << 53) - 1);
 
-    /// The epoch after this one; none after [`MAX`](Epoch::MAX).
+    /// The next epoch; `None` after [`MAX`](Epoch::MAX).
     pub fn next(self) -> Option<Epoch> {
         (self < Epoch::MAX).then(|| Epoch(self.0 + 1))
     }
@@ -30,12 +30,12 @@ impl fmt::Debug for Epoch {
 pub struct Version(Arc<str>);
 
 impl Version {
-    /// Wraps a tag.
+    /// Wraps the store's tag.
     pub fn new(tag: &str) -> Version {
         Version(Arc::from(tag))
     }
 
-    /// The tag.
+    /// The tag as the store gave it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -59,20 +59,20 @@ pub enum Expect {
 /// What a renewal buys: the *hold* and the *expiry*. Their ratio is how far clocks may drift apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Lease {
-    /// How long the holder may act after the sending of a renewal, by its own clock.
+    /// How long the holder may act after it has sent a renewal, by its own clock.
     pub hold_ms: u64,
     /// How long the seat must stay unchanged before others may take over, by their clocks.
     pub expiry_ms: u64,
 }
 
-/// How a namespace watches its leader, as the leader has it. Others go by it until they lead themselves.
+/// How a namespace watches its leader, as the leader is configured. Others use these terms until they lead themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Terms {
     /// How often the leader renews.
     pub heartbeat_ms: u64,
-    /// How often others look.
+    /// How often other nodes look at the seat.
     pub election_interval_ms: u64,
-    /// How long others wait after noticing that it is down.
+    /// How long other nodes wait once they notice that the leader is down.
     pub takeover_delay_ms: u64,
     /// How often nodes refresh their presence.
     pub presence_ms: u64,
@@ -87,26 +87,26 @@ pub enum SeatState {
     Vacant,
 }
 
-/// The seat's record, as far as the protocol reads it. Whatever else the object carries is the codec's to keep.
+/// The seat's record, as far as the protocol reads it. The codec keeps whatever else the object carries.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Seat {
-    /// Epoch of the holder.
+    /// The holder's epoch.
     pub epoch: Epoch,
-    /// Held or vacant.
+    /// Whether the seat is held or vacant.
     pub state: SeatState,
     /// Who holds it, or who vacated it.
     pub holder: Holder,
-    /// What each renewal buys the holder. Others go by these terms, not by their own settings.
+    /// What each renewal buys the holder. Others go by this lease, not by their own settings.
     pub lease: Lease,
-    /// How the namespace watches it; `None` if the record does not say.
+    /// How the namespace watches the holder; `None` if the record does not say.
     pub terms: Option<Terms>,
     /// Counts renewals within the epoch.
     pub renewals: u64,
-    /// New in every write.
+    /// New with every write.
     pub nonce: Nonce,
-    /// Somebody outside asks the holder to hand over: the *mark*. It changes nothing about who holds the seat or until
-    /// when; the holder's next renewal is refused because of it, and the read after that shows it. Kept by renewals,
-    /// never part of a claim or a vacant record.
+    /// The *mark*: somebody outside asks the holder to hand over. It does not change who holds the seat, or for how long. It
+    /// makes the holder's next renewal fail, and the read after that shows the mark. Renewals keep it; it is never part of a
+    /// claim or a vacant record.
     pub step_down: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The standby: watches the seat, judges the leader by observed change on its own clock, and claims in its turn.
+//! The standby: watches the seat, judges the leader by observed change on its own clock, and claims when its turn comes.
 
 use crate::campaign::{Campaign, NodesPurpose};
 use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
@@ -16,19 +16,19 @@ pub(crate) struct Standby {
     pub(crate) poll_at: Time,
     pub(crate) campaign: Option<Campaign>,
     pub(crate) nodes: Option<(RequestId, NodesPurpose)>,
-    /// A seat found held at startup has not been aged by the store's clock yet.
+    /// A seat found held at startup has not been checked against the store's clock yet.
     pub(crate) cold: bool,
-    /// Elections found at startup wait until then; running standbys never do.
+    /// Elections found at startup wait until then; those of running standbys never do.
     pub(crate) settled: Time,
     /// No claim before this; set when leadership was given up by request.
     pub(crate) not_before: Time,
-    /// When an own record that must not be adopted is next vacated.
+    /// When to vacate next this node's own record that must not be adopted.
     pub(crate) vacate_at: Time,
-    /// No read before this; set when one failed, so that a missed expiry is not read in a hot loop.
+    /// No read before this; set after a failed read, so that a missed expiry does not cause a hot loop of reads.
     pub(crate) retry_at: Time,
-    /// Reads that failed in a row, for the back-off.
+    /// Consecutive failed reads, for the back-off.
     pub(crate) reads_failed: u32,
-    /// Writes that failed in a row. Counted apart: a store may let a node read and not write.
+    /// Consecutive failed writes. Counted separately: a store may let a node read but not write.
     pub(crate) writes_failed: u32,
 }
 
@@ -48,7 +48,7 @@ impl Standby {
         }
     }
 
-    /// After leadership: look at once, and claim no sooner than told.
+    /// After leadership: look at once, and claim no sooner than `not_before`.
     pub(crate) fn after_leading(now: Time, not_before: Time) -> Standby {
         Standby { cold: false, not_before, ..Standby::joined(now, now) }
     }
@@ -68,7 +68,7 @@ impl Coordinator {
         }
     }
 
-    /// The first look at the seat, taken while enrolling, is judged here.
+    /// Judges the first look at the seat, taken while enrolling.
     pub(crate) fn standby_joined(&mut self, out: &mut Vec<Effect>) {
         match &self.seen {
             Seen::Seat(seen) if seen.seat.state == SeatState::Held => {
@@ -80,7 +80,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether something of this node may still be on the seat that it should clear away before leaving.
+    /// Whether this node may still have something on the seat that it should clear away before it leaves.
     pub(crate) fn has_business(&self) -> bool {
         let unresolved = match &self.phase {
             Phase::Standby(Standby { campaign: Some(campaign), .. }) => campaign.unresolved,
@@ -94,7 +94,7 @@ impl Coordinator {
         unresolved || self.own_record().is_some()
     }
 
-    /// This very incarnation's record, found on the seat while not leading.
+    /// A record of this very incarnation, found on the seat while this node does not lead.
     pub(crate) fn own_record(&self) -> Option<&SeenSeat> {
         match &self.seen {
             Seen::Seat(seen) if seen.seat.state == SeatState::Held && self.is_me(&seen.seat.holder) => {
@@ -104,20 +104,20 @@ impl Coordinator {
         }
     }
 
-    /// Whether this is this very life of this node; the teeth that bite here know no better.
+    /// Whether this is this very life of this node, except where a mutant says otherwise.
     pub(crate) fn is_me(&self, holder: &Holder) -> bool {
         let life_ignored = self.config.has(Mutant::IncarnationIgnored);
         let anybody = self.config.has(Mutant::OthersRecordVacated) && self.stop_by.is_some();
         *holder == self.me || (life_ignored && holder.node == self.me.node) || anybody
     }
 
-    /// When a record of this incarnation is next vacated; never while its work runs.
+    /// When to vacate a record of this incarnation next; never while its work runs.
     fn vacates_at(&self, standby: &Standby) -> Option<Time> {
         let record = self.own_record().filter(|_| self.spare.is_none());
         record.map(|_| standby.vacate_at)
     }
 
-    /// When the holder last seen counts as unavailable, if nothing changes until then.
+    /// When the holder last seen counts as unavailable, if the seat does not change before.
     pub(crate) fn expiry_at(&self) -> Option<Time> {
         match &self.seen {
             Seen::Seat(seen) if seen.seat.state == SeatState::Held => {
@@ -127,11 +127,12 @@ impl Coordinator {
         }
     }
 
-    /// When the seat is next read: at the regular poll, at the moment of expiry, or when the turn to claim comes.
+    /// When to read the seat next: at the regular poll, at the moment of expiry, or when the turn to claim comes.
     pub(crate) fn read_at(&self, standby: &Standby) -> Time {
         let special = match &standby.campaign {
             Some(campaign) => campaign.claim_at,
-            // Nothing is claimed then, so there is nothing to look for at that moment; and once it has passed it would be due for ever.
+            // Nothing is claimed at that moment, so there is nothing to look for; and once it has passed, a read would be
+            // due forever.
             None if self.own_record().is_some() || self.spare.is_some() => None,
             None => self.expiry_at(),
         };
@@ -173,19 +174,19 @@ impl Coordinator {
         }
         let unresolved = standby.campaign.as_ref().is_some_and(|campaign| campaign.unresolved);
         if self.stop_by.is_some() && !unresolved {
-            return; // Leaving: only what may be this node's own is still looked after.
+            return; // Leaving: the node only looks after what may be its own.
         }
         if self.now >= self.read_at(standby) {
             self.look(out);
         }
     }
 
-    /// Reads the seat; if the turn to claim has come, this is the read that confirms it.
+    /// Reads the seat. If the turn to claim has come, this is the read that confirms it.
     fn look(&mut self, out: &mut Vec<Effect>) {
         let (now, interval) = (self.now, self.config.election_interval_ms.max(1));
         let standby = self.standby();
         if standby.campaign.is_none() && now < standby.poll_at {
-            // A look at the moment of expiry takes the place of the regular one: a silence costs no look more.
+            // A look at the moment of expiry replaces the regular one: a silence costs no extra look.
             standby.poll_at = now + interval;
         }
         while standby.poll_at <= now {
@@ -214,7 +215,7 @@ impl Coordinator {
         let standby = self.standby();
         (standby.reads_failed, standby.retry_at) = (0, Time(0));
         if !writes_fail {
-            // The store is back: an own record need not wait out the back-off of the outage.
+            // The store is back: this node's own record need not wait out the back-off of the outage.
             standby.vacate_at = standby.vacate_at.min(now);
         }
         self.emit_check(out);
@@ -248,9 +249,9 @@ impl Coordinator {
         out.push(Effect::Emit(Event::ElectionCheck { leader, unchanged_ms }));
     }
 
-    /// The seat has a new record of somebody else: whatever this node was up to is off. A mark counts as a change like
-    /// any other, so that standbys judge by change and by nothing else; on the seat of a dead leader that costs one expiry at
-    /// most. But it is the hand of somebody else, no sign of life.
+    /// The seat has a new record of another holder: this node drops whatever it was doing. A mark counts as a change like
+    /// any other, so that standbys judge by change alone; on a dead leader's seat that costs at most one expiry. But
+    /// somebody else wrote the mark, so it is not a sign of life.
     fn on_held_seat(&mut self, seat: Seat, out: &mut Vec<Effect>) {
         let suspect = self.standby().campaign.as_ref().and_then(|campaign| campaign.suspect);
         if suspect == Some(seat.epoch) && !seat.step_down {
@@ -261,8 +262,8 @@ impl Coordinator {
         self.drop_campaign();
     }
 
-    /// The seat is held and has not changed. Only a read *sent* after the expiry proves that it stayed unchanged for it: an
-    /// answer that took a second says nothing about that second.
+    /// The seat is held and has not changed. Only a read *sent* after the expiry proves that it stayed unchanged that long:
+    /// an answer that took a second says nothing about that second.
     fn on_silent_seat(&mut self, sent: Time, out: &mut Vec<Effect>) {
         let Some(expiry_at) = self.expiry_at() else { return };
         match &self.standby().campaign {
@@ -277,7 +278,7 @@ impl Coordinator {
         match &self.standby().campaign {
             Some(campaign) if campaign.confirming => self.after_confirmation(out),
             Some(campaign) if campaign.is_down() => {
-                // The leader that seemed dead has vacated: no reason left to wait out the takeover delay.
+                // The leader that seemed dead has vacated: there is no reason left to wait out the takeover delay.
                 self.drop_campaign();
                 self.start_campaign(ElectionCause::Vacant, out);
             }
@@ -286,7 +287,7 @@ impl Coordinator {
         }
     }
 
-    /// A read failed: nothing is known, so nothing is claimed; the look is repeated soon if a claim hangs on it.
+    /// A read failed: nothing is known, so nothing is claimed. The look is repeated soon if a claim depends on it.
     fn put_off(&mut self) {
         let failures = self.standby().reads_failed;
         let retry_at = if self.config.has(Mutant::NoBackOff) { self.now } else { self.back_off(failures) };
@@ -298,7 +299,7 @@ impl Coordinator {
         }
     }
 
-    /// When to try again: soon after a first failure, no faster than the regular look after many.
+    /// When to try again: soon after a first failure, but no faster than the regular look after many.
     fn back_off(&self, failures: u32) -> Time {
         self.now + self.config.backoff_ms(self.config.retry_ms(), failures, self.config.election_interval_ms)
     }
@@ -314,7 +315,7 @@ impl Coordinator {
         let retry_at = self.back_off(failures);
         let standby = self.standby();
         match answer {
-            // The store is there: the next look need not wait out the back-off of an outage.
+            // The store answers: the next look need not wait out the back-off of an outage.
             WriteAnswer::Won(_) | WriteAnswer::Lost => {
                 (standby.writes_failed, standby.retry_at) = (0, Time(0))
             }
@@ -337,12 +338,12 @@ impl Coordinator {
                     }
                 }
             },
-            // Left over from this node's own leadership, or the vacating of a late record. If it won, `seen` says so.
+            // Left over from this node's own leadership, or the vacating of a late record. If it won, `seen` shows it.
             FlightKind::Renew(_) | FlightKind::Vacate(_) => match answer {
                 WriteAnswer::Won(_) if self.own_record().is_none() => self.on_free_seat(out),
                 WriteAnswer::Won(_) => {}
-                // The seat has moved on; look at once, and do not try again before. The next try may be due already, and
-                // without the look each would be refused like the last, for ever.
+                // The seat has moved on. Look at once, and do not try again before: the next try may be due already, and
+                // without the look each one would be refused like the last, forever.
                 WriteAnswer::Lost => {
                     let standby = self.standby();
                     standby.poll_at = now;
@@ -358,7 +359,7 @@ impl Coordinator {
         }
     }
 
-    /// A read shows a record of this very incarnation while it does not lead: a write that landed after all.
+    /// A read shows a record of this very incarnation while it does not lead: a write landed after all.
     fn on_own_record(&mut self, out: &mut Vec<Effect>) {
         let Some(seen) = self.own_record() else { return };
         let (epoch, nonce, marked) = (seen.seat.epoch, seen.seat.nonce, seen.seat.step_down);
@@ -389,7 +390,7 @@ impl Coordinator {
         let (now, retry_ms, spared) = (self.now, self.config.retry_ms(), self.spare.is_some());
         let standby = self.standby();
         if spared || now < standby.vacate_at {
-            return; // Its work runs, or it was tried only just now.
+            return; // Its work runs, or a vacate was sent only just now.
         }
         standby.vacate_at = now + retry_ms;
         self.send_vacate(out);

@@ -1,4 +1,4 @@
-//! Startup: the jitter, the probe, and making oneself known. Nothing here can claim.
+//! Startup: the jitter, the probe, and enrolling. Nothing here can claim.
 
 use crate::coordinator::{Coordinator, Phase};
 use crate::event::Event;
@@ -12,10 +12,10 @@ use crate::time::Time;
 pub(crate) enum Starting {
     /// No request has left the node yet.
     Jitter { started: Time, until: Time },
-    /// Does the store honour conditions? Asked before the presence is written: a store that cannot arbitrate should keep
-    /// nothing of this node.
+    /// Does the store honour conditions? The node asks before it writes its presence: a store that cannot arbitrate should
+    /// keep nothing of this node.
     Probing { started: Time, flight: Option<RequestId>, retry_at: Time },
-    /// Presence and first look at the seat.
+    /// The node writes its presence and takes its first look at the seat.
     Enrolling { started: Time, read_at: Time, seat_read: bool },
 }
 
@@ -110,9 +110,10 @@ impl Coordinator {
         }
     }
 
-    /// All is known that is needed to stand by. Nodes that start together wait until the last of them must have written
-    /// its presence, so that the outcome is the same with and without jitter. The wait also counts from the confirmation of the
-    /// own presence: with a slow store, the start says nothing about when the others could have seen it.
+    /// The node knows everything it needs to stand by. Nodes that start together wait until the last of them must have
+    /// written its presence, so that the outcome is the same with and without jitter. The wait also counts from the
+    /// confirmation of this node's own presence: with a slow store, the start says nothing about when the others could have
+    /// seen it.
     fn join(&mut self, started: Time, presence_confirmed: Time, out: &mut Vec<Effect>) {
         out.push(Effect::Emit(Event::Joined));
         let by_start = started + self.config.startup_jitter_max_ms + self.config.settle_ms;

@@ -1,22 +1,22 @@
 //! Supervision: which leader-only processes run, in which order, and what happens when one ends.
 //!
-//! One supervision belongs to one node. While the node leads, every declared process has at most one instance; the
-//! machine starts them in the declared order, restarts what ends by its strategy, and stops all of them, in reverse
-//! order, before leadership is over. It reads no clock and runs nothing: [`Supervision::handle`] takes one
+//! One supervision belongs to one node. While the node leads, every declared process has at most one instance. The machine
+//! starts processes in the declared order, restarts those that end according to their strategy, and stops all of them, in
+//! reverse order, before leadership ends. It reads no clock and runs nothing: [`Supervision::handle`] takes one
 //! [`SupervisionInput`] and pushes [`SupervisionEffect`]s.
 //!
 //! # What the caller owes
 //!
 //! 1. Every [`SupervisionEffect::Start`] is followed by exactly one [`SupervisionInput::Exited`] with its instance, once
-//!    nothing of that instance runs any more; never, if it never ends.
+//!    nothing of that instance runs any more. An instance that never ends is never reported.
 //! 2. [`SupervisionInput::Wake`] comes at or after [`Supervision::due`].
-//! 3. An instance's guard is over when it is cancelled or aborted, whether the instance listens or not.
-//! 4. [`SupervisionInput::Lost`] as soon as leadership ends or is to be given up.
+//! 3. An instance's guard ends when the instance is cancelled or aborted, whether the instance listens or not.
+//! 4. [`SupervisionInput::Lost`] is sent as soon as leadership ends or is to be given up.
 //!
 //! # What is not promised
 //!
-//! An instance that ignores its abort (it blocks a thread) cannot be ended by anybody. It counts as stuck: its guard is
-//! over, and this node does not lead again before it has ended.
+//! Nobody can end an instance that ignores its abort (because it blocks a thread). It counts as stuck: its guard has ended,
+//! and this node does not lead again until the instance has ended.
 
 mod machine;
 
@@ -25,13 +25,13 @@ use crate::seat::Epoch;
 use crate::time::Time;
 use std::collections::VecDeque;
 
-/// When a process that ended is started again.
+/// When to start a process again after it ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Restart {
-    /// Always.
+    /// However it ended.
     #[default]
     Permanent,
-    /// If it failed or panicked; not if it is done.
+    /// Only if it failed or panicked.
     Transient,
     /// Never.
     Temporary,
@@ -46,12 +46,12 @@ pub enum ProcessOutcome {
     Failed,
     /// It panicked.
     Panicked,
-    /// It was cut off.
+    /// The supervision cut it off.
     Aborted,
 }
 
 impl ProcessOutcome {
-    /// A short name for events.
+    /// The outcome as it appears in events.
     pub fn as_str(self) -> &'static str {
         match self {
             ProcessOutcome::Done => "done",
@@ -62,19 +62,19 @@ impl ProcessOutcome {
     }
 }
 
-/// Why all processes were stopped and leadership given up.
+/// Why the supervision stopped all processes and gave up leadership.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GaveUp {
-    /// More restarts within the window than allowed.
+    /// There were more restarts within the window than allowed.
     Intensity,
-    /// A process did not become ready: it failed too often before, failed without being restarted, or took too long.
+    /// A process did not become ready: it failed too often before that, failed and is not restarted, or took too long.
     CannotStart,
-    /// An instance of an earlier term still runs and cannot be stopped.
+    /// An instance from an earlier term still runs and cannot be stopped.
     StillStuck,
 }
 
 impl GaveUp {
-    /// A short name for events.
+    /// The cause as it appears in events.
     pub fn as_str(self) -> &'static str {
         match self {
             GaveUp::Intensity => "restart intensity",
@@ -87,30 +87,30 @@ impl GaveUp {
 /// One process, as declared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ProcessPlan {
-    /// When it is started again.
+    /// When to start it again after it ended.
     pub restart: Restart,
-    /// How long it may take until it says that it is ready; `None` if it is ready as soon as it is started.
+    /// How long it may take to report that it is ready; `None` if it is ready as soon as it is started.
     pub ready_within_ms: Option<u64>,
     /// How long it may take to stop by itself, if there is that much time.
     pub stop_grace_ms: u64,
 }
 
-/// The numbers a supervision runs by. All durations in milliseconds.
+/// The parameters of a supervision. All durations are in milliseconds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SupervisionConfig {
-    /// The processes, in the order of their start. They are stopped in reverse.
+    /// The processes in start order. They are stopped in reverse.
     pub processes: Vec<ProcessPlan>,
-    /// How many restarts, of all processes together, are allowed within the window. Counted together as in Erlang: what
+    /// How many restarts are allowed within the window, for all processes together. Counted together, as in Erlang: what
     /// matters is whether this node is a good place to lead from.
     pub intensity: u32,
-    /// The window. A process that ran this long starts with the first pause again; a term this long without a restart
-    /// makes earlier failures forgotten.
+    /// The window. After running this long, a process starts over with the first pause. A term with no restart for this long
+    /// clears earlier failures.
     pub window_ms: u64,
-    /// The pause before the first restart, doubled with every failure in a row …
+    /// The pause before the first restart. It doubles with every consecutive failure …
     pub backoff_first_ms: u64,
     /// … up to this.
     pub backoff_max_ms: u64,
-    /// How long the node claims nothing after it gave up, doubled every time in a row …
+    /// How long the node claims nothing after giving up. It doubles every consecutive time …
     pub hold_first_ms: u64,
     /// … up to this.
     pub hold_max_ms: u64,
@@ -118,141 +118,141 @@ pub struct SupervisionConfig {
     pub drain_ms: u64,
 }
 
-/// What the machine is told.
+/// Inputs of [`Supervision::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionInput {
-    /// This node leads.
+    /// This node now leads.
     Led {
-        /// In this epoch.
+        /// The epoch it leads in.
         epoch: Epoch,
     },
-    /// An instance is ready.
+    /// An instance reports that it is ready.
     Ready {
-        /// Which process.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// Which instance of it.
+        /// The number from its [`SupervisionEffect::Start`].
         instance: u64,
     },
     /// An instance has ended.
     Exited {
-        /// Which process.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// Which instance of it.
+        /// The number from its [`SupervisionEffect::Start`].
         instance: u64,
-        /// How.
+        /// How it ended.
         outcome: ProcessOutcome,
     },
     /// Leadership is over or is being given up.
     Lost {
-        /// Every process must have been stopped or aborted by then.
+        /// When every process must have been stopped or aborted.
         by: Time,
     },
-    /// End for good.
+    /// End the supervision for good.
     Stop {
-        /// Every process must have been stopped or aborted by then.
+        /// When every process must have been stopped or aborted.
         by: Time,
     },
-    /// Time has passed.
+    /// Only time has passed.
     Wake,
 }
 
-/// What the machine wants done, in this order.
+/// Effects of [`Supervision::handle`], to be carried out in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionEffect {
     /// Start an instance.
     Start {
-        /// Of this process.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// Its number: no other instance ever has it.
+        /// Unique: no other instance ever has this number.
         instance: u64,
-        /// Which start in this term; 1 for the first.
+        /// Start number within this term, from 1.
         attempt: u32,
     },
     /// Ask the process to stop, and end its guard.
     Cancel {
-        /// Which.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
     },
-    /// Cut it off.
+    /// Cut the process off.
     Abort {
-        /// Which.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
     },
-    /// No process of this epoch runs any more, except for those that are stuck.
+    /// No process of this epoch runs any more, except those that are stuck.
     Released {
-        /// The epoch.
+        /// The epoch they ran in.
         epoch: Epoch,
     },
-    /// Give leadership up, and claim nothing for this long. Answer with [`SupervisionInput::Lost`] when it is over.
+    /// Give up leadership and claim nothing for this long. Answer with [`SupervisionInput::Lost`] when it is over.
     StandAside {
-        /// How long.
+        /// How long to claim nothing.
         hold_ms: u64,
     },
-    /// Tell whoever watches.
+    /// Report this event to whoever watches.
     Emit(SupervisionEvent),
     /// The supervision is over.
     Ended,
 }
 
-/// Facts; nothing depends on them.
+/// Facts stated by a supervision; nothing depends on them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SupervisionEvent {
-    /// A process runs: the first time in this term, or again.
+    /// A process runs: for the first time in this term, or again.
     Started {
-        /// Which.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// Which start in this term; 1 for the first.
+        /// Start number within this term, from 1.
         attempt: u32,
     },
     /// A process has ended.
     Exited {
-        /// Which.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// How.
+        /// How it ended.
         outcome: ProcessOutcome,
         /// How long it ran.
         ran_ms: u64,
         /// When it is started again; `None` if it is not.
         restart_in_ms: Option<u64>,
     },
-    /// A process did not stop. Its guard is over; it goes on running.
+    /// A process did not stop. Its guard has ended, but it still runs.
     Stuck {
-        /// Which.
+        /// Index in [`SupervisionConfig::processes`].
         process: usize,
     },
     /// All processes are stopped and leadership is given up.
     GaveUp {
-        /// Because of this process.
+        /// The process that caused it: an index in [`SupervisionConfig::processes`].
         process: usize,
-        /// Why.
+        /// What went wrong.
         cause: GaveUp,
         /// How long this node claims nothing.
         hold_ms: u64,
     },
 }
 
-/// What a process does now.
+/// The present state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum ProcessState {
-    /// This node does not lead, or the process is not due yet.
+    /// This node does not lead, or it is not this process's turn yet.
     #[default]
     Idle,
-    /// It runs and has not said yet that it is ready.
+    /// It runs and has not reported yet that it is ready.
     Starting,
-    /// It runs.
+    /// It runs and is ready.
     Running,
-    /// It ended and is started again after a pause.
+    /// It ended and will be started again after a pause.
     Waiting,
     /// It was asked to stop.
     Stopping,
-    /// It did not stop: without a guard, it still runs.
+    /// It did not stop: it still runs, without a guard.
     Stuck,
-    /// It has ended and is not started again in this term.
+    /// It has ended and will not be started again in this term.
     Ended,
 }
 
 impl ProcessState {
-    /// A short name.
+    /// A short name, for status output.
     pub fn as_str(self) -> &'static str {
         match self {
             ProcessState::Idle => "idle",
@@ -266,7 +266,7 @@ impl ProcessState {
     }
 }
 
-/// The processes of one node.
+/// Supervises the processes of one node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Supervision {
     config: SupervisionConfig,
@@ -275,13 +275,13 @@ pub struct Supervision {
     slots: Vec<Slot>,
     /// Instances started so far.
     instances: u64,
-    /// The epoch of the term these facts are of.
+    /// The epoch of the term these fields describe.
     term: Epoch,
-    /// Restarts decided in this term, the oldest first; never more than allowed.
+    /// Restarts decided in this term, oldest first; never more than allowed.
     restarts: VecDeque<Time>,
     /// Since when every process has been ready or done.
     calm_since: Option<Time>,
-    /// How often in a row leadership was given up.
+    /// How many consecutive times leadership was given up.
     releases: u32,
     mutant: Option<Mutant>,
 }
@@ -298,7 +298,7 @@ enum Phase {
         epoch: Epoch,
         by: Time,
         then: Then,
-        /// Leadership that came meanwhile.
+        /// Leadership that arrived in the meantime.
         next: Option<Epoch>,
     },
     /// Everything has stopped and leadership is being given up.
@@ -320,11 +320,11 @@ struct Slot {
     state: State,
     /// Starts in this term.
     attempt: u32,
-    /// Failures in a row, for the pause.
+    /// Consecutive failures, for the pause.
     failures: u32,
-    /// Of those, the ones before it was ready.
+    /// How many of those came before it was ready.
     failed_starts: u32,
-    /// It was ready, or done, at least once in this term: the next may start.
+    /// It was ready, or done, at least once in this term, so the next process may start.
     passed: bool,
 }
 
@@ -352,14 +352,14 @@ enum State {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Halt {
     abort_at: Time,
-    /// The next one is not kept waiting beyond this.
+    /// The next process waits no longer than this.
     move_on_at: Time,
-    /// When it was cut off.
+    /// When it was aborted.
     aborted: Option<Time>,
 }
 
 impl Supervision {
-    /// Nothing runs, and this node does not lead.
+    /// A supervision for a node that does not lead. Nothing runs.
     pub fn new(config: SupervisionConfig) -> Supervision {
         let slots = vec![Slot::default(); config.processes.len()];
         Supervision {
@@ -376,13 +376,13 @@ impl Supervision {
         }
     }
 
-    /// One with a deliberate mistake, for tests that must catch it.
+    /// A supervision with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(config: SupervisionConfig, mutant: Mutant) -> Supervision {
         Supervision { mutant: Some(mutant), ..Supervision::new(config) }
     }
 
-    /// The epoch processes run in; `None` while none may.
+    /// The epoch in which processes run; `None` while none may run.
     pub fn epoch(&self) -> Option<Epoch> {
         match &self.phase {
             Phase::Leading { epoch } | Phase::Winding { epoch, .. } => Some(*epoch),
@@ -390,7 +390,7 @@ impl Supervision {
         }
     }
 
-    /// What a process does now.
+    /// The present state of a process.
     pub fn state(&self, process: usize) -> ProcessState {
         match self.slots.get(process).map(|slot| &slot.state) {
             Some(State::Idle) | None => ProcessState::Idle,

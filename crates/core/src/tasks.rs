@@ -1,19 +1,19 @@
-//! Tasks: work that the leader gives to workers through objects, so that a failover neither loses nor doubles it.
+//! Tasks: work that the leader hands to workers through objects, so that failover neither loses nor repeats it.
 //!
-//! Two machines beside the election: [`Dispatcher`] is the leader's side, [`Taker`] a worker's. Two kinds of objects: the
-//! *ledger* (a few shards, written by the leader only) is the record of truth; an *inbox* for each worker is written by the
-//! leader and by that worker. Every write is conditional on the version last seen, so every transition is a
-//! compare-and-swap on everything the writer decided by.
+//! Two machines beside the election: [`Dispatcher`] is the leader's side, [`Taker`] a worker's. There are two kinds of
+//! objects. The *ledger* (a few shards, written only by the leader) is the source of truth. Each worker has an *inbox*,
+//! which the leader and that worker write. Every write is conditional on the version last seen, so every transition is a
+//! compare-and-swap on everything the writer based its decision on.
 //!
 //! The order that keeps work whole:
-//! 1. A task is in the ledger as dispatched before it can be in an inbox: whoever leads next knows where to look.
-//! 2. A worker runs what it has claimed, and nothing else; an entry that the leader took out unclaimed can never be run.
-//! 3. A result stands in the ledger before it leaves the inbox.
-//! 4. A new leader writes every shard and every inbox in question before it dispatches there: what a former leader still has
-//!    under way is refused by the store.
+//! 1. A task is in the ledger as dispatched before it can be in an inbox, so the next leader knows where to look.
+//! 2. A worker runs only what it has claimed; an entry that the leader took out unclaimed can never be run.
+//! 3. A result is in the ledger before it leaves the inbox.
+//! 4. A new leader writes every shard and every affected inbox before it dispatches there, so the store refuses anything a
+//!    former leader still has in flight.
 //!
 //! Not promised: that a task *runs* only once. A worker that fell silent may still run what it claimed while another attempt
-//! runs elsewhere. Its result *counts* once; a result of an attempt that was given up is recorded and not applied.
+//! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
 mod dispatcher;
 mod inbox;
@@ -31,41 +31,41 @@ use crate::id::{JobId, KindName, SeriesId, WorkerId};
 use crate::seat::Epoch;
 use std::sync::Arc;
 
-/// No payload is larger.
+/// Largest payload of a task.
 pub const TASK_PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 
-/// No result is larger: it is a summary, and has to fit into inbox and ledger, next to all others. What is larger belongs into
-/// an object of its own.
+/// Largest result of a task. A result is a summary and has to fit into inbox and ledger beside all the others. Anything
+/// larger belongs in an object of its own.
 pub const TASK_RESULT_MAX_BYTES: usize = 1024;
 
-/// Inboxes and shards are filled to this at most, as [`Entry::weight`] and [`TaskRecord::weight`] count: less than half of
-/// what a store takes, because a body may need twice its bytes once written down.
+/// Limit on the weight of an inbox or shard, as [`Entry::weight`] and [`TaskRecord::weight`] count it: less than half of
+/// what a store takes, because a body may need twice its bytes once it is encoded.
 pub const TASK_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
 
-/// Series a shard remembers at most.
+/// Most series that a shard remembers.
 pub const TASK_SERIES_MAX: usize = 500;
 
-/// Where work keeps coming, so many looks in vain are quick ones before they become rarer, on both sides. Otherwise both fall
-/// into step with slow looks, and a schedule of 1 s runs every 5 s.
+/// Where work keeps coming, this many empty looks stay quick before looks become rarer, on both sides. Otherwise both sides
+/// fall into step with slow looks, and a 1 s schedule runs every 5 s.
 pub(crate) const QUICK_LOOKS: u8 = 4;
 
-/// Late results a task remembers at most; more are only counted.
+/// Most late results that a task remembers; further ones are only counted.
 pub const TASK_LATE_MAX: usize = 8;
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum TaskState {
-    /// It waits for a worker, or for the end of a backoff.
+    /// It waits for a worker, or for a backoff to end.
     Queued,
-    /// It is meant for a worker; it may stand in that worker's inbox.
+    /// It is assigned to a worker and may be in that worker's inbox.
     Dispatched,
     /// The worker has claimed it and will run it.
     Acked,
     /// The worker runs it.
     Running,
-    /// Done.
+    /// It is done.
     Succeeded,
-    /// Done in part, and not to be tried again.
+    /// It is done in part, and will not be tried again.
     Partial,
     /// Its last attempt failed.
     Failed,
@@ -73,7 +73,7 @@ pub enum TaskState {
     TimedOut,
     /// Nobody claimed it in time.
     Expired,
-    /// It was called off.
+    /// It was cancelled.
     Cancelled,
     /// The worker of its last attempt fell silent.
     Lost,
@@ -95,7 +95,7 @@ impl TaskState {
         TaskState::Lost,
     ];
 
-    /// Its name on the wire.
+    /// The state's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             TaskState::Queued => "queued",
@@ -112,12 +112,12 @@ impl TaskState {
         }
     }
 
-    /// The state of that name.
+    /// The state with this wire name; `None` if there is none.
     pub fn named(name: &str) -> Option<TaskState> {
         TaskState::ALL.into_iter().find(|state| state.as_str() == name)
     }
 
-    /// Whether it stays so.
+    /// Whether a task never leaves this state.
     pub fn is_final(self) -> bool {
         match self {
             TaskState::Queued | TaskState::Dispatched | TaskState::Acked | TaskState::Running => false,
@@ -131,7 +131,7 @@ impl TaskState {
         }
     }
 
-    /// Whether a worker has it, or may have it.
+    /// Whether a worker has the task, or may have it.
     pub fn is_out(self) -> bool {
         match self {
             TaskState::Dispatched | TaskState::Acked | TaskState::Running => true,
@@ -146,8 +146,8 @@ impl TaskState {
         }
     }
 
-    /// The edges. The leader may see two steps of a worker at once, so an attempt that is out may end from any of its states;
-    /// back to the queue is another attempt.
+    /// The allowed transitions. The leader may see two of a worker's steps at once, so an attempt that is out may end from
+    /// any of its states. Going back to the queue means another attempt.
     pub fn may_become(self, next: TaskState) -> bool {
         match self {
             TaskState::Queued => {
@@ -174,19 +174,19 @@ impl TaskState {
 /// How an attempt ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OutcomeKind {
-    /// Done.
+    /// The work is done.
     Succeeded,
-    /// Done in part.
+    /// The work is done in part.
     Partial,
-    /// Not done.
+    /// The work is not done.
     Failed,
-    /// The worker gave it up because its time was over.
+    /// The worker gave up because the time ran out.
     TimedOut,
-    /// The worker stopped because the leader called it off.
+    /// The worker stopped because the leader cancelled the task.
     Cancelled,
-    /// It was claimed by a former life of the worker: it may have run, and nobody will say.
+    /// A former life of the worker claimed it: it may have run, and nobody will ever report on it.
     Abandoned,
-    /// The worker gives it back, not begun.
+    /// The worker gives it back without having begun it.
     Returned,
 }
 
@@ -202,7 +202,7 @@ impl OutcomeKind {
         OutcomeKind::Returned,
     ];
 
-    /// Its name on the wire.
+    /// The kind's name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             OutcomeKind::Succeeded => "succeeded",
@@ -215,176 +215,177 @@ impl OutcomeKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with this wire name; `None` if there is none.
     pub fn named(name: &str) -> Option<OutcomeKind> {
         OutcomeKind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
 
-/// How an attempt ended, and what it says about it.
+/// How an attempt ended, and its result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Outcome {
-    /// How.
+    /// How the attempt ended.
     pub kind: OutcomeKind,
-    /// The result, at most [`TASK_RESULT_MAX_BYTES`].
+    /// At most [`TASK_RESULT_MAX_BYTES`]; may be empty.
     pub result: Arc<[u8]>,
 }
 
 impl Outcome {
-    /// One without a result.
+    /// An outcome without a result.
     pub fn bare(kind: OutcomeKind) -> Outcome {
         Outcome { kind, result: Arc::from([]) }
     }
 }
 
-/// Within what a task must be done. Each is counted on the clock of whoever watches it, from when it saw the state begin.
+/// Time and attempt limits of a task. Whoever enforces a limit counts on its own clock, from when it saw the state begin.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TaskLimits {
     /// How long one attempt may run, by the worker's clock.
     pub timeout_ms: u64,
-    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock; in how many inboxes it stood
-    /// meanwhile does not matter. A new leader counts anew.
+    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock. It does not matter in how
+    /// many inboxes it was in the meantime. A new leader starts counting again.
     pub ttl_ms: u64,
-    /// How long it may take in all, by the leader's clock; 0: for ever. A new leader counts anew.
+    /// How long it may take in all, by the leader's clock; 0 means forever. A new leader starts counting again.
     pub deadline_ms: u64,
-    /// How often it may be begun.
+    /// How often it may be started.
     pub attempts_max: u32,
-    /// The pause before the second attempt; doubled for each further one.
+    /// The pause before the second attempt; it doubles for each further one.
     pub backoff_ms: u64,
 }
 
 /// A result that came too late.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LateResult {
-    /// Of which attempt.
+    /// The attempt it belongs to.
     pub attempt: u32,
-    /// From whom.
+    /// The worker that reported it.
     pub worker: WorkerId,
-    /// What it was.
+    /// How that attempt ended.
     pub kind: OutcomeKind,
 }
 
 /// A task in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TaskRecord {
-    /// Names it; there is never a second one of that name as long as the ledger remembers it.
+    /// Unique: the ledger accepts no second task with this id while it remembers the first.
     pub id: JobId,
-    /// What it belongs to; decides its shard.
+    /// The series it belongs to; decides its shard.
     pub series: SeriesId,
-    /// Its place in the series; 0: none. Once a mark was used, nothing at or below it is created again, ever.
+    /// Its place in the series; 0 means none. Once a mark is used, nothing at or below it is ever created again.
     pub mark: u64,
-    /// What it is, for whoever runs it.
+    /// Tells the worker which handler to run.
     pub kind: KindName,
-    /// What it is about. Empty once it is over.
+    /// Input for the handler. Empty once the task is over.
     pub payload: Arc<[u8]>,
-    /// Within what it must be done.
+    /// Time and attempt limits.
     pub limits: TaskLimits,
-    /// The worker it was asked for; `None`: anyone.
+    /// The worker it was requested for; `None` means any worker.
     pub target: Option<WorkerId>,
-    /// Where it stands.
+    /// The present state, as far as the leader knows.
     pub state: TaskState,
     /// The number of its last dispatch; 0 before the first. Never used twice.
     pub attempt: u32,
-    /// How many of these were never begun: taken back or given back. They do not count against its attempts.
+    /// How many of these were never begun, because they were taken back or given back. They do not count against its
+    /// attempts.
     pub unbegun: u32,
-    /// The worker of its last dispatch.
+    /// The worker of its last dispatch; `None` before the first.
     pub worker: Option<WorkerId>,
-    /// The epoch of the leader that changed it last.
+    /// The epoch of the leader that last changed it.
     pub epoch: Epoch,
-    /// It is to be called off.
+    /// Somebody asked to cancel it.
     pub cancel: bool,
-    /// Its last attempt was given up before there was a result: one that still comes is late.
+    /// Its last attempt was given up before there was a result; a result that still arrives is late.
     pub given_up: bool,
-    /// Why it waits, or why it ended as it did; for people.
+    /// Why it waits, or why it ended as it did. For people.
     pub reason: Arc<str>,
-    /// What came of it.
+    /// The result of the attempt that counts; empty until there is one.
     pub result: Arc<[u8]>,
-    /// What came of attempts that were given up before.
+    /// Results of attempts that had been given up, at most [`TASK_LATE_MAX`].
     pub late: Vec<LateResult>,
 }
 
 impl TaskRecord {
-    /// How many attempts count against its limit.
+    /// How many attempts count against the limit.
     pub fn begun(&self) -> u32 {
         self.attempt.saturating_sub(self.unbegun)
     }
 
-    /// What it takes of a shard.
+    /// How much of [`TASK_OBJECT_MAX_WEIGHT`] it uses in a shard.
     pub fn weight(&self) -> usize {
         self.payload.len() + TASK_RESULT_MAX_BYTES + 1536
     }
 }
 
-/// A shard of the ledger.
+/// The content of one shard of the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LedgerDoc {
     /// The epoch of the leader that wrote it.
     pub epoch: Epoch,
-    /// New in every write.
+    /// New with every write.
     pub nonce: Nonce,
     /// The highest mark of each series.
     pub series: Vec<(SeriesId, u64)>,
-    /// The tasks, in order of their ids.
+    /// Tasks in id order.
     pub tasks: Vec<TaskRecord>,
 }
 
-/// How far an entry of an inbox is.
+/// How far a worker has got with an entry of its inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum EntryState {
     /// Nobody has claimed it.
     Dispatched,
-    /// Claimed, not begun.
+    /// Claimed, but not begun.
     Acked {
-        /// By which life of the worker.
+        /// The life of the worker that claimed it.
         by: Incarnation,
     },
     /// Claimed and begun.
     Running {
-        /// By which life of the worker.
+        /// The life of the worker that claimed it.
         by: Incarnation,
     },
-    /// Over.
+    /// The worker is finished with it.
     Finished {
-        /// What came of it.
+        /// How it ended, with its result.
         outcome: Outcome,
     },
 }
 
-/// One attempt in an inbox.
+/// One attempt at a task, in an inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// Which task.
+    /// The id of the task.
     pub id: JobId,
-    /// Which attempt.
+    /// The number of the attempt; see [`TaskRecord::attempt`].
     pub attempt: u32,
-    /// The epoch of the leader that answers for it.
+    /// The epoch of the leader responsible for it.
     pub epoch: Epoch,
-    /// When that leader stamped it, in ms on its wall clock. Decides nothing but a fence's grace, which it can only shorten.
+    /// When that leader stamped it, in ms on its wall clock. Affects only a fence's grace, which it can only shorten.
     pub dispatched_at: i64,
-    /// What it is.
+    /// Tells the worker which handler to run.
     pub kind: KindName,
-    /// What it is about. Empty once it is over.
+    /// Input for the handler. Empty once the attempt is over.
     pub payload: Arc<[u8]>,
     /// How long it may run, by the worker's clock.
     pub timeout_ms: u64,
-    /// How far it is.
+    /// How far the worker has got.
     pub state: EntryState,
-    /// The leader calls it off.
+    /// The leader asks the worker to cancel it.
     pub cancel: bool,
 }
 
 impl Entry {
-    /// What names it.
+    /// The task id and attempt number, which identify the entry.
     pub fn key(&self) -> (JobId, u32) {
         (self.id.clone(), self.attempt)
     }
 
-    /// What it takes of an inbox, its result included.
+    /// How much of [`TASK_OBJECT_MAX_WEIGHT`] it uses in an inbox, including its result.
     pub fn weight(&self) -> usize {
         entry_weight(self.payload.len())
     }
 
-    /// Whether a worker has claimed it and not ended it.
+    /// Whether a worker has claimed it and not finished it.
     pub fn is_claimed(&self) -> bool {
         match self.state {
             EntryState::Acked { .. } | EntryState::Running { .. } => true,
@@ -397,29 +398,29 @@ pub(crate) fn entry_weight(payload: usize) -> usize {
     payload + TASK_RESULT_MAX_BYTES + 768
 }
 
-/// A worker's inbox.
+/// The content of a worker's inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InboxDoc {
     /// The epoch of the leader that wrote it last.
     pub epoch: Epoch,
-    /// That leader's life: whoever finds its own here knows that no former leader can write any more.
+    /// That leader's incarnation: a leader that finds its own here knows that no former leader can write any more.
     pub leader: Incarnation,
-    /// New in every write, leader's or worker's.
+    /// New with every write, by the leader or the worker.
     pub nonce: Nonce,
-    /// The life of the worker that takes nothing more: it drains, or has drained. The next life opens the inbox again. Only
-    /// workers change it, and whatever a leader had under way meanwhile is refused by the store.
+    /// The life of the worker that takes no more: it is draining or has drained. The next life reopens the inbox. Only
+    /// workers change this, and the store refuses any write a leader had in flight in the meantime.
     pub closed: Option<Incarnation>,
-    /// What is to be done and what was done, in the order of dispatch.
+    /// Open and finished attempts, in dispatch order.
     pub entries: Vec<Entry>,
 }
 
 /// The shard of a series: the same for every leader.
 pub fn task_shard(series: &SeriesId, shards: usize) -> usize {
-    // FNV-1a: short, stable, and nobody has to know a library's.
+    // FNV-1a: short, stable, and not tied to any library.
     let hash = series.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    // Its low bits hear only the low bits of the text.
+    // FNV's low bits depend only on the low bits of the text.
     ((hash ^ (hash >> 32)) % shards.max(1) as u64) as usize
 }
 

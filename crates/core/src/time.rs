@@ -1,11 +1,11 @@
-//! Time as the core knows it: milliseconds on one node's own clock.
+//! Time in the core: milliseconds on one node's own clock.
 
 use std::fmt;
 use std::ops::Add;
 
 /// A moment on this node's monotonic clock, in milliseconds from an origin that never leaves the node.
 ///
-/// Times of two nodes are never compared, and no arithmetic on them is offered that would invite it.
+/// Times of two nodes are never compared, and there is no arithmetic here that would invite it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Time(pub u64);
 

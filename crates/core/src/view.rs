@@ -1,4 +1,4 @@
-//! What `proof/seat.py` says about a node, read off its coordinator. Only those who check the code against the proof use it.
+//! What `proof/seat.py` says about a node, read from its coordinator. Used only to check the code against the proof.
 
 use crate::config::Config;
 use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
@@ -9,31 +9,31 @@ use crate::observe::{Seen, SeenSeat};
 use crate::seat::{Epoch, Seat, Version};
 use crate::time::Time;
 
-/// The variables of the proof for one node. Times are by its own clock.
+/// The proof's variables for one node. Times are by its own clock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct View {
-    /// Whether and how it leads.
+    /// The leadership; `None` if it does not lead.
     pub lead: Option<LeadView>,
-    /// The lost epoch whose work was not reported stopped.
+    /// The lost epoch whose work has not been reported stopped.
     pub spare: Option<Epoch>,
-    /// Epochs up to this one are over for it.
+    /// Epochs up to this one are over for the node.
     pub retired: Epoch,
-    /// The seat as it last saw or wrote it.
+    /// The seat as the node last saw or wrote it.
     pub seen: SeenView,
-    /// The seat request under way: which, sent when, and what it writes.
+    /// The seat request in flight: its id, when it was sent, and what it writes (`None` for a read).
     pub flight: Option<(RequestId, Time, Option<Seat>)>,
-    /// Own writes whose outcome is not known, with the time of their sending.
+    /// The node's own writes of unknown outcome, with the time they were sent.
     pub pending: Vec<(Nonce, Time)>,
 }
 
-/// A leadership.
+/// A leadership, in the proof's variables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeadView {
-    /// Its epoch.
+    /// The epoch it leads with.
     pub epoch: Epoch,
-    /// The sending of the last confirmed write: the hold counts from here.
+    /// When the last confirmed write was sent; the hold counts from here.
     pub renewed: Time,
-    /// Work runs, or was not reported stopped.
+    /// Work runs, or has not been reported stopped.
     pub work: bool,
     /// Work was told to stop, for whatever reason.
     pub draining: bool,
@@ -41,33 +41,33 @@ pub struct LeadView {
     pub asked: bool,
 }
 
-/// What was last seen of the seat.
+/// What the node last saw of the seat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SeenView {
-    /// Nothing that can be understood.
+    /// Nothing it understands.
     Unknown,
-    /// That there is none.
+    /// There was no seat.
     Absent,
-    /// A record.
+    /// There was a record.
     Record {
-        /// Its content.
+        /// The content of the record.
         seat: Seat,
-        /// Its version.
+        /// The version of the object.
         version: Version,
-        /// Since when it has not changed.
+        /// Since when it has been unchanged.
         since: Time,
-        /// The store's time of it, if it was read.
+        /// The store's time stamp; `None` if this node wrote it.
         modified_ms: Option<u64>,
     },
 }
 
 impl Coordinator {
-    /// What it goes by.
+    /// The parameters this coordinator uses now.
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Whether it has yet to learn what became of this write of its own.
+    /// Whether the node does not know yet what became of this write of its own.
     pub fn awaits(&self, nonce: Nonce) -> bool {
         let writes = |flight: &SeatFlight| match &flight.kind {
             FlightKind::Read => false,
@@ -78,7 +78,7 @@ impl Coordinator {
         self.seat_flight.as_ref().is_some_and(writes) || self.pending.iter().any(|write| write.nonce == nonce)
     }
 
-    /// What the proof says about this node.
+    /// The proof's variables for this node.
     pub fn view(&self) -> View {
         let lead = match &self.phase {
             Phase::Leading(tenure) => Some(LeadView {

@@ -8,12 +8,13 @@ use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Watching {
-    /// The next look.
+    /// When to look next.
     pub(crate) read_at: Time,
 }
 
 impl Coordinator {
-    /// The first look comes within one interval, at random, so that many that start together do not look at once.
+    /// The first look comes at a random time within one interval, so that many nodes that start together do not look at
+    /// once.
     pub(crate) fn start_watching(&mut self, random: u64) {
         let within_ms = draw(random, self.config.election_interval_ms);
         self.phase = Phase::Watching(Watching { read_at: self.now + within_ms });

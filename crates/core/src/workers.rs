@@ -1,10 +1,10 @@
-//! Workers: entries with a heartbeat of their own, judged by the leader and told to everybody.
+//! Workers: entries with their own heartbeat, judged by the leader and published to everybody.
 //!
-//! Three machines, beside the election and never part of it: [`Registration`] is a worker's side, [`Roll`] the leader's,
+//! Three machines, beside the election and never part of it: [`Registration`] is a worker's side, [`Roll`] the leader's, and
 //! [`Bulletin`] what every node knows. None of them can cost leadership: they hold no lease and touch no seat.
 //!
 //! No clock is compared with another. The leader sees that an object *changed*, and counts the time since then on its own
-//! clock; what the store says about when it was written is only ever compared for being the same.
+//! clock. The store's time stamps are only ever compared for equality.
 
 mod bulletin;
 mod registration;
@@ -20,89 +20,89 @@ pub use roll::{Listed, ReadOutcome, Roll, RollConfig, Skipped, SweepOutcome, WOR
 use crate::id::{NodeId, PluginName, WorkerId};
 use crate::seat::Epoch;
 
-/// What a worker says about itself, as far as anybody decides by it.
+/// What a worker says about itself, as far as decisions depend on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerDetails {
-    /// Which plugin it works for.
+    /// The plugin it works for.
     pub plugin_type: PluginName,
-    /// Where it runs.
+    /// The pod it runs on.
     pub pod: NodeId,
-    /// How long it may be silent.
+    /// How long it may stay silent before it counts as inactive.
     pub timeout_ms: u64,
 }
 
-/// Which snapshot: the epoch of the leader that published it, and its number within that epoch.
+/// Identifies a snapshot: the epoch of the leader that published it, and its number within that epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct SnapshotMark {
     /// The publisher's epoch.
     pub epoch: Epoch,
-    /// Counts within the epoch.
+    /// Counts snapshots within the epoch.
     pub sequence: u64,
 }
 
 /// A worker in a snapshot.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SnapshotEntry {
-    /// Who.
+    /// The worker's id.
     pub worker: WorkerId,
     /// What it said about itself.
     pub details: WorkerDetails,
     /// Whether it counts as alive.
     pub active: bool,
-    /// Its last silence: the snapshot that told of it first. Names the silence, so that it is told once by everybody,
-    /// however many snapshots were missed and whoever leads. None if it was never silent.
+    /// Its last silence, named by the snapshot that first reported it. The name makes everybody report the silence once,
+    /// however many snapshots were missed and whoever leads. `None` if it was never silent.
     pub silence: Option<SnapshotMark>,
 }
 
-/// What a snapshot lists.
+/// Which workers a snapshot lists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Listing {
-    /// Every worker.
+    /// All workers.
     #[default]
     All,
-    /// The inactive ones only, because all would not fit: whoever is not there is active, or gone.
+    /// Only the inactive ones, because all would not fit: a worker that is not listed is active, or gone.
     Inactive,
-    /// Not even all inactive ones: nothing follows for whoever is not there.
+    /// Not even all inactive ones: nothing follows for a worker that is not listed.
     Cut,
 }
 
 /// What a leader publishes about the workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Snapshot {
-    /// Which one.
+    /// Identifies this snapshot.
     pub mark: SnapshotMark,
-    /// The workers, in order of their ids.
+    /// Workers in id order.
     pub workers: Vec<SnapshotEntry>,
-    /// What `workers` has of them.
+    /// Which workers `workers` contains.
     pub listing: Listing,
-    /// How many are active.
+    /// How many workers are active.
     pub active: u64,
-    /// How many are not.
+    /// How many workers are inactive.
     pub inactive: u64,
-    /// Objects among the workers that are none.
+    /// Objects in `workers/` that are not workers.
     pub skipped: u64,
 }
 
 /// Something that happened to a worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerEvent {
-    /// To whom.
+    /// The worker's id.
     pub worker: WorkerId,
     /// What it said about itself.
     pub details: WorkerDetails,
-    /// What.
+    /// What happened.
     pub change: WorkerChange,
 }
 
 /// What happened to a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WorkerChange {
-    /// It is new.
+    /// The worker is new.
     Registered,
-    /// It has been silent for its timeout.
+    /// The worker has been silent for its timeout.
     Timeout,
-    /// It is back.
+    /// The worker is back.
     Recovered,
-    /// Its object is gone.
+    /// The worker's object is gone.
     Deregistered,
 }

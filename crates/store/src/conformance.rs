@@ -1,8 +1,8 @@
 //! Does this store keep its promises? One suite for every backend, run by the tests and by `tenure doctor`.
 //!
-//! Everything happens below a throw-away prefix that is removed afterwards. An answer that leaves something open
-//! (a timeout, a 5xx, a refused connection) is settled by reading back where that is possible; it is never held against
-//! the store. Only an answer that contradicts another one is.
+//! Everything happens below a throw-away prefix that is removed afterwards. An answer that leaves something open (a timeout,
+//! a 5xx, a refused connection) is settled by reading back where possible, and never counts against the store. Only an
+//! answer that contradicts another one does.
 
 mod bench;
 mod checks;
@@ -20,11 +20,11 @@ use std::time::Duration;
 /// How much work the suite does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Objects made for the list check. Above 2,000 it sees a second and a third page.
+    /// Objects created for the list check. Above 2,000 the list has a second and a third page.
     pub list_keys: usize,
     /// Writers in one race to create an object.
     pub race_width: usize,
-    /// Such races, each for a new object.
+    /// Number of such races, each for a new object.
     pub race_rounds: usize,
     /// Writers that increment one counter together.
     pub counter_width: usize,
@@ -33,45 +33,45 @@ pub struct Plan {
 }
 
 impl Default for Plan {
-    /// What the tests use.
+    /// The plan that the tests use.
     fn default() -> Plan {
         Plan { list_keys: 2_600, race_width: 32, race_rounds: 20, counter_width: 32, counter_rounds: 4 }
     }
 }
 
 impl Plan {
-    /// A plan for people who wait: some hundred requests.
+    /// A plan for people who wait: a few hundred requests.
     pub fn quick() -> Plan {
         Plan { list_keys: 50, race_width: 8, race_rounds: 5, counter_width: 4, counter_rounds: 5 }
     }
 
-    /// The same plan with races and counters of at most this width, for engines that serve contended writers slowly.
+    /// This plan with races and counters of at most this width, for engines that serve contended writers slowly.
     pub fn with_width(self, width: usize) -> Plan {
         Plan { race_width: self.race_width.min(width), counter_width: self.counter_width.min(width), ..self }
     }
 }
 
-/// What a check came to.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It holds.
+    /// The promise holds.
     Pass,
-    /// It does not hold; the sentence says what was seen.
+    /// The promise does not hold; the sentence says what was seen.
     Fail(String),
-    /// It could not be found out; the sentence says why.
+    /// The check was inconclusive; the sentence says why.
     Skipped(String),
 }
 
-/// One check and what came of it.
+/// One check and its result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Check {
-    /// A short name, stable.
+    /// Short and stable.
     pub name: &'static str,
     /// What a pass proves.
     pub proves: &'static str,
-    /// Whether leadership would be unsafe without it.
+    /// Whether leadership would be unsafe if it failed.
     pub is_vital: bool,
-    /// What it came to.
+    /// The result.
     pub verdict: Verdict,
     /// How long its requests took.
     pub latencies: Latencies,
@@ -80,13 +80,13 @@ pub struct Check {
 /// How long requests took.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Latencies {
-    /// How many there were.
+    /// How many requests there were.
     pub requests: usize,
-    /// Half of them took at most this.
+    /// Half of them took at most this long.
     pub median: Duration,
-    /// 99 of 100 took at most this.
+    /// 99 of 100 took at most this long.
     pub p99: Duration,
-    /// The slowest.
+    /// The slowest request.
     pub max: Duration,
 }
 
@@ -100,23 +100,23 @@ impl Latencies {
     }
 }
 
-/// What the whole suite came to.
+/// The result of the whole suite.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
     /// The store, as it describes itself.
     pub store: String,
-    /// How many endpoints of it were used.
+    /// How many endpoints of the store were used.
     pub endpoints: usize,
-    /// The ETag spelling that was learned, if any.
+    /// The ETag spelling the suite learned; `None` if there is no choice or it is not known.
     pub etag_form: Option<EtagForm>,
-    /// Conditional writes of small objects by one writer at a time, over all checks: what a renewal of the seat is like.
+    /// Conditional writes of small objects by one writer at a time, over all checks: comparable to a renewal of the seat.
     pub writes: Latencies,
     /// The checks, in the order they ran.
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// Conditions are honoured: every vital check passed, except those that need a second endpoint and had none.
+    /// Whether conditions are honoured: every vital check passed, except those that need a second endpoint and had none.
     pub fn is_safe(&self) -> bool {
         let settled = |check: &&Check| match &check.verdict {
             Verdict::Pass => true,
@@ -126,12 +126,12 @@ impl Report {
         self.checks.iter().filter(|check| check.is_vital).all(|check| settled(&check))
     }
 
-    /// Conditions are not honoured: a vital check failed. Neither safe nor unsafe means that it could not be found out.
+    /// Whether conditions are not honoured: a vital check failed. If neither safe nor unsafe, the suite could not find out.
     pub fn is_unsafe(&self) -> bool {
         self.checks.iter().any(|check| check.is_vital && matches!(check.verdict, Verdict::Fail(_)))
     }
 
-    /// No check failed, vital or not.
+    /// Whether no check failed, vital or not.
     pub fn is_clean(&self) -> bool {
         !self.checks.iter().any(|check| matches!(check.verdict, Verdict::Fail(_)))
     }
@@ -151,16 +151,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// What the suite is doing.
+/// Reports what the suite is doing.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
     /// A check begins.
     Started {
-        /// Its name.
+        /// The same as [`Check::name`].
         name: &'static str,
-        /// Its number, from 1.
+        /// Number of the check, from 1.
         number: usize,
-        /// How many there are.
+        /// How many checks there are.
         of: usize,
     },
     /// A check ended.
@@ -169,7 +169,7 @@ pub enum Progress<'a> {
 
 pub(crate) const TWO_ENDPOINTS: &str = "two endpoints";
 
-/// A check to be run: name, what it proves, whether it is vital.
+/// A check to run: its name, what it proves, and whether it is vital.
 type Title = (&'static str, &'static str, bool);
 
 const TITLES: [Title; 13] = [
@@ -220,7 +220,7 @@ pub async fn run(
     Report { store, endpoints: endpoints.len(), etag_form, writes, checks }
 }
 
-/// The check at this place of [`TITLES`].
+/// Runs the check at this index of [`TITLES`].
 async fn run_one(index: usize, bench: &Bench<'_>, plan: &Plan) -> Result<(), Stop> {
     match index {
         0 => checks::create_once(bench).await,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often each fault strikes, from 0.0 to 1.0, and how long things then take. All zero: nothing strikes.
+/// How often each fault strikes, from 0.0 to 1.0, and how long things then take. All zero means no faults.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Faults {
     /// A request takes up to [`delay_max`](Faults::delay_max) longer.
@@ -22,14 +22,14 @@ pub struct Faults {
     pub lost_request: f64,
     /// The request takes effect, but its answer never arrives; the caller waits out the timeout.
     pub lost_answer: f64,
-    /// The caller waits out the timeout; the write is tried later than that, by up to
-    /// [`late_max`](Faults::late_max), when nobody expects it any more. Reads are lost instead.
+    /// The caller waits out the timeout. The write is applied after that, up to [`late_max`](Faults::late_max) later, when
+    /// nobody expects it any more. Reads are lost instead.
     pub late_landing: f64,
-    /// The longest time a late write is late.
+    /// The longest time a write lands late.
     pub late_max: Duration,
     /// The request is refused for lack of permission.
     pub denied: f64,
-    /// The request is answered "slow down". A write did not happen, but nobody can know.
+    /// The request is answered "slow down". A write did not happen, but the caller cannot know.
     pub throttled: f64,
     /// How long a caller waits for an answer that does not come.
     pub timeout: Duration,
@@ -51,19 +51,19 @@ impl Default for Faults {
     }
 }
 
-/// The way between this caller and the store.
+/// The path between this caller and the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// Open.
+    /// Requests and answers pass.
     Up,
-    /// Packets vanish: requests never arrive, and answers of requests under way are lost.
+    /// Packets vanish: requests never arrive, and answers to requests in flight are lost.
     Silent,
-    /// Connections are refused at once, so nothing is in doubt.
+    /// Connections are refused at once, so no outcome is in doubt.
     Refused,
 }
 
-/// A store with faults. Its decisions come from the seed alone: same seed, same calls in the same order, same faults.
-/// Uses tokio's clock only, so it works with paused time.
+/// A store with faults. The seed alone decides them: same seed, same calls in the same order, same faults. Uses only tokio's
+/// clock, so it works with paused time.
 #[derive(Clone)]
 pub struct Faulty {
     inner: Arc<dyn Store>,
@@ -76,7 +76,6 @@ struct Control {
     rng: ChaCha8Rng,
 }
 
-/// What was decided for one request.
 struct Plan {
     delay: Duration,
     fate: Fate,
@@ -94,29 +93,29 @@ enum Fate {
 }
 
 impl Faulty {
-    /// Wraps a store; without faults until some are [set](Faulty::set).
+    /// Wraps a store. It has no faults until some are [set](Faulty::set).
     pub fn new(inner: Arc<dyn Store>, seed: u64) -> Faulty {
         let control =
             Control { faults: Faults::default(), link: Link::Up, rng: ChaCha8Rng::seed_from_u64(seed) };
         Faulty { inner, control: Arc::new(Mutex::new(control)) }
     }
 
-    /// Sets the faults from the next request on.
+    /// Sets the faults, starting with the next request.
     pub fn set(&self, faults: Faults) {
         self.control().faults = faults;
     }
 
-    /// The faults as they are set.
+    /// The current faults.
     pub fn faults(&self) -> Faults {
         self.control().faults
     }
 
-    /// Cuts or restores the way to the store; requests under way notice.
+    /// Cuts or restores the path to the store. Requests in flight are affected too.
     pub fn link(&self, link: Link) {
         self.control().link = link;
     }
 
-    /// Cuts the way silently (`true`) or restores it.
+    /// Cuts the path silently (`true`) or restores it.
     pub fn cut(&self, cut: bool) {
         self.link(if cut { Link::Silent } else { Link::Up });
     }
@@ -131,7 +130,7 @@ impl Faulty {
 
     fn plan(&self) -> Plan {
         let mut control = self.control();
-        // Always the same number of draws, so that switching one fault on does not reshuffle all others.
+        // Always draws the same number of values, so that switching one fault on does not reshuffle all the others.
         let [slow, by, fate, late] = std::array::from_fn(|_| control.rng.random::<f64>());
         let faults = control.faults;
         let delay = if slow < faults.delay { faults.delay_max.mul_f64(by) } else { Duration::ZERO };

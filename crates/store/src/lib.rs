@@ -1,7 +1,7 @@
 //! The arbiter: one small trait over object stores, with outcomes that never lie.
 //!
-//! A coordination protocol over a store stands or falls with one question: *did my conditional write happen?*
-//! This crate answers it in five ways and never guesses:
+//! A coordination protocol over a store stands or falls by one question: *did my conditional write happen?* This crate
+//! answers it in five ways and never guesses:
 //!
 //! | [`Write`] | meaning |
 //! |---|---|
@@ -11,11 +11,11 @@
 //! | [`Unavailable`](Write::Unavailable) | it did not happen; the store was not reached or was too busy |
 //! | [`Denied`](Write::Denied) | it did not happen, and will not until somebody changes something |
 //!
-//! No backend retries a conditional write by itself: a retry can be refused *because of the first try*, and would
-//! then report a win as a loss.
+//! No backend retries a conditional write by itself: a retry can be refused *because of the first try*, and would then
+//! report a win as a loss.
 //!
-//! Not promised: a [`Lost`](Write::Lost) says nothing about who won; read the object to learn that. Store times
-//! ([`Object::modified`]) are comparable with each other only, never with a clock of this machine.
+//! Not promised: a [`Lost`](Write::Lost) does not say who won; read the object to find out. Store times
+//! ([`Object::modified`]) can be compared only with each other, never with a clock of this machine.
 
 pub mod conformance;
 mod faulty;
@@ -47,7 +47,7 @@ use std::fmt::Debug;
 /// larger is foreign and must not fill a node's memory.
 pub const BODY_MAX_BYTES: usize = 1 << 20;
 
-/// A list may take this many request timeouts as a whole, however many pages it has. Each page has one of its own.
+/// A whole list may take this many request timeouts, however many pages it has. Each page has one timeout of its own.
 pub const LIST_TIMEOUTS_MAX: u32 = 10;
 
 /// A backend that can arbitrate: conditional writes on single objects, and lists.
@@ -63,35 +63,37 @@ pub const LIST_TIMEOUTS_MAX: u32 = 10;
 /// 4. `list` sees every write that ended before it began.
 #[async_trait]
 pub trait Store: Send + Sync + Debug + 'static {
-    /// Reads one object; with `unless`, answers [`Read::Unchanged`] while the object still has that version.
+    /// Reads one object. With `unless`, answers [`Read::Unchanged`] while the object still has that version.
     async fn get(&self, key: &str, unless: Option<&Version>) -> Read;
 
     /// Writes one object if `condition` holds.
     async fn put(&self, key: &str, body: Bytes, condition: Condition) -> Write;
 
-    /// Removes one object. Unconditional: no engine offers a portable conditional delete, so remove only what is
-    /// dead by construction, never what a conditional write protects.
+    /// Removes one object. Unconditional: no engine offers a portable conditional delete, so remove only objects that are
+    /// dead by construction, never one that a conditional write protects.
     async fn remove(&self, key: &str) -> Remove;
 
-    /// Lists every object below `prefix` (which ends in `/`), in key order, following pages, at most `limit` of them.
+    /// Lists the objects below `prefix` (which ends in `/`), in key order, following pages; at most `limit` of them.
     async fn list(&self, prefix: &str, limit: usize) -> List;
 
-    /// What this store is, for people: scheme, bucket, prefix, endpoint. Never a secret.
+    /// A description for people: scheme, bucket, prefix, endpoint. Never contains a secret.
     fn describe(&self) -> String;
 
-    /// The present on the store's own clock, the one of [`Object::modified`]: as of its last answer, gone on since. `None` before any
-    /// answer that told it. Only for showing how old something is; nothing is decided by it.
+    /// The present time on the store's own clock, the one of [`Object::modified`]: the time of its last answer plus the time
+    /// since. `None` before any answer that carried a time. Only for showing how old something is; no decision depends on
+    /// it.
     fn now(&self) -> Option<StoreTime> {
         None
     }
 
-    /// Which spelling of ETags this store was found to understand in conditional writes; `None` where it is not known
-    /// yet or the question does not arise.
+    /// The ETag spelling that this store understands in conditional writes; `None` if it is not known yet or the question
+    /// does not arise.
     fn etag_form(&self) -> Option<EtagForm> {
         None
     }
 
-    /// How many requests at once are of use; more would wait for each other, and for too long. For whoever has many to make.
+    /// How many simultaneous requests are useful; more would wait for each other, and for too long. For callers with many to
+    /// make.
     fn at_once(&self) -> usize {
         64
     }

@@ -11,8 +11,8 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::time::Instant;
 
-/// Where store times begin. Far above zero, so that subtracting a margin from a young store's time cannot underflow
-/// and no time is mistaken for "before the last boot" (0).
+/// Where store times begin. Far above zero, so that subtracting a margin from a young store's time cannot underflow and no
+/// time is mistaken for "before the last boot" (0).
 pub(crate) const TIME_ORIGIN_MS: u64 = 1 << 40;
 
 /// A store in memory. Clones share the same objects.
@@ -32,18 +32,18 @@ struct Shared {
 #[derive(Default)]
 struct State {
     objects: BTreeMap<String, Object>,
-    /// The last version given to any key. One counter for all keys: a key that is removed and made again never gets an
-    /// old version back.
+    /// The last version given to any key. One counter serves all keys, so a key that is removed and created again never gets
+    /// an old version back.
     version: u64,
 }
 
 impl MemoryStore {
-    /// An empty store of its own.
+    /// A new, empty store that nobody else shares.
     pub fn new() -> MemoryStore {
         MemoryStore::build(None)
     }
 
-    /// The store of this name, shared by everybody in this process who asks for the same name. It lives as long as the
+    /// The store with this name, shared by everybody in this process who asks for the same name. It lives as long as the
     /// process, so what runs on it can be stopped and started again.
     pub fn named(name: &str) -> MemoryStore {
         static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
@@ -62,19 +62,19 @@ impl MemoryStore {
         StoreTime(TIME_ORIGIN_MS + u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX / 2))
     }
 
-    /// How many objects there are.
+    /// How many objects the store holds.
     pub fn len(&self) -> usize {
         self.state().objects.len()
     }
 
-    /// Whether there is no object at all.
+    /// Whether the store holds no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held, and every change is one insert or remove: what a poisoned lock guards
-        // is still whole.
+        // Nothing panics while the lock is held, and every change is one insert or remove, so the state behind a poisoned
+        // lock is still whole.
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -157,7 +157,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// The answer to a body that no backend takes.
+/// Why a body is refused as too large; `None` if it fits.
 pub(crate) fn refuse_too_large(key: &str, bytes: usize) -> Option<Trouble> {
     let detail = || format!("{key} has {bytes} bytes; an object may have at most {BODY_MAX_BYTES}");
     (bytes > BODY_MAX_BYTES).then(|| Trouble::new(TroubleKind::TooLarge, detail()))

@@ -1,4 +1,4 @@
-//! Counts what a store is asked and what it answers.
+//! Counts requests to a store and its answers.
 
 use crate::{Condition, EtagForm, List, Read, Remove, Store, StoreTime, Version, Write, tally};
 use async_trait::async_trait;
@@ -7,8 +7,8 @@ use std::ops::Sub;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Entries of one list page: what every engine gives at most, and so what a page is billed for where the backend has no
-/// wire to count on.
+/// Entries of one list page: the most that any engine returns, and so the unit to bill where the backend has no wire to
+/// count on.
 const PAGE_ENTRIES: u64 = 1_000;
 
 /// A store that counts every request. Counting takes no lock.
@@ -19,18 +19,18 @@ pub struct Metered<S: ?Sized = dyn Store> {
 }
 
 impl<S: Store + ?Sized> Metered<S> {
-    /// Counts what passes through to `inner` on `meter`; several stores may share one meter.
+    /// Counts on `meter` every request that passes through to `inner`. Several stores may share one meter.
     pub fn new(inner: Arc<S>, meter: Meter) -> Metered<S> {
         Metered { meter, inner }
     }
 
-    /// The meter.
+    /// The meter this store counts on.
     pub fn meter(&self) -> &Meter {
         &self.meter
     }
 }
 
-/// The counters. Clones share them.
+/// The counters of a [`Metered`] store. Clones share them.
 #[derive(Clone, Default, Debug)]
 pub struct Meter {
     counters: Arc<Counters>,
@@ -41,13 +41,13 @@ macro_rules! counters {
         #[derive(Default, Debug)]
         struct Counters { $($name: AtomicU64,)* }
 
-        /// The counters at one moment. Subtract an earlier one to get what happened between.
+        /// The counters at one moment. Subtract an earlier snapshot to get what happened in between.
         #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
         #[non_exhaustive]
         pub struct MeterSnapshot { $($(#[$doc])* pub $name: u64,)* }
 
         impl Meter {
-            /// Reads all counters. Each is exact; together they may straddle a request that is running.
+            /// Reads all counters. Each is exact; together they may straddle a request in progress.
             pub fn snapshot(&self) -> MeterSnapshot {
                 MeterSnapshot { $($name: self.counters.$name.load(Ordering::Relaxed),)* }
             }
@@ -68,7 +68,7 @@ counters! {
     get,
     /// Reads answered "unchanged".
     get_unchanged,
-    /// Writes, won or not.
+    /// Writes, whatever the outcome.
     put,
     /// Removals.
     remove,
@@ -88,26 +88,26 @@ counters! {
     answered,
     /// Requests of unknown outcome.
     unknown,
-    /// Requests the store was not there for.
+    /// Requests that the store could not serve at the time.
     unavailable,
     /// Requests the store refused.
     denied,
-    /// Calls that the caller gave up before they ended.
+    /// Calls that the caller dropped before they ended.
     dropped,
 }
 
 impl MeterSnapshot {
-    /// All requests.
+    /// Requests of all kinds.
     pub fn requests(&self) -> u64 {
         self.get + self.get_unchanged + self.put + self.remove + self.list_pages + self.extra
     }
 
-    /// Requests that are billed as writes: puts and list pages. Removals are free on most stores.
+    /// Requests billed as writes: puts and list pages. Removals are free on most stores.
     pub fn write_class(&self) -> u64 {
         self.put + self.list_pages
     }
 
-    /// Requests that are billed as reads.
+    /// Requests billed as reads.
     pub fn read_class(&self) -> u64 {
         self.get + self.get_unchanged + self.extra
     }
@@ -117,7 +117,7 @@ fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
 
-/// Counts a call that never ends as a request all the same: it went out.
+/// Counts a call that never ends as a request too: it went out.
 struct Pending<'a> {
     counters: &'a Counters,
     kind: &'a AtomicU64,
@@ -129,7 +129,7 @@ impl<'a> Pending<'a> {
         Pending { counters, kind, ended: false }
     }
 
-    /// The call ended as this kind of request, `requests` of them on the wire.
+    /// The call ended as this kind of request, with `requests` of them on the wire.
     fn end(mut self, kind: &AtomicU64, requests: u64) {
         self.ended = true;
         add(kind, 1);
@@ -204,7 +204,7 @@ impl<S: Store + ?Sized> Store for Metered<S> {
         let pending = Pending::new(c, &c.list_pages);
         let (list, requests) = tally::counted(self.inner.list(prefix, limit)).await;
         let pages = match (&list, requests) {
-            // No wire below: what an object store would have needed.
+            // There is no wire below, so count what an object store would have needed.
             (List::Entries { entries, .. }, 0) => (entries.len() as u64).div_ceil(PAGE_ENTRIES).max(1),
             (_, requests) => requests.max(1),
         };

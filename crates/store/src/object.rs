@@ -1,7 +1,7 @@
-//! Object stores: S3 and whatever speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+//! Object stores: S3 and anything that speaks its protocol, Google Cloud Storage, and Azure Blob Storage.
 //!
-//! Nothing is retried here. A retried conditional write can be refused because of its own first try, and would report
-//! a win as a loss; so every answer, also an unclear one, goes straight to the caller.
+//! Nothing is retried here. A retried conditional write can be refused because of its own first try, and would report a win
+//! as a loss; so every answer, even an unclear one, goes straight to the caller.
 
 mod answers;
 mod aws;
@@ -34,18 +34,18 @@ use wire::{Call, Ending, ObjectRequest};
 /// A store behind the `object_store` crate.
 pub struct CloudStore {
     inner: Arc<dyn ObjectStore>,
-    /// Prefix of every key; empty or without slashes at its ends.
+    /// Prefix of every key; without slashes at either end, possibly empty.
     prefix: String,
     description: String,
     dialect: Dialect,
     form: Arc<FormMemory>,
-    /// Whether lists come in the order of the keys, so that the first ones are known before the last one came.
+    /// Whether lists come in key order, so that the first entries are known before the last one has arrived.
     lists_in_order: bool,
     /// Whether the requests of `inner` pass through [`wire`].
     observed: bool,
-    /// Whether any request got as far as the store.
+    /// Whether any request has ever reached the store.
     ever_sent: AtomicBool,
-    /// The date of the last answer, and when it came.
+    /// The date of the last answer, and when it arrived.
     date: Mutex<Option<(StoreTime, Instant)>>,
     request_timeout: Duration,
 }
@@ -62,8 +62,8 @@ impl CloudStore {
         Ok(CloudStore::of(provider, bucket, prefix, options, client()?, description))
     }
 
-    /// Opens a bucket twice: two clients, so two connection pools, and a slow list in the one cannot delay a renewal in
-    /// the other. They share credentials, and what one of them learns about ETags.
+    /// Opens a bucket twice. Two clients mean two connection pools, so a slow list in one cannot delay a renewal in the
+    /// other. They share credentials and what either learns about ETags.
     pub(crate) fn connect_two(
         provider: Provider,
         bucket: &str,
@@ -90,8 +90,8 @@ impl CloudStore {
         CloudStore { lists_in_order: !(provider == Provider::S3 && connect::is_express(bucket)), ..store }
     }
 
-    /// Wraps any store of the `object_store` crate, its own retries switched off by the caller. Outcomes are as fine
-    /// as that crate's errors: a 409 cannot be told from an object that exists.
+    /// Wraps any store of the `object_store` crate; the caller must have switched off its retries. Outcomes are only as
+    /// precise as that crate's errors: a 409 cannot be told from an object that exists.
     pub fn from_object_store(
         inner: Arc<dyn ObjectStore>,
         prefix: &str,
@@ -124,7 +124,7 @@ impl CloudStore {
         }
     }
 
-    /// The path of a key, or why there is none.
+    /// The path of a key, or why it has none.
     fn path(&self, key: &str) -> Result<Path, Trouble> {
         let full = match (self.prefix.is_empty(), key.is_empty()) {
             (true, _) => key.to_owned(),
@@ -135,7 +135,7 @@ impl CloudStore {
             .map_err(|error| Trouble::new(TroubleKind::Malformed, format!("key {key:?}: {error}")))
     }
 
-    /// Runs one request; what is not a success is judged by what was seen on the wire.
+    /// Runs one request. A failure is judged by what was seen on the wire.
     async fn ask<T>(
         &self,
         what: &str,
@@ -187,7 +187,7 @@ impl CloudStore {
             return Read::Unavailable(Trouble::new(TroubleKind::Malformed, format!("{what}: no ETag")));
         };
         if unless == Some(&version) {
-            // An engine that ignores If-None-Match on reads. Nobody is wronged by saying what is true.
+            // The engine ignores If-None-Match on reads. Reporting the truth wrongs nobody.
             return Read::Unchanged;
         }
         let modified = store_time(&answer.meta);
@@ -223,8 +223,8 @@ impl CloudStore {
             .ok_or_else(|| Failure::Unclear(Trouble::new(TroubleKind::Malformed, format!("{what}: no ETag"))))
     }
 
-    /// A replace was refused before it is known which ETag form this engine understands: either somebody else was
-    /// first, or the form is wrong. The object itself tells.
+    /// A replace was refused before the engine's ETag form is known: either somebody else was first, or the form is wrong.
+    /// The object itself tells.
     async fn settle_form(
         &self,
         key: &str,
@@ -237,7 +237,7 @@ impl CloudStore {
         match self.read(key, None, deadline).await {
             Read::Found(object) if object.version == *sent => {}
             Read::Found(_) | Read::Absent | Read::Unchanged => return Write::Lost,
-            // Refused for sure, but why is not known: not a loss.
+            // Certainly refused, but nobody knows why, so it is not a loss.
             Read::Unavailable(trouble) | Read::Denied(trouble) => return Write::Unavailable(trouble),
         }
         match self.attempt(key, body, condition, EtagForm::Unquoted, deadline).await {
@@ -279,7 +279,7 @@ impl Store for CloudStore {
                 Write::Won(version)
             }
             (Ok(version), Condition::Absent | Condition::Any) => Write::Won(version),
-            // Asked again after the attempt: a request beside this one may have learned the form in the meantime.
+            // Checked again after the attempt: a concurrent request may have learned the form in the meantime.
             (Err(Failure::Condition), Condition::Matches(sent))
                 if self.dialect == Dialect::S3 && self.form.known().is_none() =>
             {
@@ -314,7 +314,7 @@ impl Store for CloudStore {
             let mut first = First::new(limit);
             while let Some(meta) = stream.next().await {
                 let meta = meta?;
-                // A "folder" object made by some console lies beside the prefix, not below it.
+                // A "folder" object created by some console lies beside the prefix, not below it.
                 let Some(key) =
                     meta.location.as_ref().strip_prefix(&strip).filter(|key| key.starts_with(prefix))
                 else {
@@ -353,7 +353,7 @@ impl Store for CloudStore {
     }
 }
 
-/// The first so many of a list by key, in whatever order its entries come, without keeping many more of them.
+/// The first `limit` entries of a list by key, whatever order they arrive in, without keeping many more than that.
 struct First {
     limit: usize,
     entries: Vec<Entry>,
@@ -372,7 +372,7 @@ impl First {
         }
     }
 
-    /// Whether there are more than wanted.
+    /// Whether there are more entries than wanted.
     fn is_full(&self) -> bool {
         self.more || self.entries.len() > self.limit
     }
@@ -389,13 +389,13 @@ impl First {
     }
 }
 
-/// Milliseconds since 1970 on the store's clock. Reads are exact to the second, lists on some engines to the
+/// Milliseconds since 1970 on the store's clock. Reads are exact to the second; on some engines, lists are exact to the
 /// millisecond.
 fn store_time(meta: &object_store::ObjectMeta) -> StoreTime {
     StoreTime(u64::try_from(meta.last_modified.timestamp_millis()).unwrap_or(0))
 }
 
-/// Collects a body, never more than an object may have.
+/// Collects a body, but never more than an object may have.
 async fn collect(answer: GetResult, what: &str) -> Result<Bytes, Failure> {
     let too_large = || {
         let detail = format!("{what}: an object may have at most {BODY_MAX_BYTES} bytes");

@@ -7,25 +7,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How a store is opened. Everything here bounds something or overrides the environment; the defaults suit a lease
-/// of a few seconds.
+/// Options for opening a store. Each one limits something or overrides the environment; the defaults suit a lease of a few
+/// seconds.
 #[derive(Clone, Debug)]
 pub struct OpenOptions {
-    /// No request lasts longer. Must be shorter than the lease, or one slow request costs the seat; a longer one
-    /// forgives a slower store.
+    /// Longest time for a request. Must be shorter than the lease, or one slow request costs the seat; a longer one
+    /// tolerates a slower store.
     pub request_timeout: Duration,
-    /// No attempt to connect lasts longer; part of the request's time. A refused connection is certain not to have
-    /// written anything, so a short one turns unknown outcomes into known ones.
+    /// Longest time for connecting, which is part of the request's time. A refused connection cannot have written anything,
+    /// so a short timeout turns unknown outcomes into known ones.
     pub connect_timeout: Duration,
-    /// Overrides the endpoint of the environment (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL`, `AZURE_ENDPOINT`). Plain HTTP
-    /// is spoken only to an endpoint that begins with `http://`.
+    /// Overrides the endpoint from the environment (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL`, `AZURE_ENDPOINT`). Plain HTTP is
+    /// used only for an endpoint that begins with `http://`.
     pub endpoint: Option<String>,
-    /// Overrides the S3 credentials of the environment.
+    /// Overrides the S3 credentials from the environment.
     pub credentials: Option<Credentials>,
 }
 
 impl OpenOptions {
-    /// Options for a request timeout, the others derived from it.
+    /// Options for a request timeout, with the others derived from it.
     pub fn with_request_timeout(request_timeout: Duration) -> OpenOptions {
         OpenOptions {
             request_timeout,
@@ -47,7 +47,7 @@ impl Default for OpenOptions {
 pub struct Credentials {
     /// The access key id.
     pub access_key: String,
-    /// The secret.
+    /// Never shown by `Debug`.
     pub secret_key: String,
 }
 
@@ -57,17 +57,17 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// One store through two doors: what runs in the one never queues behind what runs in the other.
+/// One store through two doors: work in one lane never queues behind work in the other.
 #[derive(Clone, Debug)]
 pub struct Lanes {
-    /// For the seat: claims, renewals, polls. Its own connections.
+    /// For the seat: claims, renewals, polls. Has its own connections.
     pub lease: Arc<dyn Store>,
     /// For everything else.
     pub bulk: Arc<dyn Store>,
 }
 
 impl Lanes {
-    /// Both lanes on one store, for stores that have nothing to queue behind.
+    /// Both lanes on one store, for stores where nothing queues.
     pub fn same(store: Arc<dyn Store>) -> Lanes {
         Lanes { lease: Arc::clone(&store), bulk: store }
     }
@@ -82,31 +82,31 @@ pub enum OpenError {
     /// A setting of the environment or the options is wrong.
     #[error("{setting}: {rule}")]
     Setting {
-        /// Which one.
+        /// The name of the setting.
         setting: String,
-        /// What it must be.
+        /// What the setting must be.
         rule: String,
     },
     /// The database file cannot be used.
     #[error("sqlite database {}: {reason}", path.display())]
     File {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What is wrong with it and what to do.
+        /// What is wrong with the file and what to do about it.
         reason: String,
     },
-    /// The database file is fine but somebody held it too long.
+    /// The database file is fine, but somebody held it too long.
     #[error("sqlite database {} is busy: {reason}", path.display())]
     Busy {
-        /// The file.
+        /// The database file.
         path: PathBuf,
-        /// What was waited for.
+        /// What the opening waited for.
         reason: String,
     },
 }
 
 impl OpenError {
-    /// Whether what the user wrote is at fault (URL, setting, file), so that trying again is pointless.
+    /// Whether the user's input is at fault (URL, setting, file), so that trying again is pointless.
     pub fn is_usage(&self) -> bool {
         match self {
             OpenError::Url(_) | OpenError::Setting { .. } | OpenError::File { .. } => true,
@@ -120,8 +120,8 @@ impl OpenError {
     }
 }
 
-/// Opens the store a URL names. Does not talk to an object store yet: whether it answers, allows and honours
-/// conditions is what [`probe`](crate::conformance::probe) asks.
+/// Opens the store a URL names. Does not talk to an object store yet: whether it answers, permits and honours conditions is
+/// for [`probe`](crate::conformance::probe) to find out.
 pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenError> {
     check(options)?;
     match url {
@@ -138,7 +138,7 @@ pub async fn open(url: &StoreUrl, options: &OpenOptions) -> Result<Lanes, OpenEr
     }
 }
 
-/// Opens the store that a text names; see [`open`].
+/// Parses a store URL and opens the store; see [`open`].
 pub async fn open_str(url: &str, options: &OpenOptions) -> Result<Lanes, OpenError> {
     open(&url.parse::<StoreUrl>()?, options).await
 }
@@ -161,7 +161,7 @@ fn check(options: &OpenOptions) -> Result<(), OpenError> {
 }
 
 impl Provider {
-    /// Where this provider's endpoint override is read from.
+    /// The setting that overrides this provider's endpoint.
     pub(crate) fn endpoint_setting(self) -> &'static str {
         match self {
             Provider::S3 => "AWS_ENDPOINT_URL",

@@ -36,9 +36,9 @@ pub struct StoreTime(pub u64);
 /// An object as it was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// The bytes.
+    /// At most [`BODY_MAX_BYTES`](crate::BODY_MAX_BYTES).
     pub body: Bytes,
-    /// Its version, to be sent back in a condition.
+    /// To be sent back in a condition.
     pub version: Version,
     /// When it was last written, on the store's clock.
     pub modified: StoreTime,
@@ -51,14 +51,14 @@ pub enum Condition {
     Absent,
     /// The object must still have this version.
     Matches(Version),
-    /// Nothing: the last writer stands. For objects that only one writer owns and nobody decides by.
+    /// Nothing: the last writer wins. For objects that have one writer and that no decision depends on.
     Any,
 }
 
 /// The answer to a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Write {
-    /// The write happened; this is the object's version now.
+    /// The write happened; this is the object's new version.
     Won(Version),
     /// The write did not happen: the condition did not hold.
     Lost,
@@ -66,22 +66,22 @@ pub enum Write {
     Unknown(Trouble),
     /// The write did not happen, for a passing reason.
     Unavailable(Trouble),
-    /// The write did not happen, for a reason that stays until somebody changes something.
+    /// The write did not happen, for a reason that lasts until somebody changes something.
     Denied(Trouble),
 }
 
 /// The answer to a read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Read {
-    /// The object as it stands.
+    /// The object exists.
     Found(Object),
-    /// The object still has the version that was asked about.
+    /// The object still has the version the caller named.
     Unchanged,
     /// There is no such object.
     Absent,
     /// No answer, for a passing reason.
     Unavailable(Trouble),
-    /// No answer, for a reason that stays until somebody changes something.
+    /// No answer, for a reason that lasts until somebody changes something.
     Denied(Trouble),
 }
 
@@ -94,53 +94,54 @@ pub enum Remove {
     Unknown(Trouble),
     /// Nothing was removed, for a passing reason.
     Unavailable(Trouble),
-    /// Nothing was removed, for a reason that stays until somebody changes something.
+    /// Nothing was removed, for a reason that lasts until somebody changes something.
     Denied(Trouble),
 }
 
-/// One line of a list.
+/// One entry in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// The whole key, as it would be passed to `get`.
+    /// The complete key, as `get` takes it.
     pub key: String,
     /// When it was last written, on the store's clock.
     pub modified: StoreTime,
     /// Size of the body in bytes.
     pub bytes: u64,
-    /// Its version, spelled as `get` spells it; `None` where lists of this store do not name versions.
+    /// The version, spelled as `get` spells it; `None` if this store's lists have no versions.
     ///
-    /// Not promised: that every engine's lists and reads agree. Whoever saves reads by it must cope with one that does not.
+    /// Not promised: that lists and reads agree on every engine. A caller that saves reads this way must cope with one where
+    /// they don't.
     pub version: Option<Version>,
 }
 
 /// The answer to a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum List {
-    /// The entries in key order; `more` says that the limit cut the list.
+    /// The list succeeded.
     Entries {
-        /// The entries, in key order.
+        /// At most the limit, in key order.
         entries: Vec<Entry>,
-        /// There are more than the limit allowed.
+        /// Whether the limit cut the list off.
         more: bool,
     },
     /// No answer, for a passing reason.
     Unavailable(Trouble),
-    /// No answer, for a reason that stays until somebody changes something.
+    /// No answer, for a reason that lasts until somebody changes something.
     Denied(Trouble),
 }
 
-/// Why a store did not do what it was asked: a kind to act on and a sentence to read. Holds no secret.
+/// Why a store did not do what it was asked: a kind to act on and a sentence to read. Contains no secret.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Trouble {
-    /// What to act on.
+    /// For programs to act on.
     pub kind: TroubleKind,
-    /// What to read; bounded to a few hundred characters.
+    /// For people to read; at most a few hundred characters.
     pub detail: String,
 }
 
 impl Trouble {
-    /// Builds one; the detail is cut to 400 characters and stripped of control characters, because it may come from
-    /// the other side of a network.
+    /// Cuts the detail to 400 characters and strips control characters, because it may come from the other side of a
+    /// network.
     pub fn new(kind: TroubleKind, detail: impl fmt::Display) -> Trouble {
         let detail =
             detail.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
@@ -154,30 +155,30 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Kinds of trouble.
+/// What kind of problem a store has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TroubleKind {
     /// No answer in time.
     Timeout,
-    /// The connection could not be made or broke.
+    /// The connection could not be made, or broke.
     Connection,
     /// The store asked for fewer requests (429, 503 SlowDown).
     Throttled,
-    /// Two writers at once (409), or an embedded database that is locked.
+    /// Two writers at once (409), or a locked embedded database.
     Busy,
     /// The store failed (5xx).
     Server,
     /// The credentials are missing, wrong or expired.
     Credentials,
-    /// The credentials are right, but not allowed to do this.
+    /// The credentials are valid, but lack permission for this.
     Permission,
     /// There is no such bucket, container or database file.
     Missing,
-    /// The store cannot do this at all (501, a conditional write it does not know).
+    /// The store cannot do this at all (501, or a conditional write it does not support).
     Unsupported,
     /// The object is larger than [`BODY_MAX_BYTES`](crate::BODY_MAX_BYTES).
     TooLarge,
-    /// The answer made no sense.
+    /// The answer makes no sense.
     Malformed,
 }
 

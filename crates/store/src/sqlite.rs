@@ -1,7 +1,7 @@
-//! The embedded store: one SQLite file shared by several processes of one machine.
+//! The embedded store: one SQLite file shared by several processes on one machine.
 //!
-//! Not promised: anything across machines. A file on a network file system is refused, because the locks that SQLite
-//! relies on do not hold there.
+//! Not promised: anything across machines. A file on a network file system is refused, because the locks that SQLite relies
+//! on do not work there.
 
 mod file;
 
@@ -21,14 +21,14 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A store in a SQLite file. One connection; requests through it run one after the other on a blocking thread.
+/// A store in a SQLite file. It has one connection; its requests run one after the other on a blocking thread.
 ///
-/// Store times are milliseconds of CLOCK_BOOTTIME, which runs while a machine is suspended and cannot be set; what was
+/// Store times are milliseconds of CLOCK_BOOTTIME, which runs while a machine is suspended and cannot be set. Anything
 /// written before the last boot has the time 0.
 pub struct SqliteStore {
     path: PathBuf,
-    /// Which file was opened. A file that was deleted or replaced under us would let two processes arbitrate on two
-    /// files; every request checks.
+    /// The file that was opened. If it were deleted or replaced under us, two processes could arbitrate on two files, so
+    /// every request checks it.
     identity: Identity,
     boot: Arc<str>,
     request_timeout: Duration,
@@ -36,19 +36,19 @@ pub struct SqliteStore {
     lane: Lane,
 }
 
-/// Which of two connections of one process goes first. Writers of a file get its lock in no order: one that writes object
-/// after object would keep another from ever getting its turn, and a renewal must not wait for more than one of them.
+/// Which of a process's two connections goes first. Writers of a file get its lock in no particular order: one that writes
+/// object after object could starve another, and a renewal must not wait for more than one of them.
 #[derive(Default)]
 enum Lane {
     #[default]
     Only,
-    /// Counts what it has under way.
+    /// Counts its requests in flight.
     First(watch::Sender<usize>),
-    /// Begins nothing while the first has something under way.
+    /// Starts nothing while the first lane has a request in flight.
     Second(watch::Receiver<usize>),
 }
 
-/// Something of the first lane that is under way.
+/// A request of the first lane that is in flight.
 struct Urgent<'a>(&'a watch::Sender<usize>);
 
 impl<'a> Urgent<'a> {
@@ -65,7 +65,7 @@ impl Drop for Urgent<'_> {
 }
 
 impl SqliteStore {
-    /// Opens the file twice: what the first does, the second waits for.
+    /// Opens the file twice. The second store waits while the first has a request in flight.
     pub(crate) async fn open_two(
         path: &Path,
         request_timeout: Duration,
@@ -77,9 +77,9 @@ impl SqliteStore {
         Ok((first, SqliteStore { lane: Lane::Second(receiver), ..second }))
     }
 
-    /// Opens the file, or creates it in a directory that exists, for this user alone; one that other users can open is used
-    /// with a warning. A file that belongs to something else is refused untouched. A database held by others counts as busy: for opening it after five seconds, for a request after half
-    /// of `request_timeout`.
+    /// Opens the file, or creates it for this user alone in an existing directory. A file that other users can open is used
+    /// with a warning. A file that belongs to something else is refused untouched. A database held by others counts as busy:
+    /// after five seconds when opening, after half of `request_timeout` for a request.
     pub async fn open(path: impl AsRef<Path>, request_timeout: Duration) -> Result<SqliteStore, OpenError> {
         let store = SqliteStore::connect(path.as_ref(), request_timeout).await?;
         if let Some(warning) = file::exposed(path.as_ref()) {
@@ -104,7 +104,7 @@ impl SqliteStore {
     async fn turn(&self) -> OwnedMutexGuard<Connection> {
         let connection = Arc::clone(&self.connection).lock_owned().await;
         if let Lane::Second(first) = &self.lane {
-            // An error says that the first is gone: nobody to wait for.
+            // An error means that the first lane is gone, so there is nothing to wait for.
             let _ = first.clone().wait_for(|under_way| *under_way == 0).await;
         }
         connection
@@ -120,7 +120,7 @@ impl SqliteStore {
             Lane::First(count) => Some(Urgent::begin(count)),
             Lane::Only | Lane::Second(_) => None,
         };
-        // Half of the time for the queue, half for the database: a request that gets its turn can still finish.
+        // Half the time is for the queue and half for the database, so that a request that gets its turn can still finish.
         let Ok(mut connection) = timeout(self.request_timeout / 2, self.turn()).await else {
             return Err(Failure::before(TroubleKind::Busy, "other requests hold the connection"));
         };
@@ -133,7 +133,7 @@ impl SqliteStore {
         match timeout_at(deadline, job).await {
             Ok(Ok(result)) => result,
             Ok(Err(error)) => Err(Failure::during(TroubleKind::Server, error)),
-            // Whatever has not begun by now never will: it did not happen, and there is nothing to be in doubt about.
+            // Work that has not begun by now never will. It did not happen, so nothing is in doubt.
             Err(_) if ours.take() => {
                 Err(Failure::before(TroubleKind::Busy, "the database was not free in time"))
             }
@@ -142,17 +142,17 @@ impl SqliteStore {
     }
 }
 
-/// Who gets there first: the work, once it has the database to itself, or the end of the time it had.
+/// Decides a race: the work, once it has the database to itself, against the end of its time.
 #[derive(Clone, Default)]
 struct Go(Arc<AtomicBool>);
 
 impl Go {
-    /// Whether nobody took it before.
+    /// Takes the go-ahead. True for the first caller only.
     fn take(&self) -> bool {
         !self.0.swap(true, Ordering::AcqRel)
     }
 
-    /// For work that changes something: right after it has the lock, before it writes.
+    /// For work that changes something: call it right after taking the lock, before writing.
     fn begin(&self) -> Result<(), Failure> {
         match self.take() {
             true => Ok(()),
@@ -220,7 +220,7 @@ impl Store for SqliteStore {
         Some(store_time(boot_ms(), &self.boot, &self.boot))
     }
 
-    /// They run one after the other; a few in the queue keep the connection busy.
+    /// Requests run one after the other; a few in the queue keep the connection busy.
     fn at_once(&self) -> usize {
         4
     }
@@ -233,7 +233,7 @@ impl Store for SqliteStore {
 /// Why work on the database failed.
 struct Failure {
     trouble: Trouble,
-    /// The work may have taken effect all the same.
+    /// The work may have taken effect anyway.
     maybe_done: bool,
 }
 
@@ -246,13 +246,13 @@ impl Failure {
         Failure { trouble: Trouble::new(kind, detail), maybe_done: true }
     }
 
-    /// A commit that failed: only "busy" and "full" are sure to have left nothing behind.
+    /// A commit that failed: only "busy" and "full" are certain to have left nothing behind.
     fn commit(error: rusqlite::Error) -> Failure {
         let sure = matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DiskFull));
         Failure { maybe_done: !sure, ..Failure::from(error) }
     }
 
-    /// Whether it stays until somebody changes something.
+    /// Whether it lasts until somebody changes something.
     fn lasts(&self) -> bool {
         matches!(
             self.trouble.kind,
@@ -262,7 +262,7 @@ impl Failure {
 }
 
 impl From<rusqlite::Error> for Failure {
-    /// For everything before the commit: nothing has taken effect.
+    /// For everything before the commit, when nothing has taken effect.
     fn from(error: rusqlite::Error) -> Failure {
         let code = error.sqlite_error_code();
         let kind = if matches!(code, Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)) {
@@ -278,7 +278,7 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-/// Times of another boot are on another clock; all that can be said is "earlier".
+/// Times from another boot are on another clock; all they mean is "earlier".
 fn store_time(modified_ms: i64, boot_then: &str, boot_now: &str) -> StoreTime {
     match boot_then == boot_now {
         true => StoreTime(TIME_ORIGIN_MS + u64::try_from(modified_ms).unwrap_or(0)),
@@ -316,8 +316,8 @@ fn select(
     Ok(Read::Found(Object { body: Bytes::from(body), version, modified }))
 }
 
-/// The compare-and-swap. The lock is taken before the condition is looked at, and the new version comes from one
-/// sequence for the whole file, in the same transaction: it never repeats, not even for a key removed and made again.
+/// The compare-and-swap. It takes the lock before it checks the condition. The new version comes from one sequence for the
+/// whole file, in the same transaction: it never repeats, not even for a key that was removed and created again.
 fn write(
     connection: &mut Connection,
     go: &Go,
@@ -339,7 +339,7 @@ fn write(
             )?
             .execute(params![key, body, version, now_ms, boot])?,
         Condition::Matches(expected) => {
-            // A version this store did not make matches nothing.
+            // A version that this store did not make matches nothing.
             let expected: i64 = expected.as_str().parse().unwrap_or(-1);
             transaction
                 .prepare_cached(
@@ -377,8 +377,8 @@ fn select_below(
     limit: usize,
     boot: &str,
 ) -> Result<(Vec<Entry>, bool), Failure> {
-    // One more than asked for tells whether there is more. Keys compare as bytes, and no key has the last code point
-    // right behind the prefix, so everything below the prefix is one range of the index.
+    // One more than the limit tells whether there are more. Keys compare as bytes, and no key has the last code point right
+    // after the prefix, so everything below the prefix is one range of the index.
     let sql = "SELECT key, length(body), modified_ms, boot, version FROM object
                WHERE key >= ?1 AND key < ?1 || char(0x10FFFF) ORDER BY key LIMIT ?2";
     let ask = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);

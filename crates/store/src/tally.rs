@@ -1,7 +1,7 @@
 //! Counts real requests on behalf of a [`Metered`](crate::Metered) further up the same task.
 //!
-//! A list is several requests, and a replace may be three while the ETag form is being learned. Only the backend knows;
-//! the trait does not tell. A task-local counter carries the number past whatever wrappers lie between.
+//! A list takes several requests, and a replace may take three while the ETag form is being learned. Only the backend knows,
+//! and the trait does not say. A task-local counter carries the number past any wrappers in between.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ tokio::task_local! {
     static REQUESTS: Cell<u64>;
 }
 
-/// Notes one request sent to the store.
+/// Counts one request sent to the store.
 pub(crate) fn request() {
     let _ = REQUESTS.try_with(|requests| requests.set(requests.get() + 1));
 }

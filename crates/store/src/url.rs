@@ -1,4 +1,4 @@
-//! Store URLs: what an operator writes to say where the arbiter is.
+//! Store URLs: how an operator says where the arbiter is.
 
 use crate::object::s3_endpoint_from_env;
 use std::fmt;
@@ -11,37 +11,37 @@ pub const URL_FORMS: &str = "memory:[name], sqlite:<path>, s3://<bucket>[/<prefi
 /// The longest prefix below a bucket, in bytes: S3 keys end at 1,024, and the rest belongs to the objects.
 const PREFIX_MAX_BYTES: usize = 512;
 
-/// The longest bucket name any provider gives out, in bytes.
+/// The longest bucket name that any provider allows, in bytes.
 const BUCKET_MAX_BYTES: usize = 222;
 
-/// A checked store URL. It cannot hold a secret: credentials come from the environment only.
+/// A validated store URL. It cannot contain a secret: credentials come only from the environment.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum StoreUrl {
-    /// `memory:` is a new store, `memory:name` the one of that name in this process.
+    /// `memory:` is a new store; `memory:name` is the one with that name in this process.
     Memory {
-        /// The shared name, if any.
+        /// The shared name; `None` for a new store.
         name: Option<String>,
     },
     /// `sqlite:path`, a database file shared by the processes of one machine.
     Sqlite {
-        /// The database file.
+        /// Absolute, or relative to the working directory.
         path: PathBuf,
     },
-    /// A bucket of an object store.
+    /// A bucket in an object store.
     Bucket {
-        /// Who keeps it.
+        /// The service that hosts it.
         provider: Provider,
-        /// Bucket or container.
+        /// The name of the bucket or container.
         bucket: String,
-        /// Prefix of every key, without slashes at its ends; empty for none.
+        /// Prefix of every key, without slashes at either end; may be empty.
         prefix: String,
     },
 }
 
-/// The object stores that can be reached.
+/// The supported object stores.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Provider {
-    /// Amazon S3 and whatever speaks its protocol.
+    /// Amazon S3 and anything that speaks its protocol.
     S3,
     /// Google Cloud Storage.
     Gcs,
@@ -50,7 +50,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// The scheme of its URLs.
+    /// The scheme of this provider's URLs.
     pub fn scheme(self) -> &'static str {
         match self {
             Provider::S3 => "s3",
@@ -60,8 +60,8 @@ impl Provider {
     }
 }
 
-/// The name of a service that takes only about one write a second to one object and refuses more with 429; `None` for
-/// every other store. `endpoint` is the one that options name; without it the environment's counts.
+/// The name of a service that accepts only about one write per second to one object and refuses more with 429; `None` for
+/// every other store. `endpoint` is the one from the options; without it, the environment's applies.
 pub fn one_write_a_second(url: &StoreUrl, endpoint: Option<&str>) -> Option<&'static str> {
     match url {
         StoreUrl::Bucket { provider: Provider::Gcs, .. } => Some("Google Cloud Storage"),
@@ -80,7 +80,7 @@ fn is_r2(endpoint: &str) -> bool {
     url.as_ref().and_then(url::Url::host_str).is_some_and(|host| host.ends_with(".r2.cloudflarestorage.com"))
 }
 
-/// Why a store URL was refused. Names the value and the rule; a part that may be a secret is not repeated.
+/// Why a store URL was rejected. Names the value and the rule; a part that may be a secret is not repeated.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("store URL {value}: {rule}")]
 pub struct UrlError {
@@ -92,7 +92,8 @@ pub struct UrlError {
 
 impl UrlError {
     fn new(value: impl fmt::Display, rule: impl Into<String>) -> UrlError {
-        // Whatever is printed came from outside, and rules repeat parts of it: bounded, and no control characters.
+        // Whatever is printed came from outside, and rules repeat parts of it: limit its length and strip control
+        // characters.
         let told =
             |text: &str| text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
         UrlError { value: told(&value.to_string()), rule: told(&rule.into()) }
@@ -115,7 +116,7 @@ impl FromStr for StoreUrl {
             "s3" => bucket(Provider::S3, rest),
             "gs" => bucket(Provider::Gcs, rest),
             "az" => bucket(Provider::Azure, rest),
-            // The rest is not repeated: an https URL pasted here may well carry credentials.
+            // The rest is not repeated: an https URL pasted here may well contain credentials.
             _ => Err(UrlError::new(
                 format!("{:?}", format!("{scheme}:…")),
                 format!("unknown scheme {:?}; known forms are {URL_FORMS}", cut(scheme)),
@@ -130,7 +131,7 @@ impl fmt::Display for StoreUrl {
             StoreUrl::Memory { name } => write!(f, "memory:{}", name.as_deref().unwrap_or_default()),
             StoreUrl::Sqlite { path } => {
                 let path = path.display().to_string();
-                // Two slashes at the beginning are not the path's when it is read again.
+                // A path that begins with two slashes needs two more, because parsing strips the first two.
                 let slashes = if path.starts_with("//") { "//" } else { "" };
                 write!(f, "sqlite:{slashes}{path}")
             }
@@ -142,7 +143,7 @@ impl fmt::Display for StoreUrl {
     }
 }
 
-/// As much of a part as a rule repeats.
+/// Cuts a part to the length that a rule repeats.
 fn cut(part: &str) -> String {
     part.chars().take(64).collect()
 }
@@ -206,7 +207,7 @@ fn bucket(provider: Provider, rest: &str) -> Result<StoreUrl, UrlError> {
     Ok(StoreUrl::Bucket { provider, bucket: name.to_owned(), prefix: prefix.to_owned() })
 }
 
-/// A prefix becomes part of keys and signed paths: only segments that every engine spells the same way.
+/// A prefix becomes part of keys and signed paths, so only segments that every engine spells the same way are allowed.
 fn check_prefix(prefix: &str) -> Result<(), String> {
     if prefix.len() > PREFIX_MAX_BYTES {
         return Err(format!("the prefix has {} bytes; at most {PREFIX_MAX_BYTES} are allowed", prefix.len()));

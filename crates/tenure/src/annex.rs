@@ -1,4 +1,4 @@
-//! The annex: what a plugin of the leader needs beside the election, and nothing that could harm it.
+//! The annex: what a leader's plugin needs besides the election, and nothing that could harm the election.
 
 use crate::clock::Clock;
 use crate::driver::Voice;
@@ -19,11 +19,11 @@ use tenure_core::{DocumentName, NodeId, WorkerId};
 use tenure_store::{Condition, Lanes, List, Read, Store, StoreTime, Trouble, TroubleKind, Version, Write};
 use tokio::sync::watch;
 
-/// Documents that are the protocol's own.
+/// Names of the protocol's own documents.
 const RESERVED: &[&str] = &["seat", "snapshot"];
 
 /// What a plugin may build on: documents of the namespace that only its leader writes, the presences of its nodes, and the
-/// node's own figures, clock and voice. Keeps no node alive; its requests count as the node's.
+/// node's own figures, clock and event channel. Does not keep the node alive; its requests count as the node's.
 #[derive(Clone)]
 pub struct Annex {
     pub(crate) lanes: Lanes,
@@ -35,29 +35,29 @@ pub struct Annex {
     pub(crate) lives: Lives,
 }
 
-/// Why a text cannot name a document.
+/// Why a text cannot be the name of a document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentNameError {
-    /// It breaks the rule of ids.
+    /// The text is not a valid id.
     #[error("the name of a document: {0}")]
     Id(#[from] IdError),
-    /// The protocol has a document of this name.
+    /// The protocol has a document with this name.
     #[error("the document {0:?} is the protocol's own")]
     Reserved(String),
 }
 
 impl Annex {
-    /// The namespace.
+    /// The namespace this node takes part in.
     pub fn namespace(&self) -> &str {
         &self.voice.namespace
     }
 
-    /// This node.
+    /// The id of this node.
     pub fn node(&self) -> &NodeId {
         &self.voice.node
     }
 
-    /// What this node runs by.
+    /// The settings this node runs with.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -67,38 +67,38 @@ impl Annex {
         Arc::clone(&self.voice.clock)
     }
 
-    /// This node's figures now.
+    /// This node's present figures.
     pub fn metrics(&self) -> Metrics {
         self.voice.figures.metrics()
     }
 
-    /// How long this node's newest heartbeats took, in milliseconds, the oldest first: at most a hundred, the same that the
-    /// percentiles are of.
+    /// Latencies of this node's newest heartbeats in milliseconds, oldest first. At most a hundred: the same ones the
+    /// percentiles are computed from.
     pub fn heartbeats(&self) -> Vec<u64> {
         self.voice.figures.heartbeats()
     }
 
-    /// Leadership as this node sees it.
+    /// Leadership as this node sees it, with every change.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// The workers as this node knows them.
+    /// The workers as this node knows them, with every change.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         self.workers.clone()
     }
 
-    /// What this node saw of the workers with its last sweep; empty while it does not lead.
+    /// What this node saw of the workers in its last sweep; empty while it does not lead.
     pub fn worker_lives(&self) -> BTreeMap<WorkerId, WorkerLife> {
         self.lives.all()
     }
 
-    /// This node's way to the store, for looking. Whoever writes by it writes without a guard.
+    /// This node's access to the store, for reading. Anything written through it is written without a guard.
     pub fn lanes(&self) -> &Lanes {
         &self.lanes
     }
 
-    /// The document `<name>.json` below the root of the namespace. The names of the protocol's own are refused.
+    /// The document `<name>.json` below the root of the namespace. Names of the protocol's own documents are refused.
     pub fn document(&self, name: &str) -> Result<Document, DocumentNameError> {
         let id = DocumentName::new(name)?;
         if RESERVED.contains(&name) {
@@ -108,11 +108,11 @@ impl Annex {
         Ok(Document { store: Arc::clone(&self.lanes.bulk), key: self.keys.document(&id), timeout })
     }
 
-    /// The presences there are, at most `limit`: one list, a page for each 1,000.
+    /// Lists the presences, at most `limit`: one list, with a page per 1,000.
     pub async fn presences(&self, limit: usize) -> Result<Presences, Trouble> {
         let folder = self.keys.nodes();
         let list = self.lanes.bulk.list(&folder, limit);
-        // A list of many pages takes longer than one request.
+        // A list with many pages takes longer than one request.
         let patience = Duration::from_millis(self.settings.request_timeout_ms) * 10;
         match tokio::time::timeout(patience, list).await {
             Ok(List::Entries { entries, more }) => {
@@ -127,8 +127,8 @@ impl Annex {
         }
     }
 
-    /// Who lost the seat by falling silent, and when on the store's clock: whoever has not refreshed its presence since is dead. One
-    /// read; it changes with the leader alone.
+    /// Nodes that lost the seat by falling silent, and when, on the store's clock. A node that has not refreshed its
+    /// presence since then is dead. Costs one read; the answer changes only when the leader does.
     pub async fn deposed(&self) -> Result<Vec<PresenceMark>, Trouble> {
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
         match tokio::time::timeout(timeout, self.lanes.bulk.get(&self.keys.seat(), None)).await {
@@ -150,13 +150,13 @@ impl Annex {
         self.voice.figures.has_conflict()
     }
 
-    /// How long ago this node saw the seat change last, by its own clock: how long the leader has been silent. `None` if it has not
-    /// seen it.
+    /// How long ago this node last saw the seat change, by its own clock: how long the leader has been silent. `None` if it
+    /// has not seen the seat.
     pub fn leader_silent(&self) -> Option<Duration> {
         self.voice.figures.seat_age_ms().map(Duration::from_millis)
     }
 
-    /// What a node says of itself in its presence; `None` if there is none, or none that can be read.
+    /// What a node says about itself in its presence; `None` if there is no presence, or none that can be read.
     pub async fn presence(&self, node: &NodeId) -> Result<Option<Presence>, Trouble> {
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
         let key = self.keys.node(node);
@@ -168,22 +168,22 @@ impl Annex {
         }
     }
 
-    /// Tells something with the node's events: on its channel and in its log. The wire name gets the node's prefix.
+    /// Emits something with the node's events: on its channel and in its log. The wire name gets the node's prefix.
     pub fn tell(&self, epoch: u64, news: News) {
         self.voice.emit(epoch, EventKind::Plugin(news));
     }
 }
 
-/// What a plugin tells.
+/// An event emitted by a plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct News {
-    /// The event, without the prefix.
+    /// The wire name, without the prefix.
     pub name: &'static str,
-    /// For people: one line.
+    /// One line for people.
     pub sentence: String,
-    /// Whether it is a warning.
+    /// Whether it is logged as a warning.
     pub alarming: bool,
-    /// For programs: an object.
+    /// A JSON object for programs.
     pub fields: Value,
 }
 
@@ -197,7 +197,7 @@ fn late() -> Trouble {
     Trouble::new(TroubleKind::Timeout, "no answer in time")
 }
 
-/// One document that only the leader writes, by compare-and-swap. Every request ends within `requestTimeout`.
+/// A document that only the leader writes, by compare-and-swap. Every request ends within `requestTimeout`.
 #[derive(Clone, Debug)]
 pub struct Document {
     store: Arc<dyn Store>,
@@ -206,23 +206,23 @@ pub struct Document {
 }
 
 impl Document {
-    /// Its key.
+    /// The document's key on the store.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Reads it; anybody may.
+    /// Reads the document. Any node may.
     pub async fn read(&self, unless: Option<&Version>) -> Read {
         let read = tokio::time::timeout(self.timeout, self.store.get(&self.key, unless));
         read.await.unwrap_or_else(|_| Read::Unavailable(late()))
     }
 
-    /// Writes it if the guard holds at this very moment and the condition on the store. A write that leadership ended under
-    /// is of unknown outcome.
+    /// Writes the document if the guard holds at this very moment and the condition holds on the store. If leadership ends
+    /// during the write, the outcome is unknown.
     ///
-    /// Not promised: the guard is compared with this node's clock, not by the store. A write on its way when the lease ended
-    /// may land late; the condition keeps it from undoing what a successor wrote. So read before you write for the first
-    /// time in an epoch, and put the epoch into the document.
+    /// Not promised: the guard is checked against this node's clock, not by the store. A write in flight when the lease ends
+    /// may land late; the condition keeps it from undoing what a successor wrote. So read the document before your first
+    /// write in an epoch, and put the epoch into it.
     pub async fn write(
         &self,
         guard: &LeaderGuard,
@@ -242,34 +242,34 @@ impl Document {
 /// The presences of a namespace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Presences {
-    /// In order of the ids.
+    /// In id order.
     pub marks: Vec<PresenceMark>,
-    /// Nobody was left out because of the limit.
+    /// Whether the limit left nobody out.
     pub complete: bool,
 }
 
-/// That a node has a presence, and when it changed last.
+/// A node's presence as a list shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PresenceMark {
-    /// Whose.
+    /// The node it belongs to.
     pub node: NodeId,
-    /// On the store's clock: a node that lives changes it every `presenceInterval`.
+    /// When it last changed, on the store's clock. A live node changes it every `presenceInterval`.
     pub modified: StoreTime,
 }
 
-/// What a node says of itself.
+/// What a node says about itself.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Presence {
-    /// Which life of it, as 16 hex digits.
+    /// The life of the node that wrote it, as 16 hex digits.
     pub incarnation: String,
-    /// Its software with the version.
+    /// Name and version of its software.
     pub software: String,
-    /// When it started, by its wall clock, for people.
+    /// When it started, by its wall clock. For people.
     pub started_at: String,
-    /// Its figures when it wrote this.
+    /// Its figures when it wrote this; `None` if it published none that can be read.
     pub metrics: Option<Metrics>,
-    /// Somebody else keeps writing it: two processes run under one id.
+    /// Whether somebody else keeps writing it: two processes run under one id.
     pub conflict: bool,
 }
 

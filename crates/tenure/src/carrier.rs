@@ -1,4 +1,4 @@
-//! Carries the core's requests to the store and brings the answers back. Decides nothing.
+//! Carries the core's requests to the store and brings back the answers. Decides nothing.
 
 use crate::keys::Keys;
 use crate::metrics::Figures;
@@ -16,17 +16,17 @@ use tenure_core::{
 use tenure_store::conformance::{Probe, probe};
 use tenure_store::{Condition, Entry, Lanes, List, Read, Trouble, TroubleKind, Write};
 
-/// Presences beyond this are not ranked: within one page of a list, so that a claim never waits for a second. They come in order of
-/// their names, and whoever is not among so many goes last anyway; claims are settled by compare-and-swap in any case.
+/// Most presences that are ranked: within one page of a list, so that a claim never waits for a second page. They come in
+/// name order, and a node beyond this many goes last anyway; compare-and-swap settles claims in any case.
 const NODES_MAX: usize = 500;
 
-/// What plugins of one process share, and processes need not.
+/// Settings that the plugins of one process share, but that may differ between processes.
 const OF_ONE_NODE: [&str; 3] = ["diagnosticsEnabled", "contentionDetectionEnabled", "contentionThreshold"];
 
-/// The probe makes seven requests in a row, and one more on some engines.
+/// The probe makes seven requests one after the other, and one more on some engines.
 const PROBE_REQUESTS: u32 = 9;
 
-/// One node's way to the store.
+/// One node's access to the store.
 #[derive(Clone)]
 pub(crate) struct Carrier {
     pub(crate) lanes: Lanes,
@@ -34,22 +34,22 @@ pub(crate) struct Carrier {
     pub(crate) me: Holder,
     pub(crate) request_timeout: Duration,
     pub(crate) started_at: Arc<str>,
-    /// What the leader publishes of its settings.
+    /// The settings that the leader publishes.
     pub(crate) shared_settings: Arc<Map<String, Value>>,
-    /// What the node publishes of itself with its presence.
+    /// The figures that the node publishes with its presence.
     figures: Arc<Figures>,
     /// Which snapshot of the workers is the newest: what the seat says, and what this node wants it to say.
     pointers: Pointers,
-    /// The seat document last read or written, by version: what it carries beyond the record must survive a rewrite.
+    /// The seat document last read or written, by version: whatever it carries beyond the record must survive a rewrite.
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
-    /// What of the leader's settings is not this node's.
+    /// Where the leader's settings differ from this node's.
     differences: Arc<Mutex<Vec<String>>>,
-    /// The last trouble, so that an event can say in words what the core only knows as a kind.
+    /// The last trouble, so that an event can explain in words what the core only knows as a kind.
     trouble: Arc<Mutex<String>>,
     flaws: Flaws,
 }
 
-/// What the store said to a write, in the core's words, and what it complained of.
+/// The store's answer to a write in the core's terms, and its complaint, if any.
 pub(crate) fn written(answer: Write) -> (WriteAnswer, Option<Trouble>) {
     match answer {
         Write::Won(version) => (WriteAnswer::Won(Version::new(version.as_str())), None),
@@ -94,7 +94,7 @@ impl Carrier {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Every request ends within its time; what has not answered by then is unknown.
+    /// Every request ends within its time limit; without an answer by then, the outcome is unknown.
     pub(crate) async fn carry(&self, request: Request) -> Answer {
         let limit = match &request {
             Request::Probe => self.request_timeout * PROBE_REQUESTS,
@@ -102,7 +102,7 @@ impl Carrier {
             | Request::WriteSeat { .. }
             | Request::WritePresence { .. }
             | Request::RemovePresence
-            // One page, which only says who tries first: without it this node tries last.
+            // One page, which only decides who tries first: without it this node tries last.
             | Request::ListNodes => self.request_timeout,
         };
         let silence = request.unanswered();
@@ -256,7 +256,7 @@ impl Carrier {
         }
     }
 
-    /// What an unknown outcome is passed on as; the teeth that bite here know no better.
+    /// How to pass on an unknown outcome: as unknown, except where a mutant says otherwise.
     fn unknown(&self) -> WriteAnswer {
         match self.flaws.has(DriverMutant::UnknownPassedAsWon) {
             true => WriteAnswer::Won(Version::new("assumed")),
@@ -276,7 +276,7 @@ impl Carrier {
         *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, document));
     }
 
-    /// Notes what the leader's settings say otherwise than this node's.
+    /// Notes where the leader's settings differ from this node's.
     fn compare(&self, document: &SeatDocument, seat: &Seat) {
         if seat.state != SeatState::Held || seat.holder.node == self.me.node {
             return;
@@ -290,13 +290,13 @@ impl Carrier {
         *self.differences.lock().unwrap_or_else(PoisonError::into_inner) = differences;
     }
 
-    /// What of the leader's settings is not this node's, one sentence for each.
+    /// Where the leader's settings differ from this node's, one sentence each.
     pub(crate) fn differences(&self) -> Vec<String> {
         self.differences.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A refusal of what an election needs. Only for lack of permission does a plugin leave this election: credentials that have expired, or a
-    /// bucket that is not there yet, are mended without a restart.
+    /// Notes a refusal of something the election needs. A plugin leaves this election only for lack of permission: expired
+    /// credentials, or a bucket that does not exist yet, can be fixed without a restart.
     fn note_refusal(&self, trouble: &Trouble) {
         self.note(trouble);
         self.figures.refused((trouble.kind == TroubleKind::Permission).then(|| trouble.to_string()));

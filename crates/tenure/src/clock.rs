@@ -3,13 +3,13 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Milliseconds from any fixed origin, never going back, counting on while the machine is suspended.
+/// Milliseconds from any fixed origin. Never goes back, and keeps counting while the machine is suspended.
 pub trait Clock: Send + Sync + Debug + 'static {
-    /// Now.
+    /// The present time in milliseconds.
     fn now_ms(&self) -> u64;
 
-    /// Whether timers of the runtime may fall behind this clock, as they do when the machine is suspended: a leader then
-    /// looks at the clock more often than its next deadline alone would ask for.
+    /// Whether the runtime's timers may fall behind this clock, as they do when the machine is suspended. If so, a leader
+    /// checks the clock more often than its next deadline alone would require.
     fn outruns_timers(&self) -> bool {
         true
     }
@@ -17,8 +17,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
 
 /// The machine's boot-time clock (`CLOCK_BOOTTIME`).
 ///
-/// `std::time::Instant` stops while a machine is suspended: a laptop lid closed for an hour would leave a leader that
-/// believes in its lease for another two seconds. Where there is no such clock, the monotonic one is used.
+/// `std::time::Instant` stops while a machine is suspended: after an hour with its lid closed, a laptop would go on trusting
+/// its old lease for another two seconds. Where there is no such clock, the monotonic one is used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BootClock;
 

@@ -1,11 +1,11 @@
-//! Diagnostics: one log line per heartbeat cycle, with what was observed, decided and sent since the one before.
+//! Diagnostics: one log line per heartbeat cycle, with what was observed, decided and sent since the previous one.
 
 use tenure_core::{
     Answer, Cycle, Effect, Input, NodesAnswer, ProbeAnswer, Request, Role, Seat, SeatAnswer, SeatState,
     WriteAnswer,
 };
 
-/// No line has more of each; a node that starts on a store that is away would fill it otherwise.
+/// Most words of each kind in a line. Otherwise a node that starts while its store is away would fill the line.
 const WORDS_MAX: usize = 12;
 
 /// What happened since the last line.
@@ -31,7 +31,7 @@ impl Words {
         }
     }
 
-    /// The words, which are then forgotten.
+    /// Returns the words and forgets them.
     fn take(&mut self) -> String {
         let Words { words, left_out } = std::mem::take(self);
         let more = if left_out > 0 { format!(", and {left_out} more") } else { String::new() };
@@ -40,7 +40,7 @@ impl Words {
 }
 
 impl Diary {
-    /// Notes a step of the core.
+    /// Notes one step of the core.
     pub(crate) fn note(&mut self, input: &Input, effects: &[Effect]) {
         if let Some(word) = observed(input) {
             self.observed.push(word);
@@ -52,12 +52,12 @@ impl Diary {
         }
     }
 
-    /// Notes what the core told, by the event's name.
+    /// Notes an event that the core emitted, by name.
     pub(crate) fn decided(&mut self, event: &str) {
         self.decided.push(event.replace('_', " "));
     }
 
-    /// Writes the line of a cycle that has ended.
+    /// Writes the line for a finished cycle.
     pub(crate) fn write(
         &mut self,
         node: &str,

@@ -20,22 +20,22 @@ use tenure_core::{
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinSet};
 
-/// While it leads, a node looks at its clock at least this often: the runtime's timers stand still while the machine
-/// sleeps, and after that every moment of believing in the old lease is one too many.
+/// A leader checks its clock at least this often. The runtime's timers stand still while the machine sleeps, and after that
+/// every moment of trusting the old lease is one too many.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 
-/// What the handle asks of the driver.
+/// Requests from the handle to the driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     StepDown(oneshot::Sender<bool>),
-    /// The same, and claim nothing for so many milliseconds.
+    /// Like `StepDown`, but also claim nothing for this many milliseconds.
     StandAside(u64, oneshot::Sender<bool>),
     /// Claim above this epoch from now on.
     Raise(u64),
     Stop,
 }
 
-/// Who speaks, and where to.
+/// Who emits events, and where they go.
 #[derive(Clone, Debug)]
 pub(crate) struct Voice {
     pub(crate) namespace: Arc<str>,
@@ -60,13 +60,13 @@ impl Voice {
             kind,
         };
         telemetry::log(&event);
-        // No reader is fine.
+        // It is fine if nobody reads.
         let _ = self.events.send(event);
     }
 }
 
-/// Where events and leadership go. Outlives the driver's lives. Only the election holds it: once it is gone, whoever waits
-/// for leadership learns that there will be none.
+/// Where events and leadership go. Outlives each life of the driver. Only the election holds it: once it is gone, whoever
+/// waits for leadership learns that there will be none.
 #[derive(Clone)]
 pub(crate) struct Outlets {
     pub(crate) voice: Voice,
@@ -93,27 +93,27 @@ pub(crate) struct Driver {
     /// Watches the core's heartbeats from outside; decides nothing.
     cycles: CycleTracker,
     elections: ElectionTimer,
-    /// What of the leader's settings is not this node's, as it was told.
+    /// The differences from the leader's settings, as last reported.
     differences: Vec<String>,
     diary: Option<Diary>,
     requests: JoinSet<(RequestId, tenure_core::Answer)>,
-    /// What each running request is, in case its task dies and cannot say so itself.
+    /// What each running request is, in case its task dies and cannot report it.
     running: HashMap<Id, (RequestId, Request)>,
     wake: Option<(WakeToken, Time)>,
-    /// Held while the node leads; everybody else's guards are clones of it.
+    /// Held while the node leads; all other guards are clones of it.
     guard: Option<LeaderGuard>,
     guard_gone: Option<oneshot::Receiver<()>>,
-    /// Work of this epoch was told to stop and is waited for.
+    /// Work of this epoch was told to stop, and the driver waits for it.
     draining: Option<(Epoch, oneshot::Receiver<()>)>,
     step_downs: Vec<oneshot::Sender<bool>>,
-    /// The handle is gone, and with it the commands.
+    /// The handle is gone, and the command channel with it.
     abandoned: bool,
     stopped: Option<StopCause>,
     hold_ms: u64,
 }
 
 impl Drop for Driver {
-    /// However a life ends, also by a panic: nobody acts on its lease any more.
+    /// However a life ends, even by a panic, nobody acts on its lease any more.
     fn drop(&mut self) {
         if self.outlets.flaws.has(DriverMutant::PanicKeepsGuard) {
             return;
@@ -227,7 +227,7 @@ impl Driver {
                 self.running.remove(&task);
                 Some(Input::Answer { id, answer })
             }
-            // A backend that panics has not answered; what it was asked may have happened.
+            // A backend that panics has not answered; its request may have taken effect.
             Err(error) => {
                 let (id, request) = self.running.remove(&error.id())?;
                 tracing::error!(target: "tenure", %error, "a store request died");
@@ -239,7 +239,7 @@ impl Driver {
         }
     }
 
-    /// The id itself; the teeth that bite here take it for another's.
+    /// The id itself, except where a mutant mixes ids up.
     fn mixed_up(&self, id: RequestId) -> RequestId {
         match self.outlets.flaws.has(DriverMutant::RequestIdsMixed) {
             true => self.running.values().map(|(id, _)| *id).min().unwrap_or(id),
@@ -259,7 +259,7 @@ impl Driver {
             watcher.see(&crate::watcher::CoreStep { before, now, input, effects, core });
         }
         let known = self.core.highest_epoch().0;
-        // The fence first: whoever acts on an event finds it up to date.
+        // The fence first, so that it is up to date for whoever acts on an event.
         let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);
         if !late {
             self.outlets.fence.observe(known);
@@ -292,7 +292,7 @@ impl Driver {
         }
     }
 
-    /// Says once what the leader's settings say otherwise than this node's.
+    /// Reports new differences from the leader's settings, once.
     fn compare(&mut self) {
         let differences = self.carrier.differences();
         if differences == self.differences {
@@ -305,7 +305,7 @@ impl Driver {
         }
     }
 
-    /// A heartbeat cycle has ended: its figures, and its line in the log.
+    /// A heartbeat cycle has ended: updates its figures and writes its log line.
     fn account(&mut self, now: Time, cycle: Cycle) {
         let epoch = self.core.highest_epoch().0;
         if let Some(contention) = self.outlets.voice.figures.cycle(now, cycle) {
@@ -333,7 +333,7 @@ impl Driver {
                 let (guard, gone) = LeaderGuard::flawed(epoch, deadline, clock, self.outlets.flaws);
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
-                // At once with the epoch: whoever sees the guard sees whose it is.
+                // Together with the epoch, so that whoever sees the guard also sees whose it is.
                 self.outlets.leadership.send_modify(|leadership| {
                     self.show(leadership);
                     leadership.guard = Some(weak);
@@ -347,7 +347,7 @@ impl Driver {
             Effect::StopProcesses { epoch, by: _ } => {
                 self.withdraw();
                 if self.outlets.flaws.has(DriverMutant::StoppedWhenCancelled) {
-                    // Its sender is gone, which is taken for the end of the work.
+                    // The sender is gone, which counts as the end of the work.
                     self.guard_gone = self.guard_gone.take().map(|_| oneshot::channel().1);
                 }
                 if let Some(gone) = self.guard_gone.take() {
@@ -374,7 +374,7 @@ impl Driver {
         self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
     }
 
-    /// The deadline itself; the teeth that bite here count a hold from now.
+    /// The deadline itself, except where a mutant counts a hold from now.
     fn extended(&self, deadline: Time) -> Time {
         match self.outlets.flaws.has(DriverMutant::ExtendedFromNow) {
             true => Time(self.outlets.voice.clock.now_ms() + self.hold_ms),
@@ -386,7 +386,7 @@ impl Driver {
         self.outlets.leadership.send_if_modified(|leadership| self.show(leadership));
     }
 
-    /// What the core knows; whether that is news.
+    /// Copies what the core knows. Returns whether that is news.
     fn show(&self, leadership: &mut Leadership) -> bool {
         let role = self.core.role();
         let (leader, epoch) = (self.core.leader().map(|(node, _)| node.clone()), self.core.highest_epoch().0);
@@ -410,7 +410,7 @@ impl Driver {
                 (known, EventKind::AwaitingTurn { wait_ms: ready_at.0.saturating_sub(now_ms) })
             }
             Core::ElectionStarted { cause } => {
-                // Found when it started; but others have led before.
+                // The election was found at startup, but others have led before.
                 let again = cause == ElectionCause::First && known > Epoch(0);
                 let cause = if again { ElectionCause::Vacant } else { cause };
                 (known, EventKind::ElectionStarted { cause })
@@ -426,7 +426,7 @@ impl Driver {
                 let change = EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() };
                 self.outlets.emit(epoch.0, change);
                 if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
-                    return; // The standby's telemetry is not this node's to emit.
+                    return; // Only standbys emit this telemetry.
                 }
                 (epoch, EventKind::LeaderChangeSeen { previous, new })
             }
@@ -477,7 +477,7 @@ impl Driver {
 
 async fn gone(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) {
     match draining {
-        // An error means that the sender is gone without a word, which is gone all the same.
+        // An error means that the sender went away silently, which counts as gone.
         Some((_, gone)) => drop(gone.await),
         None => std::future::pending().await,
     }

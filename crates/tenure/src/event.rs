@@ -1,4 +1,4 @@
-//! Events: what happened, under the documents' own names.
+//! Events: what happened, under the names that the documents give.
 
 mod names;
 #[cfg(test)]
@@ -15,22 +15,22 @@ use tenure_core::{NodeId, PluginName, WorkerId};
 /// Something that happened to one node in one namespace.
 ///
 /// Events are for people and programs that watch; nothing in the protocol depends on their delivery. They travel on a
-/// bounded channel: a slow reader learns how many it missed, and never holds up the node.
+/// bounded channel: a slow reader learns how many it missed and never holds up the node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// The namespace.
+    /// The namespace of the election.
     pub namespace: Arc<str>,
-    /// The node that says it.
+    /// The node that emitted the event.
     pub node: NodeId,
-    /// The epoch it speaks of: the leader's, or the highest one the node knows.
+    /// The epoch it refers to: the leader's, or the highest one the node knows.
     pub epoch: u64,
     /// Wall-clock time, for people.
     pub time: jiff::Timestamp,
     /// The node's boot-time clock in milliseconds, for comparing events of one machine.
     pub boot_ms: u64,
-    /// The plugins that share the election; empty for a node that runs without any.
+    /// The plugins that share the election; empty for a node that runs without plugins.
     pub plugins: Arc<[Arc<str>]>,
-    /// Prefix of the telemetry names.
+    /// Prefix of telemetry names.
     pub(crate) prefix: Arc<str>,
     /// What happened.
     pub kind: EventKind,
@@ -40,241 +40,241 @@ pub struct Event {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// The node is not eligible: it watches who leads, and takes no part.
+    /// The node is not eligible: it watches who leads, but does not take part.
     Ineligible,
     /// The startup wait has begun.
     StartupJitter {
-        /// How long it is.
+        /// The length of the wait.
         wait_ms: u64,
     },
     /// The node is known to the others.
     Joined,
     /// The seat is free; the node waits for its turn.
     AwaitingTurn {
-        /// How long at least.
+        /// The shortest time until then.
         wait_ms: u64,
     },
-    /// The node tries for the seat.
+    /// The node is trying to claim the seat.
     ElectionStarted {
-        /// Why.
+        /// Why an election takes place.
         cause: ElectionCause,
     },
     /// A standby looked at the seat.
     ElectionCheck {
-        /// Whom it saw.
+        /// The holder of the seat; `None` if the seat is vacant, absent or unreadable.
         leader: Option<NodeId>,
-        /// How long the seat has not changed.
+        /// How long the seat has been unchanged.
         unchanged_ms: u64,
     },
-    /// The leader went silent for the whole expiry.
+    /// The leader has been silent for a whole expiry.
     LeaderDown {
-        /// Who.
+        /// The silent leader.
         leader: NodeId,
-        /// For how long.
+        /// How long the seat has been unchanged.
         unchanged_ms: u64,
     },
-    /// The silent leader is back before anybody took over.
+    /// The silent leader came back before anybody took over.
     LeaderRecovered {
-        /// Who.
+        /// The leader that came back.
         leader: NodeId,
     },
     /// There is a new leader, or the same one with a new epoch. Emitted on every node.
     LeaderChanged {
-        /// The last one known.
+        /// The last leader this node knew; `None` if there was none.
         previous: Option<NodeId>,
-        /// The one now.
+        /// The leader now.
         new: NodeId,
     },
-    /// The same, as telemetry of a standby.
+    /// The same change, as telemetry of a standby.
     LeaderChangeSeen {
-        /// The last one known.
+        /// The last leader this node knew; `None` if there was none.
         previous: Option<NodeId>,
-        /// The one now.
+        /// The leader now.
         new: NodeId,
     },
-    /// This node leads.
+    /// This node now leads.
     BecameLeader {
-        /// Until then on the boot-time clock, unless it renews.
+        /// When leadership ends on the boot-time clock, unless the lease is renewed.
         deadline_boot_ms: u64,
     },
     /// The lease was renewed.
     LeaseRenewed {
         /// The new deadline on the boot-time clock.
         deadline_boot_ms: u64,
-        /// From sending to knowing.
+        /// From sending the renewal to its confirmation.
         latency_ms: u64,
     },
     /// 80 % of the hold is gone without a renewal; work is being stopped.
     LeaseAtRisk {
-        /// When leadership ends.
+        /// When leadership ends on the boot-time clock, unless a renewal gets through.
         deadline_boot_ms: u64,
     },
-    /// A renewal got through after all; work may go on.
+    /// A renewal got through after all; work may continue.
     LeaseRecovered,
-    /// This node leads no longer.
+    /// This node no longer leads.
     LostLeadership {
-        /// Why.
+        /// What ended the leadership.
         reason: LostReason,
-        /// Whether the seat was vacated, so that the next leader need not wait.
+        /// Whether the seat was vacated, so that the next leader does not have to wait.
         vacated: bool,
         /// Nothing acted after this, on the boot-time clock.
         acted_until_boot_ms: u64,
     },
-    /// The seat is not a seat, or a newer one. It is left alone.
+    /// The object is not a seat, or was written by a newer version. It is left alone.
     SeatUnreadable {
-        /// Which.
+        /// What is wrong with the seat.
         problem: SeatProblem,
-        /// In words.
+        /// The problem in words.
         detail: String,
     },
     /// The seat shows a lower epoch than one seen before.
     EpochRegressed {
-        /// The lower one.
+        /// The lower epoch, found on the seat.
         found: u64,
     },
     /// Two processes run under this node's id.
     NodeConflict,
-    /// The leader's settings are not this node's. The leader's count for the election until this node leads.
+    /// The leader's settings differ from this node's. The leader's apply to the election until this node leads.
     SettingsDiffer {
-        /// Whose.
+        /// The leader whose settings differ.
         leader: NodeId,
-        /// Each that differs, with both values.
+        /// One sentence per difference, with both values.
         differences: Vec<String>,
     },
     /// The store does not answer.
     StoreUnavailable {
-        /// In words.
+        /// What went wrong, in words.
         detail: String,
     },
     /// The store refuses.
     StoreDenied {
-        /// In words.
+        /// The store's reason, in words.
         detail: String,
     },
     /// The store answers again.
     StoreRecovered,
-    /// The store does not honour conditions.
+    /// The store ignores conditions on writes.
     StoreUnsafe {
-        /// In words.
+        /// How it showed, in words.
         detail: String,
     },
-    /// Work did not stop in time; the seat was not vacated.
+    /// Work did not stop in time, so the seat was not vacated.
     ProcessesStuck,
-    /// The candidate died and is started again.
+    /// The candidate died and will be started again.
     CandidateRestarted {
-        /// How many times in a row by now.
+        /// Number of consecutive deaths, including this one.
         attempt: u32,
-        /// How long it waits first.
+        /// The pause before the next start.
         wait_ms: u64,
     },
-    /// A heartbeat cycle took too long. At most one is told in 30 s; the metrics count all.
+    /// A heartbeat cycle took too long. Reported at most once in 30 s; the metrics count every one.
     ContentionDetected {
-        /// From when the cycle was due to when its outcome was known.
+        /// From when the cycle was due until its outcome was known.
         duration_ms: u64,
         /// The heartbeat interval.
         expected_ms: u64,
-        /// What took the time, as far as one can tell.
+        /// What took the time, as far as can be told.
         cause: SlowCause,
     },
     /// A worker is new.
     WorkerRegistered(WorkerFacts),
     /// A worker's object is gone.
     WorkerDeregistered(WorkerFacts),
-    /// A worker has been silent for its timeout. Told once for each silence, on every node.
+    /// A worker has been silent for its timeout. Reported once per silence, on every node.
     WorkerTimeout(WorkerFacts),
     /// A silent worker is back.
     WorkerRecovered(WorkerFacts),
     /// A worker of this process may work: its pod leads.
     WorkerEnabled(WorkerFacts),
-    /// A worker of this process must not work any more.
+    /// A worker of this process must no longer work.
     WorkerDisabled(WorkerFacts),
-    /// Another process has the id of a worker of this process, which ends for it.
+    /// Another process has the id of a worker of this process, which ends because of it.
     WorkerConflict {
         /// The worker of this process.
         worker: WorkerFacts,
-        /// Where the other runs.
+        /// The pod the other process runs on.
         other_pod: NodeId,
-        /// Which life of it, as 16 hex digits.
+        /// The other process's incarnation, as 16 hex digits.
         other_incarnation: String,
     },
-    /// The numbers of active and inactive workers are others than before.
+    /// The number of active or inactive workers has changed.
     WorkersChanged {
         /// Active workers.
         active: u64,
-        /// Inactive ones.
+        /// Inactive workers.
         inactive: u64,
     },
-    /// A plugin panicked or hung. It costs nobody else anything.
+    /// A plugin panicked or hung. Nobody else is affected.
     PluginFailed {
-        /// Which plugin.
+        /// The name of the plugin.
         plugin: Arc<str>,
-        /// What of it: `promoted`, `demoted`, `leader_changed`, `event`, `missed`.
+        /// The handler that failed: `promoted`, `demoted`, `leader_changed`, `event`, `missed`.
         handler: &'static str,
-        /// In words.
+        /// What went wrong, in words.
         detail: String,
     },
-    /// The store refuses the global seat; the plugin coordinates on its own, until the process is restarted.
+    /// The store refuses the global seat; the plugin coordinates on its own until the process is restarted.
     FallbackStarted {
-        /// Which plugin.
+        /// The name of the plugin.
         plugin: Arc<str>,
         /// What the store said.
         detail: String,
     },
-    /// A leader-only process runs.
+    /// A leader-only process has started.
     ProcessStarted {
-        /// Which.
+        /// The name of the process.
         process: Arc<str>,
     },
     /// A process that ended runs again.
     ProcessRestarted {
-        /// Which.
+        /// The name of the process.
         process: Arc<str>,
-        /// Which start in this term; 1 for the first.
+        /// Start number within this term, from 1.
         attempt: u32,
     },
     /// A process has ended.
     ProcessExited {
-        /// Which.
+        /// The name of the process.
         process: Arc<str>,
-        /// How.
+        /// How it ended.
         outcome: ProcessOutcome,
         /// How long it ran.
         ran_ms: u64,
         /// When it is started again; `None` if it is not.
         restart_in_ms: Option<u64>,
-        /// What it said, if it failed.
+        /// Its error or panic message, if it failed.
         detail: Option<Arc<str>>,
     },
-    /// A process did not stop in time. Its guard is over; it goes on running, and this node does not lead meanwhile.
+    /// A process did not stop in time. Its guard has ended, but it still runs, and this node does not lead until it ends.
     ProcessStuck {
-        /// Which.
+        /// The name of the process.
         process: Arc<str>,
     },
-    /// Processes do not run here: all are stopped, and leadership is given up.
+    /// The processes cannot run here: all are stopped, and leadership is given up.
     ProcessesGaveUp {
-        /// Because of this one; `None` if the supervisor itself died.
+        /// The process that caused it; `None` if the supervisor itself died.
         process: Option<Arc<str>>,
-        /// Why, in short.
+        /// What went wrong, as a short name.
         cause: &'static str,
         /// How long this node claims nothing.
         hold_ms: u64,
     },
-    /// What a plugin tells by [`Annex::tell`](crate::Annex::tell).
+    /// An event that a plugin emitted with [`Annex::tell`](crate::Annex::tell).
     Plugin(News),
     /// The node has left.
     Stopped,
 }
 
-/// A worker, as events name it.
+/// A worker, as events describe it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WorkerFacts {
-    /// Its id.
+    /// The worker's id.
     pub worker_id: WorkerId,
-    /// Which plugin it works for.
+    /// The plugin it works for.
     pub plugin_type: PluginName,
-    /// Where it runs.
+    /// The pod it runs on.
     pub pod: NodeId,
-    /// How long it may be silent.
+    /// How long it may stay silent before it counts as inactive.
     pub timeout_ms: u64,
 }
 
@@ -313,7 +313,7 @@ impl Event {
     /// The wire name: `leader:changed`, `serviceradar.coordinator.became_leader`, …
     pub fn name(&self) -> String {
         let short = self.kind.short_name();
-        // The documents' own names have a colon and no prefix.
+        // The names from the documents contain a colon and get no prefix.
         if short.contains(':') { short.to_owned() } else { format!("{}.coordinator.{short}", self.prefix) }
     }
 

@@ -1,12 +1,12 @@
-//! The fence: work of a leader of the past is refused by whoever receives it.
+//! The fence: whoever receives work from a former leader refuses it.
 //!
-//! A lease keeps a leader honest about itself; it cannot call back what the leader sent before it was paused. The receiver
-//! can refuse that: every task carries the epoch of the leader that dispatched it, and a receiver that has heard of a
-//! newer one turns it away.
+//! A lease keeps a leader honest about itself, but cannot call back what the leader sent before it was paused. The receiver
+//! can refuse that: every task carries the epoch of the leader that dispatched it, and a receiver that has heard of a newer
+//! epoch rejects it.
 //!
-//! Not promised: a fence knows what this process has heard. A receiver that was itself cut off judges by old news until it
-//! hears of the new epoch, from the store or from the first task of the new leader. What must not be written twice is
-//! guarded where it is written, by a condition on the epoch.
+//! Not promised: a fence knows only what this process has heard. A receiver that was itself cut off judges by old news until
+//! it hears of the new epoch, from the store or from the new leader's first task. Anything that must not be written twice
+//! needs a guard where it is written: a condition on the epoch.
 
 use crate::EPOCH_MAX;
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_core::{Epoch, FenceRule, Verdict};
 
-/// Judges epochs. Clones share one state; no lock is taken, and the usual case is one atomic read.
+/// Judges epochs. Clones share one state; it takes no lock, and the usual case is one atomic read.
 #[derive(Clone)]
 pub struct Fence {
     state: Arc<State>,
@@ -33,7 +33,7 @@ struct State {
     changed_ms: AtomicU64,
     /// Shared with the node's metrics.
     drift_events: Arc<AtomicU64>,
-    /// Counted by this fence alone.
+    /// Counted by this fence only.
     stale: AtomicU64,
     late: AtomicU64,
 }
@@ -58,15 +58,15 @@ impl Fence {
         Fence { state: Arc::new(state) }
     }
 
-    /// There is a leader with this epoch. Lower ones are old news and change nothing.
+    /// Records that there is a leader with this epoch. Lower epochs are old news and change nothing.
     pub fn observe(&self, epoch: u64) {
         let state = &*self.state;
-        // One that cannot be would shut out everybody.
+        // An impossible epoch would shut out everybody.
         if epoch <= state.known.load(Ordering::Acquire) || epoch > EPOCH_MAX {
             return;
         }
-        // The epoch first: whoever sees it with the older time grants no grace, which is safe; the other way round a
-        // grace long over would be granted again for a moment.
+        // The epoch first: a reader that sees it with the older time grants no grace, which is safe. The other way round, an
+        // expired grace would be granted again for a moment.
         let before = state.known.fetch_max(epoch, Ordering::AcqRel);
         if before < epoch {
             state.changed_ms.fetch_max(state.clock.now_ms(), Ordering::AcqRel);
@@ -82,7 +82,7 @@ impl Fence {
         self.judge(epoch, None)
     }
 
-    /// Judges a task, with the grace its time of dispatch may earn it.
+    /// Judges a task, with the grace that its time of dispatch may earn it.
     #[inline]
     pub fn check_task(&self, stamp: &TaskStamp) -> Verdict {
         // The usual case needs no clock: a task of the present leader is accepted whatever its age.
@@ -90,16 +90,16 @@ impl Fence {
             return Verdict::Accept;
         }
         let now = jiff::Timestamp::now().as_millisecond();
-        // A task from the future has no age: its sender's clock is not to be trusted with a grace.
+        // A task from the future has no age: its sender's clock cannot be trusted with a grace.
         let age_ms = u64::try_from(now.saturating_sub(stamp.dispatched_at)).ok();
         self.judge(stamp.epoch, age_ms)
     }
 
-    /// Judges the word of somebody who is not trusted to tell of new leaders, such as a client of this process: by what this
-    /// process has heard itself. A stale epoch counts; a newer one is accepted, but not taken as known, for whoever sends a
-    /// number out of the air would otherwise shut out everybody else.
+    /// Judges an epoch from somebody who is not trusted to announce new leaders, such as a client of this process, by what
+    /// this process itself has heard. A stale epoch is counted. A newer one is accepted, but not recorded as known:
+    /// otherwise a made-up number would shut out everybody else.
     ///
-    /// `dispatched_at`: when the task was dispatched, in milliseconds since 1970; without it there is no grace.
+    /// `dispatched_at` is when the task was dispatched, in milliseconds since 1970; without it there is no grace.
     pub fn judge_only(&self, epoch: u64, dispatched_at: Option<i64>) -> Verdict {
         let known = self.state.known.load(Ordering::Acquire);
         if (known..=EPOCH_MAX).contains(&epoch) {
@@ -155,7 +155,7 @@ impl Fence {
         self.state.stale.load(Ordering::Relaxed)
     }
 
-    /// Whether the task may be begun. The permit asks again before the work is made to count.
+    /// Checks whether the task may be started. Use the permit to check again before the work takes effect.
     pub fn admit(&self, stamp: &TaskStamp) -> Result<Permit, Refused> {
         self.admitted(stamp)?;
         Ok(Permit { fence: self.clone(), stamp: stamp.clone() })
@@ -196,24 +196,24 @@ impl fmt::Debug for Fence {
     }
 }
 
-/// What every dispatched task carries. Made from a leader's guard, so there is none without an epoch.
+/// What every dispatched task carries. Made from a leader's guard, so it always has an epoch.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskStamp {
-    /// Names the task; whoever runs it uses it to recognise a repetition.
+    /// The task's id; whoever runs the task uses it to recognise a repetition.
     pub id: String,
     /// The epoch of the leader that dispatched it.
     pub epoch: u64,
-    /// When it was dispatched, in milliseconds since 1970 on the leader's wall clock. Only ever shortens a grace.
+    /// When it was dispatched, in milliseconds since 1970 on the leader's wall clock. Can only shorten a grace.
     pub dispatched_at: i64,
-    /// After this it is not worth doing any more, in milliseconds since 1970 on the leader's wall clock. A convenience:
-    /// clocks that disagree move it, and nothing is unsafe if they do.
+    /// When it is no longer worth doing, in milliseconds since 1970 on the leader's wall clock. A convenience: clocks that
+    /// disagree move it, and nothing becomes unsafe if they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<i64>,
 }
 
 impl LeaderGuard {
-    /// The stamp of a task dispatched now; refused once leadership has ended.
+    /// The stamp for a task dispatched now; refused once leadership has ended.
     pub fn stamp(&self, id: impl Into<String>) -> Result<TaskStamp, crate::LeadershipEnded> {
         self.check()?;
         let dispatched_at = jiff::Timestamp::now().as_millisecond();
@@ -222,7 +222,7 @@ impl LeaderGuard {
 }
 
 impl TaskStamp {
-    /// The same, not worth doing any more once this time has passed since its dispatch.
+    /// Adds a deadline: this long after dispatch, the task is no longer worth doing.
     pub fn within(self, time: Duration) -> TaskStamp {
         let ms = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         TaskStamp { deadline: Some(self.dispatched_at.saturating_add(ms)), ..self }
@@ -232,29 +232,29 @@ impl TaskStamp {
 /// Why a task must not be done.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused {
-    /// It belongs to a leader of the past.
+    /// The task belongs to a former leader.
     #[error(
         "task {task:?} carries epoch {epoch}, but epoch {known} is known: its leader is a leader of the past"
     )]
     Stale {
-        /// Which task.
+        /// The id of the task.
         task: String,
         /// The epoch it carries.
         epoch: u64,
-        /// The epoch that is known.
+        /// The highest epoch known here.
         known: u64,
     },
     /// Its deadline has passed, by this machine's wall clock.
     #[error("task {task:?} is {late_ms} ms past its deadline")]
     Expired {
-        /// Which task.
+        /// The id of the task.
         task: String,
-        /// By how much.
+        /// How far it is past its deadline.
         late_ms: u64,
     },
 }
 
-/// A task that was admitted. Ask again right before its work is made to count: leaders may have changed meanwhile.
+/// A task that was admitted. Check it again right before the work takes effect: the leader may have changed in the meantime.
 #[derive(Clone, Debug)]
 pub struct Permit {
     fence: Fence,
@@ -262,12 +262,12 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The task's stamp.
+    /// The stamp of the admitted task.
     pub fn stamp(&self) -> &TaskStamp {
         &self.stamp
     }
 
-    /// Whether the work may still be made to count.
+    /// Checks whether the work may still take effect.
     pub fn confirm(&self) -> Result<(), Refused> {
         self.fence.admitted(&self.stamp)
     }

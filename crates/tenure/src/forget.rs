@@ -1,4 +1,4 @@
-//! Forgetting nodes that are gone: the leader after `nodeRetention`, an operator at once.
+//! Forgetting nodes that are gone: the leader does it after `nodeRetention`, an operator at once.
 
 use crate::keys::Keys;
 use tenure_core::{Namespace, NodeId};
@@ -7,33 +7,33 @@ use crate::status::{NODES_MAX, Roles, StatusError, read_seat};
 
 use tenure_store::{Entry, Lanes, List, Remove, StoreTime};
 
-/// Presences removed at once; the rest next time.
+/// Most presences removed in one go; the rest follow next time.
 const FORGOTTEN_MAX: usize = 100;
 
-/// Whose presence was not refreshed for so long, by the store's clock.
+/// Nodes whose presence has not been refreshed for this long, by the store's clock.
 pub(crate) fn forgotten(
     keys: &Keys,
     presences: &[Entry],
     now: Option<StoreTime>,
     retention_ms: u64,
 ) -> Vec<NodeId> {
-    // SQLite's clock begins anew with the machine: what was written later than now is of an earlier start, and no measure.
+    // SQLite's clock starts over when the machine boots: a time later than now is from an earlier boot and says nothing.
     let now = now.or(presences.iter().map(|entry| entry.modified).max()).map_or(0, |time| time.0);
     let old = presences.iter().filter(|entry| now.saturating_sub(entry.modified.0) > retention_ms);
     old.filter_map(|entry| keys.node_of(&entry.key)).take(FORGOTTEN_MAX).collect()
 }
 
-/// What came of it.
+/// The outcome of [`forget_node`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Forgot {
-    /// Its presence is removed. A node that still runs writes it again.
+    /// The presence is removed. A node that still runs writes it again.
     Removed {
         /// How long ago it was last heard of, by the store's clock.
         last_seen_ms_ago: u64,
     },
-    /// It leads: nothing was done.
+    /// The node leads, so nothing was done.
     Leads,
-    /// No such node made itself known.
+    /// There is no presence of this node.
     Unknown,
 }
 

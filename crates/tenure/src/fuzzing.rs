@@ -1,8 +1,8 @@
-//! What holds for everything that is read from outside, as functions that a fuzzer calls with any bytes.
+//! What must hold for everything read from outside, as functions that a fuzzer calls with any bytes.
 //!
-//! Compiled for tests and with the feature `fuzzing` only; no part of the API. Each function says whether the bytes were
-//! understood, and panics where a promise is broken: what is understood lies within its bounds, and written again it reads
-//! the same, with everything a later version added; what is not is explained in one bounded line.
+//! Compiled only for tests and with the feature `fuzzing`; not part of the API. Each function returns whether the bytes were
+//! understood, and panics if a promise is broken. Whatever is understood lies within its bounds and reads the same when
+//! written again, including everything a later version added. Whatever is not understood is explained in one bounded line.
 
 mod tasks;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, Nonce, Seat, WORKERS_MAX};
 use tenure_store::{BODY_MAX_BYTES, StoreUrl};
 
-/// No line about one value is longer, whatever the value was.
+/// Longest line about one value, whatever the value was.
 const LINE_MAX_CHARS: usize = 2000;
 
 #[track_caller]
@@ -31,7 +31,7 @@ fn assert_told(detail: &str, max_chars: usize) {
     assert!(!detail.contains(char::is_control), "{detail:?}");
 }
 
-/// What a rewrite must leave as it is: every field but those in `changing`.
+/// What a rewrite must leave untouched: every field except those in `changing`.
 #[track_caller]
 fn assert_kept(before: &Value, after: &Value, changing: &[&str]) {
     let fields = before.as_object().expect("documents are objects");
@@ -54,7 +54,7 @@ pub fn seat(body: &[u8]) -> bool {
     assert!(0 < record.lease.hold_ms && record.lease.hold_ms < record.lease.expiry_ms);
     id(record.holder.node.as_str().as_bytes());
     let again = document.to_bytes();
-    // Written again it may be longer (1e9 becomes 1000000000.0), and then be too long.
+    // Writing it again may make it longer (1e9 becomes 1000000000.0), and then too long.
     if again.len() <= DOCUMENT_MAX_BYTES {
         assert_eq!(SeatDocument::parse(&again), Ok((document.clone(), record.clone())));
     }
@@ -65,7 +65,7 @@ pub fn seat(body: &[u8]) -> bool {
     // Only a mark that counts is kept.
     changing.extend((!record.step_down).then_some("stepDown"));
     let (before, after) = (value(&document), value(&rewritten));
-    // What others left in it is kept as long as there is room for it.
+    // Other people's fields are kept as long as there is room for them.
     if again.len() + 100 <= DOCUMENT_MAX_BYTES {
         assert_kept(&before, &after, &changing);
         assert_kept(&before["holder"], &after["holder"], &["incarnation"]);
@@ -76,7 +76,7 @@ pub fn seat(body: &[u8]) -> bool {
     true
 }
 
-/// `workers/<id>.json`, below the key it names itself.
+/// `workers/<id>.json`, under the key that it names itself.
 pub fn worker(body: &[u8]) -> bool {
     let named = serde_json::from_slice::<Value>(body).ok();
     let named = named.as_ref().and_then(|value| WorkerId::new(value.get("workerId")?.as_str()?).ok());
@@ -138,8 +138,8 @@ pub fn presence(body: &[u8]) -> bool {
     true
 }
 
-/// Settings. The first byte says what the rest is: a TOML file, a JSON file, either, flags or variables
-/// (lines of `name=value`), in this order from `0`.
+/// Settings. The first byte says what the rest is: a TOML file, a JSON file, either, flags, or variables (lines of
+/// `name=value`), in this order from `0`.
 pub fn settings(input: &[u8]) -> bool {
     let Some((kind, text)) = input.split_first() else { return false };
     let Ok(text) = std::str::from_utf8(text) else { return false };
@@ -197,7 +197,7 @@ pub fn url(input: &[u8]) -> bool {
     true
 }
 
-/// An id: what it names stays in its folder, and is found again by its key.
+/// An id: whatever it names stays in its folder and can be found again by its key.
 pub fn id(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     let node = match NodeId::new(text) {

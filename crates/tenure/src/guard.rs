@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 /// It carries the epoch and reports its expiry by its own deadline, even if nothing else in the process gets to run: the
 /// deadline is compared with the boot-time clock at every check. Clones share one lease.
 ///
-/// **Drop every clone when the work has stopped.** While one is alive, Tenure takes the work to be running: a node that
-/// shuts down waits for it (up to `drainTimeout`) before it vacates the seat, and a node that lost its seat claims none before
-/// the last clone is gone.
+/// **Drop every clone when the work has stopped.** While one is alive, Tenure assumes that the work is running: a node that
+/// shuts down waits for it (up to `drainTimeout`) before it vacates the seat, and a node that lost its seat claims none
+/// until the last clone is gone.
 #[derive(Clone)]
 pub struct LeaderGuard {
     lease: Arc<LeaseState>,
-    /// The lease's own, or one below it that ends this guard alone.
+    /// The lease's own token, or a child of it that ends this guard alone.
     cancel: CancellationToken,
     _held: Arc<Held>,
 }
@@ -40,13 +40,13 @@ struct Held(Option<oneshot::Sender<()>>);
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(done) = self.0.take() {
-            // Nobody listens any more if the driver is gone; then nobody waits either.
+            // If the driver is gone, nobody listens and nobody waits.
             let _ = done.send(());
         }
     }
 }
 
-/// Leadership ended; the work that was to be done must not be done.
+/// Leadership ended; the intended work must not be done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("leadership in epoch {epoch} has ended")]
 pub struct LeadershipEnded {
@@ -82,7 +82,7 @@ impl LeaderGuard {
         (LeaderGuard { lease, cancel, _held: Arc::new(Held(Some(done))) }, gone)
     }
 
-    /// The same lease, with an end of its own besides: cancelling the token ends this guard and its clones only.
+    /// A guard on the same lease with its own end: cancelling the token ends only this guard and its clones.
     pub(crate) fn scoped(&self) -> (LeaderGuard, CancellationToken) {
         let cancel = self.lease.cancel.child_token();
         (LeaderGuard { cancel: cancel.clone(), ..self.clone() }, cancel)
@@ -96,27 +96,27 @@ impl LeaderGuard {
         &self.lease
     }
 
-    /// The epoch to stamp on everything that is done under this guard.
+    /// The epoch to stamp on everything done under this guard.
     pub fn epoch(&self) -> u64 {
         self.lease.epoch.0
     }
 
-    /// Whether leadership still holds, at this very moment, by this node's own clock.
+    /// Whether leadership still holds at this very moment, by this node's own clock.
     pub fn is_valid(&self) -> bool {
         !self.cancel.is_cancelled() && self.lease.is_valid()
     }
 
-    /// The same as an error, for `?` right before a side effect.
+    /// [`is_valid`](LeaderGuard::is_valid) as an error, for `?` right before a side effect.
     pub fn check(&self) -> Result<(), LeadershipEnded> {
         if self.is_valid() { Ok(()) } else { Err(LeadershipEnded { epoch: self.epoch() }) }
     }
 
-    /// How long the lease runs if it is not renewed again; zero once it is over.
+    /// How long the lease runs if it is not renewed again; zero once it has ended.
     pub fn remaining(&self) -> Duration {
         self.lease.remaining()
     }
 
-    /// Ends when leadership ends, is to be given up, or its lease runs out: time to stop.
+    /// Completes when leadership ends, is to be given up, or its lease runs out: time to stop.
     pub async fn ended(&self) {
         while self.is_valid() {
             tokio::select! {
@@ -127,7 +127,7 @@ impl LeaderGuard {
         }
     }
 
-    /// Runs a future until it is done or leadership ends, whichever comes first.
+    /// Runs a future until it completes or leadership ends, whichever comes first.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LeadershipEnded> {
         tokio::select! {
             biased;
@@ -136,7 +136,7 @@ impl LeaderGuard {
         }
     }
 
-    /// Cancelled when the work must stop. It does not know the deadline by itself: prefer [`ended`](LeaderGuard::ended).
+    /// Cancelled when the work must stop. It does not check the deadline by itself: prefer [`ended`](LeaderGuard::ended).
     pub fn cancellation(&self) -> CancellationToken {
         self.cancel.clone()
     }
@@ -161,7 +161,7 @@ impl LeaseState {
         !self.cancel.is_cancelled() && !self.patience().is_zero()
     }
 
-    /// How long it may be relied on without another look.
+    /// How long the lease may be relied on without another check.
     fn patience(&self) -> Duration {
         if self.flaws.has(DriverMutant::GuardWithoutDeadline) { Duration::MAX } else { self.remaining() }
     }
@@ -174,19 +174,19 @@ impl LeaseState {
 /// Leadership as one node sees it. Travels on a watch channel: a reader sees the latest, never a backlog.
 #[derive(Clone, Debug, Default)]
 pub struct Leadership {
-    /// This node's role; `None` while it starts, after it stopped, and for a node that is not eligible.
+    /// This node's role; `None` while it starts, after it has stopped, and if it is not eligible.
     pub role: Option<Role>,
-    /// The leader, as far as this node knows. It may be dead and not noticed yet; `None` once it has been silent for its expiry, or has
-    /// vacated the seat.
+    /// The leader, as far as this node knows. It may be dead without this node having noticed. `None` once it has been
+    /// silent for its expiry or has vacated the seat.
     pub leader: Option<NodeId>,
     /// The highest epoch seen; 0 if there never was a leader.
     pub epoch: u64,
-    /// Requests of the election fail: since `store_unavailable` or `store_denied`, until `store_recovered`.
+    /// Whether election requests fail: from `store_unavailable` or `store_denied` until `store_recovered`.
     pub store_trouble: bool,
     pub(crate) guard: Option<WeakGuard>,
 }
 
-/// A guard that does not count as work in progress: whoever merely watches leadership must not hold it up.
+/// A guard that does not count as work in progress: merely watching leadership must not hold it up.
 #[derive(Clone)]
 pub(crate) struct WeakGuard {
     lease: Arc<LeaseState>,
@@ -227,7 +227,7 @@ impl Leadership {
             && self.store_trouble == other.store_trouble
     }
 
-    /// The epoch this node may act in now.
+    /// The epoch in which this node may act now.
     pub(crate) fn acting_epoch(&self) -> Option<u64> {
         self.guard.as_ref().filter(|weak| weak.lease.is_valid()).map(|weak| weak.lease.epoch.0)
     }

@@ -1,4 +1,4 @@
-//! Where things are on the store.
+//! Where objects are on the store.
 
 use tenure_core::{DocumentName, Namespace, NodeId, PluginName, WorkerId};
 
@@ -9,27 +9,27 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// The namespaces' shared elections are below this.
+    /// Root of the namespaces' shared elections.
     pub(crate) const GLOBAL_ROOT: &str = "plg_coordinator_global/";
-    /// Elections of their own are below this, by namespace.
+    /// Root of plugins' own elections, by namespace.
     pub(crate) const PLUGIN_ROOT: &str = "plg_coordinator/";
 
-    /// The keys of a shared election.
+    /// The keys of a namespace's shared election.
     pub fn global(namespace: &Namespace) -> Keys {
         Keys { root: format!("{}{namespace}", Keys::GLOBAL_ROOT) }
     }
 
-    /// The keys of a plugin's own election, by its name.
+    /// The keys of a plugin's own election.
     pub fn per_plugin(namespace: &Namespace, plugin: &PluginName) -> Keys {
         Keys { root: format!("{}{namespace}/{plugin}", Keys::PLUGIN_ROOT) }
     }
 
-    /// Everything of the namespace is below this.
+    /// Prefix of everything in the namespace, without a trailing `/`.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The seat.
+    /// The key of the seat.
     pub fn seat(&self) -> String {
         format!("{}/seat.json", self.root)
     }
@@ -39,12 +39,12 @@ impl Keys {
         format!("{}/nodes/", self.root)
     }
 
-    /// A node's presence.
+    /// The key of a node's presence.
     pub fn node(&self, node: &NodeId) -> String {
         format!("{}/nodes/{node}.json", self.root)
     }
 
-    /// Whose presence a key is; `None` for anything that is not one.
+    /// The node whose presence this key is; `None` for any other key.
     pub fn node_of(&self, key: &str) -> Option<NodeId> {
         let name = key.strip_prefix(&self.nodes())?.strip_suffix(".json")?;
         NodeId::new(name).ok()
@@ -55,18 +55,18 @@ impl Keys {
         format!("{}/workers/", self.root)
     }
 
-    /// A worker's object.
+    /// The key of a worker's object.
     pub fn worker(&self, worker: &WorkerId) -> String {
         format!("{}/workers/{worker}.json", self.root)
     }
 
-    /// Whose object a key is; `None` for anything that is not a worker's.
+    /// The worker whose object this key is; `None` for any other key.
     pub fn worker_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/workers/")?.strip_suffix(".json")?;
         WorkerId::new(name).ok()
     }
 
-    /// A shard of the ledger of tasks.
+    /// The key of a shard of the task ledger.
     pub fn ledger(&self, shard: usize) -> String {
         format!("{}/tasks/ledger-{shard}.json", self.root)
     }
@@ -76,28 +76,28 @@ impl Keys {
         format!("{}/tasks/inbox/", self.root)
     }
 
-    /// A worker's inbox.
+    /// The key of a worker's inbox.
     pub fn inbox(&self, worker: &WorkerId) -> String {
         format!("{}/tasks/inbox/{worker}.json", self.root)
     }
 
-    /// Whose inbox a key is; `None` for anything that is not one.
+    /// The worker whose inbox this key is; `None` for any other key.
     pub fn inbox_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/tasks/inbox/")?.strip_suffix(".json")?;
         WorkerId::new(name).ok()
     }
 
-    /// The folder of finished tasks that were put away, ending in `/`.
+    /// The folder of archived tasks, ending in `/`.
     pub fn done(&self) -> String {
         format!("{}/tasks/done/", self.root)
     }
 
-    /// A document of the leader's that is not the protocol's own.
+    /// The key of a leader's document that is not one of the protocol's own.
     pub fn document(&self, name: &DocumentName) -> String {
         format!("{}/{name}.json", self.root)
     }
 
-    /// What the leader publishes about the workers.
+    /// The key of the snapshot that the leader publishes about the workers.
     pub fn snapshot(&self) -> String {
         format!("{}/snapshot.json", self.root)
     }

@@ -28,8 +28,8 @@
 //!
 //! # What is not promised
 //!
-//! A guard that was valid a moment ago may not be valid now: the process may have been paused between the check and the
-//! side effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
+//! A guard that was valid a moment ago may not be valid now: the process may have been paused between the check and the side
+//! effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
 //! [`Fence`].
 
 mod annex;
@@ -101,7 +101,7 @@ pub use step_down::{
 pub use tenure_core::{
     FenceRule, IdError, Namespace, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
 };
-/// The highest epoch there is: 2⁵³ − 1. None is claimed beyond it, and what says otherwise is damaged or forged.
+/// The highest possible epoch: 2⁵³ − 1. Nobody claims a higher one; a document with a higher one is damaged or forged.
 pub const EPOCH_MAX: u64 = tenure_core::Epoch::MAX.0;
 
 pub use tenure_store as store;

@@ -1,4 +1,4 @@
-//! Figures: how coordination is doing and what it costs, from one node or from all of a namespace.
+//! Figures: how coordination is doing and what it costs, for one node or for a whole namespace.
 
 mod cluster;
 mod cost;
@@ -20,36 +20,36 @@ use std::collections::BTreeMap;
 use tenure_core::{ELECTION_BUCKETS_MS, ElectionDurations};
 use tenure_store::MeterSnapshot;
 
-/// One node's figures at one moment, under the documents' names. Times are milliseconds.
+/// One node's figures at one moment, under the names in the documents. Times are milliseconds.
 ///
-/// Fields that a reader does not know are ignored and missing ones are zero, so figures of other versions can be read.
+/// Unknown fields are ignored and missing ones are zero, so that figures of other versions can be read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metrics {
-    /// The namespace.
+    /// The namespace of the election.
     pub namespace: String,
-    /// The node.
+    /// The node's id.
     pub node: String,
-    /// `standby`, `candidate`, `leader` or `draining`; none while it starts, after it ended, or if it is not eligible.
+    /// `standby`, `candidate`, `leader` or `draining`; `None` while it starts, after it has ended, or if it is not eligible.
     pub role: Option<String>,
     /// The epoch of the leader it knows; 0 if it knows none.
     pub epoch: u64,
-    /// Heartbeat cycles so far: renewals of a leader, looks of a standby.
+    /// Heartbeat cycles so far: a leader's renewals, a standby's looks.
     pub heartbeats: u64,
-    /// The middle of the newest hundred: half of them took no longer. 0 under ten heartbeats.
+    /// Median of the newest hundred heartbeats; 0 for fewer than ten.
     pub heartbeat_latency_p50: u64,
-    /// Of the newest hundred, 99 % took no longer. 0 under ten heartbeats.
+    /// 99th percentile of the newest hundred heartbeats; 0 for fewer than ten.
     pub heartbeat_latency_p99: u64,
-    /// What to know about these figures, if anything.
+    /// A remark about these figures; `None` if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Tasks refused because of their epoch.
+    /// Tasks refused because of a stale epoch.
     pub epoch_drift_events: u64,
-    /// Heartbeat cycles that took too long, told or not.
+    /// Heartbeat cycles that took too long, reported or not.
     pub contention_events: u64,
-    /// Elections in which this node tried for the seat.
+    /// Elections in which this node tried to claim the seat.
     pub elections: u64,
-    /// New leaders, or new epochs, this node learned of.
+    /// New leaders, or new epochs, that this node learned of.
     pub leader_changes: u64,
     /// The plugins that share this election, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -58,64 +58,64 @@ pub struct Metrics {
     pub plugin_failures: u64,
     /// How often a plugin had to coordinate on its own because the store refused the global seat.
     pub fallbacks: u64,
-    /// How many plugins do so now. Above 0 the health is degraded.
+    /// How many plugins do so now. Above 0, health is degraded.
     pub plugins_in_fallback: u64,
-    /// How long elections took, from when this node noticed that one was due to when it knew the leader.
+    /// How long elections took, from when this node noticed that one was due until it knew the leader.
     pub election_duration_histogram: Histogram,
-    /// Active workers, as the newest snapshot the node knows says.
+    /// Active workers, according to the newest snapshot the node knows.
     pub workers_active: u64,
-    /// Inactive ones.
+    /// Inactive workers, likewise.
     pub workers_inactive: u64,
-    /// Objects among the workers that are none.
+    /// Objects in `workers/` that are not workers.
     pub workers_skipped: u64,
-    /// Silences of workers this node told of.
+    /// Worker silences that this node reported.
     pub worker_timeouts: u64,
-    /// Lists of the workers this node made as leader.
+    /// Lists of the workers that this node made as leader.
     pub worker_sweeps: u64,
-    /// Leader-only processes that run on this node now.
+    /// Leader-only processes running on this node now.
     pub processes_running: u64,
-    /// Those that did not stop when they had to: without a guard, they still run.
+    /// Processes that did not stop when they had to: they still run, without a guard.
     pub processes_stuck: u64,
     /// How often a process was started again after it ended.
     pub process_restarts: u64,
-    /// Tasks, as leader and as worker.
+    /// Task figures, as leader and as worker.
     pub tasks: TaskMetrics,
-    /// What plugins add, by the names of the registry; see [`PluginFigures`].
+    /// Figures that plugins add, by their names in the registry; see [`PluginFigures`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_figures: BTreeMap<String, f64>,
-    /// What the store was asked, by lane and kind.
+    /// Requests to the store, by lane and kind.
     pub requests: LaneRequests,
-    /// How long the rates below were measured: the last five to ten minutes, or since the node joined.
+    /// Length of the measurement behind the rates below: the last five to ten minutes, or since the node joined.
     pub measured_ms: u64,
-    /// Requests a second.
+    /// Requests per second.
     pub requests_per_second: f64,
-    /// Those billed as writes: puts and list pages.
+    /// Requests per second billed as writes: puts and list pages.
     pub writes_per_second: f64,
-    /// Those billed as reads.
+    /// Requests per second billed as reads.
     pub reads_per_second: f64,
-    /// What 30 days at these rates cost, by the prices of the settings.
+    /// Dollars for 30 days at these rates, by the prices in the settings.
     pub cost_per_month: f64,
 }
 
-/// Durations in buckets.
+/// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Histogram {
-    /// The buckets, in order; each counts by itself, not together with those before it.
+    /// In order; each counts only its own durations, not those of earlier buckets.
     pub buckets: Vec<Bucket>,
-    /// All of them.
+    /// Number of durations in all buckets.
     pub count: u64,
-    /// The durations together.
+    /// Sum of the durations.
     pub sum: u64,
 }
 
-/// A bucket.
+/// One bucket of a [`Histogram`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Bucket {
-    /// The longest duration that belongs here; none for the last bucket, which has no end.
+    /// The longest duration that belongs here; `None` for the last bucket, which has no upper bound.
     pub le: Option<u64>,
-    /// How many.
+    /// Number of durations.
     pub count: u64,
 }
 
@@ -127,13 +127,13 @@ impl From<&ElectionDurations> for Histogram {
     }
 }
 
-/// Requests by lane: what runs in one never queues behind what runs in the other.
+/// Requests by lane: work in one lane never queues behind work in the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LaneRequests {
-    /// For the seat.
+    /// Requests for the seat.
     pub lease: Requests,
-    /// For everything else.
+    /// All other requests.
     pub bulk: Requests,
 }
 
@@ -145,7 +145,7 @@ pub struct Requests {
     pub get: u64,
     /// Reads answered "unchanged".
     pub get_unchanged: u64,
-    /// Writes.
+    /// Writes, whatever the outcome.
     pub put: u64,
     /// Removals.
     pub remove: u64,
@@ -172,14 +172,14 @@ impl Requests {
         ]
     }
 
-    /// All of them.
+    /// Requests of all kinds.
     pub fn total(&self) -> u64 {
         self.kinds().iter().map(|(_, count)| *count).fold(0, u64::saturating_add)
     }
 }
 
 impl LaneRequests {
-    /// All requests of both lanes.
+    /// Requests of all kinds in both lanes.
     pub fn total(&self) -> u64 {
         self.lease.total().saturating_add(self.bulk.total())
     }

@@ -1,7 +1,7 @@
 //! Teeth: realistic mistakes of the driver that the tests must catch.
 //!
-//! They exist in test builds only (feature `teeth`); without it [`Flaws::has`] is a constant `false`, [`Flaws`] takes no
-//! room, and nobody can choose one.
+//! They exist in test builds only (feature `teeth`); without the feature, [`Flaws::has`] is a constant `false`, [`Flaws`]
+//! takes no space, and nobody can choose a mutant.
 
 use crate::clock::Clock;
 use std::sync::Arc;
@@ -9,21 +9,21 @@ use std::sync::Arc;
 /// A deliberately broken variant of the driver, the guard or the carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DriverMutant {
-    /// The carrier passes a write of unknown outcome on as one that happened.
+    /// The carrier passes on a write of unknown outcome as one that happened.
     UnknownPassedAsWon,
     /// Work is reported as stopped when its guard was only cancelled.
     StoppedWhenCancelled,
-    /// A guard does not look at its own deadline: it waits until the driver cancels it.
+    /// A guard does not check its own deadline: it waits until the driver cancels it.
     GuardWithoutDeadline,
-    /// A renewal extends the guard by a lease from now instead of to the deadline it is given.
+    /// A renewal extends the guard by a lease from now instead of to the given deadline.
     ExtendedFromNow,
-    /// The clock does not count the time during which the machine sleeps.
+    /// The clock does not count the time while the machine sleeps.
     ClockStandsStill,
-    /// Work that is to stop keeps a valid, visible guard until its deadline.
+    /// Work that must stop keeps a valid, visible guard until its deadline.
     GuardNotWithdrawn,
-    /// A wake-up does not replace the one before it.
+    /// A wake-up does not replace the previous one.
     WakeNotReplaced,
-    /// An answer goes to the oldest request under way, whichever it belongs to.
+    /// An answer goes to the oldest request in flight, whichever it belongs to.
     RequestIdsMixed,
     /// A request whose task died is never answered.
     DeadRequestForgotten,
@@ -34,7 +34,7 @@ pub enum DriverMutant {
 }
 
 impl DriverMutant {
-    /// All of them.
+    /// Every driver mutant.
     pub const ALL: &[DriverMutant] = &[
         DriverMutant::UnknownPassedAsWon,
         DriverMutant::StoppedWhenCancelled,
@@ -49,9 +49,9 @@ impl DriverMutant {
         DriverMutant::FenceFedLate,
     ];
 
-    /// Those that no schedule on a store that merely fails can show, and a test of this crate does: the store's code has
-    /// to panic, the candidate has to die, somebody has to look between two statements, or hold a guard that is over (its
-    /// node claims nothing beside it, so nobody else is hurt).
+    /// Mutants that only a test of this crate can reveal, not a schedule on a store that merely fails: the store's code has
+    /// to panic, the candidate has to die, somebody has to look between two statements, or somebody has to hold a guard that
+    /// has ended (its node claims nothing beside it, so nobody else is hurt).
     pub const FOR_THE_CRATE: &[DriverMutant] = &[
         DriverMutant::DeadRequestForgotten,
         DriverMutant::PanicKeepsGuard,
@@ -64,9 +64,9 @@ impl DriverMutant {
 #[cfg(feature = "teeth")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Broken {
-    /// In its driver.
+    /// The mistake is in its driver.
     Driver(DriverMutant),
-    /// In its core.
+    /// The mistake is in its core.
     Core(tenure_core::Mutant),
 }
 
@@ -99,7 +99,7 @@ impl Flaws {
         self.broken == Some(Broken::Driver(mutant))
     }
 
-    /// Whether this node has that mistake: it does not.
+    /// Always false: only builds with `teeth` make mistakes.
     #[cfg(not(feature = "teeth"))]
     #[inline(always)]
     pub(crate) fn has(self, _mutant: DriverMutant) -> bool {
@@ -121,7 +121,7 @@ impl Flaws {
         config
     }
 
-    /// The node's clock, or one that is wrong.
+    /// The node's clock, or a wrong one.
     #[cfg(feature = "teeth")]
     pub(crate) fn clock(self, clock: Arc<dyn Clock>, heartbeat_ms: u64) -> Arc<dyn Clock> {
         if !self.has(DriverMutant::ClockStandsStill) {
@@ -138,14 +138,14 @@ impl Flaws {
     }
 }
 
-/// A clock that stands still while nobody gets to run, as timers do in a machine that sleeps: of the time between two
-/// looks at it no more than so much counts. A node that runs looks more often.
+/// A clock that stands still while nobody gets to run, as timers do in a sleeping machine: of the time between two looks at
+/// it, only a limited part counts. A running node looks more often.
 #[cfg(feature = "teeth")]
 #[derive(Debug)]
 struct StandingClock {
     clock: Arc<dyn Clock>,
     most_ms: u64,
-    /// The true time and its own at the last look.
+    /// The true time and this clock's time at the last look.
     last: std::sync::Mutex<(u64, u64)>,
 }
 

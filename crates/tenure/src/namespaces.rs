@@ -9,39 +9,39 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::SeatState;
 use tenure_store::{Lanes, List};
 
-/// Objects looked through at most below each of the two roots.
+/// Most objects to look through below each of the two roots.
 const OBJECTS_MAX: usize = 50_000;
 
 /// The namespaces of a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Namespaces {
-    /// In order of their names.
+    /// In name order.
     pub namespaces: Vec<NamespaceSummary>,
-    /// There were too many objects to look through: there may be more.
+    /// Whether there were too many objects to look through, so that namespaces may be missing.
     pub more: bool,
 }
 
-/// One of them.
+/// One namespace of a store.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceSummary {
-    /// Its name.
+    /// The name of the namespace.
     pub namespace: String,
-    /// Who holds its seat, alive or not.
+    /// The holder of its seat, alive or not; `None` if nobody holds it.
     pub held_by: Option<String>,
-    /// The highest epoch on the seat; 0 if there is none.
+    /// The highest epoch on the seat; 0 if there is no seat.
     pub epoch: u64,
-    /// Nodes that made themselves known.
+    /// Nodes with a presence.
     pub nodes: u64,
     /// Elections of their own beside the shared one: plugins, locks, commands.
     pub own_elections: u64,
-    /// Why the seat cannot be read.
+    /// Why the seat cannot be read; `None` if it can.
     pub problem: Option<String>,
 }
 
 impl Namespaces {
-    /// Lists, and reads the seat of each.
+    /// Lists the namespaces and reads the seat of each.
     pub async fn read(lanes: &Lanes) -> Result<Namespaces, StatusError> {
         let (shared, more_shared) = below(lanes, Keys::GLOBAL_ROOT).await?;
         let (own, more_own) = below(lanes, Keys::PLUGIN_ROOT).await?;

@@ -1,4 +1,4 @@
-//! A node: the handle an application holds. A supervisor keeps its candidate alive.
+//! A node: the handle that an application holds. A supervisor keeps its candidate alive.
 
 mod supervisor;
 
@@ -27,7 +27,7 @@ use tenure_store::{Lanes, OpenError, OpenOptions};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
-/// A reader that falls further behind than this is told how many events it missed.
+/// A reader that falls further behind than this learns how many events it missed.
 pub(crate) const EVENTS_KEPT: usize = 1024;
 
 /// Why a node could not be started. Nothing was written.
@@ -44,7 +44,7 @@ pub enum StartError {
     Store(#[from] OpenError),
 }
 
-/// Only a leader can step down.
+/// The node does not lead; only a leader can step down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("this node does not lead")]
 pub struct NotLeading;
@@ -52,14 +52,14 @@ pub struct NotLeading;
 /// Why a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// It was asked to.
+    /// Somebody asked it to stop.
     Asked,
-    /// The store does not honour conditional writes, so it refused to take part.
+    /// The store does not honour conditional writes, so the node refused to take part.
     StoreUnsafe,
 }
 
-/// A participating process. Dropping it leaves the namespace in order, in the background; [`shutdown`](Node::shutdown)
-/// does the same and waits.
+/// A participating process. Dropping it leaves the namespace in order, in the background; [`shutdown`](Node::shutdown) does
+/// the same and waits.
 #[derive(Debug)]
 pub struct Node {
     id: NodeId,
@@ -78,7 +78,7 @@ pub struct Node {
     sweeper: JoinHandle<()>,
 }
 
-/// Puts a node together.
+/// Builds a [`Node`].
 #[derive(Debug)]
 pub struct NodeBuilder {
     settings: Settings,
@@ -94,13 +94,13 @@ pub struct NodeBuilder {
 }
 
 impl NodeBuilder {
-    /// Events from the very first on. A node may speak before [`Node::events`] can be called; who must not miss that
-    /// listens here.
+    /// Events from the very first one on. A node may emit events before [`Node::events`] can be called; subscribe here if
+    /// you must not miss them.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
-    /// Uses these lanes instead of opening the store the settings name.
+    /// Uses these lanes instead of opening the store that the settings name.
     pub fn lanes(mut self, lanes: Lanes) -> NodeBuilder {
         self.lanes = Some(lanes);
         self
@@ -112,20 +112,20 @@ impl NodeBuilder {
         self
     }
 
-    /// The number that decides the startup wait, uniform over `u64`. If not given it is drawn anew at every start.
+    /// The number that decides the startup wait, uniform over `u64`. If not given, every start draws a new one.
     pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
         self.random = Some(random);
         self
     }
 
-    /// A node that is broken on purpose, for tests that must notice.
+    /// A node with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(mut self, broken: crate::Broken) -> NodeBuilder {
         self.flaws.broken = Some(broken);
         self
     }
 
-    /// Shows each step of the node's coordinator, for those who check it against the proof.
+    /// Shows each step of the node's coordinator, to check it against the proof.
     #[cfg(feature = "explore")]
     pub fn watcher(mut self, watcher: crate::watcher::Watcher) -> NodeBuilder {
         self.watcher = Some(watcher);
@@ -133,7 +133,7 @@ impl NodeBuilder {
     }
 
     /// Takes part in the election of one plugin, below `plg_coordinator/<namespace>/<plugin>/`, instead of the namespace's.
-    /// For programs that elect something of their own beside it; a [`Plugin`](crate::Plugin) gets this by its mode.
+    /// For programs that elect something of their own beside it; a [`Plugin`](crate::Plugin) gets this through its mode.
     pub fn per_plugin(mut self, plugin: &PluginName) -> NodeBuilder {
         self.plugin = Some(plugin.clone());
         self
@@ -146,7 +146,7 @@ impl NodeBuilder {
     }
 
     /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
-    /// trying, and says so in its events.
+    /// trying, and reports it in its events.
     pub async fn start(self) -> Result<Node, StartError> {
         let id = self.settings.node.clone();
         let namespace = Namespace::new(&self.settings.namespace)?;
@@ -235,12 +235,12 @@ impl NodeBuilder {
 }
 
 impl Node {
-    /// Starts a node on the store its settings name.
+    /// Starts a node on the store that its settings name.
     pub async fn start(settings: Settings) -> Result<Node, StartError> {
         Node::builder(settings).start().await
     }
 
-    /// A node with parts of one's own.
+    /// Builds a node with custom parts.
     pub fn builder(settings: Settings) -> NodeBuilder {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         NodeBuilder {
@@ -262,31 +262,31 @@ impl Node {
         &self.id
     }
 
-    /// Leadership as this node sees it now, and every change of it.
+    /// Leadership as this node sees it, with every change.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Events from now on; [`NodeBuilder::events`] has them from the start.
+    /// Events from now on; [`NodeBuilder::events`] delivers them from the start.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
-    /// The fence that hears of every change of leaders this node sees. Clones share it: give one to every receiver of
-    /// tasks in this process.
+    /// The fence that hears of every leader change this node sees. Clones share it: give one to every receiver of tasks in
+    /// this process.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
 
-    /// The workers of the namespace as this node knows them, leader or not, and every change.
+    /// The workers of the namespace as this node knows them, leader or not, with every change.
     ///
-    /// All but the leader learn of changes from its snapshots, so a few seconds late.
+    /// All nodes but the leader learn of changes from its snapshots, so a few seconds late.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         self.workers.clone()
     }
 
-    /// Registers a worker of this process. Checks what it says about itself at once; the registration itself goes on in
-    /// the background: [`Worker::registered`] waits for it.
+    /// Registers a worker of this process. The specification is checked at once; the registration itself continues in the
+    /// background: [`Worker::registered`] waits for it.
     ///
     /// The worker is enabled while this node leads.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
@@ -304,7 +304,7 @@ impl Node {
         self.tasks.clone()
     }
 
-    /// What a plugin may build on: the leader's documents, the presences, this node's figures and voice.
+    /// What a plugin may build on: the leader's documents, the presences, this node's figures and event channel.
     pub fn annex(&self) -> Annex {
         Annex {
             lanes: self.lanes.clone(),
@@ -317,25 +317,25 @@ impl Node {
         }
     }
 
-    /// How coordination is doing and what it costs, as this node has measured it.
+    /// How coordination is doing and what it costs, as measured by this node.
     pub fn metrics(&self) -> Metrics {
         self.voice.figures.metrics()
     }
 
-    /// Adds the same figures to a registry of the application's, read at every scrape. For several nodes in one registry
-    /// there is [`metrics::register`](crate::metrics::register).
+    /// Adds these figures to the application's own registry, where they are read at every scrape. For several nodes in one
+    /// registry, use [`metrics::register`](crate::metrics::register).
     pub fn register(&self, registry: &mut Registry) {
         crate::metrics::register(registry, [self]);
     }
 
-    /// The same figures in a registry of their own.
+    /// These figures in a registry of their own.
     pub fn registry(&self) -> Registry {
         let mut registry = Registry::default();
         self.register(&mut registry);
         registry
     }
 
-    /// Where plugins add figures of their own to these.
+    /// Where plugins add their own figures to these.
     pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
         crate::metrics::PluginFigures(self.figures())
     }
@@ -344,19 +344,19 @@ impl Node {
         Arc::clone(&self.voice.figures)
     }
 
-    /// For whoever speaks in this node's name.
+    /// For whoever emits events in this node's name.
     pub(crate) fn voice(&self) -> &Voice {
         &self.voice
     }
 
-    /// This node's way to the store, counted with its own requests.
+    /// This node's access to the store, counted with its own requests.
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.lanes
     }
 
     /// Claims above this epoch from now on. A leader whose epoch is not above it hands over, to claim again.
     pub(crate) async fn raise(&self, above: u64) {
-        // A node that ended claims nothing any more.
+        // A node that has ended claims nothing any more.
         let _ = self.commands.send(Command::Raise(above)).await;
     }
 
@@ -366,10 +366,10 @@ impl Node {
         self.ended().await
     }
 
-    /// Waits until this node leads. `None` once it can no more, because it was stopped.
+    /// Waits until this node leads. `None` once it can no longer lead, because it was stopped.
     ///
-    /// Returns at once while the node leads already: a loop over it should wait for the guard to
-    /// [end](LeaderGuard::ended) before it asks again.
+    /// Returns at once while the node already leads: a loop over it should wait for the guard to [end](LeaderGuard::ended)
+    /// before it asks again.
     pub async fn lead(&self) -> Option<LeaderGuard> {
         let mut leadership = self.leadership();
         loop {
@@ -380,7 +380,7 @@ impl Node {
         }
     }
 
-    /// Hands leadership over and goes on as standby. Ends when this node leads no longer.
+    /// Hands leadership over and continues as a standby. Completes when this node no longer leads.
     pub async fn step_down(&self) -> Result<(), NotLeading> {
         let (reply, done) = oneshot::channel();
         self.commands.send(Command::StepDown(reply)).await.map_err(|_| NotLeading)?;
@@ -390,13 +390,13 @@ impl Node {
         }
     }
 
-    /// Hands leadership over like [`step_down`](Node::step_down), and claims nothing for this long: this node cannot do
-    /// the leader's work for now. A [`Supervisor`](crate::Supervisor) asks for it when its processes do not run.
+    /// Hands leadership over like [`step_down`](Node::step_down), and claims nothing for this long: this node cannot do the
+    /// leader's work for now. A [`Supervisor`](crate::Supervisor) requests this when its processes cannot run.
     pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
         stand_aside(self.commands.clone(), hold).await
     }
 
-    /// What a supervisor of processes needs. It must not keep the node alive.
+    /// What a process supervisor needs. It must not keep the node alive.
     pub(crate) fn process_parts(&self) -> Parts {
         let commands = self.commands.downgrade();
         let stand_aside: StandAside = Arc::new(move |hold| {
@@ -407,7 +407,7 @@ impl Node {
         Parts { leadership, voice, drain: self.host.drain(), stand_aside }
     }
 
-    /// Ends when the node has ended, for whatever reason.
+    /// Completes when the node has ended, for whatever reason.
     pub async fn ended(&self) -> StopReason {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
@@ -416,9 +416,9 @@ impl Node {
         }
     }
 
-    /// Leaves in order: work is stopped and waited for, the seat vacated, the presence removed.
+    /// Leaves in order: stops work and waits for it, vacates the seat, and removes the presence.
     pub async fn shutdown(self) -> StopReason {
-        // A node that ended already takes no commands.
+        // A node that has already ended takes no commands.
         let _ = self.commands.send(Command::Stop).await;
         let reason = self.ended().await;
         let _ = self.supervisor.await;
@@ -431,7 +431,7 @@ async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<
     let (reply, done) = oneshot::channel();
     let command = Command::StandAside(crate::process::ms(hold), reply);
     commands.send(command).await.map_err(|_| NotLeading)?;
-    // Whoever waits must not keep the node from leaving.
+    // A waiting caller must not keep the node from leaving.
     drop(commands);
     if done.await.unwrap_or(false) { Ok(()) } else { Err(NotLeading) }
 }

@@ -1,4 +1,4 @@
-//! Plugins: what takes part in an election without running one.
+//! Plugins: code that takes part in an election without running one.
 
 use crate::event::Event;
 use crate::guard::{LeaderGuard, Leadership};
@@ -9,44 +9,44 @@ use tenure_core::NodeId;
 
 /// A subscriber to an election: its namespace's, shared with others, or one of its own.
 ///
-/// Every call runs in a task of its own. A handler that panics is told (`plugin_failed`) and the next notice still
-/// arrives; one that takes longer than five seconds is cut off and told the same way, except
-/// [`promoted`](Plugin::promoted), which may last as long as leadership. Neither costs other plugins, the election or its
-/// leases anything.
+/// Every call runs in its own task. If a handler panics, that is reported (`plugin_failed`) and the next notice still
+/// arrives. A handler that takes longer than five seconds is cut off and reported the same way, except
+/// [`promoted`](Plugin::promoted), which may last as long as leadership. Neither affects other plugins, the election or its
+/// leases.
 ///
-/// Not promised: that a plugin that is slow sees every event. Promotion and demotion are never lost; notices that it could
-/// not keep up with are, and [`missed`](Plugin::missed) says how many. There is no order between `promoted` and the notices.
+/// Not promised: that a slow plugin sees every event. Promotion and demotion are never lost; notices that it could not keep
+/// up with are, and [`missed`](Plugin::missed) says how many. There is no order between `promoted` and the notices.
 ///
 /// A task can only be cut off where it awaits. A plugin that blocks its thread holds up whoever needs that thread, and the
 /// guard it holds keeps the seat from being handed over before its lease runs out: block in `spawn_blocking`.
 #[async_trait]
 pub trait Plugin: Send + Sync + 'static {
-    /// Its name: unique in its namespace and process, and valid as part of a key (the rule of ids).
+    /// Unique in its namespace and process, and a valid part of a key (the rules of ids apply).
     fn name(&self) -> &str;
 
-    /// This node leads, for this plugin. Runs until it returns or leadership ends, whichever is first: after
-    /// [`guard.ended()`](LeaderGuard::ended) it has half of `drainTimeout` to return, but never beyond the lease, and is then
-    /// dropped where it awaits. Work it spawned elsewhere is its own to stop; drop every clone of the guard with it.
+    /// This node leads, for this plugin. Runs until it returns or leadership ends, whichever comes first: after
+    /// [`guard.ended()`](LeaderGuard::ended) it has half of `drainTimeout` to return, but never beyond the lease, and is
+    /// then dropped where it awaits. It must stop any work it spawned elsewhere, and drop every clone of the guard with it.
     async fn promoted(&self, guard: LeaderGuard) {
         drop(guard);
     }
 
-    /// This node leads no longer; `promoted` has ended.
+    /// This node no longer leads; `promoted` has ended.
     async fn demoted(&self, epoch: u64) {
         let _ = epoch;
     }
 
-    /// There is a new leader, or the same one with a new epoch, this node or another.
+    /// There is a new leader, or the same one with a new epoch; this node or another.
     async fn leader_changed(&self, change: &LeaderChange) {
         let _ = change;
     }
 
-    /// Anything else that happened in the election: see [`EventKind`](crate::EventKind). Failures of plugins are left out.
+    /// Anything else that happened in the election: see [`EventKind`](crate::EventKind). Plugin failures are left out.
     async fn event(&self, event: &Event) {
         let _ = event;
     }
 
-    /// So many notices were left out because this plugin was too slow; this is how things stand.
+    /// This many notices were left out because the plugin was too slow; `now` is the present leadership.
     async fn missed(&self, missed: u64, now: &Leadership) {
         let _ = (missed, now);
     }
@@ -79,13 +79,13 @@ impl<P: Plugin + ?Sized> Plugin for Arc<P> {
     }
 }
 
-/// A change of leaders.
+/// A change of leader.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LeaderChange {
-    /// The namespace.
+    /// The namespace of the election.
     pub namespace: Arc<str>,
-    /// The last leader known; `None` if there was none.
+    /// The last known leader; `None` if there was none.
     pub previous: Option<NodeId>,
     /// The leader now.
     pub new: NodeId,
@@ -93,14 +93,14 @@ pub struct LeaderChange {
     pub epoch: u64,
 }
 
-/// How a plugin coordinates now.
+/// How a plugin coordinates at present.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mode {
-    /// With the others, by the namespace's seat.
+    /// With other plugins, by the namespace's seat.
     Global,
-    /// By a seat of its own, as its settings say.
+    /// By its own seat, as its settings say.
     PerPlugin,
-    /// By a seat of its own although its settings say global: the store refuses the namespace's. Health is degraded.
+    /// By its own seat although its settings say global: the store refuses the namespace's seat. Health is degraded.
     Fallback,
 }
 
@@ -114,7 +114,7 @@ impl Mode {
         }
     }
 
-    /// Whether this is not what was asked for.
+    /// Whether this differs from what the settings asked for.
     pub fn is_degraded(self) -> bool {
         match self {
             Mode::Fallback => true,

@@ -1,4 +1,4 @@
-//! Processes: leader-only work, supervised, on exactly one node.
+//! Processes: supervised leader-only work, on exactly one node.
 
 mod context;
 mod host;
@@ -22,33 +22,33 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// A supervisor that died is started again after this, doubled every time in a row …
+/// Pause before a dead supervisor is started again. It doubles every consecutive time …
 const DEATH_FIRST_MS: u64 = 5000;
-/// … but never later than this,
+/// … but is never longer than this,
 const DEATH_MAX_MS: u64 = 300_000;
-/// and the count starts anew once it has lived this long.
+/// and the count starts over once it has lived this long.
 const DEATH_FORGIVEN_MS: u64 = 60_000;
 
 /// Why processes cannot be supervised. Nothing was started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// A name breaks the rule of ids.
+    /// A name is not a valid id.
     #[error("the name of a process: {0}")]
     Name(#[from] IdError),
-    /// Two processes have one name.
+    /// Two processes have the same name.
     #[error("there are two processes {0:?}: names must differ")]
     NameTaken(String),
-    /// There is no process.
+    /// No process was given.
     #[error("a supervisor needs at least one process")]
     Nothing,
 }
 
 /// Runs processes while a node leads, and only then.
 ///
-/// The processes are started in the order in which they are given, each once the one before it is ready, and stopped in
-/// reverse. One that ends is started again by its [`Restart`](crate::Restart) strategy after a pause that doubles with
-/// every failure in a row. If there are more restarts than the intensity allows, or one cannot start at all, all are
-/// stopped and leadership is given up, so that another node can try; this one claims nothing for a time that grows.
+/// Processes are started in the given order, each once the previous one is ready, and stopped in reverse. One that ends is
+/// started again by its [`Restart`](crate::Restart) strategy, after a pause that doubles with every consecutive failure. If
+/// there are more restarts than the intensity allows, or one cannot start at all, all are stopped and leadership is given
+/// up, so that another node can try; this one claims nothing for a time that grows.
 ///
 /// ```
 /// use std::time::Duration;
@@ -77,10 +77,10 @@ pub enum ProcessError {
 ///
 /// # What is not promised
 ///
-/// A process that blocks a thread and does not listen cannot be ended by anybody. It loses its guard, so nothing it tries
-/// to do as leader is allowed any more; it is told (`process_stuck`) and counted; the seat is left to its expiry; and this
-/// node does not lead again before it has ended, since a second instance would run beside it. In a program with one node
-/// that is an outage until the process ends or the program is restarted.
+/// Nobody can end a process that blocks a thread and does not listen. It loses its guard, so nothing it tries to do as
+/// leader is allowed any more. It is reported (`process_stuck`) and counted, and the seat is left to expire. This node does
+/// not lead again until the process has ended, since a second instance would run beside it. In a program with one node, that
+/// is an outage until the process ends or the program is restarted.
 #[derive(Debug)]
 #[must_use = "nothing runs before `run`"]
 pub struct Supervisor {
@@ -92,7 +92,7 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// Supervises these, in this order of start.
+    /// Supervises these processes, started in this order.
     pub fn new(specs: impl IntoIterator<Item = ProcessSpec>) -> Supervisor {
         Supervisor {
             specs: specs.into_iter().collect(),
@@ -103,22 +103,22 @@ impl Supervisor {
         }
     }
 
-    /// At most this many restarts, of all processes together, within this time: 5 in 60 s if not set. One more, and
-    /// leadership is given up. A process that ran for the whole window starts with the first pause again.
+    /// At most this many restarts within this time, for all processes together: 5 in 60 s if not set. One more, and
+    /// leadership is given up. After running for the whole window, a process starts over with the first pause.
     pub fn intensity(mut self, restarts: u32, window: Duration) -> Supervisor {
         (self.intensity, self.window) = (restarts, window);
         self
     }
 
-    /// The pause before the first restart of a process, doubled with every failure in a row, and the longest: 100 ms and
-    /// 10 s if not set.
+    /// The first pause before a process is restarted, which doubles with every consecutive failure, and the longest pause:
+    /// 100 ms and 10 s if not set.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Supervisor {
         self.backoff = (first, longest);
         self
     }
 
-    /// How long this node claims nothing after it gave up, doubled every time in a row, and the longest: 5 s and 5 min if
-    /// not set. The count starts anew after a calm window. Never less than the pause after a step-down.
+    /// How long this node claims nothing after giving up, which doubles every consecutive time, and the longest such time: 5
+    /// s and 5 min if not set. The count starts over after a calm window. Never shorter than the pause after a step-down.
     pub fn stand_aside(mut self, first: Duration, longest: Duration) -> Supervisor {
         self.stand_aside = (first, longest);
         self
@@ -126,7 +126,7 @@ impl Supervisor {
 
     /// Starts supervising: whenever this node, or this plugin, leads, the processes run.
     ///
-    /// The node is not kept alive by it: a node that is dropped or shut down stops its processes first, and the supervisor
+    /// This does not keep the node alive: a node that is dropped or shut down stops its processes first, and the supervisor
     /// ends with it. Must be called on a runtime.
     pub fn run(self, on: &impl ProcessHost) -> Result<Processes, ProcessError> {
         let mut names: Vec<&str> = Vec::new();
@@ -174,13 +174,14 @@ pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Keeps a supervisor alive. Its processes end with each life of it; the next begins when nothing of the last one runs.
+/// Keeps a supervisor alive. Its processes end with each of its lives; the next life begins once nothing of the last one
+/// runs.
 async fn watch_over(life: Life) {
     let clock = Arc::clone(&life.parts.voice.clock);
     let mut deaths = 0u32;
     loop {
         let born_ms = clock.now_ms();
-        // A task of its own, so that a panic ends there and not here.
+        // A separate task, so that a panic ends there and not here.
         match tokio::spawn(Runner::new(life.clone()).run()).await {
             Ok(()) => return,
             Err(error) if error.is_cancelled() => return,
@@ -197,13 +198,13 @@ async fn watch_over(life: Life) {
     }
 }
 
-/// The supervisor died, and its processes with it: rather no seat than one nobody works from.
+/// The supervisor died, and its processes with it: better no seat than one nobody works from.
 async fn mourn(life: &Life, hold_ms: u64) {
     let epoch = life.parts.leadership.borrow().epoch;
     let cause = "supervisor died";
     life.parts.voice.emit(epoch, EventKind::ProcessesGaveUp { process: None, cause, hold_ms });
     loop {
-        // Not leading is as good.
+        // Not leading is just as good.
         let _ = (life.parts.stand_aside)(Duration::from_millis(hold_ms)).await;
         if life.alive.iter().all(|alive| Arc::strong_count(alive) == 1) {
             return;
@@ -212,7 +213,7 @@ async fn mourn(life: &Life, hold_ms: u64) {
     }
 }
 
-/// Processes under supervision. Dropping it stops them in the background, in order; [`stop`](Processes::stop) waits.
+/// Processes under supervision. Dropping it stops them in order, in the background; [`stop`](Processes::stop) waits.
 #[derive(Debug)]
 #[must_use = "dropping it stops the processes"]
 pub struct Processes {
@@ -222,7 +223,7 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// How the processes are doing, and every change.
+    /// How the processes are doing, with every change.
     pub fn status(&self) -> watch::Receiver<SupervisorStatus> {
         self.status.clone()
     }
@@ -237,14 +238,14 @@ impl Processes {
         self.status().wait_for(runs).await.is_ok()
     }
 
-    /// Stops them in order, waits for it, and ends supervision. The node goes on leading, if it does, with nobody at
-    /// work: step down or shut it down, too.
+    /// Stops the processes in order, waits for that, and ends supervision. A leading node keeps leading, with nobody at
+    /// work: have it step down or shut it down, too.
     pub async fn stop(self) {
         drop(self.stop);
         let _ = self.task.await;
     }
 
-    /// Ends when supervision has ended: with the node, or because it was stopped.
+    /// Completes when supervision has ended: with the node, or because it was stopped.
     pub async fn ended(&self) {
         let mut status = self.status();
         while status.changed().await.is_ok() {}
@@ -259,7 +260,7 @@ pub struct SupervisorStatus {
     pub epoch: Option<u64>,
     /// How often leadership was given up because of them.
     pub gave_up: u64,
-    /// Each of them, in the order of their start.
+    /// In start order.
     pub processes: Vec<ProcessStatus>,
 }
 
@@ -267,15 +268,15 @@ pub struct SupervisorStatus {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ProcessStatus {
-    /// Its name.
+    /// The name from its [`ProcessSpec`].
     pub name: Arc<str>,
-    /// What it does.
+    /// What it is doing now.
     pub state: ProcessState,
-    /// How often it was restarted, in all terms.
+    /// How often it was restarted, over all terms.
     pub restarts: u64,
-    /// What it said when it failed last.
+    /// What it said when it last failed; `None` if it never did.
     pub last_failure: Option<Arc<str>>,
-    /// The epoch of its newest instance.
+    /// The epoch of its newest instance; `None` before the first.
     pub epoch: Option<u64>,
 }
 
@@ -291,7 +292,7 @@ impl SupervisorStatus {
         SupervisorStatus { epoch: None, gave_up: 0, processes: specs.iter().map(fresh).collect() }
     }
 
-    /// One process by its name.
+    /// The process with this name; `None` if there is none.
     pub fn process(&self, name: &str) -> Option<&ProcessStatus> {
         self.processes.iter().find(|process| &*process.name == name)
     }

@@ -1,4 +1,4 @@
-//! Scheduled jobs: which due times become jobs. Pure, so that every leader comes to the same answer; what makes a due time a
+//! Scheduled jobs: which due times become jobs. Pure, so that every leader comes to the same answer. What makes a due time a
 //! job exactly once is the ledger of [`tasks`](crate::tasks), which never goes back behind the mark of a series.
 //!
 //! ```

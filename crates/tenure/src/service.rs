@@ -31,21 +31,21 @@ use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// A reader of a plugin's events that falls further behind than this is told how many it missed.
+/// A reader of a plugin's events that falls further behind than this learns how many it missed.
 const EVENTS_KEPT: usize = 1024;
 
 /// Why a plugin could not be attached. Nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The plugin's name cannot become part of a key.
+    /// The plugin's name cannot be part of a key.
     #[error("the plugin's name: {0}")]
     Name(#[from] IdError),
-    /// There is a plugin of that name already.
+    /// There is already a plugin with that name.
     #[error("namespace {namespace} has a plugin {plugin:?} in this process already: names must differ")]
     NameTaken {
-        /// The name.
+        /// The name of the plugin.
         plugin: String,
-        /// The namespace.
+        /// The namespace it was to be attached to.
         namespace: String,
     },
     /// The settings are wrong, or the store could not be opened.
@@ -59,17 +59,17 @@ impl From<SettingsError> for AttachError {
     }
 }
 
-/// The services of a process: one for each store and namespace. Clones share the table.
+/// The services of a process: one per store and namespace. Clones share the table.
 #[derive(Clone, Default)]
 pub struct Services {
     table: Arc<Mutex<Table>>,
     hooks: Hooks,
 }
 
-/// By store and namespace.
+/// Keyed by store and namespace.
 type Table = BTreeMap<(String, String), Arc<Slot>>;
 
-/// What tests put in place of the real thing.
+/// Replacements that tests inject.
 #[derive(Clone, Default)]
 struct Hooks {
     lanes: Option<Lanes>,
@@ -98,20 +98,20 @@ impl fmt::Debug for Services {
 }
 
 impl Services {
-    /// A table of one's own: a process within the process, for tests of several.
+    /// A separate table: a process within the process, for tests with several processes.
     pub fn new() -> Services {
         Services::default()
     }
 
-    /// The process's own: whoever asks gets the same, so plugins find each other wherever they are attached.
+    /// The process's own table: every caller gets the same one, so plugins find each other wherever they are attached.
     ///
-    /// A service runs on the runtime its first plugin was attached on, and ends with it.
+    /// A service runs on the runtime on which its first plugin was attached, and ends with it.
     pub fn process() -> Services {
         static PROCESS: OnceLock<Services> = OnceLock::new();
         PROCESS.get_or_init(Services::default).clone()
     }
 
-    /// Uses these lanes instead of opening the store that settings name.
+    /// Uses these lanes instead of opening the store that the settings name.
     #[must_use]
     pub fn lanes(mut self, lanes: Lanes) -> Services {
         self.hooks.lanes = Some(lanes);
@@ -134,9 +134,9 @@ impl Services {
 
     /// Attaches a plugin to the election its settings ask for.
     ///
-    /// With `coordinationMode` `global` it shares the namespace's service, which the first such plugin starts by *its*
-    /// settings; what a later one asks for and does not get is said in one warning, and nothing is changed. Otherwise it
-    /// gets an election of its own. Does not wait for the store to answer.
+    /// With `coordinationMode` `global` it shares the namespace's service, which the first such plugin starts with *its*
+    /// settings. If a later plugin asks for something else, one warning says so, and nothing changes. With any other mode
+    /// the plugin gets its own election. Does not wait for the store to answer.
     pub async fn attach(&self, plugin: impl Plugin, settings: Settings) -> Result<PluginHandle, AttachError> {
         settings.check()?;
         let name = PluginName::new(plugin.name())?;
@@ -169,7 +169,7 @@ impl Services {
         Ok(PluginHandle::new(Attached { name, slot, leave, host, arbiter }))
     }
 
-    /// The services that run now, each with its plugins.
+    /// The services running now, each with its plugins.
     pub async fn services(&self) -> Vec<Arc<Service>> {
         let slots: Vec<Arc<Slot>> =
             self.table.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
@@ -186,8 +186,8 @@ impl Services {
         Arc::clone(table.entry(key).or_default())
     }
 
-    /// Gives the plugin an election of its own. It does not look at the global seat: that may be somebody else's election
-    /// (`tenure run`), and to wait for it would break deployments that never asked for it.
+    /// Gives the plugin its own election. It does not look at the global seat: that may belong to somebody else's election
+    /// (`tenure run`), and waiting for it would break deployments that never asked for it.
     async fn alone(
         &self,
         name: &PluginName,
@@ -214,7 +214,7 @@ impl Services {
 
 type HostTasks = [tokio::task::JoinHandle<()>; 2];
 
-/// Half of the drain: the other half is left for stopping what did not stop by itself.
+/// Half of the drain; the other half is for stopping what did not stop by itself.
 fn grace(settings: &Settings) -> Duration {
     Duration::from_millis(settings.drain_timeout_ms / 2)
 }
@@ -232,7 +232,7 @@ async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, StartError> {
 /// What a process has on one store and namespace. Stays when empty: there are only as many as namespaces.
 #[derive(Default)]
 struct Slot {
-    /// Held across starting and ending, so that whoever comes meanwhile waits for the outcome.
+    /// Held across starting and ending, so that whoever arrives in the meantime waits for the outcome.
     state: tokio::sync::Mutex<SlotState>,
 }
 
@@ -248,7 +248,7 @@ impl SlotState {
         shared.map(|(name, _)| Arc::from(name.as_str())).collect()
     }
 
-    /// Whom the service serves.
+    /// Tells the service which plugins it serves.
     fn announce(&self) {
         if let Some(service) = &self.service {
             service.node.figures().serve(self.shared().into());
@@ -315,9 +315,9 @@ impl Service {
         Ok(service)
     }
 
-    /// Once the store refuses the global seat, this process leaves that election for good, and only watches the seat. A process
-    /// that leads keeps its lease first: it may well outlast the refusal, and a store that refuses only presences must not make
-    /// a leader come and go.
+    /// Once the store refuses the global seat, this process leaves that election for good and only watches the seat. If it
+    /// leads, it first keeps its lease: the lease may well outlast the refusal, and a store that refuses only presences must
+    /// not make a leader come and go.
     async fn mind_refusal(&self) {
         let (mut denied, mut leadership) = (self.node.figures().denied(), self.node.leadership());
         let leads = |now: &Leadership| matches!(now.role, Some(Role::Leader | Role::Draining));
@@ -331,8 +331,8 @@ impl Service {
                 changed = leadership.changed() => if changed.is_err() { return },
             }
         };
-        // The node is told to leave first, and claims nothing from then on. How long it takes to give up on what the store
-        // refuses does not matter; that it may have won just now does.
+        // The node is told to leave first, and claims nothing from then on. It does not matter how long it takes to give up
+        // on what the store refuses; it does matter that it may have won just now.
         let goes_on = async {
             let _ = leadership.wait_for(|now| !leads(now)).await;
             self.refused.send_replace(Some(detail));
@@ -341,22 +341,22 @@ impl Service {
         tokio::join!(biased; self.node.leave(), goes_on);
     }
 
-    /// The epoch this process led the namespace in last.
+    /// The last epoch in which this process led the namespace.
     fn led(&self) -> u64 {
         self.node.figures().led()
     }
 
-    /// The namespace.
+    /// The name of the namespace.
     pub fn namespace(&self) -> &str {
         self.namespace.as_str()
     }
 
-    /// The plugins that share it, in the order of their names.
+    /// The plugins that share it, in name order.
     pub fn plugins(&self) -> Vec<String> {
         self.node.figures().plugins().iter().map(ToString::to_string).collect()
     }
 
-    /// What it runs by: the first plugin's settings.
+    /// The settings it runs with: those of the first plugin.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -366,17 +366,17 @@ impl Service {
         &self.node
     }
 
-    /// Its figures.
+    /// The figures of its node.
     pub fn metrics(&self) -> Metrics {
         self.node.metrics()
     }
 
-    /// Its events, from now on.
+    /// The events of its node, from now on.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.node.events()
     }
 
-    /// Says what a later plugin asked for and does not get.
+    /// Warns about what a later plugin asked for and does not get.
     fn compare(&self, plugin: &PluginName, settings: &Settings) {
         let differences = settings.differences(&self.settings);
         if !differences.is_empty() {
@@ -424,12 +424,12 @@ impl Service {
         (ArbiterHandle::Shared { service: Arc::clone(self), face, commands, keeper }, host, leave)
     }
 
-    /// A node for one plugin's own election, by the same settings.
+    /// A node for one plugin's own election, with the same settings.
     fn own_node(&self, plugin: &PluginName) -> NodeBuilder {
         self.hooks.builder(&self.settings, &self.lanes).per_plugin(plugin)
     }
 
-    /// A watch of one plugin's own seat, counted with the service's requests.
+    /// A watch on one plugin's own seat, counted with the service's requests.
     fn own_seat(&self, plugin: &PluginName) -> SeatWatch {
         let keys = Keys::per_plugin(&self.namespace, plugin);
         SeatWatch::new(Arc::clone(&self.node.lanes().bulk), &keys, &self.settings, self.hooks.clock())

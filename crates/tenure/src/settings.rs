@@ -1,14 +1,14 @@
 //! Settings: declared once, layered, validated together, explained.
 //!
-//! [`FIELDS`] declares every setting: its names in files, environment and flags, its default, its limits and its
-//! meaning. Layers are laid over each other (default, [preset](PRESETS), file, environment, then flag or builder),
-//! the outcome is checked against the rules of each value and the rules between them, and every problem is reported at
-//! once, with the value's source. What comes out is plain data: [`Settings`].
+//! [`FIELDS`] declares every setting: its names in files, environment and flags, its default, its limits and its meaning.
+//! Layers are applied one over the other (default, [preset](PRESETS), file, environment, then flag or builder). The result
+//! is checked against the rules for each value and between values, and every problem is reported at once, with the value's
+//! source. The outcome is plain data: [`Settings`].
 //!
-//! - A program that embeds the library: [`Settings::builder`].
-//! - A binary with a file, an environment and flags: [`Settings::loader`].
+//! - For a program that embeds the library: [`Settings::builder`].
+//! - For a binary with a file, an environment and flags: [`Settings::loader`].
 //!
-//! Not promised: settings are not watched. A change takes effect with the next start.
+//! Not promised: settings are not watched. A change takes effect at the next start.
 
 mod builder;
 mod error;
@@ -40,14 +40,14 @@ use std::path::PathBuf;
 use tenure_core::NodeId;
 use tenure_store::StoreUrl;
 
-/// Everything a node runs by. Plain data: valid when it comes from [`loader`](Settings::loader) or
-/// [`builder`](Settings::builder); after a change by hand, ask [`check`](Settings::check).
+/// Everything a node is configured with. Plain data: valid when it comes from [`loader`](Settings::loader) or
+/// [`builder`](Settings::builder); after a change by hand, call [`check`](Settings::check).
 ///
-/// Durations are milliseconds. Defaults, limits and trade-offs: the row of the same name in [`FIELDS`].
+/// Durations are milliseconds. For defaults, limits and trade-offs, see the row with the same name in [`FIELDS`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `preset`: which set of defaults was chosen. It has already taken effect.
+    /// `preset`: the set of defaults that was chosen. It has already been applied.
     pub preset: String,
     /// `namespace`: the election this node takes part in.
     pub namespace: String,
@@ -65,15 +65,15 @@ pub struct Settings {
     pub heartbeat_interval_ms: u64,
     /// `leaseTimeout`: the unit of the lease.
     pub lease_timeout_ms: u64,
-    /// `leaseHoldFactor`, in thousandths: how many units the leader may act after the sending of a renewal.
+    /// `leaseHoldFactor`, in thousandths: how many units the leader may act after it has sent a renewal.
     pub lease_hold_factor_permille: u64,
-    /// `leaseExpiryFactor`, in thousandths: how many units without a change make the leader unavailable.
+    /// `leaseExpiryFactor`, in thousandths: how many units without a change make the leader count as unavailable.
     pub lease_expiry_factor_permille: u64,
     /// `takeoverDelay`: how long a standby waits in case the leader comes back.
     pub takeover_delay_ms: u64,
     /// `electionInterval`: how often a standby looks at the seat.
     pub election_interval_ms: u64,
-    /// `startupJitterMin`: least wait before the first request.
+    /// `startupJitterMin`: shortest wait before the first request.
     pub startup_jitter_min_ms: u64,
     /// `startupJitterMax`: longest wait before the first request.
     pub startup_jitter_max_ms: u64,
@@ -83,7 +83,7 @@ pub struct Settings {
     pub presence_interval_ms: u64,
     /// `workerHeartbeatInterval`: how often a worker refreshes its object.
     pub worker_heartbeat_interval_ms: u64,
-    /// `workerTimeout`: how long a worker may be silent if it does not say.
+    /// `workerTimeout`: how long a worker may be silent if it does not say otherwise.
     pub worker_timeout_ms: u64,
     /// `workerSweepInterval`: how often the leader lists the workers.
     pub worker_sweep_interval_ms: u64,
@@ -91,13 +91,13 @@ pub struct Settings {
     pub worker_retention_ms: u64,
     /// `nodeRetention`: how long the presence of a crashed node is kept.
     pub node_retention_ms: u64,
-    /// `taskPollInterval`: how often tasks are looked for while something moves.
+    /// `taskPollInterval`: how often to look for tasks while something changes.
     pub task_poll_interval_ms: u64,
-    /// `taskIdleInterval`: how seldom while nothing does.
+    /// `taskIdleInterval`: how often to look for tasks while nothing changes.
     pub task_idle_interval_ms: u64,
     /// `taskClaimTimeout`: how long a task may stay unclaimed in an inbox.
     pub task_claim_timeout_ms: u64,
-    /// `taskRetention`: how long finished tasks that were put away are kept.
+    /// `taskRetention`: how long archived tasks are kept.
     pub task_retention_ms: u64,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
     pub store_clock_margin_ms: u64,
@@ -109,11 +109,11 @@ pub struct Settings {
     pub telemetry_prefix: String,
     /// `epochFencingEnabled`: whether tasks of a stale epoch are rejected.
     pub epoch_fencing_enabled: bool,
-    /// `epochGracePeriod`: how long a task of the epoch just before may still be accepted.
+    /// `epochGracePeriod`: how long a task of the previous epoch may still be accepted.
     pub epoch_grace_period_ms: u64,
     /// `diagnosticsEnabled`: whether every heartbeat cycle is logged.
     pub diagnostics_enabled: bool,
-    /// `contentionDetectionEnabled`: whether heartbeat cycles that take too long are told and counted.
+    /// `contentionDetectionEnabled`: whether heartbeat cycles that take too long are reported and counted.
     pub contention_detection_enabled: bool,
     /// `contentionThreshold`, in thousandths: how many heartbeat intervals a cycle may last.
     pub contention_threshold_permille: u64,
@@ -121,7 +121,7 @@ pub struct Settings {
     pub price_write_per_1000_micros: u64,
     /// `priceReadPer1000`, in millionths of a dollar.
     pub price_read_per_1000_micros: u64,
-    /// Which settings a layer above defaults and preset gave.
+    /// Which settings were given by a layer above defaults and preset.
     given: Given,
 }
 
@@ -131,7 +131,7 @@ impl Settings {
         Loader::default()
     }
 
-    /// Starts from a program.
+    /// Starts from code.
     pub fn builder() -> SettingsBuilder {
         SettingsBuilder::default()
     }
@@ -141,9 +141,9 @@ impl Settings {
         Field::named(name).map(|field| (field.slot.get)(self))
     }
 
-    /// What the protocol core needs of them.
+    /// The parameters for the protocol core.
     pub fn core_config(&self) -> tenure_core::Config {
-        // The core has a field more in builds that test its checkers, hence the rest pattern.
+        // In builds that test its checkers the core has one more field, hence the rest pattern.
         #[allow(clippy::needless_update)]
         tenure_core::Config {
             eligible: self.eligible,
@@ -163,12 +163,12 @@ impl Settings {
         }
     }
 
-    /// How a fence judges by them.
+    /// The rule for a fence.
     pub fn fence_rule(&self) -> tenure_core::FenceRule {
         tenure_core::FenceRule { enabled: self.epoch_fencing_enabled, grace_ms: self.epoch_grace_period_ms }
     }
 
-    /// A crashed leader is replaced within this many ms, if the store answers at once.
+    /// How soon a crashed leader is replaced, if the store answers at once.
     pub fn failover_bound_ms(&self) -> u64 {
         self.core_config().failover_bound_ms()
     }
@@ -178,7 +178,7 @@ impl Settings {
         self.core_config().tolerated_drift_permille()
     }
 
-    /// Validates settings that were changed by hand, by the rules every loaded setting has passed.
+    /// Validates settings that were changed by hand, by the same rules that loaded settings must pass.
     pub fn check(&self) -> Result<(), SettingsError> {
         load::check(self)
     }
@@ -196,7 +196,7 @@ impl Settings {
             .collect()
     }
 
-    /// The settings that belong to the namespace's service, by name: what a leader publishes and later nodes compare.
+    /// The settings that belong to the namespace's service, by name: a leader publishes them, and later nodes compare.
     pub fn shared(&self) -> serde_json::Map<String, serde_json::Value> {
         let shared = FIELDS.iter().filter(|field| field.shared);
         shared.map(|field| (field.name.to_owned(), (field.slot.get)(self).to_json())).collect()

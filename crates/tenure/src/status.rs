@@ -1,4 +1,4 @@
-//! Looking at a namespace from outside, without taking part: nothing is written.
+//! Looks at a namespace from outside, without taking part. Writes nothing.
 
 use crate::keys::Keys;
 use tenure_core::Namespace;
@@ -10,37 +10,37 @@ use tenure_core::{Seat, SeatState};
 use tenure_store::{Entry, Lanes, List, Read, StoreTime, Trouble, Version};
 use tokio::time::Instant;
 
-/// Presences shown at most.
+/// Most presences shown.
 pub(crate) const NODES_MAX: usize = 10_000;
 
-/// How often the seat is looked at while its holder is watched for a sign of life.
+/// How often to look at the seat while watching its holder for a sign of life.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// How often nodes refresh their presence, if the seat does not say.
 const PRESENCE_DEFAULT_MS: u64 = 20_000;
 
-/// How long a holder is watched at most if nobody says, whatever its lease.
+/// Longest time to watch a holder unless the caller says otherwise, whatever its lease.
 pub const WATCH_MAX_MS: u64 = 15_000;
 
-/// Dates of answers, and times of objects in some stores, are whole seconds.
+/// Dates of answers, and object times in some stores, are whole seconds.
 const ROUNDING_MS: u64 = 1000;
 
-/// Changes of leaders followed before giving up on seeing one renew.
+/// How many changes of leader to follow before giving up on seeing one renew.
 const LOOKS_MAX: u32 = 3;
 
 /// A namespace as an outsider sees it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The namespace.
+    /// The name of the namespace.
     pub namespace: String,
     /// The store, as it describes itself.
     pub store: String,
     /// The highest epoch on the seat; 0 if there never was a leader.
     pub epoch: u64,
-    /// Who holds the seat, if anybody does.
+    /// The holder of the seat; `None` if nobody holds it.
     pub leader: Option<LeaderStatus>,
-    /// The nodes that made themselves known, in order of their ids.
+    /// The nodes with a presence, in id order.
     pub nodes: Vec<NodeStatus>,
 }
 
@@ -48,40 +48,40 @@ pub struct Status {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderStatus {
-    /// Its id.
+    /// The holder's node id.
     pub node: String,
-    /// Which life of it.
+    /// The life of the node that holds the seat, as 16 hex digits.
     pub incarnation: String,
-    /// When it claimed, by its own wall clock.
+    /// When it claimed, by its own wall clock; `None` if the record does not say.
     pub since: Option<String>,
     /// How long it may act after a renewal, in ms.
     pub lease_hold: u64,
-    /// How long without a renewal until others may take over, in ms.
+    /// How long without a renewal before others may take over, in ms.
     pub lease_expiry: u64,
     /// Renewals since the claim.
     pub renewals: u64,
-    /// Somebody asked it to step down.
+    /// Whether somebody asked it to step down.
     pub asked_to_step_down: bool,
-    /// It was seen to renew. If not, the seat did not change while it was watched.
+    /// Whether it was seen to renew. If not, the seat did not change while it was watched.
     pub live: bool,
-    /// For how long it was watched at most. Less than its hold: that it was not seen to renew says little.
+    /// Longest time it was watched. If this is less than its hold, not having seen a renewal says little.
     pub watched_ms: u64,
 }
 
-/// A node that made itself known.
+/// A node with a presence.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Its id.
+    /// The node's id.
     pub node: String,
-    /// `leader`, `standby` or `gone`: its lease ran out, the seat was taken from it, or its presence is older than three of its
-    /// intervals.
+    /// `leader`, `standby` or `gone`. A node is gone if its lease ran out, the seat was taken from it, or its presence is
+    /// older than three of its intervals.
     pub role: &'static str,
-    /// How long ago it was last heard of, by the store's clock.
+    /// How long ago it was last heard from, by the store's clock.
     pub last_seen_ms_ago: u64,
 }
 
-/// Why a namespace could not be looked at.
+/// Why a namespace could not be read.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum StatusError {
     /// The store does not answer.
@@ -93,7 +93,7 @@ pub enum StatusError {
     /// An object is not what it should be: the seat, or the snapshot of the workers.
     #[error("the object {key} cannot be read: {detail}")]
     Unreadable {
-        /// Where it is.
+        /// The key of the object.
         key: String,
         /// What is wrong with it.
         detail: String,
@@ -101,15 +101,16 @@ pub enum StatusError {
 }
 
 impl Status {
-    /// Looks, and watches the holder for at most one hold to see it renew, and never for more than [`WATCH_MAX_MS`]. A holder
-    /// that is alive is recognised within one of its heartbeats. As with a standby, an observed change counts and no time stamp.
+    /// Reads the namespace and watches the holder for at most one hold to see it renew, but never for more than
+    /// [`WATCH_MAX_MS`]. A live holder is recognised within one of its heartbeats. As for a standby, only an observed change
+    /// counts, never a time stamp.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Status, StatusError> {
         let most = Duration::from_millis(WATCH_MAX_MS);
         Status::read_at(lanes, namespace, &Keys::global(namespace), most).await
     }
 
-    /// The same for an election of its own in that namespace, below these keys: a plugin's, a lock's, a command's; and with
-    /// another bound of at most a day: all watching together takes no longer.
+    /// Like [`read`](Status::read), for an election of its own in that namespace, below these keys: a plugin's, a lock's, a
+    /// command's. `most` limits the whole watching; at most a day.
     pub async fn read_at(
         lanes: &Lanes,
         namespace: &Namespace,
@@ -120,12 +121,12 @@ impl Status {
         let end = Instant::now() + most;
         let mut found = read_seat(lanes, keys, None).await?;
         let mut live = false;
-        // A change of leaders while watching means watching the new one; a namespace that changes leaders faster than
-        // one can look has no live one.
+        // If the leader changes while it is watched, the new one is watched. A namespace that changes leaders faster than
+        // one can look has no live leader.
         for _ in 0..LOOKS_MAX {
             let Some(seen) = found.as_ref().filter(|seen| seen.seat.state == SeatState::Held) else { break };
             let Some(next) = next_change(lanes, keys, seen, end).await? else { break };
-            // Only the holder counts renewals; a mark that asks it to step down is no sign of its life.
+            // Only the holder counts renewals; a mark that asks it to step down is not a sign of its life.
             let same = next.seat.state == SeatState::Held && next.seat.holder == seen.seat.holder;
             live = same && next.seat.renewals != seen.seat.renewals;
             found = Some(next);
@@ -171,19 +172,19 @@ impl Status {
     }
 }
 
-/// What the seat says of nodes at one moment of the store's clock.
+/// What the seat says about nodes at one moment of the store's clock.
 pub(crate) struct Roles {
     now: u64,
     presence_ms: u64,
     holder: Option<String>,
-    /// The holder's lease ran out.
+    /// Whether the holder's lease ran out.
     silent: bool,
     deposed: Vec<Deposed>,
 }
 
 impl Roles {
     pub(crate) fn new(lanes: &Lanes, found: Option<&FoundSeat>, presences: &[Entry]) -> Roles {
-        // The store's own present, so that ages grow even if nobody writes any more.
+        // The store's own present time, so that ages grow even if nobody writes any more.
         let signs = presences.iter().map(|entry| entry.modified).chain(found.map(|found| found.modified));
         let now = signs.chain(lanes.bulk.now()).max().map_or(0, |time| time.0);
         let presence_ms = found.and_then(|found| found.document.settings.get("presenceInterval")?.as_u64());
@@ -198,25 +199,25 @@ impl Roles {
         }
     }
 
-    /// The role of a node whose presence was written then, and how long ago that was.
+    /// The role of a node whose presence was written at `modified`, and how long ago that was.
     pub(crate) fn of(&self, node: &str, modified: StoreTime) -> (&'static str, u64) {
         let age_ms = self.now.saturating_sub(modified.0);
         if self.holder.as_deref() == Some(node) {
             return (if self.silent { "gone" } else { "leader" }, age_ms);
         }
-        // SQLite's clock begins anew with the machine: what it calls later than now is of an earlier start.
+        // SQLite's clock starts over when the machine boots: a time later than now is from an earlier boot.
         let taken = |one: &Deposed| one.node == node && modified.0 <= one.at && one.at <= self.now;
         let gone = age_ms > 3 * self.presence_ms || self.deposed.iter().any(taken);
         (if gone { "gone" } else { "standby" }, age_ms)
     }
 }
 
-/// Who holds a seat, by one read. Whether it is alive is not known: [`Status::read_at`] finds out.
+/// The holder of a seat, by one read. It may be dead: [`Status::read_at`] finds out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeatHolder {
-    /// Its id.
+    /// The holder's node id.
     pub node: String,
-    /// When it claimed, by its own wall clock.
+    /// When it claimed, by its own wall clock; `None` if the record does not say.
     pub since: Option<String>,
     /// The epoch it holds the seat in.
     pub epoch: u64,
@@ -241,7 +242,7 @@ pub(crate) struct FoundSeat {
     pub(crate) modified: StoreTime,
 }
 
-/// `None` if there is no seat, or it still has the version asked about.
+/// `None` if there is no seat, or it still has the version that the caller named.
 pub(crate) async fn read_seat(
     lanes: &Lanes,
     keys: &Keys,
@@ -260,7 +261,7 @@ pub(crate) async fn read_seat(
     }
 }
 
-/// Watches the seat for one hold of its holder, who renews within it if it lives, and not beyond `end`.
+/// Watches the seat for one hold of its holder, which renews within it if it is alive, but not beyond `end`.
 async fn next_change(
     lanes: &Lanes,
     keys: &Keys,

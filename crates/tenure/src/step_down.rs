@@ -1,13 +1,13 @@
-//! Asking the leader from outside to hand over, by a mark on the seat.
+//! Asks the leader from outside to hand over, with a mark on the seat.
 //!
-//! The mark is a rewrite of the seat on the condition that it is still the one that was read: same holder, epoch and
-//! renewals, a nonce of whoever asks, and a field that says so. The leader's next renewal is refused because of it; it
-//! reads, finds its own record marked, stops its work, vacates, and lets others try. Nobody has to look for a mark, so
-//! until somebody asks this costs nothing; and the condition ties the mark to the very record it was meant for.
+//! The mark is a rewrite of the seat, on the condition that the seat is still the one that was read: same holder, epoch and
+//! renewals, with the requester's nonce and a field that says so. It makes the leader's next renewal fail. The leader then
+//! reads the seat, finds its own record marked, stops its work, vacates, and lets others try. Nobody has to look for a mark,
+//! so this costs nothing until somebody asks; and the condition ties the mark to the very record it was meant for.
 //!
-//! Not promised: that the leader gives up. A dead one cannot; one of a version that does not know marks renews over it; one
-//! whose work does not stop keeps the seat until its expiry. [`hand_over`] tells what came of it. A mark on the
-//! seat of a dead leader is a change like any other to the standbys, and can put a takeover off by one expiry.
+//! Not promised: that the leader gives up. A dead one cannot; a version that does not know marks renews over it; and a
+//! leader whose work does not stop keeps the seat until its expiry. [`hand_over`] reports the outcome. To standbys, a mark
+//! on a dead leader's seat is a change like any other, and can delay a takeover by one expiry.
 
 use crate::keys::Keys;
 use tenure_core::Namespace;
@@ -17,27 +17,27 @@ use std::time::Duration;
 use tenure_core::{Incarnation, Nonce, SeatState};
 use tenure_store::{Condition, Lanes, Trouble, Write};
 
-/// How often the mark is tried: against a leader that renews between a read and the write, or a store of few words.
+/// How often to try the mark: the leader may renew between the read and the write, or the store may not answer.
 const ATTEMPTS_MAX: u64 = 5;
 
-/// The pause after a write of unknown outcome, before it is looked for.
+/// The pause after a write of unknown outcome before looking for it.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// The longest name of whoever asks, in characters; the rest is cut off.
+/// The longest name of a requester, in characters; the rest is cut off.
 const BY_MAX: usize = 128;
 
 /// A leader that was asked to hand over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AskedLeader {
-    /// Its id.
+    /// The leader's node id.
     pub node: String,
-    /// The epoch it is to end.
+    /// The epoch it should end.
     pub epoch: u64,
-    /// Somebody else had asked it already; nothing was written.
+    /// Whether somebody else had already asked; nothing was written.
     pub already: bool,
 }
 
-/// What came of asking.
+/// The outcome of asking.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StepDownAnswer {
     /// The mark is on the seat: the leader learns of it with its next renewal.
@@ -47,9 +47,9 @@ pub enum StepDownAnswer {
         /// The epoch of the last leader; 0 if there never was one.
         epoch: u64,
     },
-    /// The leader that was there gave up, or was replaced, before it could be asked. Whoever leads now was left alone.
+    /// The leader gave up or was replaced before it could be asked. Its successor was left alone.
     Ended {
-        /// The leader that was to be asked.
+        /// The leader that should have been asked.
         node: String,
         /// Its epoch.
         epoch: u64,
@@ -59,21 +59,21 @@ pub enum StepDownAnswer {
 /// Why the leader could not be asked.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum StepDownError {
-    /// The seat could not be read, or not be written. The leader was not asked.
+    /// The seat could not be read or written. The leader was not asked.
     #[error(transparent)]
     Store(#[from] StatusError),
-    /// Somebody else rewrote the seat before every one of the attempts. The leader was not asked.
+    /// Somebody else rewrote the seat before every attempt. The leader was not asked.
     #[error("the seat changed under each of {ATTEMPTS_MAX} attempts to ask; try again")]
     Raced,
-    /// The mark may be on the seat, or may get there yet.
+    /// The mark may be on the seat, or may still get there.
     #[error("the leader may have been asked or not: {0}")]
     Unknown(Trouble),
 }
 
-/// Asks whoever leads the namespace to hand over, and says whom. Does not wait for it: see [`hand_over`].
+/// Asks the leader of the namespace to hand over, and returns who that is. Does not wait for it: see [`hand_over`].
 ///
-/// `by` is kept on the seat for people. One leader is meant, the one that leads now: if it ends by itself meanwhile, its
-/// successor is not asked. Two operators, or one with a slow store, must not depose two leaders.
+/// `by` is kept on the seat for people. The request is meant for the present leader only: if that leader ends by itself in
+/// the meantime, its successor is not asked. Two operators, or one with a slow store, must not depose two leaders.
 pub async fn request_step_down(
     lanes: &Lanes,
     namespace: &Namespace,
@@ -82,7 +82,7 @@ pub async fn request_step_down(
     request_step_down_at(lanes, &Keys::global(namespace), by).await
 }
 
-/// The same for an election of its own below these keys: a plugin's, a lock's, a command's.
+/// Like [`request_step_down`], for an election of its own below these keys: a plugin's, a lock's, a command's.
 pub async fn request_step_down_at(
     lanes: &Lanes,
     keys: &Keys,
@@ -95,7 +95,7 @@ pub async fn request_step_down_at(
     for attempt in 1..=ATTEMPTS_MAX {
         let found = match read_seat(lanes, keys, None).await {
             Ok(found) => found,
-            // A mark may be there that could not be seen this time.
+            // There may be a mark that could not be seen this time.
             Err(_) if doubt.is_some() => {
                 tokio::time::sleep(LOOK_AGAIN).await;
                 continue;
@@ -140,12 +140,12 @@ pub async fn request_step_down_at(
     }
 }
 
-/// An attempt failed for certain; an earlier one may still be under way.
+/// This attempt certainly failed, but an earlier one may still be in flight.
 fn gave_up(doubt: Option<Trouble>, error: StatusError) -> StepDownError {
     doubt.map_or(StepDownError::Store(error), StepDownError::Unknown)
 }
 
-/// The seat, if the leader that is meant holds it; else the answer.
+/// The seat, if the intended leader holds it; otherwise the answer.
 fn held(found: Option<FoundSeat>, meant: &Option<(String, u64)>) -> Result<FoundSeat, StepDownAnswer> {
     let same = |found: &FoundSeat| meant.as_ref().is_none_or(|(_, epoch)| *epoch == found.seat.epoch.0);
     match (found, meant) {
@@ -155,12 +155,12 @@ fn held(found: Option<FoundSeat>, meant: &Option<(String, u64)>) -> Result<Found
     }
 }
 
-/// How a hand-over stands.
+/// The state of a hand-over.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HandOver {
     /// Somebody leads in a later epoch; the same node as before, if no other took the seat.
     Led {
-        /// Who.
+        /// The new leader.
         node: String,
         /// The new epoch.
         epoch: u64,
@@ -171,7 +171,7 @@ pub enum HandOver {
     Held,
 }
 
-/// Waits until somebody leads in a later epoch than this one, for as long as told, and says how things stand.
+/// Waits, at most for the given time, until somebody leads in a later epoch than this one, and returns the state.
 pub async fn hand_over(
     lanes: &Lanes,
     namespace: &Namespace,
@@ -181,7 +181,7 @@ pub async fn hand_over(
     hand_over_at(lanes, &Keys::global(namespace), epoch, within).await
 }
 
-/// The same for an election of its own below these keys.
+/// Like [`hand_over`], for an election of its own below these keys.
 pub async fn hand_over_at(
     lanes: &Lanes,
     keys: &Keys,

@@ -1,7 +1,7 @@
-//! Tasks: the leader gives work to workers through objects, fenced, so that a failover neither loses nor doubles it.
+//! Tasks: the leader hands work to workers through objects, fenced, so that failover neither loses nor repeats it.
 //!
-//! The decisions are `tenure-core`'s; here they are carried to the store and back. All of it runs on the bulk lane, in tasks
-//! of its own: whatever happens here cannot delay a renewal.
+//! `tenure-core` makes the decisions; this module carries them to the store and back. All of it runs on the bulk lane, in
+//! its own tasks: whatever happens here cannot delay a renewal.
 
 mod assign;
 mod blob;
@@ -32,20 +32,20 @@ use std::sync::Arc;
 use tenure_store::Store;
 use tokio::sync::watch;
 
-/// Shards of the ledger. Never to be changed: a series must stay where it is. Many, so that the open tasks and the marks of
-/// 5,000 schedules fit into objects of 1 MiB, and that a write carries little of what did not change. The price: a take-over
-/// reads and writes all of them, at once.
+/// Shards of the ledger. Never change this: a series must stay where it is. There are many, so that the open tasks and marks
+/// of 5,000 schedules fit into objects of 1 MiB, and so that a write carries little that did not change. The price: a
+/// takeover reads and writes all of them at once.
 pub(crate) const SHARDS: usize = 64;
 
-/// The inbox of a worker that is not in the registry any more is removed after this. Longer than any request is under way:
-/// stores refuse what was signed 15 minutes ago.
+/// How long after its worker left the registry an inbox is removed. Longer than any request can be in flight: stores refuse
+/// a request that was signed 15 minutes ago.
 pub(crate) const RETIRE_MS: u64 = 20 * 60 * 1000;
 
-/// The place where a namespace's tasks are. Clones share it.
+/// Where a namespace's tasks are. Clones share it.
 #[derive(Clone)]
 pub struct TaskPlace {
     pub(crate) store: Arc<dyn Store>,
-    /// A plugin's place changes with its fallback; every other stays where it is.
+    /// A plugin's place changes with its fallback; every other place stays where it is.
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) voice: Voice,
@@ -54,12 +54,12 @@ pub struct TaskPlace {
 }
 
 impl TaskPlace {
-    /// The keys of a place that stays where it is.
+    /// The keys of a place that never moves.
     pub(crate) fn fixed(keys: Keys) -> watch::Receiver<Keys> {
         watch::Sender::new(keys).subscribe()
     }
 
-    /// Where it is now.
+    /// The keys of the place now.
     pub(crate) fn keys(&self) -> Keys {
         self.keys.borrow().clone()
     }

@@ -1,15 +1,15 @@
-//! Events as log lines: one sentence for people, the same facts as fields for machines.
+//! Events as log lines: one sentence for people, and the same facts as fields for machines.
 
 use crate::event::{Event, EventKind, LostReason, cause_name};
 use tenure_core::{LossReason, SeatProblem};
 
-/// What is logged when a plugin is refused the global seat. The documents' own words.
+/// Logged when a plugin is refused the global seat. The exact words of the documents.
 const FALLBACK_WARNING: &str = "[coordinator] Failed to acquire global lock. Switching to per-plugin mode";
 
-/// Says an event through `tracing`. The wire name is a field, so a subscriber can pick telemetry out of the log.
+/// Logs an event through `tracing`. The wire name is a field, so that a subscriber can pick telemetry out of the log.
 pub(crate) fn log(event: &Event) {
     let name = event.name();
-    // Nothing at all where there is none: a field that is always empty is noise.
+    // No field at all if there are no plugins: a field that is always empty is noise.
     let plugins = (!event.plugins.is_empty()).then(|| event.plugins.join(","));
     macro_rules! say {
         ($level:ident, $($sentence:tt)+) => {
@@ -164,7 +164,7 @@ pub(crate) fn log(event: &Event) {
             say!(error, plugin = &**plugin, handler, "plugin {plugin} failed in {handler}: {detail}")
         }
         EventKind::FallbackStarted { plugin, detail } => {
-            // The documents' own words, exactly; the rest is in the fields.
+            // The exact words of the documents; the rest is in the fields.
             say!(warn, plugin = &**plugin, detail, "{FALLBACK_WARNING}")
         }
         EventKind::ProcessStarted { process } => {

@@ -1,30 +1,30 @@
-//! For those who check the code against the proof: each step of a node's coordinator, as it is made (feature `explore`).
+//! Shows each step of a node's coordinator as it is made, to check the code against the proof (feature `explore`).
 
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::{Coordinator, Effect, Input, Time, View};
 
-/// One step, right after it was made and before anything of it is carried out.
+/// One step, right after it was made and before any of it is carried out.
 #[derive(Debug)]
 pub struct CoreStep<'a> {
-    /// What the proof said about the node before.
+    /// The proof's variables for the node before the step.
     pub before: View,
-    /// When, by the node's clock.
+    /// When the step was made, by the node's clock.
     pub now: Time,
-    /// What the coordinator was told.
+    /// The input of the step.
     pub input: &'a Input,
-    /// What it wants done.
+    /// The effects of the step.
     pub effects: &'a [Effect],
-    /// The coordinator afterwards.
+    /// The coordinator after the step.
     pub core: &'a Coordinator,
 }
 
-/// Is shown every step.
+/// Receives every step of a coordinator.
 #[derive(Clone)]
 pub struct Watcher(Arc<dyn Fn(&CoreStep<'_>) + Send + Sync>);
 
 impl Watcher {
-    /// Calls this with every step. It runs between two steps of the node, so it must be quick.
+    /// Calls this function with every step. It runs between two steps of the node, so it must be quick.
     pub fn new(watch: impl Fn(&CoreStep<'_>) + Send + Sync + 'static) -> Watcher {
         Watcher(Arc::new(watch))
     }

@@ -5,19 +5,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tenure_core::{Epoch, Holder, Incarnation, Lease, NodeId, Nonce, Seat, SeatProblem, SeatState, Terms};
 
-/// What this software calls itself on the store.
+/// How this software identifies itself on the store.
 pub(crate) const SOFTWARE: &str = concat!("tenure ", env!("CARGO_PKG_VERSION"));
 
 /// The major version this software writes and reads.
 pub(crate) const VERSION: u64 = 1;
 
-/// No object of ours is larger; a larger one is foreign.
+/// Largest object of ours; a larger one is foreign.
 pub(crate) const DOCUMENT_MAX_BYTES: usize = 64 * 1024;
 
-/// No expiry is longer (a hundred leases of a day, the settings' own limits); a longer one on the store is corrupt.
+/// Longest expiry (a hundred leases of a day, the limits of the settings); a longer one on the store is corrupt.
 const EXPIRY_MAX_MS: u64 = 100 * 24 * 3600 * 1000;
 
-/// No holder renews as often; more on the store is corrupt.
+/// Most renewals; a higher number on the store is corrupt.
 pub(crate) const RENEWALS_MAX: u64 = u64::MAX / 2;
 
 /// The longest explanation of what is wrong with an object, in characters.
@@ -35,27 +35,27 @@ pub(crate) struct SeatDocument {
     lease_expiry: u64,
     renewals: u64,
     nonce: String,
-    /// When the holder claimed, by its wall clock. For people; nothing is decided by it.
+    /// When the holder claimed, by its wall clock. For people; no decision depends on it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claimed_at: Option<String>,
-    /// The mark: somebody asks the holder to hand over. It counts for the epoch it names and no other, so that one that an
-    /// older version carried along does no harm; whatever else stands there is no mark, and no reason to refuse the seat.
+    /// The mark: somebody asks the holder to hand over. It counts only for the epoch it names, so that one carried along by
+    /// an older version does no harm. Any other content here is not a mark, and no reason to reject the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     step_down: Option<Value>,
-    /// The settings the namespace runs by, as its leader has them.
+    /// The settings of the namespace, as its leader has them.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) settings: Map<String, Value>,
-    /// Which snapshot of the workers is the newest. Read leniently: whatever stands here must not cost the seat.
+    /// The newest snapshot of the workers. Read leniently: nothing in this field may cost the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     snapshot: Option<Value>,
-    /// Whom the seat was taken from because they fell silent, the last first. For people; nothing is decided by it, and whatever
-    /// stands here must not cost the seat.
+    /// Nodes that lost the seat because they fell silent, the latest first. For people; no decision depends on it, and
+    /// nothing in this field may cost the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     deposed: Option<Value>,
-    /// When the object was written, by the store's clock, if it was read.
+    /// When the object was written, by the store's clock; `None` unless it was read.
     #[serde(skip)]
     pub(crate) modified_ms: Option<u64>,
-    /// Whatever a later minor version added.
+    /// Fields that a later minor version added.
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -65,11 +65,11 @@ pub(crate) struct SeatDocument {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Deposed {
     pub(crate) node: String,
-    /// When it was taken for dead, by the store's clock. What it wrote since then shows that it lives.
+    /// When it was declared dead, by the store's clock. Anything it wrote after that shows that it is alive.
     pub(crate) at: u64,
 }
 
-/// More who fell silent in a row are not remembered.
+/// Most silent holders in a row that are remembered.
 const DEPOSED_MAX: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ struct HolderDocument {
     extra: Map<String, Value>,
 }
 
-/// Which snapshot of the workers is the newest, as the seat carries it.
+/// The newest snapshot of the workers, as the seat names it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotPointer {
     /// The version of `snapshot.json`.
@@ -111,18 +111,18 @@ impl Unreadable {
     }
 }
 
-/// What a message may repeat of an object that may be anything: one line, of a bounded length.
+/// What a message may repeat of an object that may be anything: one line of bounded length.
 pub(crate) fn told(detail: &str) -> String {
     let mut chars = detail.chars().map(|c| if c.is_control() { ' ' } else { c });
     let cut: String = chars.by_ref().take(DETAIL_MAX_CHARS).collect();
     if chars.next().is_some() { cut + "…" } else { cut }
 }
 
-/// A field and whether a value can be its own.
+/// A field, and whether a value fits it.
 pub(crate) type FieldRule = (&'static str, fn(&Value) -> bool);
 
-/// The parser's error with the field it is about, which the parser does not say once fields are kept that it does not
-/// know. `body` is the object, `rules` those of its fields that have a type.
+/// The parser's error with the field it concerns. The parser does not name the field, because unknown fields are kept.
+/// `body` is the object, `rules` the rules of its typed fields.
 pub(crate) fn field_error(error: &serde_json::Error, body: &Value, rules: &[FieldRule]) -> String {
     let wrong = |(name, fits): &&FieldRule| body.get(*name).is_some_and(|value| !fits(value));
     match rules.iter().find(wrong) {
@@ -131,7 +131,7 @@ pub(crate) fn field_error(error: &serde_json::Error, body: &Value, rules: &[Fiel
     }
 }
 
-/// The fields of a seat that have a type.
+/// The typed fields of a seat.
 const SEAT_FIELDS: &[FieldRule] = &[
     ("epoch", Value::is_u64),
     ("state", |value| matches!(value.as_str(), Some("held" | "vacant"))),
@@ -147,7 +147,7 @@ const SEAT_FIELDS: &[FieldRule] = &[
 ];
 
 impl SeatDocument {
-    /// The document for a record of the core. What `before` carried beyond the record is kept.
+    /// The document for a record of the core. Keeps what `before` carried beyond the record.
     pub(crate) fn new(
         seat: &Seat,
         before: Option<&SeatDocument>,
@@ -194,7 +194,7 @@ impl SeatDocument {
             modified_ms: None,
             extra: before.map(|before| before.extra.clone()).unwrap_or_default(),
         };
-        // What others left in it must not make it longer than anybody would read: then nobody could lead.
+        // Other people's fields must not make it longer than anybody would read: then nobody could lead.
         match before {
             Some(_) if document.is_too_long() => {
                 SeatDocument::new(seat, None, claimed_at, settings, snapshot)
@@ -203,7 +203,7 @@ impl SeatDocument {
         }
     }
 
-    /// Who was deposed, once this record is on the seat.
+    /// The deposed nodes once this record is on the seat.
     fn deposed_by(&self, seat: &Seat) -> Option<Value> {
         let mut all = self.deposed();
         let taken = self.state == StateName::Held && seat.epoch.0 > self.epoch;
@@ -217,7 +217,7 @@ impl SeatDocument {
         if all.is_empty() { None } else { serde_json::to_value(all).ok() }
     }
 
-    /// Whom the seat was taken from, as far as that can be read.
+    /// The deposed nodes, as far as they can be read.
     pub(crate) fn deposed(&self) -> Vec<Deposed> {
         let all = self.deposed.as_ref().and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
         all.iter().take(DEPOSED_MAX).filter_map(|one| serde_json::from_value(one.clone()).ok()).collect()
@@ -227,7 +227,7 @@ impl SeatDocument {
         self.to_bytes().len() > DOCUMENT_MAX_BYTES
     }
 
-    /// The same record with the mark on it, and a nonce of whoever asks. Everything else stays as it is, if there is room.
+    /// The same record with the mark and the requester's nonce. Everything else stays as it is, if there is room.
     pub(crate) fn marked(&self, nonce: Nonce, by: &str, at: String) -> SeatDocument {
         let mark = serde_json::json!({"epoch": self.epoch, "by": told(by), "at": at});
         let mut document = SeatDocument { nonce: nonce_text(nonce), step_down: Some(mark), ..self.clone() };
@@ -243,7 +243,7 @@ impl SeatDocument {
         self.state == StateName::Held && epoch == Some(self.epoch)
     }
 
-    /// Where the newest snapshot of the workers is, if the seat says so in a way that can be read.
+    /// Where the newest snapshot of the workers is, if the seat says so legibly.
     pub(crate) fn snapshot(&self) -> Option<SnapshotPointer> {
         let pointer: SnapshotPointer = serde_json::from_value(self.snapshot.clone()?).ok()?;
         (pointer.epoch <= Epoch::MAX.0).then_some(pointer)
@@ -312,13 +312,13 @@ impl SeatDocument {
         })
     }
 
-    /// How the leader wants to be watched, if what stands there can be meant.
+    /// How the leader wants to be watched, if the values are plausible.
     fn terms(&self) -> Option<Terms> {
         let ms = |name: &str, least_ms: u64, most_ms: u64| {
             let value = self.settings.get(name)?.as_u64()?;
             (least_ms..=most_ms).contains(&value).then_some(value)
         };
-        // Whoever looks less often than twice within an expiry sees a takeover late.
+        // A node that looks less often than twice per expiry sees a takeover late.
         let looks_ms = (self.lease_expiry / 2).min(TERMS_MAX_MS);
         Some(Terms {
             heartbeat_ms: ms(HEARTBEAT, 1, TERMS_MAX_MS)?,
@@ -329,7 +329,7 @@ impl SeatDocument {
     }
 }
 
-/// The longest time a setting can have.
+/// The longest time that a setting can have.
 const TERMS_MAX_MS: u64 = 24 * 3600 * 1000;
 
 const HEARTBEAT: &str = "heartbeatInterval";
@@ -347,7 +347,7 @@ fn terms_fields(terms: Terms) -> [(String, Value); 4] {
 }
 
 pub(crate) fn incarnation(text: &str) -> Option<Incarnation> {
-    // Digits only: the number parser would take a sign too.
+    // Digits only: the number parser would accept a sign too.
     let plain = text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     plain.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
 }
@@ -377,7 +377,7 @@ pub(crate) struct PresenceDocument {
     /// The node's figures, for whoever asks; of a fixed size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) metrics: Option<Metrics>,
-    /// Somebody else keeps writing this object.
+    /// Whether somebody else keeps writing this object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) conflict: bool,
 }
@@ -515,7 +515,7 @@ mod tests {
         }
     }
 
-    /// Whatever is read, any record that follows it is read again: nobody writes what freezes the election.
+    /// Whatever is read, any record written after it can be read again: nobody writes something that freezes the election.
     #[test]
     fn what_is_written_over_any_seat_is_read_again() {
         let grown = |field: &str, bytes: usize| {

@@ -1,6 +1,6 @@
-//! The worker registry: workers register and keep one object fresh, the leader judges, everybody is told.
+//! The worker registry: workers register and keep one object fresh, the leader judges, and everybody is told.
 //!
-//! All of it runs on the bulk lane and in tasks of its own. Whatever happens here cannot delay a renewal, and a panic ends
+//! All of it runs on the bulk lane and in its own tasks. Whatever happens here cannot delay a renewal, and a panic ends
 //! where it began.
 
 mod board;

@@ -1,12 +1,12 @@
 //! The planner: which due times become jobs now. Pure, and forgetful on purpose.
 //!
-//! What was created is known by the ledger, not here: whoever leads next plans the same from the same schedules, and the
-//! ledger refuses what exists. So a planner that knows nothing of the past asks for a job that exists at worst, which is
-//! counted and costs nothing. The wall clock may jump: back, and nothing is due that was not before; forward, and what lies
-//! between was missed.
+//! The ledger knows what was created, not the planner: the next leader plans the same from the same schedules, and the
+//! ledger refuses what exists. At worst, a planner that knows nothing of the past asks for a job that exists, which is
+//! counted and costs nothing. The wall clock may jump. If it goes back, nothing is due that was not due before; if it goes
+//! forward, the due times in between were missed.
 //!
-//! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule is silent until then
-//! ([`SeriesView::ahead_ms`] shows it). A schedule of another name is the way out.
+//! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule creates nothing until then
+//! ([`SeriesView::ahead_ms`] shows it). The way out is a schedule with another name.
 
 use super::{DueTimes, PlanTerms, Planned};
 use crate::id::{JobId, ScheduleId, SeriesId};
@@ -15,74 +15,74 @@ use crate::mutant::{Mistake, Mutant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Due times that were missed are counted up to so many at once.
+/// Missed due times are counted up to this many at once.
 const COUNTED_MAX: u64 = 10_000;
 
-/// So many looks at the ledger's tasks may pass until a job that was created is seen there.
+/// How many looks at the ledger's tasks may miss a created job before it no longer counts as open.
 const UNSEEN_MAX: u8 = 3;
 
-/// A due time that is to become a job.
+/// A due time that should become a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Due {
-    /// Of which schedule.
+    /// The schedule it belongs to.
     pub schedule: ScheduleId,
-    /// The due time: the job's name and its mark.
+    /// The due time. It names the job and is its mark.
     pub due_ms: u64,
     /// How long ago it should have begun.
     pub late_ms: u64,
 }
 
-/// What the ledger said about a job.
+/// The ledger's answer about a planned job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum JobAnswer {
-    /// It was created.
+    /// The job was created.
     Created,
-    /// It had been created before.
+    /// The job existed already.
     Existed,
-    /// Nothing was written. It is planned again.
+    /// Nothing was written; the planner plans the job again.
     Refused,
 }
 
-/// What was counted.
+/// Counters of a planner.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct PlanCounts {
     /// Jobs created.
     pub created: u64,
     /// Jobs that existed already.
     pub duplicates: u64,
-    /// Due times that passed and never become a job, by the misfire policy.
+    /// Due times that passed and, by the misfire policy, never become a job.
     pub missed: u64,
-    /// Due times that passed while as many jobs were open as may be. The misfire policy decides about them later.
+    /// Due times that passed while the schedule had its maximum of open jobs. The misfire policy decides about them later.
     pub blocked: u64,
 }
 
-/// How a schedule stands.
+/// The present state of a schedule.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SeriesView {
-    /// The newest due time known to have become a job; 0: none is known.
+    /// The newest due time known to have become a job; 0 if none is known.
     pub mark_ms: u64,
-    /// Open jobs.
+    /// Jobs of the schedule that are not finished.
     pub open: u64,
-    /// By how much the mark is ahead of the clock; nothing is created meanwhile.
+    /// How far the mark is ahead of the clock; nothing is created until the clock catches up.
     pub ahead_ms: u64,
-    /// When the next job is to begin, if the clock goes on as it does.
+    /// When the next job begins, if the clock does not jump.
     pub next_ms: Option<u64>,
-    /// Why nothing is created although something is due: `schedule_full`.
+    /// Why nothing is created although something is due (`schedule_full`); `None` if nothing is blocked.
     pub blocked: Option<&'static str>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Series {
     mark_ms: u64,
-    /// Due times up to here were decided about.
+    /// Due times up to here have been decided.
     judged_ms: u64,
     /// Due times up to here were counted as blocked.
     blocked_ms: u64,
     blocked: bool,
     open: BTreeSet<JobId>,
-    /// When it is to be planned next, by the time alone.
+    /// When to plan the schedule again, going by time alone.
     next_ms: Option<u64>,
-    /// Created jobs that were not seen among the ledger's tasks yet, and how often not.
+    /// Created jobs that have not shown up among the ledger's tasks yet, with the number of looks that missed them.
     unseen: BTreeMap<JobId, u8>,
 }
 
@@ -92,25 +92,24 @@ impl Series {
     }
 }
 
-/// What to do about one schedule.
 #[derive(Default)]
 struct Decision {
     create: Vec<u64>,
-    /// Due times up to here are decided about.
+    /// Due times up to here are decided.
     judged_ms: u64,
-    /// The newest due time that has to wait for an open job.
+    /// The newest due time that has to wait until an open job finishes.
     waits_ms: Option<u64>,
 }
 
-/// Says which due times become jobs.
+/// Decides which due times become jobs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Planner<S> {
     schedules: BTreeMap<ScheduleId, S>,
     series: BTreeMap<ScheduleId, Series>,
     counts: PlanCounts,
-    /// When there is something to plan, for each schedule that has a next time.
+    /// When to plan each schedule that has a next time.
     queue: BTreeSet<(u64, ScheduleId)>,
-    /// Schedules of which something has changed: they are planned with the next plan, whatever the time.
+    /// Schedules that changed: they are part of the next plan, whatever the time.
     touched: BTreeSet<ScheduleId>,
     planned_ms: u64,
     mistake: Mistake,
@@ -131,38 +130,38 @@ impl<S> Default for Planner<S> {
 }
 
 impl<S: Planned> Planner<S> {
-    /// The same with a mistake, for tests that must notice.
+    /// This planner with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(self, mutant: Option<Mutant>) -> Planner<S> {
         Planner { mistake: Mistake::of(mutant), ..self }
     }
 
-    /// Takes a schedule, or another version of it.
+    /// Adds a schedule or replaces an earlier version of it.
     pub fn put(&mut self, schedule: S) {
         self.series.entry(schedule.id().clone()).or_default();
         self.touched.insert(schedule.id().clone());
         self.schedules.insert(schedule.id().clone(), schedule);
     }
 
-    /// Forgets a schedule. Its jobs go on; its marks stay in the ledger.
+    /// Forgets a schedule. Its jobs carry on; its marks stay in the ledger.
     pub fn remove(&mut self, id: &ScheduleId) {
         self.schedules.remove(id);
         self.requeue(id, None);
         self.series.remove(id);
     }
 
-    /// The schedules.
+    /// The schedules by id.
     pub fn schedules(&self) -> &BTreeMap<ScheduleId, S> {
         &self.schedules
     }
 
-    /// What was counted.
+    /// The counters so far.
     pub fn counts(&self) -> PlanCounts {
         self.counts
     }
 
-    /// Takes what all of the ledger's tasks say: series, job, its mark, and whether it is open. Needed once, and whenever
-    /// [notes](Planner::note) were missed.
+    /// Takes the state of all tasks in the ledger: schedule, job, mark, and whether the job is open. Needed once, and
+    /// whenever [notes](Planner::note) were missed.
     pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t SeriesId, &'t JobId, u64, bool)>) {
         for series in self.series.values_mut() {
             series.open.clear();
@@ -182,7 +181,7 @@ impl<S: Planned> Planner<S> {
         self.touched.extend(self.schedules.keys().cloned());
     }
 
-    /// Takes what one job has become: whether it is open.
+    /// Takes a change of one job: whether it is open now.
     pub fn note(&mut self, schedule: &ScheduleId, job: &JobId, open: bool) {
         let Some(series) = self.series.get_mut(schedule) else { return };
         let unseen = series.unseen.remove(job).is_some();
@@ -195,7 +194,7 @@ impl<S: Planned> Planner<S> {
         }
     }
 
-    /// Takes what the ledger said about a planned job.
+    /// Takes the ledger's answer about a planned job.
     pub fn answered(&mut self, due: &Due, answer: JobAnswer) {
         let Some(series) = self.series.get_mut(&due.schedule) else { return };
         self.touched.insert(due.schedule.clone());
@@ -215,7 +214,7 @@ impl<S: Planned> Planner<S> {
         }
     }
 
-    /// A job that was asked for by hand was created.
+    /// A job requested by hand was created.
     pub fn created_by_hand(&mut self, schedule: &ScheduleId, job: JobId) {
         if let Some(series) = self.series.get_mut(schedule) {
             series.unseen.insert(job, 0);
@@ -228,14 +227,14 @@ impl<S: Planned> Planner<S> {
         schedule.zip(series).is_some_and(|(schedule, series)| series.open() < schedule.terms().open_max)
     }
 
-    /// What becomes a job now. Plan again at once if anything turned out to exist: its room was not needed.
+    /// The due times that become jobs now. Plan again at once if any of them turned out to exist: it did not need its room.
     ///
-    /// Higher priorities first, then older due times. For one schedule always in the order of time,
-    /// which they have to be submitted in: the ledger takes nothing older after something newer.
+    /// Higher priorities come first, then older due times. The due times of one schedule are always in time order and must
+    /// be submitted in it: the ledger accepts nothing older after something newer.
     pub fn plan(&mut self, now_ms: u64) -> Vec<Due> {
         let mut dues = Vec::new();
         if now_ms < self.planned_ms {
-            // The clock was put back: what was computed by it counts for nothing.
+            // The clock was set back, so everything computed from it is void.
             self.touched.extend(self.schedules.keys().cloned());
         }
         self.planned_ms = now_ms;
@@ -250,7 +249,8 @@ impl<S: Planned> Planner<S> {
             let (terms, times) = (schedule.terms(), schedule.times());
             let floor_ms = floor_ms(&terms, series);
             let decision = decide(schedule, &terms, floor_ms, series.open(), now_ms, self.mistake);
-            // Behind nothing but the schedule's beginning lies what others may have created: not ours to call missed.
+            // If only the schedule's start precedes these due times, others may have created them: they are not ours to call
+            // missed.
             if decision.judged_ms > floor_ms {
                 if floor_ms > terms.since_ms {
                     self.counts.missed += times.count(floor_ms, decision.judged_ms, COUNTED_MAX);
@@ -276,7 +276,7 @@ impl<S: Planned> Planner<S> {
         dues
     }
 
-    /// When there is something to plan next, if nothing else happens.
+    /// When to plan next if nothing else happens; `None` if nothing will become due.
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
         let touched = self.touched.iter().filter_map(|id| self.schedules.get(id));
         let touched = touched.filter(|schedule| schedule.terms().enabled);
@@ -310,7 +310,7 @@ impl<S: Planned> Planner<S> {
         }
     }
 
-    /// How a schedule stands.
+    /// The state of a schedule; `None` if it is unknown.
     pub fn view(&self, id: &ScheduleId, now_ms: u64) -> Option<SeriesView> {
         let (schedule, series) = (self.schedules.get(id)?, self.series.get(id)?);
         let next_ms = if schedule.terms().enabled { self.next_of(schedule, now_ms) } else { None };
@@ -329,12 +329,12 @@ impl<S: Planned> Planner<S> {
         series.is_some_and(|series| series.open.contains(job) || series.unseen.contains_key(job))
     }
 
-    /// Jobs that are open, of all schedules.
+    /// Open jobs of all schedules.
     pub fn open(&self) -> u64 {
         self.series.values().map(Series::open).sum()
     }
 
-    /// Names of what is planned for.
+    /// The ids of all schedules.
     pub fn ids(&self) -> BTreeSet<ScheduleId> {
         self.schedules.keys().cloned().collect()
     }
@@ -344,11 +344,11 @@ fn floor_ms(terms: &PlanTerms, series: &Series) -> u64 {
     terms.since_ms.max(series.mark_ms).max(series.judged_ms)
 }
 
-/// Of the due times after `floor_ms` whose time to begin has come: those not later than the threshold, and of the others the
-/// newest ones by the misfire policy; the oldest of them first as far as there is room.
+/// Considers the due times after `floor_ms` whose time to begin has come. Keeps those not later than the threshold, and of
+/// the others the newest ones, by the misfire policy. Creates the oldest of these first, as far as there is room.
 ///
-/// What finds no room is neither queued nor dropped: the misfire policy judges it once there is room. That needs no memory, so
-/// every leader does the same; and it is what a reader expects of "missed".
+/// A due time without room is neither queued nor dropped: the misfire policy judges it once there is room. That needs no
+/// memory, so every leader does the same; and it is what a reader expects of "missed".
 fn decide<S: Planned>(
     schedule: &S,
     terms: &PlanTerms,
@@ -360,7 +360,8 @@ fn decide<S: Planned>(
     let (times, kept) = (schedule.times(), terms.misfire.kept());
     let kept = if kept > 0 && mistake.is(Mutant::PlanEveryMissed) { usize::MAX / 4 } else { kept };
     let begins_ms = |due_ms: u64| times.begins_ms(schedule.id().as_str(), due_ms);
-    // Whatever can still be in time, by its earliest beginning; jitter is less than an interval, so one more may wait for it.
+    // Due times that can still be in time if they begin without jitter. Jitter is less than an interval, so one more may be
+    // waiting.
     let longest_ms = times.jitter_max_ms();
     let reach_ms =
         now_ms.saturating_sub(terms.misfire_threshold_ms.saturating_add(longest_ms)).saturating_sub(1);
@@ -375,7 +376,7 @@ fn decide<S: Planned>(
     let mut create = due.split_off(dropped);
     let room = usize::try_from(terms.open_max.saturating_sub(open)).unwrap_or(usize::MAX);
     let waiting = create.split_off(room.min(create.len()));
-    // What is dropped now would be dropped later, too: the newest are only ever newer.
+    // What is dropped now would be dropped later too: the newest due times only get newer.
     let judged_ms = newest_dropped_ms.unwrap_or(0);
     Decision { judged_ms, waits_ms: waiting.last().copied(), create }
 }

@@ -8,7 +8,7 @@ use crate::mutant::Mutant;
 use crate::seat::Epoch;
 use crate::time::Time;
 
-/// An instance that was aborted is not called stuck before this: even one that obeys must get to run once more.
+/// An aborted instance is not called stuck before this: even an obedient one must get to run once more.
 const SETTLE_MS: u64 = 100;
 
 type Out = Vec<SupervisionEffect>;
@@ -31,7 +31,7 @@ impl Supervision {
         self.advance(out);
     }
 
-    /// When [`SupervisionInput::Wake`] is due next.
+    /// When [`SupervisionInput::Wake`] is due next; `None` if nothing waits for time.
     pub fn due(&self) -> Option<Time> {
         let slots = self.slots.iter().enumerate();
         let due = slots.filter_map(|(process, slot)| match (&slot.state, &self.phase) {
@@ -50,7 +50,7 @@ impl Supervision {
             Phase::Winding { by, .. } => Some(*by),
             Phase::Off | Phase::Leading { .. } | Phase::Yielding { .. } | Phase::Ended => None,
         };
-        // What fell due by now was done when it did.
+        // Everything due by now has been done already.
         due.chain(by).filter(|at| *at > self.now).min()
     }
 
@@ -58,7 +58,7 @@ impl Supervision {
         self.mutant == Some(mutant)
     }
 
-    /// A term that has been calm for a whole window makes earlier failures forgotten.
+    /// A term that has been calm for a whole window clears earlier failures.
     fn forgive(&mut self) {
         if self.calm_since.is_some_and(|since| self.now.since(since) >= self.config.window_ms) {
             self.releases = 0;
@@ -69,7 +69,7 @@ impl Supervision {
         match &mut self.phase {
             Phase::Off => self.begin(epoch, out),
             Phase::Leading { epoch: before } if *before == epoch => {}
-            // The end of the term before was missed; there is no time left for it.
+            // The end of the previous term was missed; there is no time left for it.
             Phase::Leading { epoch: before } => {
                 let before = *before;
                 self.wind(before, self.now, Then::Wait, out);
@@ -84,7 +84,7 @@ impl Supervision {
         }
     }
 
-    /// A term begins, or goes on after a lease that was at risk.
+    /// A term begins, or continues after its lease was at risk.
     fn begin(&mut self, epoch: Epoch, out: &mut Out) {
         self.phase = Phase::Leading { epoch };
         if self.term != epoch {
@@ -97,7 +97,7 @@ impl Supervision {
         }
         let stuck = self.slots.iter().position(|slot| matches!(slot.state, State::Stuck { .. }));
         if let Some(process) = stuck {
-            // A second instance beside it would break the one promise there is.
+            // A second instance beside it would break the only promise there is.
             self.give_up(process, GaveUp::StillStuck, out);
         }
     }
@@ -137,7 +137,7 @@ impl Supervision {
         }));
     }
 
-    /// A process ended while this node leads and nobody asked it to.
+    /// A process ended while this node leads, and nobody asked it to.
     fn on_ended(&mut self, process: usize, outcome: ProcessOutcome, ran_ms: u64, ready: bool, out: &mut Out) {
         let failed = outcome != ProcessOutcome::Done;
         let again = match self.config.processes[process].restart {
@@ -180,7 +180,7 @@ impl Supervision {
         }
     }
 
-    /// Rather no seat than one nobody works from.
+    /// Better no seat than one nobody works from.
     fn give_up(&mut self, process: usize, cause: GaveUp, out: &mut Out) {
         let Phase::Leading { epoch } = self.phase else { return };
         let hold_ms = doubled(self.config.hold_first_ms, self.releases, self.config.hold_max_ms);
@@ -239,7 +239,7 @@ impl Supervision {
         self.advance_winding(out);
     }
 
-    /// Does whatever has fallen due.
+    /// Does whatever is due.
     fn advance(&mut self, out: &mut Out) {
         match &self.phase {
             Phase::Leading { .. } => self.advance_leading(out),
@@ -263,11 +263,11 @@ impl Supervision {
             | State::Ended => false,
         });
         if let Some(process) = late {
-            // Not restarted: it may hold what the next instance would need. Another node is the better try.
+            // Not restarted: it may hold something the next instance would need. Another node is the better bet.
             return self.give_up(process, GaveUp::CannotStart, out);
         }
         self.restart_due(out);
-        // In the declared order, each once the one before it is ready.
+        // In the declared order, each once the previous one is ready.
         for process in 0..self.slots.len() {
             if self.slots[process].state == State::Idle && self.slots[process].attempt == 0 {
                 self.start(process, out);
@@ -306,7 +306,7 @@ impl Supervision {
         out.push(SupervisionEffect::Emit(SupervisionEvent::Started { process, attempt }));
     }
 
-    /// Stops one process after the other, the last started first; whatever happens, all are aborted by the deadline.
+    /// Stops one process after the other, the last started first. Whatever happens, all are aborted by the deadline.
     fn advance_winding(&mut self, out: &mut Out) {
         let Phase::Winding { epoch, by, .. } = self.phase else { return };
         let mut order: Vec<usize> = (0..self.slots.len()).rev().collect();
@@ -337,7 +337,7 @@ impl Supervision {
         self.wound(epoch, out);
     }
 
-    /// Brings one process closer to its end. True if the next one need not wait for it.
+    /// Brings one process closer to its end. Returns true if the next one need not wait for it.
     fn halt(&mut self, process: usize, by: Time, out: &mut Out) -> bool {
         let slot_ms = self.slot_ms(process, by);
         let (now, forgotten) = (self.now, self.has(Mutant::AbortForgotten));
@@ -354,7 +354,7 @@ impl Supervision {
         halt.aborted.is_some() && now >= halt.move_on_at
     }
 
-    /// How much of the time left this process gets: its grace, or its share if there is not enough for all.
+    /// How much of the remaining time this process gets: its grace, or its share if there is not enough for all.
     fn slot_ms(&self, process: usize, by: Time) -> u64 {
         let left_ms = by.since(self.now);
         let grace_ms = |at: usize| self.config.processes[at].stop_grace_ms.max(1);
@@ -371,7 +371,7 @@ impl Supervision {
         u64::try_from(share).unwrap_or(left_ms)
     }
 
-    /// Nothing runs any more, except for what is stuck.
+    /// Nothing runs any more, except what is stuck.
     fn wound(&mut self, epoch: Epoch, out: &mut Out) {
         let Phase::Winding { then, next, .. } = self.phase else { return };
         match then {
@@ -401,13 +401,13 @@ impl Supervision {
 }
 
 impl Halt {
-    /// From when on it counts as stuck; never, unless it was cut off.
+    /// When it counts as stuck; never, unless it was aborted.
     fn stuck_at(&self) -> Time {
         self.aborted.map_or(Time(u64::MAX), |at| self.move_on_at.max(at + SETTLE_MS))
     }
 }
 
-/// A pause that doubles with every time in a row, up to a limit.
+/// A pause that doubles every consecutive time, up to a limit.
 fn doubled(first_ms: u64, times: u32, max_ms: u64) -> u64 {
     first_ms.saturating_mul(1 << times.min(16)).min(max_ms.max(first_ms))
 }

@@ -1,7 +1,7 @@
-//! The dispatcher: the leader's side of tasks. One life of it belongs to one epoch and ends with it.
+//! The dispatcher: the leader's side of tasks. Each instance belongs to one epoch and ends with it.
 //!
-//! [`handle`](Dispatcher::handle) takes what happened; [`advance`](Dispatcher::advance) then says what is to be done. Between
-//! the two the caller may assign tasks that wait. Not promised: that a dispatcher notices by itself that leadership ended; its
+//! [`handle`](Dispatcher::handle) takes what happened; [`advance`](Dispatcher::advance) then returns what to do. Between the
+//! two, the caller may assign waiting tasks. Not promised: that a dispatcher notices by itself that leadership ended. Its
 //! caller asks the guard right before each write, and a newer leader's ledger ends it.
 
 mod book;
@@ -27,27 +27,27 @@ use crate::time::Time;
 use index::{Index, due_by, first_after};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By what a dispatcher works.
+/// The parameters of a dispatcher.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct DispatcherConfig {
-    /// This life of the dispatcher; new at every start.
+    /// This life of the dispatcher; new every time it starts.
     pub incarnation: Incarnation,
     /// The epoch it leads in.
     pub epoch: Epoch,
-    /// Shards of the ledger; the same for every leader of a namespace, for ever.
+    /// Number of ledger shards; must be the same for every leader of a namespace, forever.
     pub shards: usize,
-    /// Entries of an inbox at most.
+    /// Most entries in an inbox.
     pub entries_max: usize,
-    /// How often it looks while something moves.
+    /// How often it looks while something changes.
     pub fast_ms: u64,
-    /// How seldom while nothing does.
+    /// How often it looks while nothing changes.
     pub slow_ms: u64,
     /// How long an entry may stay unclaimed before it is taken back.
     pub claim_timeout_ms: u64,
-    /// How much longer than its timeout a running attempt is waited for: the worker speaks first.
+    /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
     pub margin_ms: u64,
-    /// How long a worker is not in the registry any more when its inbox is removed: longer than any request is under way, for
-    /// a write of a former leader that still landed then would be refused by nobody but the worker's fence.
+    /// How long a worker must have been missing from the registry before its inbox is removed. Must be longer than any
+    /// request can be in flight: if a former leader's write landed after that, only the worker's fence would refuse it.
     pub retire_ms: u64,
     /// Finished tasks a shard keeps before they are archived.
     pub keep_finished: usize,
@@ -61,7 +61,7 @@ enum TakeBack {
     Cancel,
 }
 
-/// The workers as last told; see [`DispatchInput::Workers`].
+/// The workers as last reported; see [`DispatchInput::Workers`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Registry {
     list: BTreeMap<WorkerId, bool>,
@@ -72,39 +72,39 @@ struct Registry {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Task {
     record: TaskRecord,
-    /// The shard's revision of its last change.
+    /// The shard's revision when the task last changed.
     revision: u64,
     known_since: Time,
     state_since: Time,
-    /// Since when it waits to be claimed. Dispatched and not claimed, it waits on.
+    /// Since when it waits to be claimed. The wait continues while it is dispatched but not claimed.
     waits_since: Time,
     not_before: Time,
     take_back: Option<TakeBack>,
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(TaskState, u32)>,
-    /// When it is to be judged next, by the time alone.
+    /// When to judge it next, going by time alone.
     timer: Option<Time>,
 }
 
-/// The leader's side of tasks.
+/// Hands out tasks for one leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Dispatcher {
     config: DispatcherConfig,
     shards: Vec<Shard>,
     tasks: BTreeMap<JobId, Task>,
     inboxes: BTreeMap<WorkerId, Inbox>,
-    /// Submissions to shards that are not its own yet.
+    /// Submissions to shards that this leader does not own yet.
     waiting: Vec<(u64, TaskRecord)>,
     workers: Option<Registry>,
     gone_since: BTreeMap<WorkerId, Time>,
     list: Option<RequestId>,
     list_due: Time,
     listed: bool,
-    /// Lists name other versions than reads: their stamps are compared instead.
+    /// Lists show other versions than reads do, so their stamps are compared instead.
     list_misnames: bool,
     poll_at: Option<Time>,
     poll_ms: u64,
-    /// When a look last brought something, and looks in vain that do not make the next one rarer.
+    /// When a look last found something, and how many empty looks may still stay quick.
     moved_at: Option<Time>,
     quick_looks: u8,
     archive_due: Time,
@@ -112,7 +112,7 @@ pub struct Dispatcher {
     writes: u64,
     updates: Vec<TaskUpdate>,
     counts: DispatchCounts,
-    /// How long tasks waited for their first claim, not told yet.
+    /// How long tasks waited for their first claim, not reported yet.
     claim_times: Vec<u64>,
     ended: bool,
     mutant: Option<Mutant>,
@@ -120,7 +120,7 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// One that has not read anything yet.
+    /// A dispatcher that has not read anything yet.
     pub fn new(config: DispatcherConfig) -> Dispatcher {
         Dispatcher {
             shards: vec![Shard::new(); config.shards],
@@ -150,7 +150,7 @@ impl Dispatcher {
         }
     }
 
-    /// The same with a mistake, for tests that must notice.
+    /// A dispatcher with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(config: DispatcherConfig, mutant: Mutant) -> Dispatcher {
         Dispatcher { mutant: Some(mutant), ..Dispatcher::new(config) }
@@ -161,7 +161,7 @@ impl Dispatcher {
         cfg!(feature = "teeth") && self.mutant == Some(mutant)
     }
 
-    /// Every shard is its own or cannot be read, and the inboxes are known: it may dispatch.
+    /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
     pub fn is_ready(&self) -> bool {
         self.listed && !self.ended && self.has_shards()
     }
@@ -170,17 +170,17 @@ impl Dispatcher {
         self.shards.iter().all(|shard| matches!(shard.hold, Hold::Owned | Hold::Blocked))
     }
 
-    /// What it has counted.
+    /// The counters so far.
     pub fn counts(&self) -> DispatchCounts {
         self.counts
     }
 
-    /// How long tasks took from their submission to their first claim, as far as it was not told yet.
+    /// How long tasks took from submission to their first claim, in milliseconds. Returns each of them once.
     pub fn take_claim_times(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.claim_times)
     }
 
-    /// Shards that cannot be read.
+    /// How many shards cannot be read.
     pub fn blocked_shards(&self) -> usize {
         self.shards.iter().filter(|shard| shard.hold == Hold::Blocked).count()
     }
@@ -195,7 +195,7 @@ impl Dispatcher {
         self.waiting(now, self.index.queued.iter())
     }
 
-    /// Those of them that nobody was looked for yet.
+    /// Waiting tasks for which nobody has looked for a worker yet.
     pub fn unassigned_new(&self, now: Time) -> impl Iterator<Item = &TaskRecord> {
         self.waiting(now, self.index.fresh.iter().chain(due_by(&self.index.task_timers, now)))
     }
@@ -213,28 +213,28 @@ impl Dispatcher {
         tasks.filter(waits).map(|task| &task.record).filter(|record| record.target.is_none())
     }
 
-    /// Something has happened since, so that those that wait may have a chance now; not true more often than is of use.
+    /// Whether something has happened that may give waiting tasks a worker now. Limited to a useful rate.
     pub fn may_retry(&self, now: Time) -> bool {
         self.index.retry && now >= self.index.retry_at
     }
 
-    /// Workers whose load may be another than when this was asked last.
+    /// Workers whose load may have changed since the last call.
     pub fn take_touched(&mut self) -> BTreeSet<WorkerId> {
         std::mem::take(&mut self.index.touched)
     }
 
-    /// How many tasks wait, and how many are out.
+    /// How many tasks are queued, and how many are out at workers.
     pub fn open(&self) -> (usize, usize) {
         (self.index.queued.len(), self.index.in_flight)
     }
 
-    /// The highest mark of each series, of shards that are its own.
+    /// The highest mark of each series, for the shards this leader owns.
     pub fn series(&self) -> impl Iterator<Item = (&SeriesId, u64)> {
         let owned = self.shards.iter().filter(|shard| shard.hold == Hold::Owned);
         owned.flat_map(|shard| shard.series.iter().map(|(name, mark)| (name, *mark)))
     }
 
-    /// Attempts that are out at a worker.
+    /// How many attempts are out at this worker.
     pub fn in_flight(&self, worker: &WorkerId) -> usize {
         self.index.out.get(worker).map_or(0, BTreeSet::len)
     }
@@ -253,7 +253,7 @@ impl Dispatcher {
     /// Takes one input. Follow it with [`advance`](Dispatcher::advance).
     pub fn handle(&mut self, now: Time, input: DispatchInput) {
         if self.ended {
-            // Answered all the same, by the next advance.
+            // Submissions are still answered, by the next advance.
             if let DispatchInput::Submit(records) = input {
                 self.waiting.extend(records);
             }
@@ -353,7 +353,7 @@ impl Dispatcher {
                 Some(_) | None => inbox.stamp == Some(line.stamp),
             };
             inbox.stamp = Some(line.stamp);
-            // What is under way now answers with something newer than the list.
+            // A request in flight brings something newer than the list.
             let changed = !same && inbox.flight.is_none();
             inbox.said_changed |= changed && inbox.version.is_some() && line.version.is_some();
             inbox.must_read |= changed;
@@ -362,7 +362,7 @@ impl Dispatcher {
             }
         }
         for worker in unseen {
-            // Not there although it was: somebody's hand, or a list that is older than the write.
+            // It was there and is missing now: somebody removed it, or the list is older than the write.
             let inbox = self.inboxes.get_mut(&worker).filter(|i| i.doc.is_some() && i.flight.is_none());
             if let Some(inbox) = inbox {
                 inbox.must_read = true;
@@ -378,7 +378,7 @@ impl Dispatcher {
         self.note_gone(now);
     }
 
-    // ---- what follows ----
+    // ---- outputs ----
 
     fn nonce(&self) -> Nonce {
         Nonce { incarnation: self.config.incarnation, sequence: self.writes }
@@ -393,12 +393,12 @@ impl Dispatcher {
         task_shard(&record.series, self.config.shards)
     }
 
-    /// Whether the ledger on the store says what this task's record says.
+    /// Whether the ledger on the store matches this task's record.
     fn is_confirmed(&self, task: &Task) -> bool {
         task.revision <= self.shards[self.shard_of(&task.record)].confirmed
     }
 
-    /// Says what is to be done now. `wall_ms` is the wall clock, for stamps that only people and fences read.
+    /// Pushes what to do now. `wall_ms` is the wall clock, for stamps that only people and fences read.
     pub fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
         if self.ended {
             return self.end(out);
@@ -438,11 +438,11 @@ impl Dispatcher {
         out.push(DispatchEffect::Request(id, DispatchRequest::ListInboxes));
     }
 
-    /// Tells what stands in the ledger, and what was seen in inboxes.
+    /// Reports what is in the ledger and what was seen in inboxes.
     fn tell(&mut self, out: &mut Vec<DispatchEffect>) {
         for id in std::mem::take(&mut self.index.untold) {
             let Some(task) = self.tasks.get(&id) else { continue };
-            // What is not confirmed comes back once it is.
+            // Unconfirmed changes come back here once they are confirmed.
             let confirmed = self.is_confirmed(task);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             let record = &task.record;
@@ -471,7 +471,7 @@ impl Dispatcher {
         out.extend(self.updates.drain(..).map(DispatchEffect::Update));
     }
 
-    /// When it wants to be woken.
+    /// When to call [`advance`](Dispatcher::advance) again; `None` if nothing waits for time.
     pub fn wake_at(&self, now: Time) -> Option<Time> {
         if self.ended {
             return None;
@@ -487,7 +487,7 @@ impl Dispatcher {
         let held = self.index.queued.len() > self.index.fresh.len();
         let retry = (self.index.retry && held).then_some(self.index.retry_at);
         let times = timers.into_iter().chain([list, retry, self.poll_at]).flatten();
-        // What was due before is done, or waits for something else than time.
+        // Whatever was due earlier is done, or waits for something other than time.
         times.chain(shards).chain(archives).chain([self.archive_due]).filter(|at| *at > now).min()
     }
 }

@@ -1,4 +1,4 @@
-//! One worker's inbox, as the leader sees it. It carries messages; what they mean is the dispatcher's to say.
+//! One worker's inbox, as the leader sees it. It carries messages; the dispatcher decides what they mean.
 
 use super::shard::retry_ms;
 use super::{Entry, InboxDoc};
@@ -8,7 +8,6 @@ use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
 
-/// What is under way.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Flight {
     Read { id: RequestId, sent: Time },
@@ -18,33 +17,33 @@ pub(super) enum Flight {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Inbox {
-    /// What stands there, as last seen; `None`: nothing does.
+    /// The content as last seen; `None` if there is no object.
     pub(super) doc: Option<InboxDoc>,
     pub(super) version: Option<Version>,
-    /// Whether it was looked at, at all.
+    /// Whether it was ever looked at.
     pub(super) known: bool,
-    /// It has to be read before anything is concluded or written.
+    /// Must be read before anything is concluded or written.
     pub(super) must_read: bool,
-    /// A write of this leader may still land: the condition it was sent under.
+    /// The condition of a write by this leader that may still land.
     pub(super) doubt: Option<Expect>,
-    /// Nothing of ours stands there; it is left alone.
+    /// The object is not an inbox; it is left alone.
     pub(super) unreadable: bool,
     pub(super) flight: Option<Flight>,
     pub(super) due: Time,
     failures: u32,
-    /// When the last read that was answered had been sent.
+    /// When the last answered read was sent.
     pub(super) read_sent: Option<Time>,
-    /// What lists said of it, for engines whose lists name no versions.
+    /// What lists show of it, for stores whose lists have no versions.
     pub(super) stamp: Option<(u64, u64)>,
-    /// A list called it changed, and it was not read since.
+    /// A list called it changed, and it has not been read since.
     pub(super) said_changed: bool,
-    /// Late results that were counted and still stand there.
+    /// Late results that were counted and are still in the inbox.
     pub(super) late: Vec<(JobId, u32)>,
-    /// Since when results that were recorded wait to be removed.
+    /// Since when recorded results wait to be removed.
     pub(super) litter_since: Option<Time>,
-    /// When it is to be looked at again, by the time alone.
+    /// When to look at it again, going by time alone.
     pub(super) timer: Option<Time>,
-    /// Since when its worker is not in the registry any more.
+    /// Since when its worker has been missing from the registry.
     pub(super) unheard_since: Option<Time>,
 }
 
@@ -70,7 +69,7 @@ impl Inbox {
         }
     }
 
-    /// One that a whole list did not show: there is none.
+    /// An inbox that a complete list did not show: it does not exist.
     pub(super) fn absent() -> Inbox {
         Inbox { known: true, must_read: false, ..Inbox::new() }
     }
@@ -79,7 +78,7 @@ impl Inbox {
         self.doc.as_ref().map_or(&[], |doc| &doc.entries)
     }
 
-    /// Whether its worker takes nothing more, as far as is known.
+    /// Whether its worker takes no more tasks, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
         self.doc.as_ref().is_some_and(|doc| doc.closed.is_some())
     }
@@ -88,7 +87,7 @@ impl Inbox {
         self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
     }
 
-    /// Whether what is seen can be concluded from: nothing of this leader is under way, and nothing of a former one can land.
+    /// Whether its content is conclusive: nothing of this leader is in flight, and nothing of a former leader can land.
     pub(super) fn is_firm(&self, leader: Incarnation) -> bool {
         self.known
             && !self.must_read
@@ -107,7 +106,7 @@ impl Inbox {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// The answer to a read is here; when it was sent.
+    /// The answer to a read has arrived. Returns when the read was sent.
     pub(super) fn read_answered(&mut self) -> Option<Time> {
         match self.flight.take() {
             Some(Flight::Read { sent, .. }) => Some(sent),
@@ -115,7 +114,7 @@ impl Inbox {
         }
     }
 
-    /// It stands as it did.
+    /// The inbox has not changed.
     pub(super) fn seen(&mut self, sent: Time) {
         (self.known, self.must_read, self.failures, self.said_changed) = (true, false, 0, false);
         self.read_sent = Some(sent);
@@ -126,13 +125,13 @@ impl Inbox {
         self.seen(sent);
         self.unreadable = false;
         (self.doc, self.version) = (doc, version);
-        // Another version than the condition: what was under way can land no more, or just did.
+        // The version is not the condition's: the write in flight can no longer land, or just did.
         if self.doubt.as_ref().is_some_and(|condition| *condition != self.expect()) {
             self.doubt = None;
         }
     }
 
-    /// A write was answered. Whether it stands.
+    /// A write was answered. Returns whether it landed.
     pub(super) fn on_written(&mut self, now: Time, answer: WriteAnswer, forget_doubt: bool) -> bool {
         let Some(Flight::Write { doc, expect, .. }) = self.flight.take() else { return false };
         match answer {

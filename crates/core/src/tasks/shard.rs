@@ -1,4 +1,5 @@
-//! One shard of the ledger, as its leader keeps it: adopted by a write of its own, then written whenever it changed.
+//! One shard of the ledger, as its leader keeps it: adopted with a write of the leader's own, then written whenever it
+//! changed.
 
 use super::LedgerDoc;
 use crate::id::Nonce;
@@ -8,10 +9,10 @@ use crate::seat::{Expect, Version};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Writes of unknown outcome that are remembered.
+/// How many writes of unknown outcome are remembered.
 const UNSETTLED_MAX: usize = 8;
 
-/// A failed request is repeated after this, doubled every time …
+/// First pause before a failed request is repeated. It doubles every time …
 pub(super) const RETRY_FIRST_MS: u64 = 200;
 /// … up to this.
 pub(super) const RETRY_MAX_MS: u64 = 10_000;
@@ -22,13 +23,13 @@ pub(super) fn retry_ms(failures: u32) -> u64 {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Hold {
-    /// What stands there is not known.
+    /// Its content is not known.
     Unread,
-    /// Known, and not this leader's yet.
+    /// Its content is known, but this leader does not own it yet.
     Found,
-    /// This leader's: only its own writes can succeed.
+    /// This leader owns it: only its own writes can succeed.
     Owned,
-    /// Nothing of ours stands there. It is left alone.
+    /// The object is not a shard. It is left alone.
     Blocked,
 }
 
@@ -36,47 +37,45 @@ pub(super) enum Hold {
 pub(super) struct Shard {
     pub(super) hold: Hold,
     pub(super) series: BTreeMap<SeriesId, u64>,
-    /// Counts every change; what is confirmed stands on the store.
+    /// Counts every change. Changes up to `confirmed` are on the store.
     pub(super) revision: u64,
     pub(super) confirmed: u64,
     expect: Expect,
     must_read: bool,
     pub(super) flight: Option<(RequestId, Option<(Nonce, u64)>)>,
-    /// Writes that may have landed or may yet: their nonces, and what they contained.
+    /// Writes that may have landed or still may: their nonces and the revisions they contain.
     unsettled: Vec<(Nonce, u64)>,
     pub(super) due: Time,
     failures: u32,
-    /// Its tasks, what they weigh, and how many of them are over.
+    /// Its tasks, their total weight, and how many of them are finished.
     pub(super) tasks: BTreeSet<JobId>,
     pub(super) weight: usize,
     pub(super) finished: usize,
-    /// Tasks that changed after what is confirmed.
+    /// Tasks that changed after the confirmed revision.
     pub(super) unconfirmed: BTreeSet<JobId>,
-    /// Not looked at before, for something to put away.
+    /// No search for tasks to archive before this.
     pub(super) archive_at: Time,
-    /// Finished tasks are being archived.
+    /// The finished tasks being archived.
     pub(super) archiving: Option<(RequestId, Vec<JobId>)>,
-    /// Since when a task waits for another reason than the store says. No change that is worth a write of its own at once.
+    /// Since when a task has waited for another reason than the one on the store. Not worth an immediate write of its own.
     pub(super) stale_since: Option<Time>,
 }
 
-/// What a shard wants.
 pub(super) enum Want {
     Nothing,
     Read,
     Write(Expect),
 }
 
-/// What an answer came to.
+/// What an answer settled.
 #[derive(PartialEq, Eq)]
 pub(super) enum Settled {
-    /// Nothing new.
     Nothing,
-    /// What stands there was read for the first time.
+    /// The content was read for the first time.
     Loaded(LedgerDoc),
-    /// More is confirmed than before.
+    /// A higher revision is confirmed than before.
     Confirmed,
-    /// Another leader has it.
+    /// Another leader owns it.
     Superseded,
 }
 
@@ -103,7 +102,7 @@ impl Shard {
         }
     }
 
-    /// Something in it changed; the number of the change.
+    /// Counts a change and returns its revision.
     pub(super) fn touch(&mut self) -> u64 {
         self.revision += 1;
         self.revision
@@ -125,7 +124,7 @@ impl Shard {
 
     pub(super) fn sent(&mut self, id: RequestId, write: Option<Nonce>) {
         if write.is_some() {
-            // It has the reasons as they are; if it comes to nothing, another one will.
+            // This write carries the current reasons; if it fails, another one will.
             self.stale_since = None;
         }
         self.flight = Some((id, write.map(|nonce| (nonce, self.revision))));
@@ -144,7 +143,7 @@ impl Shard {
                 self.landed(version, revision);
                 Settled::Confirmed
             }
-            // A refusal may be the echo of an earlier write of one's own: what stands there tells.
+            // A refusal may be the echo of an earlier write of this leader: reading the shard tells.
             WriteAnswer::Lost => {
                 self.must_read = true;
                 Settled::Nothing
@@ -169,22 +168,22 @@ impl Shard {
         self.expect = Expect::Version(version);
         self.confirmed = self.confirmed.max(revision);
         self.hold = Hold::Owned;
-        // Whatever else is under way was conditional on a version that is gone.
+        // Every other write in flight was conditional on a version that is gone.
         self.unsettled.clear();
     }
 
     pub(super) fn on_absent(&mut self) -> Settled {
         self.flight = None;
         (self.must_read, self.failures, self.expect) = (false, 0, Expect::Absent);
-        // Of one's own it was somebody's hand, and it is written again from memory: it is read only after a write that failed, and
-        // that is still to be written.
+        // If this leader owned it, somebody outside removed it. It will be written again from memory: a shard is only read
+        // after a failed write, and that write is still pending.
         if matches!(self.hold, Hold::Unread | Hold::Blocked) {
             self.hold = Hold::Found;
         }
         Settled::Nothing
     }
 
-    /// Whether that is news.
+    /// Returns whether this is news.
     pub(super) fn on_unreadable(&mut self, now: Time) -> bool {
         self.flight = None;
         self.trouble(now);
@@ -199,7 +198,7 @@ impl Shard {
         self.trouble(now);
     }
 
-    /// `mine` is this leader, whose epoch is `doc`'s at most, or it is superseded.
+    /// `mine` identifies this leader. `newer`: `doc` is from a later epoch, so this leader is superseded.
     pub(super) fn on_found(&mut self, mine: Nonce, doc: LedgerDoc, version: Version, newer: bool) -> Settled {
         self.flight = None;
         (self.must_read, self.failures) = (false, 0);
@@ -209,7 +208,7 @@ impl Shard {
             return Settled::Superseded;
         }
         if own {
-            // The revision of a write that is not remembered any more counts for nothing; it is simply written again.
+            // The revision of a write that is no longer remembered does not count; the shard is simply written again.
             let revision = self.unsettled.iter().find(|(nonce, _)| *nonce == doc.nonce).map(|(_, r)| *r);
             if let Some(revision) = revision {
                 self.landed(version, revision);
@@ -221,7 +220,7 @@ impl Shard {
         self.expect = Expect::Version(version);
         let first = matches!(self.hold, Hold::Unread | Hold::Blocked);
         self.hold = Hold::Found;
-        // A former leader may have written between the read and the adoption: its last word counts.
+        // A former leader may have written between the read and the adoption: its last write counts.
         if first || self.confirmed == 0 { Settled::Loaded(doc) } else { Settled::Nothing }
     }
 }

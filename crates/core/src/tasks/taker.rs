@@ -1,4 +1,4 @@
-//! The taker: a worker's side of tasks. It looks at its own inbox and at nothing else, and runs only what it has claimed.
+//! The taker: a worker's side of tasks. It looks only at its own inbox, and runs only what it has claimed.
 
 mod io;
 mod plan;
@@ -15,23 +15,23 @@ use crate::seat::Version;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Outcomes that are remembered, so that what is delivered again is not run again.
+/// How many outcomes are remembered, so that an attempt delivered again is not run again.
 const REMEMBERED_MAX: usize = 256;
 
-/// By what a taker works.
+/// The parameters of a taker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TakerConfig {
-    /// This life of the worker; new at every start.
+    /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
-    /// How many attempts run at once.
+    /// How many attempts run at the same time.
     pub concurrency: usize,
-    /// How many are claimed at once, running ones included.
+    /// How many attempts are claimed at the same time, including running ones.
     pub claims_max: usize,
-    /// How often it looks while something moves.
+    /// How often it looks while something changes.
     pub fast_ms: u64,
-    /// How seldom while nothing does.
+    /// How often it looks while nothing changes.
     pub slow_ms: u64,
-    /// For how long a result waits for others that may be written with it, while more is running.
+    /// How long a result waits for others to share its write, while more is running.
     pub linger_ms: u64,
 }
 
@@ -58,13 +58,13 @@ enum Flight {
 
 type Key = (JobId, u32);
 
-/// A worker's side of tasks.
+/// Claims and runs tasks for one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Taker {
     config: TakerConfig,
     doc: Option<(InboxDoc, Version)>,
     fenced: BTreeSet<Key>,
-    /// The version of the inbox since whose reading the worker's id was confirmed.
+    /// The version of the inbox after whose read the worker's id was confirmed.
     confirmed: Option<Version>,
     runs: BTreeMap<Key, Run>,
     remembered: VecDeque<(Key, Outcome)>,
@@ -72,10 +72,10 @@ pub struct Taker {
     must_read: bool,
     poll_at: Time,
     poll_ms: u64,
-    /// When the last of what was in hand was written off, and whether new work came soon after the time before.
+    /// When nothing was in hand any more, and whether new work came soon after the previous time.
     idle_since: Time,
     steady: bool,
-    /// Looks in vain that do not make the next one rarer.
+    /// How many empty looks may still stay quick.
     quick_looks: u8,
     failures: u32,
     requests: u64,
@@ -87,7 +87,7 @@ pub struct Taker {
 }
 
 impl Taker {
-    /// One that has not looked yet.
+    /// A taker that has not looked yet.
     pub fn new(config: TakerConfig) -> Taker {
         Taker {
             poll_ms: config.fast_ms,
@@ -113,7 +113,7 @@ impl Taker {
         }
     }
 
-    /// The same with a mistake, for tests that must notice.
+    /// A taker with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     pub fn broken(config: TakerConfig, mutant: Mutant) -> Taker {
         Taker { mutant: Some(mutant), ..Taker::new(config) }
@@ -124,12 +124,12 @@ impl Taker {
         cfg!(feature = "teeth") && self.mutant == Some(mutant)
     }
 
-    /// What it has counted.
+    /// The counters so far.
     pub fn counts(&self) -> TakerCounts {
         self.counts
     }
 
-    /// Attempts that were claimed and whose result is not written yet.
+    /// Claimed attempts whose result has not been written yet.
     pub fn in_hand(&self) -> usize {
         self.runs.len()
     }
@@ -197,7 +197,7 @@ impl Taker {
                 self.slacken(now);
             }
             TakerRead::Unreadable => {
-                // Left alone. What runs goes on; its result finds a place once there is one again.
+                // Left alone. Running work carries on; its result is written once there is an inbox again.
                 self.counts.unreadable += 1;
                 (self.must_read, self.doc) = (false, None);
                 self.slacken(now);
@@ -234,7 +234,7 @@ impl Taker {
                 self.quicken(now);
                 self.take(now, doc, version, out);
                 if self.runs.is_empty() {
-                    // Nothing in hand: whatever comes next, the leader has to look first; unless work keeps coming.
+                    // Nothing in hand: the leader has to look before anything new can come, unless work keeps coming.
                     self.idle_since = now;
                     self.quick_looks = if self.steady { QUICK_LOOKS } else { 0 };
                     if !self.steady {
@@ -243,7 +243,7 @@ impl Taker {
                     }
                 }
             }
-            // What stands there tells, also whether one's own write did land.
+            // A read tells what is there, and whether this taker's own write landed.
             WriteAnswer::Lost => (self.must_read, self.poll_at) = (true, now),
             WriteAnswer::Unknown => {
                 self.failures = self.failures.saturating_add(1);
@@ -257,8 +257,8 @@ impl Taker {
         }
     }
 
-    /// Another life claims only once it has the id. So if the id is this life's after such a claim was read, the other was
-    /// there before, and is over. If it is not, or nobody knows, nothing is written over the other's.
+    /// Another life claims only once it has the id. So if the id still belongs to this life after such a claim was read, the
+    /// other life came before and is over. If it does not, or nobody knows, nothing of the other life is overwritten.
     fn on_confirmed(&mut self, now: Time, mine: bool) {
         if mine {
             self.confirmed = self.doc.as_ref().map(|(_, version)| version.clone());
@@ -269,7 +269,7 @@ impl Taker {
         self.must_read = true;
     }
 
-    /// Whether the inbox has something of another life that nobody has confirmed to be a former one.
+    /// Whether the inbox holds something of another life that has not been confirmed to be a former one.
     fn is_doubtful(&self) -> bool {
         let Some((doc, version)) = &self.doc else { return false };
         let other = |by: &Incarnation| *by != self.config.incarnation;
@@ -281,7 +281,7 @@ impl Taker {
         doubtful && self.confirmed.as_ref() != Some(version) && !self.has(Mutant::TaskSuccessorWrittenOff)
     }
 
-    /// Takes the inbox as it stands, by a read or by one's own write.
+    /// Takes the inbox as it is after a read or a write of its own.
     fn take(&mut self, now: Time, doc: InboxDoc, version: Version, out: &mut Vec<TakerEffect>) {
         let me = self.config.incarnation;
         for entry in &doc.entries {
@@ -340,7 +340,7 @@ impl Taker {
         }
     }
 
-    /// Attempts whose entry is not there any more, or somebody else's now: nobody waits for them.
+    /// Drops attempts whose entry is gone or belongs to somebody else now: nobody waits for them.
     fn orphan(&mut self, out: &mut Vec<TakerEffect>) {
         let me = self.config.incarnation;
         let entries = self.doc.as_ref().map_or(&[][..], |(doc, _)| &doc.entries);
@@ -359,7 +359,7 @@ impl Taker {
         for key in lost {
             let run = self.runs.remove(&key);
             self.counts.orphaned += 1;
-            // It was begun: should it be delivered again, it is not run again.
+            // It was begun: if it is delivered again, it is not run again.
             if let Some(Run { phase: Phase::Running { .. }, .. }) = &run {
                 let (id, attempt) = key.clone();
                 out.push(TakerEffect::Cancel { id, attempt, dropped: true });
@@ -380,7 +380,7 @@ impl Taker {
         }
     }
 
-    /// Gives up what has taken too long, by this worker's own clock.
+    /// Gives up attempts that have taken too long, by this worker's own clock.
     fn expire(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
         for (key, run) in &mut self.runs {
             let Phase::Running { since } = run.phase else { continue };
@@ -396,7 +396,7 @@ impl Taker {
         self.runs.values().filter(|run| matches!(run.phase, Phase::Running { .. })).count()
     }
 
-    /// Begins what was claimed, as far as there is room.
+    /// Starts claimed attempts, as far as there is room.
     fn start(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
         let mut room = self.config.concurrency.saturating_sub(self.running());
         let Some((doc, _)) = &self.doc else { return };
@@ -466,7 +466,7 @@ impl Taker {
         out.push(TakerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
     }
 
-    /// When it wants to be woken.
+    /// When to send [`TakerInput::Wake`]; `None` if nothing waits for time.
     pub fn wake_at(&self, now: Time) -> Option<Time> {
         if self.drained || self.flight.is_some() {
             let ends = self.runs.values().filter_map(|run| match run.phase {

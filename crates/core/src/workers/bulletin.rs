@@ -1,7 +1,7 @@
 //! The bulletin: what a node knows of the workers, from published snapshots only.
 //!
-//! Leader and followers alike tell what happened by comparing a published snapshot with the one before. What was judged but
-//! never published has not happened, so a silence is told once although leaders change.
+//! Leaders and followers alike find out what happened by comparing a published snapshot with the previous one. A judgement
+//! that was never published has not happened, so a silence is reported once even if the leader changes.
 
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::WorkerId;
@@ -9,7 +9,7 @@ use crate::id::WorkerId;
 use crate::mutant::{Mistake, Mutant};
 use std::collections::BTreeMap;
 
-/// What a node knows of the workers.
+/// What a node knows about the workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Bulletin {
     /// The newest snapshot applied; `None` before the first.
@@ -21,7 +21,7 @@ pub struct Bulletin {
     mistake: Mistake,
 }
 
-/// What is known of one worker.
+/// What is known about one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BulletinEntry {
     /// What it said about itself.
@@ -32,20 +32,20 @@ pub struct BulletinEntry {
 }
 
 impl Bulletin {
-    /// The same with a deliberate mistake, for tests that must catch it.
+    /// This bulletin with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
     pub fn broken(self, mutant: Option<Mutant>) -> Bulletin {
         Bulletin { mistake: Mistake::of(mutant), ..self }
     }
 
-    /// Nothing was ever published: whatever comes next is news. Without this the first snapshot is taken as it stands, and
-    /// its old silences are not told.
+    /// Call this if nothing was ever published: then everything that follows is news. Otherwise the first snapshot is taken
+    /// as given, and its old silences are not reported.
     pub fn begin_empty(&mut self) {
         self.applied.get_or_insert_default();
     }
 
-    /// Takes a snapshot, and says what it tells. One that is not newer than the newest applied is ignored.
+    /// Takes a snapshot and returns what happened. Ignores a snapshot that is not newer than the newest one applied.
     pub fn apply(&mut self, snapshot: &Snapshot) -> Vec<WorkerEvent> {
         let baseline = self.applied.is_none();
         if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
@@ -70,7 +70,7 @@ impl Bulletin {
             match snapshot.listing {
                 Listing::All => events.push(event(&worker, &known.details, WorkerChange::Deregistered)),
                 Listing::Inactive => {
-                    // It may be gone as well; the next whole snapshot tells.
+                    // It may also be gone; the next complete snapshot tells.
                     if !known.active {
                         known.active = true;
                         events.push(event(&worker, &known.details, WorkerChange::Recovered));
@@ -90,17 +90,17 @@ impl Bulletin {
         self.applied
     }
 
-    /// The workers known, in order of their ids.
+    /// The known workers, in id order.
     pub fn workers(&self) -> impl Iterator<Item = (&WorkerId, &BulletinEntry)> {
         self.workers.iter()
     }
 
-    /// How many are active and how many are not, by the snapshot's own count.
+    /// How many workers are active and how many are not, by the snapshot's own count.
     pub fn counts(&self) -> (u64, u64) {
         (self.active, self.inactive)
     }
 
-    /// Objects among the workers that are none.
+    /// Objects in `workers/` that are not workers.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -110,8 +110,8 @@ fn event(worker: &WorkerId, details: &WorkerDetails, change: WorkerChange) -> Wo
     WorkerEvent { worker: worker.clone(), details: details.clone(), change }
 }
 
-/// A silence is named by the snapshot that told it first: one of somebody unknown that is not newer than what was applied was
-/// told before that somebody was gone for a while, by the word of a late snapshot.
+/// A silence is named by the snapshot that first reported it. If a worker unknown here has a silence that is not newer than
+/// what was applied, that silence was reported before the worker disappeared for a while, because of a late snapshot.
 fn differences(
     entry: &SnapshotEntry,
     known: Option<&BulletinEntry>,
@@ -238,7 +238,7 @@ mod tests {
             let mut bulletin = Bulletin::default();
             bulletin.begin_empty();
             bulletin.apply(&snapshot(mark(1, 2), vec![entry("a", false, Some(mark(1, 2)))]));
-            // A late one of a leader that did not see it: it is gone, and comes back with its past.
+            // A late snapshot of a leader that did not see it: the worker is gone, and comes back with its past.
             bulletin.apply(&snapshot(mark(3, 1), vec![]));
             let events = bulletin.apply(&snapshot(mark(4, 2), vec![entry("a", active, Some(silence))]));
             let said: Vec<_> = events.iter().map(|event| event.change).collect();

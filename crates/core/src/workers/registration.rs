@@ -1,7 +1,7 @@
 //! The registration: a worker's own side. It keeps one object fresh, and knows whether that object is still its own.
 //!
 //! Not promised: that nobody else ever works under the same id. Two processes are told apart as long as they see each other
-//! on the store; one that was paused learns of the other with its next heartbeat, not before.
+//! on the store; a process that was paused learns of the other only with its next heartbeat.
 
 mod io;
 
@@ -16,44 +16,44 @@ use crate::mutant::{Mistake, Mutant};
 use crate::seat::{Expect, Version};
 use crate::time::Time;
 
-/// Another incarnation is watched for this many of its heartbeats, in halves, before it counts as dead. Registering is not
-/// refused at once: after a crash the object is still there, and only a change tells the living from the dead.
+/// How long another incarnation is watched before it counts as dead, in halves of its heartbeat. Registering is not refused
+/// at once: after a crash the object is still there, and only a change tells the living from the dead.
 const WATCH_HALVES: u64 = 5;
 
-/// No other's heartbeat is believed to be slower: an object with a mistaken interval must not block an id for days.
+/// Longest heartbeat believed of another worker: an object with a wrong interval must not block an id for days.
 const WATCHED_HEARTBEAT_MAX_MS: u64 = 600_000;
 
-/// Requests made at most to leave; then the leader's retention has to see to it.
+/// Most requests made to leave; after that the leader's retention has to clean up.
 const LEAVE_REQUESTS_MAX: u32 = 4;
 
-/// By what a worker registers.
+/// The parameters of a registration.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RegistrationConfig {
-    /// How often it refreshes its object.
+    /// How often the worker refreshes its object.
     pub heartbeat_ms: u64,
-    /// Which life of the worker this is.
+    /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Phase {
     New,
-    /// Wants the id; what stands there is not known.
+    /// Wants the id and does not know what is there.
     Looking,
-    /// Another has it; is it alive?
+    /// Another incarnation has the id; is it alive?
     Watching {
         other: WorkerFound,
         until: Time,
     },
-    /// Wants to write on these terms.
+    /// Wants to write under this condition.
     Claiming {
         expect: Expect,
     },
-    /// Has the id. Without a version what stands there has to be read first.
+    /// Has the id. Without a version, it must read the object first.
     Holding {
         version: Option<Version>,
     },
-    /// Wants to leave; what was known last stands in `mine`.
+    /// Wants to leave; `mine` keeps what was last known.
     Leaving {
         check: bool,
         requests: u32,
@@ -68,21 +68,22 @@ enum Health {
     Denied,
 }
 
-/// A worker's registration.
+/// Keeps one worker registered.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Registration {
     config: RegistrationConfig,
     phase: Phase,
-    /// The next thing is due then.
+    /// When the next step is due.
     due: Time,
-    /// The cadence of the heartbeats, which a slow one does not shift.
+    /// The cadence of the heartbeats, which a slow heartbeat does not shift.
     beat: Time,
     flight: Option<(RequestId, Time)>,
     requests: u64,
     sequence: u64,
     failures: u32,
     health: Health,
-    /// The object on the store is this incarnation's, as far as is known; it was when what confirmed it was *sent*.
+    /// Set while the object on the store belongs to this incarnation, as far as is known: when the confirming request was
+    /// *sent*.
     mine: Option<Time>,
     registered: bool,
     unreadable_told: bool,
@@ -91,7 +92,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// The same with a deliberate mistake, for tests that must catch it.
+    /// This registration with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
     pub fn broken(self, mutant: Option<Mutant>) -> Registration {
@@ -118,7 +119,7 @@ impl Registration {
         }
     }
 
-    /// When the machine wants to be woken; `None` while it waits for an answer, and at rest.
+    /// When to send [`RegistrationInput::Wake`]; `None` while it waits for an answer, and at rest.
     pub fn wake_at(&self) -> Option<Time> {
         match self.phase {
             Phase::New | Phase::Ended => None,
@@ -159,11 +160,11 @@ impl Registration {
         out.push(RegistrationEffect::Ended(end));
     }
 
-    /// A stop takes effect between two requests: what is under way may still put the object there.
+    /// A stop takes effect between two requests: a request in flight may still create the object.
     fn begin_leaving(&mut self, now: Time, out: &mut Vec<RegistrationEffect>) {
         let under_way = match self.phase {
             Phase::Leaving { .. } | Phase::Ended => return,
-            // A write whose answer was lost may have put the object there.
+            // A write whose answer was lost may have created the object.
             Phase::New
             | Phase::Looking
             | Phase::Watching { .. }
@@ -176,14 +177,14 @@ impl Registration {
         if !under_way {
             return self.end(RegistrationEnd::Deregistered, out);
         }
-        // Removal knows no condition: look first, unless the last write is fresh and known to stand.
+        // A removal has no condition: look first, unless the last write is recent and known to be there.
         let known = matches!(self.phase, Phase::Holding { version: Some(_) });
         let blind = self.mistake.is(Mutant::WorkerRemovesBlindly);
         let check = !(known && self.is_certain(now) || blind);
         (self.phase, self.due) = (Phase::Leaving { check, requests: 0 }, now);
     }
 
-    /// What was so before this process stood still need not be so any more: nobody takes an id within a heartbeat.
+    /// Nobody can take the id within a heartbeat; after a longer pause of this process, the old knowledge no longer counts.
     fn is_certain(&self, now: Time) -> bool {
         self.mine.is_some_and(|at| now.since(at) <= self.config.heartbeat_ms)
     }
@@ -231,7 +232,8 @@ impl Registration {
             WorkerRead::Denied => return self.trouble(now, Health::Denied, out),
             WorkerRead::Found(_) | WorkerRead::Unchanged | WorkerRead::Absent | WorkerRead::Unreadable => {}
         }
-        // A key that may read and not write would flap otherwise: only a write mends a refusal.
+        // Only a successful write clears a refusal. Otherwise credentials that may read but not write would make the health
+        // flap.
         if self.health == Health::Unavailable {
             self.mended(out);
         }
@@ -246,7 +248,7 @@ impl Registration {
             }
             (Phase::Leaving { .. }, _) => self.end(RegistrationEnd::Deregistered, out),
             (_, WorkerRead::Absent) => {
-                // Nobody's. The retention may have taken it, or an operator.
+                // Nobody has the id. The retention or an operator may have removed the object.
                 (self.phase, self.due, self.mine) = (Phase::Claiming { expect: Expect::Absent }, now, None);
                 self.unreadable_told = false;
             }
@@ -254,7 +256,7 @@ impl Registration {
                 self.adopt(now, sent, found, out);
             }
             (Phase::Watching { other, .. }, WorkerRead::Found(found)) => {
-                // It changed while it was watched: somebody lives, the one watched or one that was quicker.
+                // It changed while it was watched: somebody is alive, the watched process or one that was quicker.
                 debug_assert_ne!(other.version, found.version);
                 let WorkerFound { pod, incarnation, .. } = found;
                 self.end(RegistrationEnd::Refused { pod, incarnation }, out);
@@ -286,7 +288,7 @@ impl Registration {
                 if !self.registered {
                     return self.end(RegistrationEnd::Unreadable, out);
                 }
-                // Somebody overwrote it. It is left alone; a heartbeat later is early enough to look again.
+                // Somebody overwrote it. It is left alone; looking again one heartbeat later is soon enough.
                 if !self.unreadable_told {
                     self.unreadable_told = true;
                     out.push(RegistrationEffect::Emit(RegistrationEvent::Unreadable));
@@ -298,7 +300,7 @@ impl Registration {
         }
     }
 
-    /// Two mistakes of broken variants.
+    /// The mistakes of two mutants.
     fn claims_anyway(&self) -> bool {
         match self.registered {
             true => self.mistake.is(Mutant::WorkerRivalOverwritten),
@@ -318,7 +320,7 @@ impl Registration {
         self.phase = Phase::Watching { other, until: now + wait_ms };
     }
 
-    /// The object is this incarnation's.
+    /// The object belongs to this incarnation.
     fn adopt(&mut self, now: Time, sent: Time, found: WorkerFound, out: &mut Vec<RegistrationEffect>) {
         let landed = found.sequence == self.sequence;
         self.mine = Some(sent);
@@ -329,7 +331,8 @@ impl Registration {
             self.now_registered(out);
             self.due = self.next_beat(now);
         } else {
-            // The newest write has not landed, or not yet: the next has the same condition, so at most one of them can.
+            // The newest write has not landed, or not yet. The next write has the same condition, so at most one of them can
+            // land.
             self.due = now;
         }
     }
@@ -371,7 +374,7 @@ impl Registration {
         }
     }
 
-    /// A refused write may be the echo of one's own; a lost answer is no lost race. What stands there tells.
+    /// A refused write may be the echo of this worker's own, and a lost answer is not a lost race. Reading the object tells.
     fn read_back(&mut self, now: Time) {
         self.due = now;
         self.phase = match self.phase {
@@ -387,7 +390,7 @@ impl Registration {
     fn on_removed(&mut self, now: Time, removed: RemoveAnswer, out: &mut Vec<RegistrationEffect>) {
         match removed {
             RemoveAnswer::Done => self.end(RegistrationEnd::Deregistered, out),
-            // Once more, as often as requests are left; removing twice does no harm to what is still ours.
+            // Try again while requests are left; a second removal does not harm an object that is still ours.
             RemoveAnswer::Failed => {
                 let certain = self.is_certain(now) || self.mistake.is(Mutant::WorkerRemovesBlindly);
                 if let Phase::Leaving { check, .. } = &mut self.phase {
@@ -418,7 +421,7 @@ impl Registration {
         }
     }
 
-    /// The next beat of the cadence that lies ahead; beats that were missed are not made up for.
+    /// The next beat of the cadence; missed beats are not made up for.
     fn next_beat(&mut self, now: Time) -> Time {
         let every_ms = self.config.heartbeat_ms.max(1);
         let missed = now.since(self.beat) / every_ms;

@@ -1,7 +1,7 @@
-//! The roll: the leader's judgement on its workers, by one list a sweep.
+//! The roll: how the leader judges its workers, with one list per sweep.
 //!
-//! Not promised: a silence is noticed by a sweep, so up to one sweep interval after the timeout. A worker that leaves and
-//! comes back between two sweeps was never gone.
+//! Not promised: only a sweep notices a silence, so it may take up to one sweep interval after the timeout. A worker that
+//! leaves and comes back between two sweeps was never gone.
 
 use super::{Snapshot, SnapshotEntry, SnapshotMark, WorkerDetails};
 use crate::id::WorkerId;
@@ -11,84 +11,84 @@ use crate::seat::Epoch;
 use crate::time::Time;
 use std::collections::BTreeMap;
 
-/// Workers kept at most; what is beyond is counted as skipped.
+/// Most workers kept; the rest count as skipped.
 pub const WORKERS_MAX: usize = 20_000;
 
-/// Objects remembered at most, workers or not. More than workers, so that junk that looks like workers cannot keep the
-/// workers themselves out.
+/// Most objects remembered, workers or not. More than workers, so that junk that looks like workers cannot keep the workers
+/// themselves out.
 const RECORDS_MAX: usize = 3 * WORKERS_MAX;
 
-/// Objects read in one sweep at most: those of workers that are new, back, or changed in size. Not fewer: so ten thousand
-/// workers that register at once are known after three minutes by default, each by one read.
+/// Most objects read in one sweep: those of workers that are new, back, or changed in size. Not fewer than this: with the
+/// defaults, ten thousand workers that register at once are known after three minutes, with one read each.
 const READS_MAX: usize = 256;
 
-/// Dead objects removed in one sweep at most.
+/// Most dead objects removed in one sweep.
 const REMOVALS_MAX: usize = 64;
 
-/// Without an answer an object is not read again before this, doubled every time up to eight times as long: others come
-/// first, but a worker that lives is not to be unknown for long because of one lost answer.
+/// Pause before an unanswered read is repeated. It doubles every time, up to eight times as long: others come first, but one
+/// lost answer must not keep a live worker unknown for long.
 const UNANSWERED_AGAIN_MS: u64 = 10_000;
 const UNANSWERED_DOUBLED: u32 = 3;
 
-/// An object that is no worker is not tried again before this, so that unreadable objects cannot keep workers out; doubled
+/// Pause before an object that is not a worker is read again, so that unreadable objects cannot keep workers out. It doubles
 /// every time …
 const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
 
-/// By what the roll judges.
+/// The parameters of a roll.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RollConfig {
     /// How long the object of an inactive worker is kept.
     pub retention_ms: u64,
 }
 
-/// One object of a list.
+/// One object in a list.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Listed {
-    /// Whose it is.
+    /// The worker whose object it is.
     pub worker: WorkerId,
-    /// When it was last written, on the store's clock. Compared for being the same, nothing else.
+    /// When it was last written, on the store's clock. Only compared for equality.
     pub modified_ms: u64,
-    /// Its size.
+    /// The size of the object.
     pub bytes: u64,
 }
 
-/// What reading a worker's object gave.
+/// The outcome of reading a worker's object.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ReadOutcome {
-    /// A worker.
+    /// The object is a worker's.
     Found(WorkerDetails),
-    /// Something that is no worker.
+    /// The object is not a worker's.
     Corrupt,
-    /// Gone since the list, or no answer: asked again in a later sweep.
+    /// The object is gone since the list, or there was no answer: a later sweep asks again.
     Nothing,
 }
 
-/// What a sweep asks for.
+/// What a sweep asks the caller to do.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SweepOutcome {
     /// Objects to read; each answer goes to [`Roll::read`].
     pub read: Vec<WorkerId>,
-    /// Objects of the dead to remove.
+    /// Objects of dead workers to remove.
     pub remove: Vec<WorkerId>,
 }
 
-/// Objects that are not among the workers, by why.
+/// Objects that do not count as workers, by reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Skipped {
-    /// Not a worker's key, or of a size no worker has.
+    /// The key is not a worker's, or the size is impossible for a worker.
     pub junk: u64,
-    /// A worker's key, but no worker.
+    /// The key is a worker's, but the content is not.
     pub corrupt: u64,
-    /// More than are kept.
+    /// Objects above the limit.
     pub beyond: u64,
-    /// The list was cut: there are more objects than were looked at.
+    /// The list was cut off: there are more objects than were looked at.
     pub cut: bool,
 }
 
 impl Skipped {
-    /// How many are known to be skipped.
+    /// How many objects are known to be skipped.
     pub fn total(&self) -> u64 {
         self.junk.saturating_add(self.corrupt).saturating_add(self.beyond)
     }
@@ -96,12 +96,13 @@ impl Skipped {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Content {
-    /// Not read yet, or not with success. Not told of before: its events name plugin, pod and timeout, and what only looks like a
-    /// worker is never told. It is watched from the first list on, so no time is lost.
+    /// Not read yet, or not successfully. Not reported before that: a worker's events name plugin, pod and timeout, and
+    /// something that only looks like a worker must never be reported. It is watched from the first list on, so no time is
+    /// lost.
     Unread,
     Worker(WorkerDetails),
     Corrupt,
-    /// A worker, but one too many.
+    /// A worker above the limit.
     Beyond,
 }
 
@@ -110,20 +111,20 @@ struct Record {
     content: Content,
     active: bool,
     silence: Option<SnapshotMark>,
-    /// As last listed; `None` until this leader has listed it once.
+    /// Time stamp and size as last listed; `None` until this leader has listed it once.
     seen: Option<(u64, u64)>,
     /// This leader has seen it change.
     moved: bool,
     /// When this leader saw it change last, on its own clock.
     changed_at: Time,
-    /// When this leader saw it silent; the retention counts from here. No clock is shared, so leaders that change often keep the
-    /// dead for longer.
+    /// When this leader saw it silent; the retention counts from here. No clock is shared, so frequent leader changes keep
+    /// the dead for longer.
     silent_at: Time,
-    /// The sweep that listed it last.
+    /// The last sweep that listed it.
     sweep: u64,
-    /// The object is to be read, not before this.
+    /// Set if the object should be read: not before this.
     read_at: Option<Time>,
-    /// After failures in a row it is not read again before this.
+    /// After consecutive failures, no read before this.
     retry_at: Time,
     failures: u32,
 }
@@ -148,7 +149,7 @@ impl Record {
         }
     }
 
-    /// Something else came than a worker, or one too many.
+    /// The object is not a worker's, or a worker's above the limit.
     fn failed(&mut self, now: Time) {
         self.retry_at = now + (READ_AGAIN_MS << self.failures.min(READ_AGAIN_DOUBLED));
         self.failures = self.failures.saturating_add(1);
@@ -165,16 +166,16 @@ impl Record {
 pub struct Roll {
     config: RollConfig,
     epoch: Epoch,
-    /// Of the newest snapshot made in this epoch.
+    /// The number of the newest snapshot made in this epoch.
     sequence: u64,
-    /// Counts what happened; the second number is the count the newest snapshot made has, the third the published one's.
+    /// Counts changes. `made` is the count in the newest snapshot made, `published` the count in the published one.
     changes: u64,
     made: u64,
     published: u64,
-    /// The snapshot that was found, until this leader has written one: as long as it has not, a late write of the leader
-    /// before can still land, and nobody would notice.
+    /// The snapshot that was found, until this leader has written one. Until then, a late write of the previous leader can
+    /// still land, and nobody would notice.
     found: Option<Snapshot>,
-    /// What was found cannot be read: nodes may show what it said before, until this leader has published something.
+    /// The snapshot that was found cannot be read: nodes may show what it said before, until this leader has published one.
     spoiled: bool,
     sweeps: u64,
     workers: BTreeMap<WorkerId, Record>,
@@ -185,14 +186,14 @@ pub struct Roll {
 }
 
 impl Roll {
-    /// The same with a deliberate mistake, for tests that must catch it.
+    /// This roll with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
     pub fn broken(self, mutant: Option<Mutant>) -> Roll {
         Roll { mistake: Mistake::of(mutant), ..self }
     }
 
-    /// A leader's roll at the beginning of its epoch. What the last snapshot said is [inherited](Roll::inherit).
+    /// A leader's roll at the start of its epoch. It then [inherits](Roll::inherit) the last snapshot.
     pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
@@ -214,8 +215,8 @@ impl Roll {
         }
     }
 
-    /// The last snapshot cannot be read. It is made anew once everybody who is listed was read, even if that is nobody: what is
-    /// published sooner for that reason alone would hide the living.
+    /// The last snapshot cannot be read. A new one is published for that reason once every listed object has been read, even
+    /// if there are none: publishing sooner would hide live workers.
     pub fn found_spoiled(&mut self) {
         self.spoiled = true;
     }
@@ -225,21 +226,21 @@ impl Roll {
         self.sweeps > 0 && !self.skipped.cut && !self.workers.values().any(unread)
     }
 
-    /// Snapshots up to this one are known here. A node that leads on in an epoch it led in before makes none of their
-    /// numbers again, even if the snapshot itself cannot be read any more: everybody would ignore them.
+    /// Snapshots up to this one are known here. A node that continues in an epoch it led before must not reuse their
+    /// numbers, even if the snapshot itself can no longer be read: everybody would ignore the new ones.
     pub fn above(&mut self, mark: SnapshotMark) {
         if mark.epoch == self.epoch {
             self.sequence = self.sequence.max(mark.sequence);
         }
     }
 
-    /// Takes over what the last snapshot said: who the workers are, and which silences are told already. Everybody active
-    /// has a full timeout from the first sweep of this leader. Also for a snapshot found in the way of one's own: what a
-    /// leader before published meanwhile was told.
+    /// Takes over what the last snapshot said: who the workers are, and which silences are already reported. Every active
+    /// worker gets a full timeout from this leader's first sweep. Also used for a snapshot found in place of the leader's
+    /// own: what a former leader published in the meantime has been reported.
     pub fn inherit(&mut self, snapshot: &Snapshot) {
         self.above(snapshot.mark);
         self.found = Some(snapshot.clone());
-        // Found in the way: whom this leader has seen itself, or inherited before, need not stand there.
+        // Found in place of its own: workers that this leader has seen or inherited may be missing from it.
         self.changes += u64::from(!self.workers.is_empty());
         for entry in &snapshot.workers {
             let room = self.count < WORKERS_MAX && self.workers.len() < RECORDS_MAX;
@@ -251,19 +252,19 @@ impl Roll {
                 *count += 1;
                 Record::new(Content::Worker(entry.details.clone()))
             });
-            // A silence that was judged here too, and not published, was told by the leader before meanwhile: it keeps
-            // that name, unless the worker was back in between.
+            // This leader judged the same silence without publishing it, and a former leader has reported it in the
+            // meantime: it keeps the former leader's name, unless the worker was back in between.
             let told = snapshot.mark.epoch < self.epoch && !entry.active && !record.active && !record.moved;
             if told {
                 record.silence = entry.silence;
             }
-            // A former leader's later word on a silence that this one only inherited: where it has forgotten it, because the
-            // worker left and came anew, so has everybody who read that.
+            // A former leader's later word on a silence that this leader only inherited: if it forgot the silence, because
+            // the worker left and came back new, so has everybody who read that.
             let inherited = record.silence.is_some_and(|silence| silence.epoch < self.epoch);
             if snapshot.mark.epoch < self.epoch && inherited && entry.active && record.active {
                 record.silence = entry.silence;
             }
-            // That it came back was told: from the next sweep on it has a whole timeout, and another silence another name.
+            // Its return was reported: from the next sweep on it has a full timeout, and another silence gets another name.
             if entry.active && !record.active && record.silence == entry.silence {
                 (record.active, record.seen) = (true, None);
             }
@@ -274,8 +275,8 @@ impl Roll {
         }
     }
 
-    /// Judges by a list that was asked for at `sent` and answered at `now`. `junk` were objects that can be no worker's;
-    /// `more` says that the list was cut: then nothing is concluded about whoever is not on it.
+    /// Judges by a list that was sent at `sent` and answered at `now`. `junk` counts objects that cannot be workers. `more`
+    /// means that the list was cut off: then nothing is concluded about workers that are not on it.
     pub fn sweep(&mut self, sent: Time, now: Time, listed: &[Listed], junk: u64, more: bool) -> SweepOutcome {
         self.sweeps += 1;
         let mut out = SweepOutcome::default();
@@ -332,10 +333,10 @@ impl Roll {
             record.active = true;
             self.changes += 1;
         }
-        // A worker that is back may be another one under the same id; so may one whose object has another size: it may have left
-        // and come back on another pod between two sweeps. Not all such changes show in the size, and a count of heartbeats with
-        // one digit more is read for nothing. What could not be read is read again only once it changed, and no earlier than
-        // its backoff says.
+        // A worker that is back may be another one under the same id. So may one whose object changed in size: it may have
+        // left and come back on another pod between two sweeps. Not every such change shows in the size, and one more digit
+        // in the heartbeat count costs a useless read. An object that could not be read is read again only once it has
+        // changed, and no earlier than its backoff.
         let again = match record.content {
             Content::Worker(_) => resized || back,
             // Unread and not waiting to be read: the answer never came.
@@ -348,7 +349,7 @@ impl Roll {
         }
         match &record.content {
             Content::Worker(details) => {
-                // Only a list asked for after the timeout proves the silence.
+                // Only a list sent after the timeout proves the silence.
                 let until = if self.mistake.is(Mutant::WorkerSilenceToAnswer) { now } else { sent };
                 let silent = until.since(record.changed_at) >= details.timeout_ms.max(1);
                 let renamed = silent && self.mistake.is(Mutant::WorkerSilenceRenamed);
@@ -372,7 +373,7 @@ impl Roll {
         }
     }
 
-    /// What reading a worker's object gave.
+    /// Takes the outcome of reading a worker's object.
     pub fn read(&mut self, now: Time, worker: &WorkerId, outcome: ReadOutcome) {
         let Some(record) = self.workers.get_mut(worker) else { return };
         match outcome {
@@ -391,8 +392,8 @@ impl Roll {
             }
             ReadOutcome::Corrupt => {
                 record.failed(now);
-                // A worker whose object was overwritten with something else is a worker no more. Everybody tells it gone,
-                // and forgets its silences: so they must not come back with it.
+                // If a worker's object was overwritten with something else, the worker no longer exists. Everybody reports
+                // it gone and forgets its silences, so they must not come back with it.
                 if matches!(record.content, Content::Worker(_)) {
                     self.count -= 1;
                     (record.active, record.silence) = (true, None);
@@ -410,14 +411,14 @@ impl Roll {
         }
     }
 
-    /// Whether there is something to publish: it differs from what was published last, or this leader has published
-    /// nothing yet over what it found.
+    /// Whether there is something to publish: a change since the last publication, or a found snapshot that this leader has
+    /// not replaced yet.
     pub fn is_changed(&self) -> bool {
         self.changes != self.published || self.found.is_some() || (self.spoiled && self.is_whole())
     }
 
-    /// Whether what is published is this leader's own word: it has listed the workers, and nothing it found is left to
-    /// publish. `Some(true)`: nobody who is registered is missing from it.
+    /// Whether the published snapshot is this leader's own word: it has listed the workers and has nothing left to publish.
+    /// `Some(true)` if no registered worker is missing from it.
     pub fn has_told(&self) -> Option<bool> {
         let told = self.sweeps > 0 && !self.is_changed();
         told.then(|| self.is_whole() && self.skipped.beyond == 0)
@@ -433,9 +434,9 @@ impl Roll {
         self.skipped
     }
 
-    /// The snapshot to publish now. Every one made has a number of its own, published or not: two different bodies must never
-    /// have the same number. Where nothing has changed since the one that was found, it is that one, to the letter: writing it
-    /// again shuts out whoever wrote it, and nobody has to read it.
+    /// The snapshot to publish now. Every snapshot made has its own number, published or not: two different bodies must
+    /// never share one. If nothing has changed since the found snapshot, it is that one, unaltered: writing it again shuts
+    /// out whoever wrote it, and nobody has to read it.
     pub fn snapshot(&mut self) -> Snapshot {
         if let Some(found) = self.found.as_ref().filter(|_| self.changes == self.published) {
             return found.clone();
@@ -462,7 +463,7 @@ impl Roll {
         Snapshot { mark, workers, active, inactive, skipped: self.skipped.total(), ..Snapshot::default() }
     }
 
-    /// The snapshot with this mark stands on the store. An earlier one than the newest made leaves something to publish.
+    /// The snapshot with this mark is on the store. If it is not the newest one made, something is left to publish.
     pub fn published(&mut self, mark: SnapshotMark) {
         (self.found, self.spoiled) = (None, false);
         if mark == (SnapshotMark { epoch: self.epoch, sequence: self.sequence }) {

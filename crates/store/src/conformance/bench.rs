@@ -1,4 +1,4 @@
-//! What every check needs: keys, nonces, settled answers, latencies, tidying up.
+//! What every check needs: keys, nonces, settled answers, latencies, and cleaning up.
 
 use super::Latencies;
 use crate::{Condition, Entry, List, Object, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
-/// How often an answer that settles nothing is asked for again.
+/// How often to repeat a request whose answer settles nothing.
 const TRIES: usize = 20;
 
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Requests under way at once where many objects are made or removed.
+/// Requests in flight at the same time where many objects are created or removed.
 const PARALLEL: usize = 16;
 
-/// Bodies of writes that a renewal of the seat is like.
+/// Largest body of a write that is comparable to a renewal of the seat.
 const SEAT_MAX_BYTES: usize = 4 << 10;
 
 /// Why a check ended early.
@@ -26,7 +26,7 @@ const SEAT_MAX_BYTES: usize = 4 << 10;
 pub(super) enum Stop {
     /// The store broke a promise.
     Fail(String),
-    /// It could not be found out.
+    /// The check was inconclusive.
     Skip(String),
 }
 
@@ -35,7 +35,7 @@ impl Stop {
         Err(Stop::Fail(sentence.into()))
     }
 
-    /// A refusal that stays. One that says "I cannot do this at all" is an answer to the question of the check.
+    /// A lasting refusal. If the store says that it cannot do this at all, that answers the question of the check.
     fn denied(trouble: &Trouble) -> Stop {
         match trouble.kind {
             TroubleKind::Unsupported => Stop::Fail(format!("the store refuses the request: {trouble}")),
@@ -60,7 +60,7 @@ pub(super) struct Bench<'a> {
     unique: String,
     nonces: AtomicU64,
     latencies: Mutex<Vec<Duration>>,
-    /// Of the conditional writes that nobody raced against, over all checks.
+    /// Durations of the conditional writes that nobody raced against, over all checks.
     writes: Mutex<Vec<Duration>>,
 }
 
@@ -78,7 +78,7 @@ impl<'a> Bench<'a> {
         format!("{}{name}", self.root)
     }
 
-    /// A body that nobody else writes: equal bodies have equal ETags on most engines.
+    /// A unique body: equal bodies have equal ETags on most engines.
     pub(super) fn body(&self, what: &str) -> Bytes {
         let n = self.nonces.fetch_add(1, Ordering::Relaxed);
         Bytes::from(format!("{what} {}-{n}", self.unique))
@@ -94,7 +94,7 @@ impl<'a> Bench<'a> {
         self.endpoints.get(1).map(|store| &**store)
     }
 
-    /// Endpoints in turn, for writers that race.
+    /// Hands endpoints out in turn, for writers that race.
     pub(super) fn endpoint(&self, writer: usize) -> &dyn Store {
         &*self.endpoints[writer % self.endpoints.len()]
     }
@@ -115,9 +115,9 @@ impl<'a> Bench<'a> {
         Latencies::of(std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Writes until the answer is certain: `Some` version if it happened, `None` if the condition did not hold.
+    /// Writes until the answer is certain: the new version if the write happened, `None` if the condition did not hold.
     ///
-    /// "Lost" may mean "lost against my own first try", also one that something on the way made; the body tells.
+    /// "Lost" may mean "lost against my own first try", including a try that something on the way repeated; the body tells.
     pub(super) async fn put(
         &self,
         store: &dyn Store,
@@ -169,7 +169,7 @@ impl<'a> Bench<'a> {
         Err(Stop::Skip(format!("no answer to a read in {TRIES} tries: {last}")))
     }
 
-    /// Creates an object that must not be there yet.
+    /// Creates an object that must not exist yet.
     pub(super) async fn create(&self, store: &dyn Store, key: &str, body: &Bytes) -> Result<Version, Stop> {
         match self.put(store, key, body, &Condition::Absent).await? {
             Some(version) => Ok(version),
@@ -177,7 +177,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// The object must be there with just this body.
+    /// The object must exist with exactly this body.
     pub(super) async fn expect(
         &self,
         store: &dyn Store,
@@ -235,7 +235,7 @@ impl<'a> Bench<'a> {
         results.into_iter().collect()
     }
 
-    /// Removes everything below the throw-away prefix. What cannot be removed is left: the verdicts stand, and the
+    /// Removes everything below the throw-away prefix. Whatever cannot be removed stays: the verdicts still count, and the
     /// prefix says what it is.
     pub(super) async fn clean_up(&self) {
         for _ in 0..8 {

@@ -54,7 +54,7 @@ pub(super) async fn replace_stale(bench: &Bench<'_>) -> Result<(), Stop> {
 
 pub(super) async fn replace_missing(bench: &Bench<'_>) -> Result<(), Stop> {
     let (store, key) = (bench.first(), bench.key("replace-missing"));
-    // A version that looks right: the one of a neighbour, or of the object before it was removed.
+    // A plausible version: a neighbour's, or that of the object before it was removed.
     let version = bench.create(store, &key, &bench.body("first")).await?;
     bench.remove(store, &key).await?;
     if bench.put(store, &key, &bench.body("ghost"), &Condition::Matches(version)).await?.is_some() {
@@ -80,7 +80,7 @@ pub(super) async fn read_unchanged(bench: &Bench<'_>) -> Result<(), Stop> {
     read_if_changed(bench, &key, &new, None).await
 }
 
-/// Reads with a version; `expected` is the body that must come, `None` for "unchanged".
+/// Reads with a version. `expected` is the body that must be returned, or `None` for "unchanged".
 async fn read_if_changed(
     bench: &Bench<'_>,
     key: &str,
@@ -105,7 +105,7 @@ pub(super) async fn remove(bench: &Bench<'_>) -> Result<(), Stop> {
     if bench.read(store, &key).await?.is_some() {
         return Stop::fail("an object that was removed is still there");
     }
-    // Removing what is not there is no error: a node that restarts tidies up twice.
+    // Removing an absent object is not an error: a node that restarts cleans up twice.
     bench.remove(store, &key).await?;
     let new = bench.create(store, &key, &bench.body("second")).await?;
     match old == new {
@@ -130,7 +130,7 @@ pub(super) async fn list_pages(bench: &Bench<'_>, count: usize) -> Result<(), St
     let store = bench.first();
     let below = bench.key("list/");
     let mut keys: Vec<String> = (0..count.max(2)).map(|n| format!("{below}{n:06}")).collect();
-    // A neighbour whose name begins alike must not be listed.
+    // A neighbour whose name begins the same way must not be listed.
     bench.fill(store, &[bench.key("list-neighbour")]).await?;
     let last = keys.pop().unwrap_or_default();
     let (first, rest) = keys.split_first().ok_or_else(|| Stop::Skip("nothing to list".to_owned()))?;
@@ -182,7 +182,7 @@ pub(super) async fn list_after_write(bench: &Bench<'_>) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Where lists name versions they must be those of reads, so that whoever lists need not read.
+/// If lists show versions, they must be the same as those of reads, so that a list can save a read.
 pub(super) async fn list_versions(bench: &Bench<'_>) -> Result<(), Stop> {
     let (store, below) = (bench.first(), bench.key("list-versions/"));
     let key = format!("{below}one");

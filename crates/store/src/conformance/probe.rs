@@ -1,10 +1,10 @@
-//! The short question a node asks before it trusts a store: seven requests.
+//! The quick check a node makes before it trusts a store: seven requests.
 
 use crate::{Condition, EtagForm, Object, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
 use bytes::Bytes;
 
-/// A write that must win is tried again when it was refused and the object shows no reason: one refusal may be the echo of
-/// a request that something on the way sent twice. Two of them contradict what was read in between.
+/// A write that must win is repeated if it was refused and the object shows no reason: a single refusal may be the echo of a
+/// request that something on the way sent twice. Two refusals contradict what was read in between.
 const TRIES: usize = 2;
 
 /// What the probe found.
@@ -12,14 +12,14 @@ const TRIES: usize = 2;
 pub enum Probe {
     /// Conditions are honoured, as far as one writer can see.
     Safe {
-        /// The ETag spelling that was learned, where there is a choice.
+        /// The ETag spelling that was learned; `None` where there is no choice.
         etag_form: Option<EtagForm>,
-        /// Unchanged reads are answered as such; without that every poll costs a whole body.
+        /// Whether the store answers "unchanged" to a read of an unchanged object. If not, every poll costs a whole body.
         unchanged_reads: bool,
     },
-    /// The store contradicted itself: it must not arbitrate. The sentence says how.
+    /// The store contradicted itself and must not arbitrate. The sentence says how.
     Unsafe(String),
-    /// It could not be found out now.
+    /// The probe could not find out now.
     Unavailable(Trouble),
     /// The store refuses, until somebody changes something.
     Denied(Trouble),
@@ -35,14 +35,14 @@ impl Probe {
     }
 }
 
-/// Asks a store whether it honours conditions, with one object below `prefix` that is removed afterwards. `unique` must be
+/// Asks a store whether it honours conditions, using one object below `prefix` that is removed afterwards. `unique` must be
 /// new at every call and a valid part of a key.
 pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
     let prefix = prefix.trim_matches('/');
     let slash = if prefix.is_empty() { "" } else { "/" };
     let key = format!("{prefix}{slash}probe-{unique}");
     let body = |n: u8| Bytes::from(format!("probe {unique} {n}"));
-    // A read first: some engines make a bucket that does not exist when it is first written to, which nobody asked for.
+    // Read first: some engines create a missing bucket on the first write, which nobody asked for.
     match store.get(&key, None).await {
         Read::Absent | Read::Found(_) | Read::Unchanged => {}
         Read::Unavailable(trouble) => return Probe::Unavailable(trouble),
@@ -57,7 +57,7 @@ pub async fn probe(store: &dyn Store, prefix: &str, unique: &str) -> Probe {
         Err(probe) => probe,
     };
     match (store.remove(&key).await, found) {
-        // Without the right to remove, objects of dead nodes pile up: better known at start.
+        // Without permission to remove, objects of dead nodes pile up. It is better to know that at the start.
         (Remove::Denied(trouble), Probe::Safe { .. }) => Probe::Denied(trouble),
         (Remove::Done | Remove::Unknown(_) | Remove::Unavailable(_) | Remove::Denied(_), found) => found,
     }
@@ -70,7 +70,7 @@ async fn create(store: &dyn Store, key: &str, body: Bytes) -> Result<Version, Pr
             Write::Won(version) => return Ok(version),
             Write::Lost => match read(store, key).await? {
                 Some(object) if object.body == body => return Ok(object.version),
-                // The name was not new: nothing is proved.
+                // The name was not new, so this proves nothing.
                 Some(_) => {
                     let detail = format!("{key} exists already; try again");
                     return Err(Probe::Unavailable(Trouble::new(TroubleKind::Busy, detail)));
@@ -78,7 +78,7 @@ async fn create(store: &dyn Store, key: &str, body: Bytes) -> Result<Version, Pr
                 None => {}
             },
             Write::Unknown(trouble) => {
-                // It may be there: tidy up, whatever comes of it.
+                // The object may exist: clean up, whatever the outcome.
                 store.remove(key).await;
                 return Err(Probe::Unavailable(trouble));
             }
@@ -105,7 +105,7 @@ async fn replace(store: &dyn Store, key: &str, body: Bytes, current: &Version) -
     Err(Probe::Unsafe("it refuses to replace an object by its current version".to_owned()))
 }
 
-/// Everything after the first create. Answers whether unchanged reads are told.
+/// Everything after the first create. Returns whether the store answers "unchanged" to unchanged reads.
 async fn ask(
     store: &dyn Store,
     key: &str,
@@ -132,7 +132,7 @@ async fn ask(
     }
 }
 
-/// A certain answer, or the reason to stop: what is unclear says nothing about safety.
+/// A certain answer, or the reason to stop: an unclear answer says nothing about safety.
 async fn put(
     store: &dyn Store,
     key: &str,

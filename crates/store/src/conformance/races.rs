@@ -1,4 +1,4 @@
-//! The checks with many writers at once: where conditions that are looked at first and applied later come apart.
+//! The checks with many writers at once: they break stores that check a condition first and apply the write later.
 
 use super::bench::{Bench, Stop};
 use crate::{Condition, Write};
@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// A round in which nobody got through is repeated this often.
+/// How often to repeat a round in which nobody got through.
 const ROUND_TRIES: usize = 5;
 
-/// A writer gives up one increment after this many lost tries. Somebody wins each round, so a writer among `width`
-/// others loses that often only if the store is unfair beyond use.
+/// How many lost tries make a writer give up one increment. Somebody wins each round, so a writer among `width` others loses
+/// that often only if the store is hopelessly unfair.
 const INCREMENT_TRIES: usize = 2_000;
 
 pub(super) async fn create(bench: &Bench<'_>, width: usize, rounds: usize) -> Result<(), Stop> {
@@ -39,7 +39,7 @@ fn in_round(round: usize, stop: Stop) -> Stop {
     }
 }
 
-/// One race. Answers whether the object was made at all.
+/// One race. Returns whether the object was created at all.
 async fn create_round(bench: &Bench<'_>, key: &str, width: usize) -> Result<bool, Stop> {
     let bodies: Vec<Bytes> = (0..width).map(|_| bench.body("racer")).collect();
     let writes = bodies
@@ -75,8 +75,8 @@ async fn create_round(bench: &Bench<'_>, key: &str, width: usize) -> Result<bool
     }
 }
 
-/// Every writer increments one counter so and so often. The object carries the name of every increment in it, so that
-/// one whose answer was lost can still be found after others have written on top.
+/// Every writer increments one counter `rounds` times. The object contains the name of every increment, so that one whose
+/// answer was lost can still be found after others have written on top of it.
 pub(super) async fn counter(bench: &Bench<'_>, width: usize, rounds: usize) -> Result<(), Stop> {
     let key = bench.key("counter");
     bench.create(bench.first(), &key, &Bytes::from_static(b"start")).await?;
@@ -111,7 +111,7 @@ async fn increment(bench: &Bench<'_>, key: &str, writer: usize, rounds: usize) -
             };
             let text = String::from_utf8_lossy(&object.body).into_owned();
             if text.lines().any(|line| line == name) {
-                // An earlier try without an answer did land.
+                // An earlier try without an answer landed after all.
                 confirmed = true;
                 break;
             }
@@ -121,7 +121,7 @@ async fn increment(bench: &Bench<'_>, key: &str, writer: usize, rounds: usize) -
                     confirmed = true;
                     break;
                 }
-                // Also after an unknown one: either the version has moved on and the try can land no more, or the next
+                // Also after an unknown outcome: either the version has moved on and the try can no longer land, or the next
                 // try meets the same version and only one of the two can win.
                 Write::Lost | Write::Unknown(_) | Write::Unavailable(_) => {}
                 Write::Denied(trouble) => return Err(Stop::Skip(trouble.to_string())),

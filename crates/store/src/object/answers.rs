@@ -1,25 +1,25 @@
-//! From raw answers to outcomes. The table of what each status means, in one place.
+//! From raw answers to outcomes: the one table of what each status means.
 
 use super::credentials::NoCredentials;
 use super::wire::{Call, Ending};
 use crate::{Condition, List, Read, Remove, Trouble, TroubleKind, Write};
 
-/// What an unsuccessful request amounts to, whatever it wanted.
+/// What a failed request amounts to, whatever it asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
-    /// The condition was looked at and did not hold (412, 304).
+    /// The condition was checked and did not hold (412, 304).
     Condition,
     /// There is no such object (404).
     NoObject,
-    /// The request took no effect, for a passing reason.
+    /// The request had no effect, for a passing reason.
     Passing(Trouble),
-    /// The request took no effect, for a reason that stays.
+    /// The request had no effect, for a lasting reason.
     Lasting(Trouble),
-    /// The request may have taken effect.
+    /// The request may have had an effect.
     Unclear(Trouble),
 }
 
-/// Error codes that blame the key, the secret, the token or the clock, under whatever status they come.
+/// Error codes that blame the key, the secret, the token or the clock, whatever the status.
 const CREDENTIAL_CODES: [&str; 14] = [
     "AuthFailure",
     "AuthenticationFailed",
@@ -40,8 +40,8 @@ const CREDENTIAL_CODES: [&str; 14] = [
 /// Codes that say the bucket, not the object, is missing.
 const NO_BUCKET_CODES: [&str; 2] = ["NoSuchBucket", "ContainerNotFound"];
 
-/// Judges a failed call. `ever_sent` says whether this store got as far as sending a request before: credentials that
-/// cannot be had at the first request are a configuration error, later they are a passing one.
+/// Judges a failed call. `ever_sent` says whether this store has ever got as far as sending a request: missing credentials
+/// are a configuration error at the first request, and a passing one later.
 pub(super) fn judge(
     call: &Call,
     what: &str,
@@ -65,8 +65,8 @@ pub(super) fn judge(
             TroubleKind::Connection,
             format!("{what}: the answer was lost: {detail}"),
         )),
-        // Done, but the answer lacks what it must have (an ETag) or holds what nobody can read. No signed URL can be in
-        // the client's words: those belong to requests that failed.
+        // It succeeded, but the answer lacks something required (an ETag) or is unreadable. The client's text cannot contain
+        // a signed URL: only errors of failed requests do.
         Some(Ending::Answered { status: status @ 200..=299, .. }) => {
             let why = error.map_or_else(|| "no whole answer in time".to_owned(), ToString::to_string);
             Failure::Unclear(Trouble::new(TroubleKind::Malformed, format!("{what}: {status}, but {why}")))
@@ -82,7 +82,7 @@ fn not_sent(call: &Call, what: &str, error: Option<&object_store::Error>, ever_s
         (None, None, Some(waiting)) => (waiting.clone(), true),
         (None, Some(_), _) | (None, None, None) => not_opened(call, error),
     };
-    // What fails before any request is a token file or a helper program: credentials too.
+    // A failure before any request comes from a token file or a helper program, so it is about credentials too.
     let kind = match (&call.other, &call.waiting, error) {
         (None, None, None) => TroubleKind::Timeout,
         (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) => TroubleKind::Credentials,
@@ -94,7 +94,7 @@ fn not_sent(call: &Call, what: &str, error: Option<&object_store::Error>, ever_s
     }
 }
 
-/// The client has credentials and could not open a session with them (S3 Express), or refused the request.
+/// The client has credentials but could not open a session with them (S3 Express), or refused the request.
 fn not_opened(call: &Call, error: Option<&object_store::Error>) -> (String, bool) {
     let place = &call.other_place;
     match &call.other {
@@ -105,7 +105,7 @@ fn not_opened(call: &Call, error: Option<&object_store::Error>) -> (String, bool
             (format!("no session: {place} did not answer: {detail}"), *timeout)
         }
         Some(Ending::Open) => (format!("no session: {place} did not answer in time"), true),
-        // Without any request there is no signed URL the text could repeat.
+        // No request was made, so there is no signed URL that the text could repeat.
         None => match error {
             Some(error) => (error.to_string(), false),
             None => ("nothing was sent in time".to_owned(), true),
@@ -115,7 +115,7 @@ fn not_opened(call: &Call, error: Option<&object_store::Error>) -> (String, bool
 
 fn answered(status: u16, code: &str, message: &str, what: &str) -> Failure {
     let said = |kind: TroubleKind| {
-        // What an engine says about credentials may repeat some of them; its code is enough.
+        // An engine's message about credentials may repeat some of them; its code is enough.
         let words = if kind == TroubleKind::Credentials { "" } else { message };
         let text =
             [code, words].iter().filter(|text| !text.is_empty()).copied().collect::<Vec<_>>().join(": ");
@@ -135,8 +135,8 @@ fn answered(status: u16, code: &str, message: &str, what: &str) -> Failure {
         403 => Failure::Lasting(said(TroubleKind::Permission)),
         404 if NO_BUCKET_CODES.contains(&code) => Failure::Lasting(said(TroubleKind::Missing)),
         404 => Failure::NoObject,
-        // Azure answers a create of something that exists with 409 and this code; every other 409 is two writers at
-        // once, and neither says that somebody holds the object nor wrote anything.
+        // Azure answers 409 with this code when the object to be created exists. Every other 409 means two writers at once:
+        // it does not say that somebody holds the object, and nothing was written.
         409 if code == "BlobAlreadyExists" => Failure::Condition,
         409 => Failure::Passing(said(TroubleKind::Busy)),
         408 => Failure::Unclear(said(TroubleKind::Timeout)),
@@ -149,7 +149,7 @@ fn answered(status: u16, code: &str, message: &str, what: &str) -> Failure {
     }
 }
 
-/// Judges an error of a store whose wire cannot be seen.
+/// Judges an error of a store whose wire is not observed.
 pub(super) fn judge_unseen(error: &object_store::Error, what: &str) -> Failure {
     use object_store::Error as E;
     let said = |kind: TroubleKind| Trouble::new(kind, format!("{what}: {error}"));
@@ -175,7 +175,7 @@ impl Failure {
         match (self, condition) {
             (Failure::Condition, Condition::Absent | Condition::Matches(_)) => Write::Lost,
             (Failure::Condition, Condition::Any) => odd("412"),
-            // The object that was to be replaced is not there.
+            // The object to be replaced does not exist.
             (Failure::NoObject, Condition::Matches(_)) => Write::Lost,
             (Failure::NoObject, Condition::Absent | Condition::Any) => Write::Denied(Trouble::new(
                 TroubleKind::Missing,

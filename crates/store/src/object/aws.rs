@@ -1,7 +1,7 @@
 //! Credentials of a pod or task on Amazon's platforms: from a container service, or for a web identity.
 //!
-//! object_store knows both, but takes a token file as it is: one that ends in a newline makes it panic or sends a token
-//! that nobody accepts.
+//! object_store supports both, but uses a token file as it is: a trailing newline makes it panic or send a token that nobody
+//! accepts.
 
 use super::credentials::NoCredentials;
 use super::wire::element;
@@ -11,10 +11,10 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential};
 use object_store::client::{HttpClient, HttpRequest, HttpRequestBody};
 use std::sync::Arc;
 
-/// Where an ECS task asks.
+/// Where an ECS task gets its credentials.
 const TASK_SERVICE: &str = "http://169.254.170.2";
 
-/// A source that is asked anew at every call.
+/// A source that is asked again at every call.
 #[derive(Debug)]
 pub(super) struct PodCredentials {
     http: HttpClient,
@@ -28,7 +28,7 @@ enum Source {
 }
 
 impl PodCredentials {
-    /// The one that the environment names, in the order of object_store; `None` if it names neither.
+    /// The source that the environment names, in the same order of precedence as object_store; `None` if it names none.
     pub(super) fn of(
         builder: &AmazonS3Builder,
         region: &str,
@@ -55,7 +55,7 @@ impl PodCredentials {
         Ok(Some(PodCredentials { http: connect()?, source }))
     }
 
-    /// Who is asked: scheme and host.
+    /// The service that is asked: scheme and host.
     pub(super) fn service(&self) -> String {
         let url = match &self.source {
             Source::Container { url, .. } => url,
@@ -67,7 +67,7 @@ impl PodCredentials {
         }
     }
 
-    /// Sends one question and answers with the text of a success.
+    /// Sends one request and returns the text of a successful answer.
     async fn ask(&self, mut request: HttpRequest, url: &str) -> object_store::Result<String> {
         let Ok(target) = url.parse() else {
             return Err(NoCredentials::lasting("the URL of the credentials service is not a URL").into());
@@ -77,7 +77,7 @@ impl PodCredentials {
         let response = self.http.execute(request).await.map_err(|error| failed(error.into()))?;
         let status = response.status();
         let body = response.into_body().bytes().await.map_err(|error| failed(error.into()))?;
-        // What was answered, and by whom, is seen on the wire; the body may hold secrets.
+        // What was answered, and by whom, is noted on the wire; the body may contain secrets.
         if !status.is_success() {
             return Err(failed(format!("answered {status}").into()));
         }
@@ -162,8 +162,8 @@ impl CredentialProvider for PodCredentials {
     }
 }
 
-/// The token in a file, without the newline that an editor or `echo` put behind it. Read at every question: platforms
-/// replace it.
+/// The token in a file, without the newline that an editor or `echo` appended. Read for every request, because platforms
+/// replace the file.
 async fn read_token(setting: &str, file: &str) -> object_store::Result<String> {
     let path = file.to_owned();
     let text = tokio::task::spawn_blocking(move || std::fs::read_to_string(path)).await?;

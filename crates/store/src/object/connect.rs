@@ -1,4 +1,4 @@
-//! Clients for the three providers, from the environment that their own tools read.
+//! Clients for the three providers, configured from the environment that the providers' own tools read.
 
 use super::aws::PodCredentials;
 use super::credentials::{ANSWER_TIMEOUT, SharedCredentials};
@@ -12,21 +12,21 @@ use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Connections idle for longer are closed from this side. Stores close theirs after some 20 s; a write sent at that very
-/// moment would be one of unknown outcome.
+/// Connections idle for longer than this are closed from this side. Stores close theirs after some 20 s; a write sent at
+/// that very moment would have an unknown outcome.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Makes a client with connections of its own. All that one of these makes use the same credentials.
+/// Makes a client with its own connections. All clients made by one of these share the same credentials.
 pub(super) type NewClient = Box<dyn Fn() -> Result<Arc<dyn ObjectStore>, OpenError>>;
 
-/// What makes clients of a bucket, and a description of it for people.
+/// Returns a maker of clients for a bucket, and a description of the bucket for people.
 pub(super) fn connect(
     provider: Provider,
     bucket: &str,
     prefix: &str,
     options: &OpenOptions,
 ) -> Result<(NewClient, String), OpenError> {
-    // The TLS provider is chosen once for the process; whoever was first, it is there now.
+    // The TLS provider is set once per process. An error only means that somebody else set it first.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let (client, place) = match provider {
         Provider::S3 => s3(bucket, options)?,
@@ -52,7 +52,7 @@ fn s3(bucket: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenEr
     let endpoint = options.endpoint.clone().or_else(|| s3_endpoint(&builder));
     let plain_http = check_endpoint(Provider::S3, endpoint.as_deref())?;
     if let Some(endpoint) = &endpoint {
-        // The S3-specific key wins over the general one, whichever of them the environment set.
+        // The S3-specific key wins over the general one, whichever of them the environment has set.
         builder = builder.with_config(AmazonS3ConfigKey::S3Endpoint, endpoint);
     }
     if let Some(credentials) = &options.credentials {
@@ -66,12 +66,12 @@ fn s3(bucket: &str, options: &OpenOptions) -> Result<(NewClient, String), OpenEr
         .with_bucket_name(bucket)
         .with_region(&region)
         .with_conditional_put(S3ConditionalPut::ETagMatch)
-        // The bulk POST is missing on some engines; a single DELETE is on all.
+        // Some engines lack the bulk POST; all have the single DELETE.
         .with_disable_bulk_delete(true)
         .with_retry(no_retries())
         .with_client_options(client_options(options, plain_http))
         .with_http_connector(ObservedConnector::default());
-    // Only Amazon has them: behind another endpoint a bucket of such a name is a bucket like any other.
+    // Only Amazon has them: behind another endpoint, a bucket with such a name is an ordinary bucket.
     let express = is_express(bucket) && endpoint.is_none();
     if express {
         builder = builder.with_s3_express(true);
@@ -96,7 +96,7 @@ pub(super) fn is_express(bucket: &str) -> bool {
     bucket.ends_with("--x-s3")
 }
 
-/// Temporary credentials: of the pod, or of the machine.
+/// Temporary credentials of the pod or of the machine.
 fn s3_credentials(builder: AmazonS3Builder, region: &str) -> object_store::Result<AmazonS3Builder> {
     let connect = || ObservedConnector::default().connect(&credential_options(true));
     let shared = match PodCredentials::of(&builder, region, connect)? {
@@ -121,7 +121,7 @@ fn s3_endpoint(builder: &AmazonS3Builder) -> Option<String> {
         .or_else(|| builder.get_config_value(&AmazonS3ConfigKey::Endpoint))
 }
 
-/// The endpoint that the environment names for S3: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`.
+/// The endpoint that the environment sets for S3: `AWS_ENDPOINT_URL_S3`, else `AWS_ENDPOINT_URL`.
 pub(crate) fn s3_endpoint_from_env() -> Option<String> {
     s3_endpoint(&AmazonS3Builder::from_env())
 }
@@ -168,7 +168,7 @@ fn azure(container: &str, options: &OpenOptions) -> Result<(NewClient, String), 
     Ok((client, endpoint.unwrap_or_else(|| "Azure Blob Storage".to_owned())))
 }
 
-/// Whether plain HTTP is to be spoken. An endpoint is printed in descriptions, so it must not hold credentials.
+/// Whether to speak plain HTTP. Rejects an endpoint that contains credentials, because descriptions print it.
 fn check_endpoint(provider: Provider, endpoint: Option<&str>) -> Result<bool, OpenError> {
     let Some(endpoint) = endpoint else { return Ok(false) };
     let wrong = |rule: String| OpenError::Setting { setting: provider.endpoint_setting().to_owned(), rule };
@@ -188,7 +188,7 @@ fn check_endpoint(provider: Provider, endpoint: Option<&str>) -> Result<bool, Op
     Ok(url.scheme() == "http")
 }
 
-/// Never retry: see the module above. The client would otherwise retry for three minutes.
+/// Never retry; see the module above. The client would otherwise retry for three minutes.
 fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, retry_timeout: Duration::ZERO, ..RetryConfig::default() }
 }
@@ -201,7 +201,7 @@ fn client_options(options: &OpenOptions, plain_http: bool) -> ClientOptions {
         .with_allow_http(plain_http)
 }
 
-/// For questions for credentials, which no request waits for.
+/// Options for credential requests, which no store request waits for.
 fn credential_options(plain_http: bool) -> ClientOptions {
     ClientOptions::new()
         .with_timeout(ANSWER_TIMEOUT)

@@ -1,9 +1,9 @@
-//! One set of credentials for all clients of a store, renewed beside the requests.
+//! One set of credentials for all clients of a store, renewed independently of the requests.
 //!
-//! The providers of object_store ask for credentials inside the request that needs them, and ask again for the last five
-//! minutes of every lifetime. A service slower than a request's timeout is then cut off each time, and a node with
-//! valid credentials cannot use them. Here a task of its own asks, no request's end ends it, and what is still valid is
-//! used meanwhile.
+//! object_store's providers fetch credentials inside the request that needs them, and fetch again throughout the last five
+//! minutes of every lifetime. If the service is slower than the request timeout, it is cut off every time, and a node cannot
+//! use its valid credentials. Here a separate task fetches them. It survives the end of any request, and the credentials
+//! that are still valid are used in the meantime.
 
 use super::wire::{self, Call, Ending, element};
 use async_trait::async_trait;
@@ -17,24 +17,24 @@ use std::time::{Duration, SystemTime};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
 
-/// No question for credentials takes longer. Far more than a request of a lease, because no lease waits for it.
+/// Longest time for a credential request. Far longer than a lease request, because no lease waits for it.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to use credentials whose end is not known before their source, which knows it, is asked again.
+/// How long to use credentials of unknown lifetime before asking their source again, which knows it.
 const UNKNOWN_LIFETIME_RECHECK: Duration = Duration::from_secs(60);
 
-/// Renewals are not begun closer together.
+/// Shortest time between the starts of two renewals.
 const RENEWAL_PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// A renewal that failed is tried again after a quarter of what is left, within these bounds.
+/// A failed renewal is retried after a quarter of the remaining lifetime, within these bounds.
 const RETRY_PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(5));
 
-/// Why there are no credentials. Holds none.
+/// Why there are no credentials. Contains none itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub(super) struct NoCredentials {
     text: String,
-    /// The same question may well be answered later.
+    /// The same request may well succeed later.
     pub(super) is_passing: bool,
 }
 
@@ -47,7 +47,7 @@ impl NoCredentials {
         NoCredentials { text: text.into(), is_passing: false }
     }
 
-    /// The one behind an error of object_store, if that is what it is about.
+    /// The [`NoCredentials`] behind an object_store error, if that is the cause.
     pub(super) fn behind(error: &object_store::Error) -> Option<&NoCredentials> {
         let mut next: Option<&(dyn Error + 'static)> = Some(error);
         while let Some(error) = next {
@@ -59,7 +59,7 @@ impl NoCredentials {
         None
     }
 
-    /// Judges a question for credentials by what was seen on the wire.
+    /// Judges a credential request by what was seen on the wire.
     fn judge(call: &Call, error: Option<&object_store::Error>, service: &str) -> NoCredentials {
         let service = if call.other_place.is_empty() { service } else { &call.other_place };
         if let Some(known) = error.and_then(NoCredentials::behind) {
@@ -80,7 +80,7 @@ impl NoCredentials {
                 NoCredentials::passing(format!("{service} did not answer: {detail}"))
             }
             Some(Ending::Open) => NoCredentials::passing(format!("{service} did not answer in time")),
-            // A file or a helper program. No request was made that the text could repeat.
+            // From a file or a helper program. No request was made that the text could repeat.
             None => match error {
                 Some(error) => NoCredentials::lasting(error.to_string()),
                 None => NoCredentials::passing(format!("{service} did not answer in time")),
@@ -95,14 +95,14 @@ impl From<NoCredentials> for object_store::Error {
     }
 }
 
-/// Where credentials come from: asked once at a time, however many requests wait.
+/// Where credentials come from. Asks one question at a time, however many requests wait.
 pub(super) struct SharedCredentials<C>(Arc<Inner<C>>);
 
 struct Inner<C> {
     source: Arc<dyn CredentialProvider<Credential = C>>,
-    /// Who is asked, for messages; scheme and host at most.
+    /// The service that is asked, for messages; at most scheme and host.
     service: String,
-    /// What a message says before the reason as long as there never were any credentials.
+    /// How a message begins, before the reason, as long as there have never been credentials.
     without: &'static str,
     state: Mutex<State<C>>,
 }
@@ -116,14 +116,14 @@ struct State<C> {
 
 struct Held<C> {
     credential: Arc<C>,
-    /// `None`: not known; the store will tell.
+    /// `None` if not known; the store will refuse expired ones.
     expires: Option<Instant>,
-    /// The same by the clock on the wall, which goes on while the machine sleeps.
+    /// The same by the wall clock, which keeps running while the machine sleeps.
     expires_on_wall: Option<SystemTime>,
     renew_at: Instant,
 }
 
-/// A task that asks for credentials. Whoever waits for its answer may stop waiting; it goes on.
+/// A task that asks for credentials. A caller may stop waiting for its answer; the task continues.
 struct Question<C> {
     task: AbortHandle,
     answer: Shared<BoxFuture<'static, Result<Arc<C>, NoCredentials>>>,
@@ -145,7 +145,7 @@ impl<C: Send + Sync + 'static> Inner<C> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The question under way, or a new one.
+    /// The question in progress, or a new one.
     fn ask(
         self: &Arc<Self>,
         state: &mut State<C>,
@@ -203,7 +203,7 @@ impl<C> Held<C> {
         before: Option<&Held<C>>,
         now: Instant,
     ) -> Held<C> {
-        // A source may answer from a cache of its own; the end of what it has is the one known before.
+        // A source may answer from its own cache; then the known expiry still applies.
         let same = before.filter(|before| Arc::ptr_eq(&before.credential, &credential));
         let expires = match lifetime {
             Some(lifetime) => now.checked_add(lifetime),
@@ -255,7 +255,7 @@ impl<C: Send + Sync + 'static> CredentialProvider for SharedCredentials<C> {
             {
                 Some((credential, left, renew_at)) if !left.is_zero() => {
                     if now >= renew_at {
-                        // Not waited for: it holds for this request.
+                        // Not awaited: the current credentials are good for this request.
                         drop(self.0.ask(&mut state));
                     }
                     return Ok(credential);
@@ -279,7 +279,7 @@ impl<C> fmt::Debug for SharedCredentials<C> {
     }
 }
 
-/// How long the credentials in an answer hold from `now` on, where the answer says so: `Expiration` (Amazon, JSON or XML),
+/// How long the credentials in an answer are valid from `now` on, if the answer says so: `Expiration` (Amazon, JSON or XML),
 /// `expires_in` or `expires_on` (Google, Microsoft; numbers or text).
 pub(super) fn lifetime(body: &[u8], now: jiff::Timestamp) -> Option<Duration> {
     let until = |end: jiff::Timestamp| Duration::try_from(end.duration_since(now)).unwrap_or_default();
@@ -307,7 +307,7 @@ mod tests {
     use std::collections::VecDeque;
     use tokio::sync::Semaphore;
 
-    /// Answers as it is told, each answer after `delay`.
+    /// Gives scripted answers, each after `delay`.
     struct Script {
         answers: Mutex<VecDeque<Option<u64>>>,
         delay: Duration,
@@ -324,7 +324,8 @@ mod tests {
     impl CredentialProvider for Script {
         type Credential = usize;
 
-        /// The number of the question, for as many seconds as the script says; without a number it fails.
+        /// Answers with the number of the question, valid for as many seconds as the script says; fails if the script has no
+        /// number.
         async fn get_credential(&self) -> object_store::Result<Arc<usize>> {
             self.asked.add_permits(1);
             let number = self.asked.available_permits();
@@ -352,7 +353,7 @@ mod tests {
         (script, SharedCredentials::new(source, "the service", "no credentials: "))
     }
 
-    /// What a request that may take 750 ms gets; `None` if it gets nothing in time.
+    /// What a request with a 750 ms timeout gets; `None` if it gets nothing in time.
     async fn request(credentials: &SharedCredentials<usize>) -> Option<Result<usize, String>> {
         let answer = timeout(Duration::from_millis(750), credentials.get_credential()).await.ok()?;
         Some(answer.map(|number| *number).map_err(|error| {
@@ -392,7 +393,7 @@ mod tests {
             assert_eq!(request(&credentials).await, Some(Ok(1)));
         }
         tokio::time::advance(Duration::from_secs(3)).await;
-        // A renewal begun while they were valid may be the one that this request hears of.
+        // This request may hear of a renewal that began while the credentials were still valid.
         request(&credentials).await;
         let expected = "the credentials expired 2 s ago, and the service is away";
         assert_eq!(request(&credentials).await, Some(Err(expected.to_owned())));
@@ -418,7 +419,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn credentials_that_are_over_when_they_come_are_used_once() {
-        // The clock of this machine may be wrong; the store knows.
+        // This machine's clock may be wrong; the store knows.
         let (_, credentials) = shared(0, [Some(0), Some(0)]);
         assert_eq!(request(&credentials).await, Some(Ok(1)));
         assert_eq!(request(&credentials).await, Some(Ok(2)));

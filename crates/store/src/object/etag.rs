@@ -4,18 +4,18 @@ use crate::{Condition, Provider, Trouble, TroubleKind, Version};
 use object_store::{PutMode, UpdateVersion};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// How an ETag must be spelled in `If-Match`. The standard says quoted; Ceph compares it with the quotes and so refuses
-/// every right version.
+/// How to spell an ETag in `If-Match`. The standard says quoted; Ceph includes the quotes in the comparison and so refuses
+/// every correct version.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EtagForm {
     /// `"abc"`, as documented.
     Quoted,
-    /// `abc`.
+    /// `abc`, without quotes.
     Unquoted,
 }
 
 impl EtagForm {
-    /// A word for people.
+    /// The form as one word, for people.
     pub fn as_str(self) -> &'static str {
         match self {
             EtagForm::Quoted => "quoted",
@@ -24,7 +24,7 @@ impl EtagForm {
     }
 }
 
-/// What has been learned about one store. Learned once and kept.
+/// What has been learned about one store. Learned once, then kept.
 #[derive(Debug, Default)]
 pub(super) struct FormMemory(AtomicU8);
 
@@ -49,13 +49,13 @@ impl FormMemory {
 /// How a provider names versions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Dialect {
-    /// The ETag without its quotes: engines differ in whether an answer has them.
+    /// The ETag without its quotes: engines differ in whether their answers have them.
     S3,
-    /// `generation:etag`. Replaces go by generation, reads by ETag.
+    /// `generation:etag`. Replaces use the generation, reads the ETag.
     Gcs,
-    /// As S3, always quoted.
+    /// Like S3, always quoted.
     Azure,
-    /// The ETag just as it came.
+    /// The ETag exactly as it came.
     Plain,
 }
 
@@ -68,7 +68,7 @@ impl Dialect {
         }
     }
 
-    /// The version that an answer gives.
+    /// The version in an answer.
     pub(super) fn version(self, etag: Option<&str>, generation: Option<&str>) -> Option<Version> {
         let etag = etag.filter(|etag| !etag.is_empty())?;
         match self {
@@ -87,7 +87,7 @@ impl Dialect {
         }
     }
 
-    /// The condition of a write, in object_store's words.
+    /// The condition of a write, in object_store's terms.
     pub(super) fn mode(self, condition: &Condition, form: EtagForm) -> Result<PutMode, Trouble> {
         let version = match condition {
             Condition::Absent => return Ok(PutMode::Create),

@@ -1,8 +1,8 @@
-//! What really went over the wire.
+//! Records what really went over the wire.
 //!
 //! object_store folds several statuses into one error (a 409 "two writers at once" and a 412 "exists" both become
-//! `AlreadyExists`), and its error texts may hold signed URLs. So every request passes through [`Observed`], which
-//! notes the raw status and the engine's error code for the call that is running.
+//! `AlreadyExists`), and its error texts may contain signed URLs. So every request passes through [`Observed`], which
+//! records the raw status and the engine's error code for the current call.
 
 use super::credentials::lifetime;
 use crate::{StoreTime, tally};
@@ -18,30 +18,29 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// An error answer is read this far; the rest is not interesting.
+/// An error answer is read up to this size; the rest is of no interest.
 const ERROR_BODY_MAX_BYTES: usize = 64 << 10;
 
-/// The largest page of a list or credential answer. A page has at most 1,000 keys (5,000 on Azure) of at most 1,024
-/// bytes.
+/// The largest page of a list, or credential answer. A page has at most 1,000 keys (5,000 on Azure) of at most 1,024 bytes.
 const PAGE_MAX_BYTES: usize = 16 << 20;
 
-/// Marks the one request of a call that reads or writes an object, as opposed to a request for credentials that the
-/// client may have to make first.
+/// Marks the one request of a call that reads or writes an object, as opposed to a credential request that the client may
+/// have to make first.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ObjectRequest;
 
 /// What happened during one call.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Call {
-    /// How the last request to the store ended. `None`: none was begun.
+    /// How the last request to the store ended; `None` if none was begun.
     pub(super) store: Option<Ending>,
-    /// How the last other request (credentials) ended.
+    /// How the last other request (for credentials) ended.
     pub(super) other: Option<Ending>,
     /// Where that request went: scheme and host.
     pub(super) other_place: String,
-    /// How long the credentials hold that such a request brought.
+    /// How long the credentials from such a request are valid.
     pub(super) lifetime: Option<Duration>,
-    /// When the store answered last, by its own clock.
+    /// The store's own time in its last answer.
     pub(super) date: Option<StoreTime>,
     /// What the call waited for before it could send anything.
     pub(super) waiting: Option<String>,
@@ -50,13 +49,13 @@ pub(super) struct Call {
 /// How a request ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Ending {
-    /// It was handed to the client and has not ended. What is seen when the call was cut off.
+    /// It was handed to the client and has not ended; seen when the call was cut off.
     Open,
-    /// An answer came. Code and message are the engine's own words, without anything signed.
+    /// An answer arrived. Code and message are the engine's own words, without anything signed.
     Answered { status: u16, code: String, message: String },
     /// No connection could be made: the request was certainly not sent.
     NotConnected { detail: String, timeout: bool },
-    /// It may have been sent, and no whole answer came.
+    /// It may have been sent, but no complete answer arrived.
     Broken { detail: String, timeout: bool },
 }
 
@@ -64,7 +63,7 @@ tokio::task_local! {
     static CALL: Arc<Mutex<Call>>;
 }
 
-/// Runs `work` and tells what it did on the wire, also when `work` is cut off by a timeout.
+/// Runs `work` and returns what it did on the wire, even if a timeout cuts `work` off.
 pub(super) async fn observe<T>(work: impl Future<Output = T>) -> (T, Call) {
     let call = Arc::new(Mutex::new(Call::default()));
     let result = CALL.scope(Arc::clone(&call), work).await;
@@ -73,7 +72,7 @@ pub(super) async fn observe<T>(work: impl Future<Output = T>) -> (T, Call) {
 }
 
 fn note_call(note: impl FnOnce(&mut Call)) {
-    // Outside of a call (nothing does that today) there is nobody to tell.
+    // Outside of a call (nothing does that today) there is nobody to report to.
     let _ = CALL.try_with(|call| note(&mut call.lock().unwrap_or_else(PoisonError::into_inner)));
 }
 
@@ -84,17 +83,17 @@ fn note(to_store: bool, ending: Ending) {
     });
 }
 
-/// An answer with credentials said how long they hold.
+/// An answer with credentials said how long they are valid.
 pub(super) fn note_lifetime(lifetime: Option<Duration>) {
     note_call(|call| call.lifetime = lifetime.or(call.lifetime));
 }
 
-/// The call cannot go on before this.
+/// The call cannot continue before this.
 pub(super) fn note_waiting(what: String) {
     note_call(|call| call.waiting = Some(what));
 }
 
-/// Makes clients that note what they see.
+/// Makes clients that record what they see.
 #[derive(Debug, Default)]
 pub(super) struct ObservedConnector(ReqwestConnector);
 
@@ -112,7 +111,7 @@ impl HttpService for Observed {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let object = request.extensions().get::<ObjectRequest>().is_some();
         let to_store = object || is_list_or_remove(&request);
-        // Reading an object is bounded where the body is collected; everything else is bounded here.
+        // An object's body is bounded where it is collected; everything else is bounded here.
         let streamed = object && request.method().as_str() == "GET";
         note(to_store, Ending::Open);
         if to_store {
@@ -143,14 +142,14 @@ impl HttpService for Observed {
     }
 }
 
-/// Lists and removals carry no mark, but cannot be confused with a request for credentials.
+/// Lists and removals carry no mark, but cannot be confused with a credential request.
 fn is_list_or_remove(request: &HttpRequest) -> bool {
     let query = request.uri().query().unwrap_or_default();
     let has = |wanted: &str| query.split('&').any(|part| part == wanted);
     request.method().as_str() == "DELETE" || has("list-type=2") || has("comp=list") || has("comp=batch")
 }
 
-/// Scheme and host of a request; its path may hold more than people should see.
+/// Scheme and host of a request; its path may contain more than people should see.
 fn place(request: &HttpRequest) -> String {
     let uri = request.uri();
     let authority = uri.authority().map_or("", |authority| authority.as_str());
@@ -158,14 +157,14 @@ fn place(request: &HttpRequest) -> String {
     format!("{}://{host}", uri.scheme_str().unwrap_or("http"))
 }
 
-/// What an answer says about when it was made.
+/// When an answer was made, according to its headers.
 fn date(response: &HttpResponse) -> Option<StoreTime> {
     let text = response.headers().get("date")?.to_str().ok()?;
     let date = jiff::fmt::rfc2822::parse(text).ok()?;
     u64::try_from(date.timestamp().as_millisecond()).ok().map(StoreTime)
 }
 
-/// Reads what is to be bounded and tells how the request ended.
+/// Reads the bodies that must be bounded here, and records how the request ended.
 async fn settle(
     response: HttpResponse,
     streamed: bool,
@@ -191,7 +190,7 @@ async fn settle(
     }
     let (parts, body) = response.into_parts();
     let header = parts.headers.get("x-ms-error-code").and_then(|code| code.to_str().ok()).map(str::to_owned);
-    // The status has arrived and decides; a body that breaks off only costs its words.
+    // The status has arrived and decides; a truncated body only costs its text.
     let body = read_bounded(body, ERROR_BODY_MAX_BYTES).await.map(|(body, _)| body).unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
     let code = header.or_else(|| told(&text, "Code")).unwrap_or_default();
@@ -216,14 +215,14 @@ async fn read_bounded(body: HttpResponseBody, max_bytes: usize) -> Result<(Bytes
     Ok((whole.freeze(), true))
 }
 
-/// The text of the first element of this name in an engine's document. Engines differ in everything around it.
+/// The text of the first element with this name in an engine's document. Engines differ in everything around it.
 pub(super) fn element(text: &str, name: &str) -> Option<String> {
     let (_, rest) = text.split_once(&format!("<{name}>"))?;
     let (value, _) = rest.split_once(&format!("</{name}>"))?;
     Some(value.trim().to_owned())
 }
 
-/// The same for people: as much of it as a message repeats.
+/// The same, cut to the length that a message repeats.
 fn told(text: &str, name: &str) -> Option<String> {
     element(text, name).map(|value| value.chars().take(200).collect())
 }
@@ -233,7 +232,7 @@ fn broken(error: &HttpError) -> Ending {
     let (mut connecting, mut timeout) = (false, error.kind() == HttpErrorKind::Timeout);
     loop {
         if let Some(error) = deepest.downcast_ref::<reqwest::Error>() {
-            // A builder error is a URL the client refuses to call, such as plain HTTP where it was not allowed.
+            // A builder error is a URL the client refuses to call, such as plain HTTP where it is not allowed.
             connecting |= error.is_connect() || error.is_builder();
             timeout |= error.is_timeout();
         }

@@ -1,4 +1,4 @@
-//! The database file: what is checked before it is touched, and how it is made.
+//! The database file: the checks before it is touched, and how it is created.
 
 use crate::OpenError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 /// "TENU": marks the file as ours in SQLite's header.
 const APPLICATION_ID: u32 = 0x5445_4E55;
 
-/// The schema this code reads and writes.
+/// The schema version this code reads and writes.
 const SCHEMA_VERSION: u32 = 1;
 
-/// How long opening waits for others that make or open the file at the same time. No lease runs yet, so this is longer
-/// than any request may take.
+/// How long opening waits for others that create or open the file at the same time. No lease is running yet, so this is
+/// longer than any request may take.
 const OPEN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait before a switch to write-ahead logging is tried again.
+/// How long to wait before trying again to switch to write-ahead logging.
 const SWITCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// File systems whose locks and shared memory do not hold between machines. FUSE is among them because sshfs, rclone
-/// and bucket mounts all look like it; a shared mount is the very mistake this check exists for.
+/// File systems whose locks and shared memory do not work between machines. FUSE is among them because sshfs, rclone and
+/// bucket mounts all look like it; a shared mount is the very mistake this check exists for.
 const NETWORK_FILE_SYSTEMS: [(u64, &str); 14] = [
     (0x6969, "NFS"),
     (0x517B, "SMB"),
@@ -42,7 +42,7 @@ const NETWORK_FILE_SYSTEMS: [(u64, &str); 14] = [
     (0x6573_5546, "FUSE"),
 ];
 
-/// Which file a path led to.
+/// The file that a path led to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Identity {
     device: u64,
@@ -67,7 +67,7 @@ impl Identity {
     }
 }
 
-/// Opens or creates the database. `busy_timeout` is for the requests that follow.
+/// Opens or creates the database. `busy_timeout` applies to the requests that follow.
 pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, Identity), OpenError> {
     check_directory(path)?;
     let fresh = check_file(path)?;
@@ -82,7 +82,7 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
     if fresh {
         create(&mut connection).map_err(wrong)?;
     }
-    // Asked again inside the database: another process may have made or changed the file since the header was read.
+    // Checked again inside the database: another process may have created or changed the file since the header was read.
     check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
     let mode = write_ahead(&connection).map_err(wrong)?;
     if !mode.eq_ignore_ascii_case("wal") {
@@ -91,7 +91,7 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
         );
         return Err(refused(path, reason));
     }
-    // FULL, not NORMAL: after a power loss NORMAL may roll the last commits back, and with them an epoch.
+    // FULL, not NORMAL: after a power loss, NORMAL may roll back the last commits, and with them an epoch.
     connection.pragma_update(None, "synchronous", "FULL").map_err(wrong)?;
     let identity =
         Identity::of(path).map_err(|error| refused(path, format!("cannot be looked at: {error}")))?;
@@ -99,16 +99,16 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
     Ok((connection, identity))
 }
 
-/// Makes the file for its owner alone, unless it is there; SQLite gives its companions (`-wal`, `-shm`) the same mode.
-/// Whoever may only read the file could take SQLite's locks and so keep everybody from leading.
+/// Creates the file for its owner alone, unless it exists; SQLite gives its companions (`-wal`, `-shm`) the same mode. A
+/// user who may only read the file could take SQLite's locks and so keep everybody from leading.
 ///
-/// Made without opening it, for the reason that [`check_file`] gives. Where that does not work SQLite makes it, and
-/// [`exposed`] tells.
+/// The file is created without opening it, for the reason that [`check_file`] gives. If that fails, SQLite creates the file,
+/// and [`exposed`] warns.
 fn make_private(path: &Path) {
     let _ = rustix::fs::mknodat(rustix::fs::CWD, path, FileType::RegularFile, Mode::RUSR | Mode::WUSR, 0);
 }
 
-/// What lets other users get at the database, if anything does: a sentence with the remedy.
+/// What exposes the database to other users, if anything: a sentence with the remedy.
 pub(super) fn exposed(path: &Path) -> Option<String> {
     let mode = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.mode() & 0o7777);
     let companion = |end: &str| {
@@ -126,7 +126,7 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
         }
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // In a directory like /tmp (sticky) nobody can replace what belongs to somebody else.
+    // In a sticky directory like /tmp, nobody can replace somebody else's file.
     let mode = mode(folder).filter(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0)?;
     let folder = folder.display();
     Some(format!(
@@ -135,8 +135,8 @@ pub(super) fn exposed(path: &Path) -> Option<String> {
     ))
 }
 
-/// Switches to write-ahead logging and answers with the mode in force. SQLite does not wait for others here, whatever
-/// its busy timeout, so the waiting is done by hand.
+/// Switches to write-ahead logging and returns the mode in force. SQLite does not wait for others here, whatever its busy
+/// timeout, so this function does the waiting.
 fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     let give_up = Instant::now() + OPEN_PATIENCE;
     loop {
@@ -151,8 +151,8 @@ fn write_ahead(connection: &Connection) -> rusqlite::Result<String> {
     }
 }
 
-/// Tables, sequence and marks in one transaction, while the journal mode is still the default: that way the main file
-/// is ours from its first byte on, and nobody ever sees it half made.
+/// Creates tables, sequence and marks in one transaction, while the journal mode is still the default: that way the main
+/// file is ours from its first byte, and nobody ever sees it half made.
 fn create(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Exclusive)?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
@@ -173,7 +173,7 @@ fn create(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 fn pragma(connection: &Connection, name: &str) -> Result<u32, rusqlite::Error> {
-    // SQLite shows both as signed numbers; a foreign mark may be negative.
+    // SQLite returns both as signed numbers; a foreign mark may be negative.
     connection
         .pragma_query_value(None, name, |row| row.get::<_, i32>(0))
         .map(|mark| u32::from_ne_bytes(mark.to_ne_bytes()))
@@ -215,12 +215,12 @@ fn check_directory(path: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at an existing file in a way that changes nothing, so that a foreign one keeps every byte. Answers whether
-/// the tables are still to be made.
+/// Checks an existing file without changing anything, so that a foreign file keeps every byte. Returns whether the tables
+/// still have to be created.
 ///
-/// The file is not opened by ourselves: POSIX drops all locks of a process on a file when it closes any descriptor of
-/// it, so a look with `File::open` would strip another connection of this process of its locks. SQLite's own file layer
-/// knows about that.
+/// We never open the file ourselves: POSIX drops all locks of a process on a file when the process closes any descriptor of
+/// it, so a check with `File::open` would strip another connection of this process of its locks. SQLite's own file layer
+/// handles this.
 fn check_file(path: &Path) -> Result<bool, OpenError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -231,7 +231,7 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
         return Err(refused(path, "is not a regular file"));
     }
     if metadata.permissions().readonly() {
-        // Root may write it all the same; whoever took the write permission away meant it.
+        // Root could write it anyway; but whoever removed the write permission meant it.
         return Err(refused(path, "is read-only; restore the write permission (chmod u+w)"));
     }
     if let Err(error) = rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK) {
@@ -240,7 +240,7 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
     if metadata.len() == 0 {
         return Ok(true);
     }
-    // Immutable: no lock, no journal, no shared memory, only a look at the main file.
+    // Immutable: no lock, no journal, no shared memory, just a look at the main file.
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(path)?), flags);
@@ -249,7 +249,7 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
     Ok(false)
 }
 
-/// The path as SQLite reads it in a URI.
+/// The path, escaped for a SQLite URI.
 fn escaped(path: &Path) -> Result<String, OpenError> {
     let text = path.to_str().ok_or_else(|| refused(path, "the path is not UTF-8"))?;
     Ok(text.replace('%', "%25").replace('?', "%3f").replace('#', "%23"))
@@ -305,7 +305,7 @@ pub(super) fn boot_id() -> Result<Arc<str>, String> {
     Ok(Arc::from(text.trim()))
 }
 
-/// Milliseconds since boot, time suspended included.
+/// Milliseconds since boot, including time suspended.
 pub(super) fn boot_ms() -> i64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     now.tv_sec.saturating_mul(1_000).saturating_add(now.tv_nsec / 1_000_000)

@@ -1,7 +1,7 @@
 //! The names of all events.
 
-/// Every event name this software emits, with `{prefix}` for the telemetry prefix. Kept beside the code that emits them
-/// so that the reference can be checked against it.
+/// Every event name this software emits, with `{prefix}` for the telemetry prefix. Kept beside the code that emits them, so
+/// that the reference can be checked against it.
 pub const EVENT_NAMES: &[&str] = &[
     "contention:detected",
     "leader:changed",

@@ -1,5 +1,4 @@
-//! Documents of tasks, and the machines that are told what stands in them: whatever a ledger or an inbox says, a leader and a
-//! worker go on.
+//! Task documents and the machines that read them: whatever a ledger or an inbox contains, leader and worker carry on.
 
 use super::{assert_kept, assert_told, id};
 use crate::tasks::{read_inbox, read_ledger, write_inbox, write_ledger};
@@ -14,10 +13,10 @@ use tenure_core::{
 };
 use tenure_core::{JobId, WorkerId};
 
-/// So often a machine is woken with one document.
+/// How often a machine is woken with one document.
 const STEPS: usize = 40;
 
-/// So much a machine does in one step at most.
+/// Most rounds a machine may take in one step.
 const ROUNDS_MAX: usize = 100;
 
 const LEDGER_FIELDS: [&str; 5] = ["v", "epoch", "nonce", "series", "tasks"];
@@ -55,7 +54,7 @@ pub fn ledger(body: &[u8]) -> bool {
     true
 }
 
-/// `tasks/inbox/<worker>.json`, below the key it names itself.
+/// `tasks/inbox/<worker>.json`, under the key that it names itself.
 pub fn inbox(body: &[u8]) -> bool {
     let named = serde_json::from_slice::<Value>(body).ok();
     let named = named.as_ref().and_then(|value| WorkerId::new(value.get("workerId")?.as_str()?).ok());
@@ -85,7 +84,7 @@ pub fn inbox(body: &[u8]) -> bool {
     true
 }
 
-/// A leader takes over what stands there, with a store that does what it is told and workers that do nothing.
+/// A leader takes over the ledger, with a store that does as it is told and workers that do nothing.
 fn lead(doc: &LedgerDoc) {
     let config = DispatcherConfig {
         incarnation: Incarnation(u64::MAX),
@@ -130,7 +129,7 @@ fn lead(doc: &LedgerDoc) {
 
 type Objects = (LedgerDoc, BTreeMap<WorkerId, (InboxDoc, u64)>, u64);
 
-/// Whether anything was asked for.
+/// Returns whether anything was asked for.
 fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<DispatchEffect>) -> bool {
     let (ledger, inboxes, version) = store;
     let named = |number: u64| Version::new(&number.to_string());
@@ -179,7 +178,7 @@ fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<
     asked
 }
 
-/// A worker takes what stands there, does it at once, and leaves nothing of it unclaimed.
+/// A worker takes over the inbox, does the work at once, and leaves nothing unclaimed.
 fn work(doc: &InboxDoc) {
     let config = TakerConfig {
         incarnation: Incarnation(u64::MAX),

@@ -1,6 +1,6 @@
-//! The fuzzer's checks in every test run: on any bytes, and on good documents that something happened to.
+//! The fuzzer's checks in every test run: on any bytes, and on good documents that were damaged.
 //!
-//! The seeds are those of `fuzz/`, which need no fuzzer to be true.
+//! The seeds are those of `fuzz/`; they must hold without a fuzzer too.
 
 mod mishap;
 
@@ -24,7 +24,7 @@ const CHECKS: [(&str, Check); 9] = [
     ("id", id),
 ];
 
-/// The seeds of a check, in the order of their names.
+/// The seeds of a check, in name order.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -44,7 +44,7 @@ fn every_seed_is_understood() {
     }
 }
 
-/// What has a type names its field when it has another; a field that is missing is named too.
+/// A field of the wrong type is named in the error, and so is a missing one.
 #[test]
 fn an_error_names_the_field() {
     type Explain = fn(&[u8]) -> Option<String>;

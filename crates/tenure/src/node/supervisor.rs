@@ -1,4 +1,4 @@
-//! Keeps a node's candidate alive: each life of it is a task of its own.
+//! Keeps a node's candidate alive: each of its lives is a separate task.
 
 use super::StopReason;
 use crate::carrier::Carrier;
@@ -14,11 +14,11 @@ use tenure_core::{Coordinator, Epoch, Holder, Incarnation, Role, StopCause};
 use tenure_store::Lanes;
 use tokio::sync::{Mutex, mpsc, watch};
 
-/// A candidate that died is started again after this, doubled every time in a row …
+/// Pause before a dead candidate is started again. It doubles every consecutive time …
 const RESTART_FIRST_MS: u64 = 100;
-/// … but never later than this,
+/// … but is never longer than this,
 const RESTART_MAX_MS: u64 = 30_000;
-/// and the count starts anew once it has lived this long.
+/// and the count starts over once it has lived this long.
 const RESTART_FORGIVEN_MS: u64 = 60_000;
 
 /// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.
@@ -35,12 +35,12 @@ pub(super) struct Supervisor {
 
 impl Supervisor {
     pub(super) async fn run(self, inbox: mpsc::Receiver<Command>) {
-        // Shared by the candidate's lives, one at a time; a panic in one life does not take it along.
+        // The candidate's lives share it, one at a time; it survives a panic in one life.
         let inbox = Arc::new(Mutex::new(inbox));
         let mut deaths = 0u32;
         let reason = loop {
             let born_ms = self.outlets.voice.clock.now_ms();
-            // A task of its own, so that a panic ends there and not here.
+            // A separate task, so that a panic ends there and not here.
             let life = tokio::spawn(self.live(Arc::clone(&inbox)));
             match life.await {
                 Ok(StopCause::Asked) => break StopReason::Asked,
@@ -56,7 +56,7 @@ impl Supervisor {
         self.end.send_replace(Some(reason));
     }
 
-    /// One life of the candidate, with an incarnation of its own: it never takes a former life's seat for its own.
+    /// One life of the candidate, with its own incarnation: it never mistakes a former life's seat for its own.
     fn live(
         &self,
         inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
@@ -78,7 +78,7 @@ impl Supervisor {
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
 
-    /// The candidate died. Its lease was withdrawn with it; say so, and wait a little before the next life.
+    /// The candidate died. Its lease was withdrawn with it; report that, and wait a little before the next life.
     async fn mourn(&self, deaths: u32) {
         let last = self.outlets.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-/// One instance's guard, and its line to the supervisor. Clones are the same.
+/// One instance's guard, and its line to the supervisor. Clones are interchangeable.
 ///
 /// The guard is the instance's own: it ends with leadership, and also when this instance alone is stopped. **Drop every
 /// clone of context and guard when the work has stopped**: while one is alive, the seat is not handed over.
@@ -27,7 +27,7 @@ pub(super) struct ReadySignal {
     pub(super) process: usize,
     pub(super) instance: u64,
     pub(super) to: mpsc::Sender<(usize, u64)>,
-    /// It was told already.
+    /// Whether it has been sent already.
     pub(super) told: Arc<AtomicBool>,
 }
 
@@ -37,41 +37,41 @@ impl ProcessContext {
         &self.name
     }
 
-    /// Which start in this term this is; 1 for the first.
+    /// Start number within this term, from 1.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
 
-    /// The guard.
+    /// The guard of this instance; see [`LeaderGuard`].
     pub fn guard(&self) -> &LeaderGuard {
         &self.guard
     }
 
-    /// The epoch to stamp on everything that is done.
+    /// The epoch to stamp on everything done.
     pub fn epoch(&self) -> u64 {
         self.guard.epoch()
     }
 
-    /// Whether this instance may act as leader, at this very moment.
+    /// Whether this instance may act as leader at this very moment.
     pub fn is_valid(&self) -> bool {
         self.guard.is_valid()
     }
 
-    /// The same as an error, for `?` right before a side effect.
+    /// [`is_valid`](ProcessContext::is_valid) as an error, for `?` right before a side effect.
     pub fn check(&self) -> Result<(), LeadershipEnded> {
         self.guard.check()
     }
 
-    /// How long the lease runs if it is not renewed again; zero once it is over.
+    /// How long the lease runs if it is not renewed again; zero once it has ended.
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// Ends when it is this process's turn to stop.
+    /// Completes when it is this process's turn to stop.
     ///
-    /// When leadership ends, all guards are over at once, and then the processes are asked to stop one after the other, in
-    /// the reverse of their start. Nothing may act as leader beyond that moment; the order is for what they clean up. Whoever
-    /// ends by the guard instead of by this stops sooner than its turn.
+    /// When leadership ends, all guards end at once. Then the processes are asked to stop one after the other, in the
+    /// reverse of their start order. Nothing may act as leader after that moment; the order is for cleaning up. A process
+    /// that ends because of its guard stops sooner than its turn.
     pub async fn cancelled(&self) {
         self.stop.cancelled().await;
     }
@@ -81,16 +81,16 @@ impl ProcessContext {
         self.stop.is_cancelled()
     }
 
-    /// The same as a token.
+    /// [`is_cancelled`](ProcessContext::is_cancelled) as a token.
     pub fn cancellation(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Says that this process is ready, so that the next one may start. Once is enough; without
+    /// Reports that this process is ready, so that the next one may start. Once is enough; without
     /// [`ProcessSpec::ready_signal`](super::ProcessSpec::ready_signal) it changes nothing.
     pub fn ready(&self) {
         if !self.ready.told.swap(true, Ordering::AcqRel) {
-            // There is room for one notice of every instance; or the supervisor is gone.
+            // There is room for one notice from every instance; or the supervisor is gone.
             let _ = self.ready.to.try_send((self.ready.process, self.ready.instance));
         }
     }

@@ -1,4 +1,4 @@
-//! Where processes may run: whatever leads.
+//! Where processes may run: on whatever leads.
 
 use crate::driver::Voice;
 use crate::guard::Leadership;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 pub(crate) type StandAside =
     Arc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = Result<(), NotLeading>> + Send>> + Send + Sync>;
 
-/// What a supervisor needs of whatever leads. Keeps nothing alive.
+/// What a supervisor needs from whatever leads. Keeps nothing alive.
 #[derive(Clone)]
 pub struct Parts {
     pub(crate) leadership: watch::Receiver<Leadership>,
@@ -29,17 +29,17 @@ impl Parts {
 }
 
 pub(crate) mod sealed {
-    /// Gives out the parts.
+    /// Sealed: only this crate decides what can host processes.
     pub trait Host {
-        /// The parts.
+        /// What a supervisor needs from this host.
         fn parts(&self) -> super::Parts;
     }
 }
 
-/// What leads, and can therefore have processes: a [`Node`], a [`Service`], or a plugin by its [`PluginHandle`].
+/// Whatever leads and can therefore have processes: a [`Node`], a [`Service`], or a plugin through its [`PluginHandle`].
 ///
-/// A plugin's processes follow the arbiter in force, also into fallback. If they give up, the plugin's whole election
-/// is handed over: in global mode that is the namespace's. Stop them before the plugin is detached.
+/// A plugin's processes follow the arbiter in force, even into fallback. If they give up, the plugin's whole election is
+/// handed over: in global mode that is the namespace's. Stop them before the plugin is detached.
 pub trait ProcessHost: sealed::Host {}
 
 impl ProcessHost for Node {}

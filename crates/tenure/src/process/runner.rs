@@ -22,10 +22,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// A step-down that failed because the node does not lead is followed by a look at leadership, but not in a hot loop.
+/// If a step-down fails because the node does not lead, the runner looks at leadership again, but not in a hot loop.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Everything a life is made of.
+/// Everything that one life needs.
 #[derive(Clone)]
 pub(super) struct Life {
     pub(super) config: SupervisionConfig,
@@ -33,7 +33,7 @@ pub(super) struct Life {
     pub(super) parts: Parts,
     pub(super) status: watch::Sender<SupervisorStatus>,
     pub(super) stop: CancellationToken,
-    /// One for each process; every instance holds a clone for as long as it runs, whoever still knows of it.
+    /// One per process; every instance holds a clone for as long as it runs, whoever still knows of it.
     pub(super) alive: Arc<[Arc<()>]>,
 }
 
@@ -44,17 +44,18 @@ enum Fault {
     Panicked(String),
 }
 
-/// An instance that runs. However this goes away, the instance is told to end and its guard is over.
+/// A running instance. However this goes away, the instance is told to end and its guard ends.
 struct Instance {
     number: u64,
     stop: CancellationToken,
     scope: CancellationToken,
-    /// `None` for a thread, which cannot be cut off.
+    /// `None` for a thread, which cannot be aborted.
     task: Option<AbortHandle>,
 }
 
 impl Instance {
-    /// The guard ends at every stop, even if the lease goes on: nobody relies on a process ending just because it was told to.
+    /// The guard ends at every stop, even if the lease continues: nobody may rely on a process ending just because it was
+    /// told to.
     fn cancel(&self) {
         self.scope.cancel();
         self.stop.cancel();
@@ -79,13 +80,13 @@ pub(super) struct Runner {
     machine: Supervision,
     /// Held from the promotion until every process has stopped.
     lease: Option<LeaderGuard>,
-    /// Its end was told to the machine.
+    /// The machine has been told that the lease ended.
     told: bool,
     /// The epoch of the newest term.
     term: u64,
     instances: Vec<Option<Instance>>,
     tasks: JoinSet<Ended>,
-    /// Which instance each task is, in case it dies and cannot say so itself.
+    /// Which instance each task is, in case it dies and cannot report it.
     running: HashMap<Id, (usize, u64)>,
     ready: mpsc::Receiver<(usize, u64)>,
     ready_to: mpsc::Sender<(usize, u64)>,
@@ -97,12 +98,11 @@ pub(super) struct Runner {
     ended: bool,
 }
 
-/// What woke the runner.
 enum Woken {
     Stop,
     Task(Id, Result<Ended, JoinError>),
     Ready(usize, u64),
-    /// The lease held is over, or leadership looks different.
+    /// The lease held has ended, or leadership has changed.
     Leadership,
     Closed,
     Aside,
@@ -111,7 +111,7 @@ enum Woken {
 
 impl Runner {
     pub(super) fn new(life: Life) -> Runner {
-        // Each instance says it once; those that are alive together are no more than there are processes.
+        // Each instance sends one notice; no more instances are alive together than there are processes.
         let (ready_to, ready) = mpsc::channel(life.specs.len() * 4);
         Runner {
             machine: Supervision::new(life.config.clone()),
@@ -161,7 +161,7 @@ impl Runner {
         }
     }
 
-    /// What happens next. Cancel-safe in every branch, and biased, so that a run can be repeated exactly.
+    /// The next thing that happens. Cancel-safe in every branch, and biased, so that a run can be repeated exactly.
     async fn woken(&mut self, stopping: bool) -> Woken {
         let now = self.now();
         let sleep = self.machine.due().map(|at| Duration::from_millis(at.since(now)));
@@ -174,7 +174,7 @@ impl Runner {
                 Ok(()) => Woken::Leadership,
                 Err(_) => Woken::Closed,
             },
-            // Before the exits: one that was ready and ended at once was ready.
+            // Before the exits: an instance that was ready and ended at once was ready.
             Some((process, instance)) = self.ready.recv() => Woken::Ready(process, instance),
             Some(done) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => match done {
                 Ok((id, ended)) => Woken::Task(id, Ok(ended)),
@@ -189,7 +189,7 @@ impl Runner {
         Time(self.life.parts.voice.clock.now_ms())
     }
 
-    /// Takes leadership up, if there is one to take up.
+    /// Takes up leadership, if there is any.
     fn look(&mut self) {
         if self.lease.is_some() || self.aside.is_some() || self.closed || self.ended {
             return;
@@ -204,7 +204,7 @@ impl Runner {
 
     fn on_leadership(&mut self) {
         let Some(lease) = self.lease.as_ref().filter(|_| !self.told) else { return };
-        // A plugin that is detached leads no longer although the lease goes on.
+        // A detached plugin no longer leads, although the lease continues.
         let shown = self.life.parts.leadership.borrow_and_update().acting_epoch();
         if lease.is_valid() && shown == Some(lease.epoch()) && !self.closed {
             return;
@@ -219,8 +219,8 @@ impl Runner {
         let over = self.is_over(process);
         let (outcome, words) = match done {
             Ok(Ok(())) => (ProcessOutcome::Done, None),
-            // Whoever returns the guard's own error, or anything else after it, did what it was told to. `check()?` is the
-            // natural way out, and must not look like trouble in every hand-over.
+            // A process that returns the guard's own error, or any other error after the guard ended, did as it was told.
+            // `check()?` is the natural way out, and must not look like a failure in every hand-over.
             Ok(Err(Fault::Failed(_))) if over => (ProcessOutcome::Done, None),
             Ok(Err(Fault::Failed(words))) => (ProcessOutcome::Failed, Some(words)),
             Ok(Err(Fault::Panicked(words))) => (ProcessOutcome::Panicked, Some(words)),
@@ -236,7 +236,7 @@ impl Runner {
         self.feed(SupervisionInput::Exited { process, instance, outcome });
     }
 
-    /// Whether the guard of this process's instance is over.
+    /// Whether the guard of this process's instance has ended.
     fn is_over(&self, process: usize) -> bool {
         let scoped = self.instances[process].as_ref().is_none_or(|instance| instance.scope.is_cancelled());
         scoped || self.lease.as_ref().is_none_or(|lease| !lease.is_valid())
@@ -302,7 +302,7 @@ impl Runner {
             }
             Body::Thread(body) => {
                 let ended = on_thread(context, Arc::clone(body), alive);
-                // Nothing was said: the thread could not be started, or died in a way that cannot be caught.
+                // No outcome was sent: the thread could not be started, or died in a way that cannot be caught.
                 let lost = || Err(Fault::Panicked("the thread is gone".to_owned()));
                 (self.tasks.spawn(async move { ended.await.unwrap_or_else(|_| lost()) }).id(), None)
             }
@@ -344,7 +344,7 @@ impl Runner {
         self.life.parts.voice.emit(self.term, kind);
     }
 
-    /// Shows how things stand.
+    /// Publishes the present status.
     fn publish(&mut self) {
         let (mut running, mut stuck) = (0, 0);
         self.life.status.send_if_modified(|status| {
@@ -366,7 +366,7 @@ impl Runner {
 }
 
 impl Drop for Runner {
-    /// However a life ends, also by a panic: nothing of it is shown as running any more.
+    /// However a life ends, even by a panic, nothing of it is shown as running any more.
     fn drop(&mut self) {
         self.life.status.send_modify(|status| {
             status.epoch = None;
@@ -384,8 +384,8 @@ impl Drop for Runner {
     }
 }
 
-/// Runs on a thread of its own and not on the runtime's pool: one that never ends must keep neither the pool nor the end
-/// of the program waiting.
+/// Runs on its own thread and not on the runtime's pool: a thread that never ends must hold up neither the pool nor the end
+/// of the program.
 fn on_thread(
     context: ProcessContext,
     body: Arc<dyn Fn(ProcessContext) -> Result<(), String> + Send + Sync>,
@@ -400,7 +400,7 @@ fn on_thread(
             Err(panic) => Err(Fault::Panicked(said(&*panic))),
         };
         drop(alive);
-        // Nobody listens any more if the supervisor is gone.
+        // If the supervisor is gone, nobody listens.
         let _ = done.send(outcome);
     };
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
@@ -409,7 +409,7 @@ fn on_thread(
     ended
 }
 
-/// What a panic said, one line of it.
+/// A panic's message, as one line.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,

@@ -13,10 +13,10 @@ pub(super) type Failure = String;
 
 pub(super) type Work = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
 
-/// No failure is kept with more than this.
+/// Most characters kept of a failure.
 const FAILURE_CHARS_MAX: usize = 200;
 
-/// One leader-only process: what it does, and how it is kept.
+/// One leader-only process: what it does, and how it is supervised.
 #[derive(Clone)]
 #[must_use = "a process runs only under a supervisor"]
 pub struct ProcessSpec {
@@ -34,9 +34,10 @@ pub(super) enum Body {
 }
 
 impl ProcessSpec {
-    /// A process that awaits. It is called anew for every start, and runs as a task that can be cut off where it awaits.
+    /// A process that awaits. The function is called again for every start, and runs as a task that can be cut off where it
+    /// awaits.
     ///
-    /// It should return soon after [`ProcessContext::cancelled`]; what it spawned elsewhere is its own to stop.
+    /// It should return soon after [`ProcessContext::cancelled`]; it must itself stop anything it spawned elsewhere.
     pub fn new<F, W, E>(name: impl Into<String>, body: F) -> ProcessSpec
     where
         F: Fn(ProcessContext) -> W + Send + Sync + 'static,
@@ -50,8 +51,8 @@ impl ProcessSpec {
         ProcessSpec::with(name, body)
     }
 
-    /// A process that blocks. It gets a thread of its own and must look at [`ProcessContext::is_cancelled`]: nobody can
-    /// cut it off. One that does not listen loses its guard and is told as stuck.
+    /// A process that blocks. It gets its own thread and must check [`ProcessContext::is_cancelled`]: nobody can cut it off.
+    /// A process that does not listen loses its guard and is reported as stuck.
     pub fn blocking<F, E>(name: impl Into<String>, body: F) -> ProcessSpec
     where
         F: Fn(ProcessContext) -> Result<(), E> + Send + Sync + 'static,
@@ -73,32 +74,33 @@ impl ProcessSpec {
         }
     }
 
-    /// When it is started again after it ended; always, if not set.
+    /// When to start it again after it ended; always, if not set.
     pub fn restart(mut self, restart: Restart) -> ProcessSpec {
         self.restart = restart;
         self
     }
 
-    /// It says itself when it is ready, by [`ProcessContext::ready`], within 30 s; the next one is started only then.
-    /// Without this it is ready as soon as it is started.
+    /// The process reports by [`ProcessContext::ready`], within 30 s, when it is ready; only then is the next one started.
+    /// Without this, it is ready as soon as it is started.
     pub fn ready_signal(self) -> ProcessSpec {
         self.ready_within(Duration::from_secs(30))
     }
 
-    /// The same, within this time. A process that takes longer cannot start: leadership is given up.
+    /// Like [`ready_signal`](ProcessSpec::ready_signal), within this time. If a process takes longer, it cannot start, and
+    /// leadership is given up.
     pub fn ready_within(mut self, limit: Duration) -> ProcessSpec {
         self.ready_within = Some(limit);
         self
     }
 
     /// How long it may take to stop by itself; 1 s, if not set. All processes together have three quarters of
-    /// `drainTimeout`, and never longer than the lease: if that is too little for all, each gets its share of it.
+    /// `drainTimeout`, and never longer than the lease: if that is too little for all, each gets a share of it.
     pub fn stop_grace(mut self, grace: Duration) -> ProcessSpec {
         self.stop_grace = grace;
         self
     }
 
-    /// Its name.
+    /// The name given to [`new`](ProcessSpec::new) or [`blocking`](ProcessSpec::blocking).
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -126,7 +128,7 @@ impl fmt::Debug for ProcessSpec {
     }
 }
 
-/// One line of what a process said.
+/// One bounded line of what a process said.
 pub(super) fn in_short(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(FAILURE_CHARS_MAX).collect()
 }

@@ -1,4 +1,4 @@
-//! What whoever attached a plugin holds.
+//! The handle of an attached plugin.
 
 use super::keeper::{Command, Face};
 use super::{Service, Slot, mover};
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 /// An attached plugin. Dropping it detaches the plugin in the background; [`detach`](PluginHandle::detach) waits.
 #[derive(Debug)]
 pub struct PluginHandle {
-    /// `None` once it is on its way out.
+    /// `None` once it is being detached.
     attached: Option<Attached>,
 }
 
@@ -37,9 +37,9 @@ pub(super) struct Attached {
 
 /// Who decides when this plugin leads.
 pub(super) enum ArbiterHandle {
-    /// A node of its own, by its settings.
+    /// Its own node, as its settings say.
     Own { node: Arc<Node>, mode: watch::Receiver<Mode> },
-    /// The namespace's service, or a node of its own once that is refused.
+    /// The namespace's service, or its own node once that is refused.
     Shared { service: Arc<Service>, face: Face, commands: mpsc::Sender<Command>, keeper: JoinHandle<()> },
 }
 
@@ -57,7 +57,7 @@ impl Attached {
         }
     }
 
-    /// The plugin first, then its own node, then, if it was the last, the service.
+    /// Ends the plugin first, then its own node, then, if it was the last, the service.
     async fn end(self) {
         self.leave.cancel();
         for task in self.host {
@@ -83,17 +83,17 @@ impl PluginHandle {
         self.attached.as_ref().expect("taken only by `detach` and `drop`, which end the handle")
     }
 
-    /// The plugin's name.
+    /// The name the plugin was attached with.
     pub fn name(&self) -> &str {
         self.attached().name.as_str()
     }
 
-    /// How the plugin coordinates now.
+    /// How the plugin coordinates at present.
     pub fn mode(&self) -> Mode {
         *self.watch_mode().borrow()
     }
 
-    /// The same, and every change of it.
+    /// How the plugin coordinates, with every change.
     pub fn watch_mode(&self) -> watch::Receiver<Mode> {
         self.attached().mode()
     }
@@ -106,7 +106,7 @@ impl PluginHandle {
         }
     }
 
-    /// The fence of this plugin: hears of every epoch of whichever arbiter is in force. Clones share it.
+    /// This plugin's fence: it hears of every epoch of whichever arbiter is in force. Clones share it.
     pub fn fence(&self) -> Fence {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.fence(),
@@ -114,7 +114,7 @@ impl PluginHandle {
         }
     }
 
-    /// What this plugin is told, from now on.
+    /// The events this plugin receives, from now on.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.events(),
@@ -122,13 +122,13 @@ impl PluginHandle {
         }
     }
 
-    /// The figures of the node whose election this plugin takes part in: the shared one's, or its own.
+    /// The figures of the node whose election this plugin takes part in: the shared one, or its own.
     pub fn metrics(&self) -> Metrics {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.metrics(),
             ArbiterHandle::Shared { service, face, .. } => {
                 let own = face.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                // The fence is the plugin's, and was there before its own election.
+                // The fence is the plugin's, and existed before its own election.
                 let epoch_drift_events = face.fence.stale_tasks();
                 own.map_or_else(
                     || service.metrics(),
@@ -147,9 +147,10 @@ impl PluginHandle {
         }
     }
 
-    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode and in fallback. It follows the
-    /// plugin: a runner moves along, and a dispatcher works where the plugin is when it is started. What was in the namespace's
-    /// ledger when the store refused it cannot be reached from here, and waits there for a leader that may.
+    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode and in fallback. It follows
+    /// the plugin: a runner moves along, and a dispatcher works where the plugin was when the dispatcher started. Tasks in
+    /// the namespace's ledger when the store refused it cannot be reached from here; they wait there for a leader that may
+    /// write it.
     pub fn tasks(&self) -> TaskPlace {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.tasks(),
@@ -162,7 +163,7 @@ impl PluginHandle {
         }
     }
 
-    /// The workers of the namespace; in per-plugin mode and in fallback those of this plugin alone.
+    /// The workers of the namespace; in per-plugin mode and in fallback, only those of this plugin.
     pub fn workers(&self) -> watch::Receiver<Workers> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.workers(),
@@ -170,7 +171,7 @@ impl PluginHandle {
         }
     }
 
-    /// The service this plugin shares; `None` in per-plugin mode. In fallback it is the one that was refused.
+    /// The service this plugin shares; `None` in per-plugin mode. In fallback, it is the one that was refused.
     pub fn service(&self) -> Option<Arc<Service>> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { .. } => None,
@@ -186,7 +187,7 @@ impl PluginHandle {
         }
     }
 
-    /// The same, and the node claims nothing for this long, see [`Node::stand_aside`].
+    /// Like [`step_down`](PluginHandle::step_down), and the node claims nothing for this long; see [`Node::stand_aside`].
     pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.stand_aside(hold).await,
@@ -194,7 +195,7 @@ impl PluginHandle {
         }
     }
 
-    /// What a supervisor of processes needs. It must not keep the plugin attached.
+    /// What a process supervisor needs. It must not keep the plugin attached.
     pub(crate) fn process_parts(&self) -> Parts {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.process_parts(),

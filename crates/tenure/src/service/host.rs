@@ -1,4 +1,4 @@
-//! The host: calls one plugin, and keeps it apart from everybody else.
+//! The host: calls one plugin and isolates it from everybody else.
 
 use crate::driver::Voice;
 use crate::event::{Event, EventKind};
@@ -13,10 +13,10 @@ use tokio::sync::{broadcast, watch};
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// A notice must be taken in this time. Longer, and a plugin that waits for something slow would miss more than it needs.
+/// Longest time for a notice. With more, a plugin that waits for something slow would miss more notices than it needs to.
 const HANDLER_LIMIT: Duration = Duration::from_secs(5);
 
-/// What one plugin's two loops share.
+/// What the two loops of a plugin share.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) name: Arc<str>,
@@ -29,7 +29,7 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts both loops. Leadership has one of its own: a notice that hangs must not hold up a demotion.
+    /// Starts both loops. Leadership has its own loop: a notice that hangs must not hold up a demotion.
     pub(super) fn start(self, events: broadcast::Receiver<Event>) -> [JoinHandle<()>; 2] {
         let notices = Notices { host: self.clone(), events, told: None };
         [tokio::spawn(self.lead()), tokio::spawn(notices.run())]
@@ -39,7 +39,7 @@ impl Host {
         let mut stuck: Option<JoinHandle<()>> = None;
         loop {
             let leads = self.leadership.borrow_and_update().is_leader();
-            // Whichever seat was won: never a second time beside work that did not stop.
+            // Whichever seat was won: never start again beside work that did not stop.
             if let Some(task) = stuck.take_if(|_| leads) {
                 tokio::select! {
                     () = self.leave.cancelled() => return,
@@ -62,10 +62,10 @@ impl Host {
         }
     }
 
-    /// From promotion to demotion. Returns what did not stop.
+    /// From promotion to demotion. Returns the work that did not stop.
     async fn promote(&self, lease: LeaderGuard) -> Option<JoinHandle<()>> {
         let epoch = lease.epoch();
-        // An end of its own: a plugin that leaves must stop although the others go on.
+        // Its own end: a plugin that leaves must stop even though the others continue.
         let (guard, end) = lease.scoped();
         drop(lease);
         let (plugin, given) = (Arc::clone(&self.plugin), guard.clone());
@@ -95,7 +95,7 @@ impl Host {
         stuck
     }
 
-    /// Leadership is over: the plugin may return by itself, is cut off where it awaits, and told if it does neither.
+    /// Leadership is over: the plugin may return by itself, is cut off where it awaits, and is reported if it does neither.
     async fn wind_down(&self, guard: &LeaderGuard, mut task: JoinHandle<()>) -> Option<JoinHandle<()>> {
         let grace = self.grace.min(guard.remaining());
         if let Ok(done) = tokio::time::timeout(grace, &mut task).await {
@@ -117,7 +117,7 @@ impl Host {
         }
     }
 
-    /// Runs a handler in a task of its own, for a bounded time.
+    /// Runs a handler in its own task, for a bounded time.
     async fn call(&self, handler: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let mut task = tokio::spawn(work);
         match tokio::time::timeout(HANDLER_LIMIT, &mut task).await {
@@ -144,7 +144,7 @@ impl Host {
     }
 }
 
-/// What a panic said, one line of it.
+/// A panic's message, as one line.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
@@ -154,18 +154,18 @@ fn words(panic: &(dyn Any + Send)) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-/// The loop of notices.
+/// The loop that delivers notices.
 struct Notices {
     host: Host,
     events: broadcast::Receiver<Event>,
-    /// The leader the plugin was last told of.
+    /// The leader the plugin was last told about.
     told: Option<(NodeId, u64)>,
 }
 
 impl Notices {
     async fn run(mut self) {
         let leave = self.host.leave.clone();
-        // A handler under way is given up, too: a plugin that leaves has no more to say.
+        // A running handler is dropped too: a plugin that leaves has no more to say.
         tokio::select! {
             () = leave.cancelled() => {}
             () = self.take() => {}
@@ -186,7 +186,7 @@ impl Notices {
                     if changed.is_err() {
                         return;
                     }
-                    // What was said before the change comes first.
+                    // Events from before the change come first.
                     if self.catch_up().await {
                         self.sync().await;
                     }
@@ -195,7 +195,7 @@ impl Notices {
         }
     }
 
-    /// Tells what has been said so far; false if the channel is closed.
+    /// Delivers the events so far; false if the channel is closed.
     async fn catch_up(&mut self) -> bool {
         loop {
             match self.events.try_recv() {
@@ -211,7 +211,7 @@ impl Notices {
         if let EventKind::LeaderChanged { previous, new } = &event.kind {
             return self.change(previous.clone(), new.clone(), event.epoch).await;
         }
-        // A failure told to a plugin that fails at it would never end.
+        // Telling a plugin of its own failures could go on forever, if it fails at that too.
         if matches!(event.kind, EventKind::PluginFailed { .. }) {
             return;
         }
@@ -237,7 +237,7 @@ impl Notices {
         self.sync().await;
     }
 
-    /// The leader as it stands, if no event told of it: some were missed, or another arbiter is in force.
+    /// Tells the plugin about the present leader if no event did: some were missed, or another arbiter is in force.
     async fn sync(&mut self) {
         let (leader, epoch) = {
             let now = self.host.leadership.borrow();

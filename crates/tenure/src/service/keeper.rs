@@ -19,9 +19,9 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// What the handle asks of the keeper.
+/// Requests from the handle to the keeper.
 pub(super) enum Command {
-    /// Hand over; with a time, claim nothing for that long.
+    /// Hand over; given a time, also claim nothing for that long.
     StepDown(Option<Duration>, oneshot::Sender<Result<(), NotLeading>>),
     Leave,
 }
@@ -61,17 +61,16 @@ pub(super) struct Keeper {
     over: bool,
     refused: watch::Receiver<Option<Arc<str>>>,
     seen: watch::Receiver<Option<Seen>>,
-    /// Of the service's node, or of the plugin's own since it has one; `None` once nobody tells any more.
+    /// From the service's node, or from the plugin's own once it has one; `None` once nobody sends any more.
     workers: Option<watch::Receiver<Workers>>,
     own: Option<Own>,
     work: JoinSet<ArbiterInput>,
-    /// The watch of the other seat, for the leadership at hand.
+    /// The watch on the other seat, for the present leadership.
     gate: Option<AbortHandle>,
     commands: mpsc::Receiver<Command>,
     leaving: bool,
 }
 
-/// What woke the keeper.
 enum Woken {
     Command(Option<Command>),
     Event(Result<Event, RecvError>),
@@ -112,9 +111,9 @@ impl Keeper {
         }
     }
 
-    /// Runs until the plugin has left and nothing of its own is left.
+    /// Runs until the plugin has left and nothing of its own remains.
     pub(super) async fn run(mut self) {
-        // A plugin may come to a service that leads, or is refused, already.
+        // A plugin may join a service that already leads or is already refused.
         self.on_refused().await;
         self.on_leadership().await;
         while !(self.leaving && self.own.is_none()) {
@@ -149,7 +148,7 @@ impl Keeper {
         self.face.leadership.send_replace(Leadership::default());
     }
 
-    /// What happens next. Cancel-safe in every branch. Events come before the leadership that they led to.
+    /// The next thing that happens. Cancel-safe in every branch. Events come before the leadership they led to.
     async fn woken(&mut self) -> Woken {
         let (own_events, own_leadership) = match &mut self.own {
             Some(own) if !own.over => (Some(&mut own.events), Some(&mut own.leadership)),
@@ -162,7 +161,7 @@ impl Keeper {
             event = received(own_events) => Woken::OwnEvent(event),
             changed = self.leadership.changed(), if !self.over => Woken::Leadership(changed.is_ok()),
             there = changed(own_leadership) => Woken::OwnLeadership(there),
-            // Their senders are the service's, which lives as long as this.
+            // Their senders belong to the service, which lives as long as this.
             Ok(()) = self.refused.changed() => Woken::Refused,
             Ok(()) = self.seen.changed() => Woken::Seen,
             there = changed(self.workers.as_mut()) => Woken::Workers(there),
@@ -176,7 +175,7 @@ impl Keeper {
     async fn on_refused(&mut self) {
         if self.refused.borrow_and_update().is_some() {
             self.tell(ArbiterInput::Refused).await;
-            // It may have been looked at before this plugin came.
+            // The seat may have been looked at before this plugin came.
             self.on_seen().await;
         }
     }
@@ -199,7 +198,7 @@ impl Keeper {
     }
 
     async fn on_leadership(&mut self) {
-        // What was said before the change comes first.
+        // Events from before the change come first.
         loop {
             match self.events.try_recv() {
                 Ok(event) => self.on_event(Ok(event)),
@@ -233,7 +232,7 @@ impl Keeper {
                 todo.extend(self.carry_out(effect).await);
             }
         }
-        // In fallback the watch is of the global seat, for the plugin's own leadership, which goes on.
+        // In fallback, the watch is on the global seat, for the plugin's own leadership, which continues.
         if input == ArbiterInput::GlobalEnded && !self.arbiter.is_fallback() {
             self.gate.take().inspect(AbortHandle::abort);
         }
@@ -275,7 +274,7 @@ impl Keeper {
                     ArbiterInput::GlobalSeatChecked { check, sight }
                 }));
             }
-            // Beside, because the keeper waits for nobody.
+            // In a separate task, because the keeper waits for nobody.
             ArbiterEffect::Raise(above) => {
                 tokio::spawn(async move { service.node.raise(above.0).await });
             }
@@ -317,7 +316,7 @@ impl Keeper {
         *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Shows the plugin the leadership of the arbiter in force; of one that is not, only who leads.
+    /// Shows the plugin the leadership of the arbiter in force; of the other one, only who leads.
     fn show(&mut self) {
         let own = || self.own.as_ref().map(|own| own.leadership.borrow().clone()).unwrap_or_default();
         let shown = match self.arbiter.in_force() {
@@ -346,7 +345,7 @@ impl Keeper {
         });
     }
 
-    /// Who leads by the global seat, in which this process has no part any more.
+    /// Who leads by the global seat, in whose election this process no longer takes part.
     fn seen_by_looking(&self) -> Leadership {
         let leader = self.seen.borrow().as_ref().and_then(|seen| seen.leader.clone());
         let (leader, epoch) = leader.map_or((None, 0), |(node, epoch)| (Some(node), epoch));
@@ -409,7 +408,7 @@ impl Keeper {
     }
 }
 
-/// What a node's leadership means to the arbiter; `None` if it winds down, which changes nothing yet.
+/// What a node's leadership means to the arbiter; `None` while it winds down, which changes nothing yet.
 fn input_of(now: &Leadership, leads: fn(Epoch) -> ArbiterInput, ended: ArbiterInput) -> Option<ArbiterInput> {
     match (now.acting_epoch(), now.role) {
         (Some(epoch), _) => Some(leads(Epoch(epoch))),
@@ -418,7 +417,7 @@ fn input_of(now: &Leadership, leads: fn(Epoch) -> ArbiterInput, ended: ArbiterIn
     }
 }
 
-/// Whether an event says who leads: told by the arbiter in force only.
+/// Whether an event says who leads. Such events come only from the arbiter in force.
 fn is_of_leadership(kind: &EventKind) -> bool {
     matches!(
         kind,

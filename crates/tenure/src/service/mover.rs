@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Registers a worker where its plugin is, now and later.
 ///
-/// While it moves it keeps what it has: it is enabled by the leadership of the arbiter in force, not by where its object is.
+/// While it moves it keeps what it has: what enables it is the leadership of the arbiter in force, not where its object is.
 pub(super) fn register(
     service: &Arc<Service>,
     face: &Face,
@@ -75,7 +75,7 @@ impl Mover {
         self.status.send_replace(ended(end));
     }
 
-    /// Leaves the old place before it goes to the new one. A place that refuses is left after a few requests.
+    /// Leaves the old place before it goes to the new one. Gives up on a place that refuses after a few requests.
     async fn moved(mut self) -> Result<Mover, (watch::Sender<WorkerStatus>, WorkerEnd)> {
         self.now.deregister().await;
         let there = self.keys.borrow_and_update().clone();
@@ -86,7 +86,7 @@ impl Mover {
         }
     }
 
-    /// One that was registered stays so while it moves.
+    /// A worker that was registered stays so while it moves.
     fn show(&self, seen: WorkerStatus) {
         self.status.send_if_modified(|shown| {
             let moving = shown.phase == WorkerPhase::Registered && seen.phase == WorkerPhase::Registering;

@@ -1,4 +1,4 @@
-//! Looking at seats from outside their election: whether somebody acts by the other one.
+//! Looks at seats from outside their election: does somebody act by the other one?
 
 use crate::clock::Clock;
 use crate::keys::Keys;
@@ -13,22 +13,22 @@ use tenure_core::{
 use tenure_store::{Condition, Read, Store, Trouble, TroubleKind, Write};
 use tokio::sync::{Mutex, watch};
 
-/// One seat, watched.
+/// Watches one seat.
 pub(super) struct SeatWatch {
     store: Arc<dyn Store>,
     key: String,
     timeout: Duration,
     clock: Arc<dyn Clock>,
     lookout: Lookout,
-    /// What the last look found, for clearing away what nobody holds any more.
+    /// What the last look found, for clearing away a holder that is gone.
     last: Option<(Version, SeatDocument, Seat)>,
     /// Whether a seat that may not be read counts as free.
     may_be_hidden: bool,
-    /// It could not be read, and that has been said.
+    /// The seat could not be read, and that has been logged.
     is_denied: bool,
 }
 
-/// How long between two looks.
+/// The time between two looks.
 pub(super) fn look_every(settings: &Settings) -> Duration {
     Duration::from_millis(settings.election_interval_ms.max(1))
 }
@@ -40,8 +40,8 @@ impl SeatWatch {
         settings: &Settings,
         clock: Arc<dyn Clock>,
     ) -> SeatWatch {
-        // Whoever takes part in its election waits the takeover delay and looks every interval; three of those leave
-        // room for the ranks that hold back.
+        // Nodes in its election wait out the takeover delay and look every interval; three intervals leave room for the
+        // ranks that hold back.
         let patience_ms = settings.takeover_delay_ms + 3 * settings.election_interval_ms;
         SeatWatch {
             store,
@@ -55,12 +55,12 @@ impl SeatWatch {
         }
     }
 
-    /// For a seat that this process is refused, perhaps even to read.
+    /// For a seat that the store refuses this process, perhaps even for reading.
     fn may_be_hidden(self) -> SeatWatch {
         SeatWatch { may_be_hidden: true, ..self }
     }
 
-    /// One look; `None` if it was not answered. `dead` is an epoch whose holder is known to act no more: this process itself.
+    /// One look; `None` if it was not answered. `dead` is an epoch whose holder no longer acts: this process itself.
     async fn look(&mut self, dead: Option<u64>) -> Option<Sight> {
         let sent = Time(self.clock.now_ms());
         let unless = self.lookout.version().map(|version| tenure_store::Version::new(version.as_str()));
@@ -71,7 +71,7 @@ impl SeatWatch {
             Ok(Read::Absent) => Glimpse::Absent,
             Ok(Read::Denied(trouble)) => self.denied(&trouble),
             Ok(Read::Found(object)) => match SeatDocument::parse(&object.body) {
-                // A newer tenure may hold it. What is no seat at all nobody can claim or renew.
+                // A newer version of tenure may hold it. If the object is not a seat at all, nobody can claim or renew it.
                 Err(unreadable) if unreadable.problem == SeatProblem::Newer => Glimpse::Nothing,
                 Err(_) => Glimpse::Closed,
                 Ok((document, seat)) => {
@@ -94,8 +94,8 @@ impl SeatWatch {
         }
     }
 
-    /// Credentials that have expired, or a bucket that is not there, say nothing about the seat. Lack of permission does not
-    /// either; but whoever is kept from one election, and may not even read its seat, can only go on without it.
+    /// Expired credentials or a missing bucket say nothing about the seat. Neither does a lack of permission; but a process
+    /// that is kept from one election, and may not even read its seat, can only carry on without it.
     fn denied(&mut self, trouble: &Trouble) -> Glimpse {
         if self.may_be_hidden && trouble.kind == TroubleKind::Permission {
             return Glimpse::Closed;
@@ -106,8 +106,8 @@ impl SeatWatch {
         Glimpse::Nothing
     }
 
-    /// Watches until nobody acts by the seat; says its epoch. A holder that fell silent is cleared away, so that nobody
-    /// has to wait for it again; if somebody else was faster, watching goes on.
+    /// Watches until nobody acts by the seat, and returns its epoch. Clears away a holder that fell silent, so that nobody
+    /// has to wait for it again; if somebody else was faster, keeps watching.
     pub(super) async fn until_free(mut self, every: Duration) -> Epoch {
         loop {
             if let Some(Sight::Free(epoch)) = self.look(None).await
@@ -131,14 +131,14 @@ impl SeatWatch {
         let condition = Condition::Matches(tenure_store::Version::new(version.as_str()));
         let put = self.store.put(&self.key, body.into(), condition);
         match tokio::time::timeout(self.timeout, put).await {
-            // Not allowed to tidy up is not a reason to wait for the dead.
+            // Lack of permission to clean up is no reason to wait for the dead.
             Ok(Write::Won(_) | Write::Denied(_)) => true,
             Ok(Write::Lost | Write::Unknown(_) | Write::Unavailable(_)) | Err(_) => false,
         }
     }
 }
 
-/// The global seat as a process sees it that may not write it. Looked at only once that is so.
+/// The global seat, as seen by a process that may not write it. Looked at only once that is so.
 pub(super) struct GlobalSeat {
     watch: Mutex<SeatWatch>,
     seen: watch::Sender<Option<Seen>>,
@@ -149,7 +149,7 @@ pub(super) struct GlobalSeat {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
     pub(super) sight: Sight,
-    /// Who holds it, and in which epoch.
+    /// The holder and its epoch; `None` if nobody holds it.
     pub(super) leader: Option<(NodeId, u64)>,
 }
 
@@ -162,8 +162,9 @@ impl GlobalSeat {
         self.seen.subscribe()
     }
 
-    /// One look, told to everybody who waits for one. `led` is the epoch this process led in last: what it held and lost, and
-    /// cannot give up because the store refuses, nobody acts by.
+    /// One look, shared with everybody who waits for one. `led` is the last epoch in which this process led. If the seat is
+    /// still held in that epoch, nobody acts by it: this process lost it, and the store's refusal keeps it from giving it
+    /// up.
     async fn look(&self, led: u64) -> Option<Sight> {
         let mut watch = self.watch.lock().await;
         let sight = watch.look(Some(led)).await?;
@@ -174,7 +175,7 @@ impl GlobalSeat {
         Some(sight)
     }
 
-    /// Looks until a look is answered: one that is not says nothing, whatever earlier ones said.
+    /// Looks until a look is answered: an unanswered look says nothing, whatever earlier ones said.
     pub(super) async fn answered(&self, led: u64) -> Sight {
         loop {
             if let Some(sight) = self.look(led).await {

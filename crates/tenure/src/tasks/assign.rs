@@ -8,23 +8,24 @@ use tenure_core::WorkerId;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Candidate {
-    /// What the registry knows of it. It is active.
+    /// What the registry knows about it. It is active.
     pub worker: WorkerInfo,
-    /// Attempts that are out at it.
+    /// Attempts out at this worker.
     pub in_flight: usize,
 }
 
 /// Chooses workers. Called on the leader, in its dispatcher's task: it must not block.
 pub trait Assign: Send + Sync + 'static {
-    /// The worker for this task, among active ones with room in their inbox, in order of their ids; or why there is none, which the task then shows
-    /// as its reason. Asked again when something has happened; not after every little thing if many wait.
+    /// The worker for this task, chosen from the active ones with room in their inbox, which come in id order; or why there
+    /// is none, which the task then shows as its reason. Called again when something has happened, but not after every
+    /// change if many tasks wait.
     fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<WorkerId, String>;
 }
 
-/// The worker with the least to do; of equals the first by id. One that had the task last is chosen only if there is nobody
-/// else: it did not claim it, fell silent, or failed.
+/// The worker with the least to do; among equals, the first by id. The worker that had the task last is chosen only if there
+/// is nobody else: it did not claim the task, fell silent, or failed.
 ///
-/// It cannot know which workers run tasks at all: where not all do, choose otherwise.
+/// It cannot know which workers run tasks at all: if some do not, use another strategy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeastLoaded;
 

@@ -1,4 +1,4 @@
-//! Bytes in JSON: as text where that is short, as hex otherwise. Never more than twice as long, and a little.
+//! Bytes in JSON: as text where that is short, otherwise as hex. Never much more than twice as long.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt::Write;
@@ -26,7 +26,7 @@ impl Serialize for Blob {
             None => {
                 let mut hex = String::with_capacity(self.0.len() * 2);
                 for byte in self.0.iter() {
-                    // Writing into a text cannot fail.
+                    // Writing to a string cannot fail.
                     let _ = write!(hex, "{byte:02x}");
                 }
                 Form::Hex { hex }

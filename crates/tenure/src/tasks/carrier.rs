@@ -1,4 +1,4 @@
-//! The way to the store: requests of the machines become store calls, documents become what the machines understand.
+//! The link to the store: turns the machines' requests into store calls, and documents into what the machines understand.
 
 use super::TaskPlace;
 use super::documents::{Carried, read_inbox, read_ledger, write_done, write_inbox, write_ledger};
@@ -19,15 +19,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Inboxes looked at in one list at most.
+/// Most inboxes in one list.
 const LIST_MAX: usize = 25_000;
 
-/// Batches of finished tasks that are old are looked for this often at most, so many at once, and removed so many at a time.
+/// How often to look for old batches of finished tasks, how many to look at, and how many to remove at a time.
 const REMOVALS_EVERY: Duration = Duration::from_secs(60);
 const REMOVALS_MAX: usize = 1000;
 const REMOVALS_AT_ONCE: usize = 16;
 
-/// An inbox as it was read.
 pub(super) enum Found {
     Doc(InboxDoc, tenure_core::Version),
     Unchanged,
@@ -36,21 +35,21 @@ pub(super) enum Found {
     Unavailable,
 }
 
-/// The way to the objects of tasks. Clones share what is carried along.
+/// Access to the objects of tasks. Clones share what is carried along.
 #[derive(Clone)]
 pub(super) struct Carrier {
     pub(super) place: TaskPlace,
-    /// Where the place was when this began.
+    /// Where the place was when this was created.
     keys: Keys,
     timeout: Duration,
     inboxes: Arc<Mutex<HashMap<WorkerId, Carried>>>,
     ledgers: Arc<Mutex<HashMap<usize, Carried>>>,
-    /// Batches put away, and when old ones were looked for.
+    /// Number of batches archived, and when old ones were last looked for.
     batches: Arc<AtomicU64>,
     looked: Arc<Mutex<Option<Instant>>>,
-    /// What was complained about last.
+    /// The last complaint logged.
     said: Arc<Mutex<String>>,
-    /// Taking over a ledger is a request for each of its parts: no more at once than the store has use for.
+    /// Taking over a ledger takes a request per shard: no more at once than the store can use.
     gate: Arc<Semaphore>,
 }
 
@@ -85,7 +84,7 @@ impl Carrier {
         }
     }
 
-    /// Says a trouble, once as long as it is the same.
+    /// Logs a problem, but not twice in a row.
     fn say(&self, sentence: String) {
         let mut said = locked(&self.said);
         if *said != sentence {
@@ -145,7 +144,7 @@ impl Carrier {
         }
     }
 
-    /// Whether the worker's id is this life's, by an answer that comes now.
+    /// Whether the worker's id still belongs to this life, according to a fresh answer.
     pub(super) async fn confirms(&self, worker: &WorkerId, life: Incarnation) -> bool {
         match self.get(&self.keys.worker(worker), None).await {
             Some(Read::Found(object)) => WorkerDocument::parse(worker, &object.body)
@@ -163,9 +162,9 @@ impl Carrier {
         self.put(&self.keys.inbox(worker), body, condition(expect)).await
     }
 
-    // ---- the leader's ----
+    // ---- for the leader ----
 
-    /// Carries one request of the dispatcher. The guard is asked right before each write, and ends it.
+    /// Carries one request of the dispatcher. Each write checks the guard right before, and is cut off when the guard ends.
     pub(super) async fn carry(
         &self,
         guard: &LeaderGuard,
@@ -173,7 +172,7 @@ impl Carrier {
         id: RequestId,
         request: DispatchRequest,
     ) -> DispatchInput {
-        // Never closed. The time a request may take begins with its turn.
+        // The semaphore is never closed. A request's time limit starts with its turn.
         let _turn = self.gate.acquire().await;
         let silence = request.unanswered(id);
         match request {
@@ -251,7 +250,7 @@ impl Carrier {
         Some(lines.collect())
     }
 
-    /// Removes an inbox that this leader has emptied. One with entries that nobody understands stays.
+    /// Removes an inbox that this leader has emptied. An inbox with entries that nobody understands stays.
     async fn remove_inbox(&self, worker: &WorkerId) -> bool {
         if locked(&self.inboxes).get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
             return false;
@@ -270,13 +269,13 @@ impl Carrier {
         }
     }
 
-    /// Puts finished tasks away, and now and then removes what was put away long ago.
+    /// Archives finished tasks, and now and then removes old batches.
     async fn archive(&self, epoch: Epoch, records: &[TaskRecord]) -> bool {
         let life = tenure_core::Incarnation(rand::random());
         let (folder, body) =
             (self.keys.done(), write_done(epoch, Nonce { incarnation: life, sequence: 1 }, records));
         let batch = self.batches.fetch_add(1, Ordering::Relaxed);
-        // In order of time, so that the oldest are the first of a list.
+        // In time order, so that the oldest come first in a list.
         let key = format!("{folder}{:010}-{batch:010}-{life}.json", epoch.0);
         if !matches!(self.put(&key, body, Condition::Absent).await, WriteAnswer::Won(_)) {
             return false;
@@ -294,8 +293,8 @@ impl Carrier {
         true
     }
 
-    /// Removes batches that are older than the newest by the retention, by the store's own times. Whether it worked is for the
-    /// next time to see.
+    /// Removes batches that are older than the newest by more than the retention, by the store's own times. A failed removal
+    /// is left to the next time.
     async fn remove_old(&self, folder: &str, newest: &str) {
         let list = |prefix: String, most| async move {
             let limit = self.timeout * LIST_TIMEOUTS_MAX;

@@ -20,23 +20,23 @@ use tokio::task::{Id, JoinSet};
 
 pub use tenure_core::DispatchCounts as TaskCounts;
 
-/// Updates kept for a reader that is behind; one further behind is told how many it missed.
+/// Updates kept for a slow reader; one that falls further behind learns how many it missed.
 const UPDATES_KEPT: usize = 8192;
 
-/// The machine is not asked again before this has passed, whatever it says.
+/// Shortest time between two wake-ups of the machine, whatever it asks for.
 const WAKE_LEAST: Duration = Duration::from_millis(5);
 
-/// Most tasks tried again in vain in one look; the next look begins where this one ended. With thousands waiting and a thousand
-/// workers, every little thing would otherwise cost a million comparisons.
+/// Most failed retries in one pass; the next pass begins where this one ended. With thousands of waiting tasks and a
+/// thousand workers, every small change would otherwise cost a million comparisons.
 const RETRIES_MAX: usize = 256;
 
-/// How a dispatcher is to work.
+/// Options of a dispatcher.
 #[derive(Clone)]
 pub struct DispatcherOptions {
-    /// Entries of an inbox at most, 1 to 256. Default: 64.
+    /// Most entries in an inbox, 1 to 256. Default: 64.
     pub inbox_entries: usize,
-    /// Finished tasks kept in each of the 64 parts of the ledger, so that they can be looked at and recognised. Default: 32.
-    /// More: each write of a part carries more.
+    /// Finished tasks kept in each of the 64 parts of the ledger, so that they can be viewed and recognised. Default: 32.
+    /// With more, each write of a part carries more.
     pub keep_finished: usize,
     /// Chooses the worker for a task that names none. Default: [`LeastLoaded`].
     pub assign: Arc<dyn Assign>,
@@ -54,21 +54,21 @@ impl std::fmt::Debug for DispatcherOptions {
     }
 }
 
-/// What became of a submission that was taken.
+/// The outcome of an accepted submission.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Submitted {
-    /// The task stands in the ledger: from here on no failover loses it.
+    /// The task is in the ledger: from here on, no failover loses it.
     Created,
-    /// A task of that name stands there already.
+    /// There is already a task with that id.
     Exists,
-    /// Its series is past its mark: it was created once before.
+    /// The task's mark is at or below the mark of its series: it was created before.
     BelowMark,
 }
 
 /// Why a dispatcher ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DispatcherEnd {
-    /// It was dropped.
+    /// The handle was dropped.
     Asked,
     /// Leadership ended.
     LeadershipEnded,
@@ -82,9 +82,9 @@ enum Command {
     Cancel(JobId),
 }
 
-/// Gives out work while its guard holds. Dropping it stops giving out; tasks stay in the ledger for the next leader.
+/// Hands out work while its guard holds. Dropping it stops that; tasks stay in the ledger for the next leader.
 ///
-/// Tasks that a former leader left behind are taken over by themselves.
+/// It takes over by itself the tasks that a former leader left behind.
 #[derive(Debug)]
 pub struct Dispatcher {
     commands: mpsc::Sender<Command>,
@@ -97,13 +97,13 @@ pub struct Dispatcher {
 }
 
 impl Dispatcher {
-    /// Starts giving out work under this guard, which it holds until leadership ends or the dispatcher is dropped. Start one
-    /// for each guard, not more: a second one of the same epoch takes the ledger over.
+    /// Starts handing out work under this guard, which it holds until leadership ends or the dispatcher is dropped. Start
+    /// only one per guard: a second one in the same epoch takes over the ledger.
     pub fn start(place: &TaskPlace, guard: LeaderGuard) -> Dispatcher {
         Dispatcher::start_with(place, guard, DispatcherOptions::default())
     }
 
-    /// The same with options.
+    /// Like [`start`](Dispatcher::start), with options.
     pub fn start_with(place: &TaskPlace, guard: LeaderGuard, options: DispatcherOptions) -> Dispatcher {
         let settings = &place.settings;
         let epoch = Epoch(guard.epoch());
@@ -155,14 +155,14 @@ impl Dispatcher {
         Dispatcher { commands, updates, machine, counts, draining, ready, ended }
     }
 
-    /// Submits a task. Ends once it stands in the ledger.
+    /// Submits a task. Completes once the task is in the ledger.
     pub async fn submit(&self, spec: TaskSpec) -> Result<Submitted, SubmitError> {
         let mut answers = self.submit_all([spec]).await?;
         answers.pop().unwrap_or(Err(SubmitError::Ended))
     }
 
-    /// Submits several at once, which costs one write instead of many. Nothing is submitted if one of them is wrong; whether
-    /// each was taken is in its answer, in the same order.
+    /// Submits several tasks at once, which costs one write instead of many. Submits nothing if one of them is invalid. The
+    /// answers, in the same order, say whether each was accepted.
     pub async fn submit_all(
         &self,
         specs: impl IntoIterator<Item = TaskSpec>,
@@ -185,58 +185,58 @@ impl Dispatcher {
             .collect())
     }
 
-    /// Calls a task off. One that nobody has claimed never runs; one that runs is asked to stop. What came of it is told as
-    /// an update: it may have succeeded all the same.
+    /// Cancels a task. One that nobody has claimed never runs; one that runs is asked to stop. The outcome arrives as an
+    /// update: the task may have succeeded anyway.
     pub async fn cancel(&self, id: &JobId) {
-        // A dispatcher that has ended cancels nothing; the next leader is to be asked.
+        // A dispatcher that has ended cancels nothing; ask the next leader.
         let _ = self.commands.send(Command::Cancel(id.clone())).await;
     }
 
-    /// Every change of a task's state from now on. Final states stand in the ledger by then.
+    /// Every change of a task's state from now on. Final states are in the ledger by then.
     ///
-    /// Not promised: that each is told exactly once. What the ledger recorded right before a leader ended may never be told;
-    /// [`tasks`](Dispatcher::tasks) of the next has it.
+    /// Not promised: that each change is reported exactly once. What the ledger recorded right before a leader ended may
+    /// never be reported; the next leader's [`tasks`](Dispatcher::tasks) has it.
     pub fn updates(&self) -> broadcast::Receiver<TaskUpdate> {
         self.updates.subscribe()
     }
 
-    /// The tasks as this leader knows them: open ones with the reason why they wait, and those finished lately.
+    /// The tasks as this leader knows them: open ones with the reason why they wait, and recently finished ones.
     ///
-    /// A copy, made when it is asked for: with thousands of them, follow [`updates`](Dispatcher::updates) instead.
+    /// Every call makes a copy: with thousands of tasks, follow [`updates`](Dispatcher::updates) instead.
     pub fn tasks(&self) -> Arc<[TaskRecord]> {
         locked(&self.machine).tasks().cloned().collect()
     }
 
-    /// The highest mark of each series, as far as the parts of the ledger are this leader's.
+    /// The highest mark of each series, for the parts of the ledger that this leader owns.
     pub fn series(&self) -> BTreeMap<SeriesId, u64> {
         locked(&self.machine).series().map(|(name, mark)| (name.clone(), mark)).collect()
     }
 
-    /// These series are used no more: each is forgotten if its mark is at most this one and no task of it is left in the ledger.
-    /// What was created in it before can then be created again. Without this a mark is kept for ever.
+    /// These series are no longer used: each is forgotten if its mark is at most the given one and none of its tasks is left
+    /// in the ledger. After that, what was created in it before can be created again. Without this, a mark is kept forever.
     pub async fn forget(&self, series: impl IntoIterator<Item = (SeriesId, u64)>) {
         // A dispatcher that has ended forgets nothing.
         let _ = self.commands.send(Command::Forget(series.into_iter().collect())).await;
     }
 
     /// Waits until it has taken over what a former leader left behind: from then on [`tasks`](Dispatcher::tasks) has every
-    /// open task, save those in a part of the ledger that cannot be read. `false`: it ended before.
+    /// open task, except those in a part of the ledger that cannot be read. `false` if it ended before that.
     pub async fn ready(&self) -> bool {
         self.ready.clone().wait_for(|ready| *ready).await.is_ok()
     }
 
-    /// What was counted since this dispatcher started.
+    /// The counters since this dispatcher started.
     pub fn counts(&self) -> TaskCounts {
         *self.counts.borrow()
     }
 
-    /// Workers that take nothing more, as far as it is known here: they said so in their inbox. They are no candidates for an
+    /// Workers that take no more tasks, as far as is known here: they said so in their inbox. They are not candidates for an
     /// [`Assign`].
     pub fn draining(&self) -> Arc<BTreeSet<WorkerId>> {
         Arc::clone(&self.draining.borrow())
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, and returns why.
     pub async fn ended(&self) -> DispatcherEnd {
         let mut ended = self.ended.clone();
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
@@ -248,7 +248,7 @@ fn locked(machine: &Mutex<tenure_core::Dispatcher>) -> MutexGuard<'_, tenure_cor
     machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A batch that waits for its answers, and for how many.
+/// A batch that waits for its answers, and how many are missing.
 struct Batch {
     reply: oneshot::Sender<Vec<SubmitAnswer>>,
     answers: Vec<Option<SubmitAnswer>>,
@@ -256,7 +256,7 @@ struct Batch {
 }
 
 struct Feeder {
-    /// Locked for moments only, and never across an await.
+    /// Locked only briefly, and never across an await.
     machine: Arc<Mutex<tenure_core::Dispatcher>>,
     carrier: Carrier,
     guard: LeaderGuard,
@@ -264,12 +264,12 @@ struct Feeder {
     workers: watch::Receiver<Workers>,
     assign: Arc<dyn Assign>,
     pool: Pool,
-    /// The last task for which nobody was found, where not all were looked at.
+    /// The last task for which nobody was found, if the pass did not reach all.
     tried: Option<JobId>,
     requests: JoinSet<DispatchInput>,
-    /// What is under way, in case its task dies and cannot say so itself.
+    /// What each request in flight is, in case its task dies and cannot report it.
     running: HashMap<Id, DispatchInput>,
-    /// Submissions that wait: which batch a token belongs to, and the batches.
+    /// Waiting submissions: the batch that each token belongs to, and the batches.
     answers: HashMap<u64, (u64, usize)>,
     submitted: HashMap<u64, Batch>,
     tokens: u64,
@@ -300,7 +300,7 @@ impl Feeder {
                 () = guard.ended() => return DispatcherEnd::LeadershipEnded,
                 command = inbox.recv() => match command {
                     Some(command) => {
-                        // Whatever else was asked meanwhile goes into the same write.
+                        // Other commands that have arrived share the same write.
                         let mut inputs = vec![self.input(command)];
                         while let Ok(command) = inbox.try_recv() {
                             inputs.push(self.input(command));
@@ -310,7 +310,7 @@ impl Feeder {
                     None => return DispatcherEnd::Asked,
                 },
                 Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => {
-                    // Whatever else has been answered counts for the same writes.
+                    // Other answers that have arrived count for the same writes.
                     let mut inputs: Vec<DispatchInput> = self.on_done(done).into_iter().collect();
                     while let Some(done) = self.requests.try_join_next_with_id() {
                         inputs.extend(self.on_done(done));
@@ -344,7 +344,7 @@ impl Feeder {
                 let records = tokens.collect();
                 if count == 0 {
                     self.tokens += 1;
-                    // Nobody waits any more if the caller gave up.
+                    // If the caller gave up, nobody waits any more.
                     let _ = reply.send(Vec::new());
                 } else {
                     let answers = vec![None; count];
@@ -355,7 +355,7 @@ impl Feeder {
         }
     }
 
-    /// The workers, once anything is known of them.
+    /// The workers, once anything is known about them.
     fn registry(&mut self) -> Option<DispatchInput> {
         self.workers.borrow_and_update().told_in(self.epoch.0)
     }
@@ -411,7 +411,7 @@ impl Feeder {
         if waits.missing == 0
             && let Some(Batch { reply, answers, .. }) = self.submitted.remove(&batch)
         {
-            // Nobody waits any more if the caller gave up.
+            // If the caller gave up, nobody waits any more.
             let _ = reply.send(answers.into_iter().flatten().collect());
         }
     }
@@ -425,7 +425,7 @@ impl Feeder {
             late = update.late.is_some(),
             "task"
         );
-        // No reader is fine.
+        // It is fine if nobody reads.
         let _ = self.updates.send(update);
     }
 
@@ -451,8 +451,8 @@ impl Feeder {
         }
     }
 
-    /// Tasks that name no worker get one, or a reason why not. Those that got a reason before are looked at again only when
-    /// something has happened, not too often, and not all at once.
+    /// Gives a worker to tasks that name none, or a reason why there is none. Tasks that already have a reason are tried
+    /// again only when something has happened, not too often, and not all at once.
     fn assign(&mut self, now: Time) {
         let machine = Arc::clone(&self.machine);
         let (waiting, again) = {
@@ -472,7 +472,7 @@ impl Feeder {
         let mut vain = 0;
         for task in waiting[first..].iter().chain(&waiting[..first]) {
             if again && vain >= RETRIES_MAX {
-                // The others have their turn with the next look.
+                // The others get their turn in the next pass.
                 self.tried = Some(task.id.clone());
                 locked(&machine).handle(now, DispatchInput::Submit(Vec::new()));
                 return;

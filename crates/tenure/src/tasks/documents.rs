@@ -17,19 +17,19 @@ use tenure_core::{
     TASK_PAYLOAD_MAX_BYTES, TASK_RESULT_MAX_BYTES, TaskLimits, TaskRecord, TaskState,
 };
 
-/// Entries of an inbox that cannot be understood and are kept all the same; more are dropped.
+/// Most entries of an inbox that cannot be understood but are kept anyway; further ones are dropped.
 const FOREIGN_MAX: usize = 8;
 
-/// None of these is larger than this, written down.
+/// Largest encoded size of one of these.
 const FOREIGN_MAX_BYTES: usize = 8 * 1024;
 
-/// No time of ours is larger: one can still be added to it.
+/// Largest time in our documents: adding to it must not overflow.
 const NUMBER_MAX: u64 = u64::MAX / 2;
 
-/// Nothing was tried more often.
+/// Largest attempt number in our documents.
 const ATTEMPT_MAX: u32 = u32::MAX / 2;
 
-/// No inbox has more; what has is none of ours.
+/// Most entries in an inbox that we read; an object with more is not ours.
 const ENTRIES_READ_MAX: usize = 1024;
 
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -120,7 +120,7 @@ struct EntryDocument {
     payload: Blob,
     timeout: u64,
     state: String,
-    /// The life of the worker that has claimed it.
+    /// The life of the worker that claimed it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ struct EntryDocument {
 pub(crate) struct Carried {
     extra: Map<String, Value>,
     rows: HashMap<(String, u32), Map<String, Value>>,
-    /// Entries that are none of ours.
+    /// Entries that are not ours.
     pub(crate) foreign: Vec<Value>,
 }
 
@@ -176,7 +176,7 @@ fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
     }
 }
 
-// ---- the ledger ----
+// ---- ledger ----
 
 pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
     let document = LedgerDocument {
@@ -190,8 +190,8 @@ pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
     serde_json::to_vec(&document).expect("maps with text keys always serialize")
 }
 
-/// Reads an object that may be anything at all. One row that cannot be understood refuses the whole: without it a task would
-/// be forgotten.
+/// Reads an object that may be anything at all. A single row that cannot be understood rejects the whole object: without it,
+/// a task would be forgotten.
 pub(crate) fn read_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
     parse_ledger(body).map_err(|detail| told(&detail))
 }
@@ -289,7 +289,7 @@ fn task_record(row: TaskDocument) -> Result<TaskRecord, String> {
     })
 }
 
-/// Finished tasks, put away.
+/// Encodes finished tasks for the archive.
 pub(crate) fn write_done(epoch: Epoch, nonce: Nonce, tasks: &[TaskRecord]) -> Vec<u8> {
     let doc = LedgerDoc { epoch, nonce, series: Vec::new(), tasks: tasks.to_vec() };
     write_ledger(&doc, &Carried::default())
@@ -314,9 +314,9 @@ pub(crate) fn write_inbox(worker: &WorkerId, doc: &InboxDoc, carried: &Carried) 
     serde_json::to_vec(&document).expect("maps with text keys always serialize")
 }
 
-/// Reads an object that may be anything at all. Entries that cannot be understood are set aside: they are carried along, up
-/// to a few, and nobody acts on them. Unlike a row of the ledger, none of them refuses the whole: an entry is one
-/// delivery, and the ledger knows of it.
+/// Reads an object that may be anything at all. Entries that cannot be understood are set aside: a few are carried along,
+/// and nobody acts on them. Unlike a row of the ledger, none of them rejects the whole object: an entry is one delivery, and
+/// the ledger knows about it.
 pub(crate) fn read_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
     parse_inbox(worker, body).map_err(|detail| told(&detail))
 }

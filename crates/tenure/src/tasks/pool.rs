@@ -1,4 +1,4 @@
-//! Who can be given a task: kept up to date by what changed, because there may be a thousand workers and many tasks a second.
+//! Who can be given a task. Updated incrementally, because there may be a thousand workers and many tasks per second.
 
 use super::assign::Candidate;
 use crate::workers::WorkerInfo;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_core::WorkerId;
 use tenure_core::{Dispatcher, TASK_PAYLOAD_MAX_BYTES};
 
-/// Active workers whose inbox has room, in order of their ids.
+/// Active workers with room in their inbox, in id order.
 #[derive(Default)]
 pub(super) struct Pool {
     list: Option<Arc<[WorkerInfo]>>,
@@ -18,7 +18,7 @@ impl Pool {
         &self.candidates
     }
 
-    /// Takes in what changed: the registry's list, in order of ids, and what the workers have to do.
+    /// Applies what changed: the registry's list, in id order, and the workers' load.
     pub(super) fn refresh(&mut self, list: &Arc<[WorkerInfo]>, machine: &mut Dispatcher) {
         let touched = machine.take_touched();
         if self.list.as_ref().is_some_and(|known| Arc::ptr_eq(known, list)) {
@@ -51,7 +51,7 @@ impl Pool {
     }
 }
 
-/// Room is room for any task, however large.
+/// Room means room for any task, however large.
 fn candidate(info: &WorkerInfo, machine: &Dispatcher) -> Option<Candidate> {
     let fits = info.active && machine.has_room(&info.worker_id, TASK_PAYLOAD_MAX_BYTES);
     fits.then(|| Candidate { in_flight: machine.in_flight(&info.worker_id), worker: info.clone() })

@@ -14,26 +14,26 @@ use tenure_core::{JobId, KindName};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-/// What a handler gets.
+/// What a handler is given.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TaskContext {
-    /// Which task. The same for every attempt: whoever must do a thing once uses it to recognise a repetition.
+    /// The id of the task. It is the same for every attempt: work that must happen once uses it to recognise a repetition.
     pub id: JobId,
-    /// Which attempt.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The epoch of the leader that dispatched it: to be stamped on, and checked by, whatever it writes.
+    /// The epoch of the leader that dispatched it: stamp it on everything the task writes, and check it there.
     pub epoch: u64,
-    /// What it is.
+    /// The kind the handler was registered for.
     pub kind: KindName,
-    /// What it is about.
+    /// The input given at submission.
     pub payload: Arc<[u8]>,
-    /// Cancelled when it is called off, has taken too long, or is nobody's business any more. A handler that does not look is
-    /// dropped at its next await once its outcome is of no interest.
+    /// Cancelled when the task is cancelled, has taken too long, or nobody waits for it any more. A handler that ignores
+    /// this is dropped at its next await once nobody is interested in its outcome.
     pub cancelled: CancellationToken,
 }
 
-/// What a handler says about its attempt.
+/// What a handler reports about its attempt.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskOutcome {
     kind: OutcomeKind,
@@ -41,12 +41,12 @@ pub struct TaskOutcome {
 }
 
 impl TaskOutcome {
-    /// Done. The result is a summary of at most 1 KiB; what is larger belongs into an object of its own.
+    /// Done. The result is a summary of at most 1 KiB; anything larger belongs in an object of its own.
     pub fn succeeded(result: impl Into<Vec<u8>>) -> TaskOutcome {
         TaskOutcome { kind: OutcomeKind::Succeeded, result: result.into() }
     }
 
-    /// Done in part, and not to be tried again.
+    /// Done in part; not to be tried again.
     pub fn partial(result: impl Into<Vec<u8>>) -> TaskOutcome {
         TaskOutcome { kind: OutcomeKind::Partial, result: result.into() }
     }
@@ -76,12 +76,12 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// None yet. A task of a kind nobody handles fails.
+    /// No handlers yet. A task of a kind without a handler fails.
     pub fn new() -> Handlers {
         Handlers::default()
     }
 
-    /// Tasks of this kind are done by this function.
+    /// Runs tasks of this kind with this function.
     pub fn on<F, W>(mut self, kind: impl Into<String>, handler: F) -> Handlers
     where
         F: Fn(TaskContext) -> W + Send + Sync + 'static,
@@ -98,13 +98,13 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// How a runner is to work.
+/// Options of a runner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RunnerOptions {
-    /// How many tasks run at once. Default: 4.
+    /// How many tasks run at the same time. Default: 4.
     pub concurrency: usize,
-    /// How many are claimed at once, running ones included. Default: 16. More: fewer requests. Fewer: what this worker cannot
-    /// begin yet can still be given to another.
+    /// How many tasks are claimed at the same time, including running ones. Default: 16. More means fewer requests. With
+    /// fewer, tasks that this worker cannot begin yet can still go to another.
     pub claims: usize,
 }
 
@@ -117,11 +117,11 @@ impl Default for RunnerOptions {
 /// Why a runner ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum RunnerEnd {
-    /// It was drained: everything it had was written.
+    /// It was drained: all its results were written.
     Drained,
-    /// It was dropped.
+    /// The handle was dropped.
     Dropped,
-    /// Its worker lost its id, or never had it. What ran was stopped.
+    /// Its worker lost its id, or never had it. Running tasks were stopped.
     WorkerEnded(WorkerEnd),
 }
 
@@ -130,7 +130,7 @@ enum Command {
     Look,
 }
 
-/// Does the tasks of one worker. Dropping it stops them: the leader gives them to others once it notices.
+/// Runs the tasks of one worker. Dropping it stops them: the leader gives them to others once it notices.
 #[derive(Debug)]
 pub struct TaskRunner {
     commands: mpsc::Sender<Command>,
@@ -146,7 +146,7 @@ impl TaskRunner {
         TaskRunner::start_with(place, worker, handlers, RunnerOptions::default())
     }
 
-    /// The same with options.
+    /// Like [`start`](TaskRunner::start), with options.
     pub fn start_with(
         place: &TaskPlace,
         worker: Worker,
@@ -178,29 +178,30 @@ impl TaskRunner {
         TaskRunner { commands, ended, worker, in_hand, counts }
     }
 
-    /// The worker.
+    /// The worker whose tasks it runs.
     pub fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// How many tasks are claimed and not written off.
+    /// Claimed tasks whose result has not been written yet.
     pub fn in_hand(&self) -> usize {
         *self.in_hand.borrow()
     }
 
-    /// What it counts: attempts claimed, entries the fence refused, entries delivered twice, and the like. Outlives it.
+    /// Its counters: attempts claimed, entries the fence rejected, entries delivered twice, and the like. The receiver
+    /// outlives the runner.
     pub fn counts(&self) -> watch::Receiver<TakerCounts> {
         self.counts.clone()
     }
 
-    /// Looks at the inbox now instead of with the next poll.
+    /// Looks at the inbox now instead of at the next poll.
     pub fn look(&self) {
-        // Full means that it is about to look anyway.
+        // If the channel is full, it is about to look anyway.
         let _ = self.commands.try_send(Command::Look);
     }
 
-    /// Takes nothing new, gives back what was not begun, ends what runs, writes the results, and deregisters. Bounded by the
-    /// timeouts of what runs, as long as the store answers; give it a limit where that matters.
+    /// Takes nothing new, gives back what was not begun, finishes what runs, writes the results, and deregisters. Bounded by
+    /// the timeouts of the running tasks, as long as the store answers; set a limit of your own where that matters.
     pub async fn drain(self) -> RunnerEnd {
         let _ = self.commands.send(Command::Drain).await;
         let reason = self.ended().await;
@@ -211,7 +212,7 @@ impl TaskRunner {
         reason
     }
 
-    /// Waits until it has ended.
+    /// Waits until it has ended, and returns why.
     pub async fn ended(&self) -> RunnerEnd {
         let mut ended = self.ended.clone();
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());

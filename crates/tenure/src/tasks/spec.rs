@@ -1,4 +1,4 @@
-//! What a task is to be, checked before anything is written.
+//! The specification of a task, checked before anything is written.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tenure_core::IdError;
 use tenure_core::{Epoch, TASK_PAYLOAD_MAX_BYTES, TaskLimits, TaskRecord, TaskState};
 
-/// No time of a task is longer.
+/// Longest time that a task may specify.
 const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
 
-/// No task is tried more often.
+/// Most attempts that a task may have.
 const ATTEMPTS_MAX: u32 = 100;
 
-/// A task to be done.
+/// A task to submit.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskSpec {
     id: String,
@@ -30,9 +30,10 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// A task of that name and kind. Both follow the rule of ids.
+    /// A task with this id and kind. Both follow the rules of ids.
     ///
-    /// Whoever submits the same name again gets the task that exists: derive it from what it is about, not from a counter.
+    /// Submitting the same id again returns the existing task: derive the id from what the task is about, not from a
+    /// counter.
     pub fn new(id: impl Into<String>, kind: impl Into<String>) -> TaskSpec {
         TaskSpec {
             id: id.into(),
@@ -49,26 +50,26 @@ impl TaskSpec {
         }
     }
 
-    /// What it belongs to; without, its kind.
+    /// The series it belongs to; its kind, if not set.
     pub fn series(mut self, series: impl Into<String>) -> TaskSpec {
         self.series = Some(series.into());
         self
     }
 
-    /// Its place in its series, for example the time it was due. Once a mark was used nothing at or below it is created in
-    /// that series again, ever, even after the task itself is forgotten. Marks therefore rise.
+    /// Its place in its series, for example the time it was due. Once a mark is used, nothing at or below it is ever created
+    /// in that series again, even after the task itself is forgotten. Marks must therefore rise.
     pub fn mark(mut self, mark: u64) -> TaskSpec {
         self.mark = mark;
         self
     }
 
-    /// What it is about: at most 16 KiB.
+    /// Input for the handler: at most 16 KiB.
     pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> TaskSpec {
         self.payload = payload.into();
         self
     }
 
-    /// The worker that shall do it; without, one is chosen.
+    /// The worker that must do it; if not set, the leader chooses one.
     pub fn worker(mut self, worker: impl Into<String>) -> TaskSpec {
         self.worker = Some(worker.into());
         self
@@ -80,7 +81,7 @@ impl TaskSpec {
         self
     }
 
-    /// How long it may wait until a worker claims it. Default: 10 min.
+    /// How long it may wait for a worker to claim it. Default: 10 min.
     pub fn ttl(mut self, ttl: Duration) -> TaskSpec {
         self.ttl = ttl;
         self
@@ -92,19 +93,19 @@ impl TaskSpec {
         self
     }
 
-    /// How often it may be begun. Default: 3.
+    /// How often it may be started. Default: 3.
     pub fn attempts(mut self, attempts: u32) -> TaskSpec {
         self.attempts = attempts;
         self
     }
 
-    /// The pause before the second attempt, doubled before each further one, up to 10 min. Default: 1 s.
+    /// The pause before the second attempt; it doubles before each further one, up to 10 min. Default: 1 s.
     pub fn backoff(mut self, backoff: Duration) -> TaskSpec {
         self.backoff = backoff;
         self
     }
 
-    /// The task as it would stand in the ledger, before anything happens to it.
+    /// The record for the ledger, before anything has happened to the task.
     pub fn record(&self) -> Result<TaskRecord, TaskError> {
         self.check()
     }
@@ -153,14 +154,14 @@ impl TaskSpec {
     }
 }
 
-/// What is wrong with a task. Nothing was written.
+/// Why a task is invalid. Nothing was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskError {
-    /// The field.
+    /// The name of the invalid field.
     pub field: &'static str,
-    /// What it was.
+    /// The invalid value.
     pub value: String,
-    /// What it must be.
+    /// What the value must be.
     pub rule: &'static str,
 }
 
@@ -178,19 +179,19 @@ impl fmt::Display for TaskError {
 
 impl std::error::Error for TaskError {}
 
-/// Why a task was not taken.
+/// Why a task was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SubmitError {
-    /// It is wrong. Nothing was written.
+    /// The task is invalid. Nothing was written.
     #[error(transparent)]
     Task(#[from] TaskError),
-    /// Its part of the ledger is full: nothing was written. Try again once tasks have ended.
+    /// Its part of the ledger is full, and nothing was written. Try again once tasks have ended.
     #[error("the ledger has no room for more open tasks of this series")]
     Full,
-    /// Its part of the ledger cannot be read and is left alone: nothing was written.
+    /// Its part of the ledger cannot be read and is left alone. Nothing was written.
     #[error("the ledger of this series cannot be read and is left alone: see the log")]
     Blocked,
-    /// The dispatcher has ended. Whether the task exists is for the next leader to see: submit it again there.
+    /// The dispatcher has ended, and the task may or may not exist: submit it again to the next leader.
     #[error("the dispatcher has ended; whether the task exists is not known")]
     Ended,
 }

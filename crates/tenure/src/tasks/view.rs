@@ -1,4 +1,4 @@
-//! The tasks of a namespace, looked at from outside. Nothing is written.
+//! The tasks of a namespace, seen from outside. Writes nothing.
 
 use super::SHARDS;
 use super::documents::{read_inbox, read_ledger};
@@ -10,32 +10,33 @@ use tenure_core::{EntryState, TaskRecord, TaskState, task_shard};
 use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
 use tenure_store::{Lanes, List, Object, Read, Store};
 
-/// Batches of finished tasks that are looked through for one, the newest first.
+/// Most batches of finished tasks to search for one task, newest first.
 const DONE_READ_MAX: usize = 256;
 
-/// The same, listed.
+/// Most batches to list for that.
 const DONE_LIST_MAX: usize = 10_000;
 
-/// The tasks as the ledger has them.
+/// The tasks in the ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TaskList {
-    /// Open tasks and those that ended lately, in order of their ids.
+    /// Open and recently finished tasks, in id order.
     pub tasks: Vec<TaskRecord>,
-    /// Parts of the ledger that cannot be read: where, and why. Their tasks are missing.
+    /// Parts of the ledger that cannot be read: key and reason. Their tasks are missing.
     pub unreadable: Vec<(String, String)>,
 }
 
 impl TaskList {
-    /// All of them: one read for each part of the ledger.
+    /// Reads all tasks: one read per part of the ledger.
     ///
-    /// Not promised: that it is one moment; the parts are read one after the other. `acked` and `running` stand in inboxes
-    /// first, see [`ask_workers`](TaskList::ask_workers). What the last leader wrote stays, whether anybody leads or not.
+    /// Not promised: that this shows a single moment; the parts are read one after the other. `acked` and `running` appear
+    /// in inboxes first; see [`ask_workers`](TaskList::ask_workers). What the last leader wrote stays, whether anybody leads
+    /// or not.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<TaskList, StatusError> {
         TaskList::parts(lanes, namespace, 0..SHARDS).await
     }
 
-    /// Those that are in the same part of the ledger as this series, and so all of it: one read.
+    /// Reads the part of the ledger that contains this series, with all of its tasks: one read.
     pub async fn read_near(
         lanes: &Lanes,
         namespace: &Namespace,
@@ -64,8 +65,8 @@ impl TaskList {
         Ok(list)
     }
 
-    /// Looks into the inboxes of workers that have tasks, at most so many, one read each: what a worker has claimed or begun
-    /// is shown so. What it has ended and the leader has not recorded yet is still running.
+    /// Looks into the inboxes of workers that have tasks, at most this many, with one read each, and shows what a worker has
+    /// claimed or begun. A task that it has finished and the leader has not recorded yet still counts as running.
     pub async fn ask_workers(
         &mut self,
         lanes: &Lanes,
@@ -78,7 +79,7 @@ impl TaskList {
         let mut said = BTreeMap::new();
         for worker in workers.into_iter().take(most) {
             let Some(object) = found(&lanes.bulk, &keys.inbox(&worker)).await? else { continue };
-            // One that cannot be read is the leader's business; nothing is known from it.
+            // An inbox that cannot be read is the leader's business; it says nothing here.
             let Ok((doc, _)) = read_inbox(&worker, &object.body) else { continue };
             for entry in doc.entries {
                 let state = match entry.state {
@@ -98,8 +99,8 @@ impl TaskList {
         Ok(())
     }
 
-    /// One task: from the ledger and its worker's inbox, or from what was put away, as far as that is kept
-    /// (`taskRetention`) and among the newest 256 batches of it.
+    /// Finds one task: in the ledger and its worker's inbox, or in the archive, as far as that is kept (`taskRetention`) and
+    /// in its newest 256 batches.
     pub async fn find(
         lanes: &Lanes,
         namespace: &Namespace,
@@ -110,7 +111,7 @@ impl TaskList {
         if list.tasks.is_empty() {
             let found = put_away(lanes, &Keys::global(namespace), id).await?;
             return match list.unreadable.pop() {
-                // It may stand there.
+                // The task may be in the unreadable part.
                 Some((key, detail)) if found.is_none() => Err(StatusError::Unreadable { key, detail }),
                 Some(_) | None => Ok(found),
             };

@@ -1,4 +1,4 @@
-//! The board: what this node knows of the workers, and how news reaches it.
+//! The board: what this node knows about the workers, and how news reaches it.
 
 use crate::driver::Voice;
 use crate::event::{EventKind, WorkerFacts};
@@ -13,23 +13,23 @@ use tokio::sync::watch;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Workers {
-    /// The epoch of the leader that told of them; 0 before the first snapshot.
+    /// The epoch of the leader that reported them; 0 before the first snapshot.
     pub epoch: u64,
-    /// Active ones.
+    /// How many workers are active.
     pub active: u64,
-    /// Inactive ones.
+    /// How many workers are inactive.
     pub inactive: u64,
-    /// Objects among the workers that are none.
+    /// Objects in `workers/` that are not workers.
     pub skipped: u64,
-    /// The workers in order of their ids. Fewer than `active` and `inactive` count if not all fitted into a snapshot.
+    /// Workers in id order. Fewer than `active` plus `inactive` if not all fitted into a snapshot.
     pub list: Arc<[WorkerInfo]>,
-    /// The epoch in which this node has itself listed them, as the leader, and whether it knows of everybody who is
-    /// registered; `None` as long as it goes by what other leaders said.
+    /// The epoch in which this node, as the leader, listed them itself, and whether it knows every registered worker; `None`
+    /// as long as it relies on other leaders' reports.
     pub(crate) listed: Option<(u64, bool)>,
 }
 
 impl Workers {
-    /// What a dispatcher of this epoch is told; `None` as long as nothing is known.
+    /// What to tell a dispatcher of this epoch; `None` as long as nothing is known.
     pub(crate) fn told_in(&self, epoch: u64) -> Option<DispatchInput> {
         let listed = self.listed.filter(|(of, _)| *of == epoch);
         if self.epoch == 0 && listed.is_none() {
@@ -46,13 +46,13 @@ impl Workers {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WorkerInfo {
-    /// Its id.
+    /// The worker's id.
     pub worker_id: WorkerId,
-    /// Which plugin it works for.
+    /// The plugin it works for.
     pub plugin_type: PluginName,
-    /// Where it runs.
+    /// The pod it runs on.
     pub pod: NodeId,
-    /// How long it may be silent.
+    /// How long it may stay silent before it counts as inactive.
     pub timeout_ms: u64,
     /// Whether it counts as alive.
     pub active: bool,
@@ -71,7 +71,7 @@ impl WorkerInfo {
     }
 }
 
-/// Takes snapshots, tells what they say. Clones share it.
+/// Takes snapshots and reports what changed. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Board {
     bulletin: Arc<Mutex<Bulletin>>,
@@ -85,7 +85,7 @@ impl Board {
         (Board { bulletin: Arc::default(), workers, voice }, watcher)
     }
 
-    /// Nothing was ever published: whatever comes next is news.
+    /// Nothing was ever published, so whatever comes next is news.
     pub(crate) fn begin_empty(&self) {
         self.bulletin().begin_empty();
     }
@@ -94,7 +94,7 @@ impl Board {
         self.bulletin().applied()
     }
 
-    /// Takes a published snapshot and tells what is new in it.
+    /// Takes a published snapshot and reports what is new in it.
     pub(crate) fn apply(&self, snapshot: &Snapshot) {
         let events = {
             let mut bulletin = self.bulletin();
@@ -123,7 +123,7 @@ impl Board {
         }
     }
 
-    /// This node leads, has listed the workers itself, and has told what it found. `all`: nobody is missing.
+    /// This node leads, has listed the workers itself, and has published what it found. `all`: nobody is missing.
     pub(crate) fn listed(&self, epoch: u64, all: bool) {
         let listed = Some((epoch, all));
         self.workers.send_if_modified(|known| std::mem::replace(&mut known.listed, listed) != listed);
@@ -157,21 +157,20 @@ pub(crate) fn facts(worker_id: WorkerId, details: &WorkerDetails) -> WorkerFacts
     WorkerFacts { worker_id, plugin_type, pod, timeout_ms }
 }
 
-/// What a look at the seat said about the snapshot.
+/// What a look at the seat says about the snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Sight {
-    /// The seat was not seen yet.
+    /// The seat has not been seen yet.
     #[default]
     Unseen,
     /// The seat names this snapshot, or none.
     Seen(Option<SnapshotPointer>),
 }
 
-/// Which snapshot is the newest: the seat carries it, so that standbys learn of it with the look they make anyway. Clones
-/// share it.
+/// The newest snapshot. The seat names it, so that standbys learn of it with the look they make anyway. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Pointers {
-    /// What the leader wants the seat to say, and in which epoch.
+    /// What the leader wants the seat to name, and in which epoch.
     wanted: Arc<Mutex<Option<(u64, SnapshotPointer)>>>,
     seen: watch::Sender<Sight>,
 }
@@ -198,7 +197,7 @@ impl Pointers {
         *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, pointer));
     }
 
-    /// What a seat of this epoch is to name; `None` leaves it as it is.
+    /// What a seat of this epoch should name; `None` leaves it as it is.
     pub(crate) fn wanted(&self, epoch: u64) -> Option<SnapshotPointer> {
         let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
         wanted.as_ref().filter(|(of, _)| *of == epoch).map(|(_, pointer)| pointer.clone())

@@ -17,7 +17,7 @@ use tenure_core::{
 };
 use tenure_store::BODY_MAX_BYTES;
 
-/// No timeout is longer; a longer one on the store is corrupt.
+/// Longest timeout; a longer one on the store is corrupt.
 pub(crate) const TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
 
 /// `workers/<id>.json`.
@@ -29,7 +29,7 @@ pub(crate) struct WorkerDocument {
     plugin_type: String,
     pod: String,
     timeout: u64,
-    /// How often the worker writes; for whoever has to decide whether it is alive.
+    /// How often the worker writes, for whoever has to decide whether it is alive.
     #[serde(default)]
     pub(crate) heartbeat_interval: u64,
     incarnation: String,
@@ -42,12 +42,12 @@ pub(crate) struct WorkerDocument {
     software: String,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     payload: Map<String, Value>,
-    /// Whatever a later minor version added.
+    /// Fields that a later minor version added.
     #[serde(flatten)]
     pub(crate) extra: Map<String, Value>,
 }
 
-/// A worker's object, understood.
+/// A parsed worker object.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ParsedWorker {
     pub(crate) document: WorkerDocument,
@@ -56,7 +56,7 @@ pub(crate) struct ParsedWorker {
     pub(crate) sequence: u64,
 }
 
-/// What a document of a version says about itself.
+/// The version field of a document.
 #[derive(Deserialize)]
 struct Versioned {
     v: u64,
@@ -76,7 +76,7 @@ fn version_of(body: &[u8]) -> Result<(), DocumentUnreadable> {
     }
 }
 
-/// The fields of a worker that have a type.
+/// The typed fields of a worker.
 const WORKER_FIELDS: &[FieldRule] = &[
     ("workerId", Value::is_string),
     ("pluginType", Value::is_string),
@@ -91,7 +91,7 @@ const WORKER_FIELDS: &[FieldRule] = &[
     ("payload", Value::is_object),
 ];
 
-/// The fields of a snapshot that have a type. What is wrong with a worker's row is named by the row's own rules.
+/// The typed fields of a snapshot. Errors in a worker's row are named by the row's own rules.
 const SNAPSHOT_FIELDS: &[FieldRule] = &[
     ("epoch", Value::is_u64),
     ("sequence", Value::is_u64),
@@ -107,7 +107,7 @@ const SNAPSHOT_FIELDS: &[FieldRule] = &[
     }),
 ];
 
-/// Read once more, and only now that it is wrong: good documents, the many, are read once.
+/// Parses the body again, only now that it is known to be wrong: good documents, the vast majority, are parsed once.
 fn parse_error(error: &serde_json::Error, body: &[u8], rules: &[FieldRule]) -> String {
     let value = serde_json::from_slice(body).unwrap_or(Value::Null);
     field_error(error, &value, rules)
@@ -143,7 +143,7 @@ impl WorkerDocument {
         serde_json::to_vec(self).expect("maps with text keys always serialize")
     }
 
-    /// What it says it is written by, for people.
+    /// The software that wrote it, as it says itself. For people.
     pub(crate) fn software(&self) -> String {
         told(&self.software)
     }
@@ -177,7 +177,7 @@ impl WorkerDocument {
     }
 }
 
-/// `snapshot.json`. Ten thousand workers fit: plugins and pods are written once, each worker is a short array.
+/// `snapshot.json`. Ten thousand workers fit: plugins and pods are written once, and each worker is a short array.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SnapshotDocument {
@@ -193,7 +193,7 @@ pub(crate) struct SnapshotDocument {
     plugins: Vec<String>,
     pods: Vec<String>,
     workers: Vec<Row>,
-    /// Whatever a later minor version added.
+    /// Fields that a later minor version added.
     #[serde(flatten)]
     extra: Map<String, Value>,
 }
@@ -206,7 +206,7 @@ enum ListingName {
     Cut,
 }
 
-/// `[id, plugin, pod, timeout]`, and for one that was ever silent `…, epoch, sequence, active`.
+/// `[id, plugin, pod, timeout]`, and for a worker that was ever silent `…, epoch, sequence, active`.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     id: String,
@@ -253,7 +253,7 @@ impl<'de> Deserialize<'de> for Row {
                     Some(epoch) => {
                         let sequence = row.next_element()?.ok_or_else(short)?;
                         let active = row.next_element()?.ok_or_else(short)?;
-                        // A later minor version may have more to say.
+                        // A later minor version may append more.
                         while row.next_element::<Value>()?.is_some() {}
                         Some((epoch, sequence, active))
                     }
@@ -291,7 +291,7 @@ impl<'a> Index<'a> {
 }
 
 impl SnapshotDocument {
-    /// The document, and the snapshot as it tells it: if not all workers fit, only the inactive ones are listed.
+    /// The document, and the snapshot as the document has it: if not all workers fit, only the inactive ones are listed.
     pub(crate) fn fitting(
         snapshot: Snapshot,
         nonce: &str,
@@ -384,7 +384,7 @@ impl SnapshotDocument {
             if !(1..=TIMEOUT_MAX_MS).contains(&row.timeout) {
                 return Err(format!("`workers`: a timeout of {} ms", row.timeout));
             }
-            // A mark that no later one could be above would hide every further silence of this worker.
+            // A mark that no later one could exceed would hide every further silence of this worker.
             let is_beyond =
                 |(epoch, sequence, _): (u64, u64, u8)| epoch > Epoch::MAX.0 || sequence > u64::MAX / 2;
             if row.silence.is_some_and(is_beyond) {
@@ -414,7 +414,7 @@ impl SnapshotDocument {
     }
 }
 
-/// A snapshot, understood.
+/// A parsed snapshot.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ParsedSnapshot {
     pub(crate) snapshot: Snapshot,
@@ -422,10 +422,10 @@ pub(crate) struct ParsedSnapshot {
     pub(crate) extra: Map<String, Value>,
 }
 
-/// Why an object is no document of this kind.
+/// Why an object is not a document of this kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DocumentUnreadable {
-    /// It was written by a later version: not to be overwritten.
+    /// Whether a later version wrote it, so that it must not be overwritten.
     pub(crate) newer: bool,
     pub(crate) detail: String,
 }

@@ -9,15 +9,15 @@ use tenure_core::WorkerId;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerLife {
-    /// Which life of it, as 16 hex digits, as far as this leader has read its object.
+    /// The worker's incarnation as 16 hex digits; `None` until this leader has read its object.
     pub incarnation: Option<String>,
-    /// Its software, likewise.
+    /// Its software; `None` until this leader has read its object, or if the object does not say.
     pub software: Option<String>,
-    /// When its object changed last, in ms on the store's clock.
+    /// When its object last changed, in ms on the store's clock.
     pub last_seen_ms: u64,
 }
 
-/// Clones share it.
+/// What a leader saw of each worker. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lives(Arc<Mutex<BTreeMap<WorkerId, WorkerLife>>>);
 
@@ -30,7 +30,7 @@ impl Lives {
         self.lives().clone()
     }
 
-    /// A whole sweep has found these.
+    /// A complete sweep found these.
     pub(crate) fn swept(&self, listed: &[Listed]) {
         let mut lives = self.lives();
         let mut known = std::mem::take(&mut *lives);
@@ -48,7 +48,7 @@ impl Lives {
         let mut lives = self.lives();
         let life = lives.entry(worker.clone()).or_default();
         life.incarnation = Some(incarnation);
-        // A worker of another language need not say.
+        // A worker in another language need not say.
         life.software = Some(software).filter(|software| !software.is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! An observer: knows who leads without taking part, for processes that have workers and no node.
+//! An observer: knows who leads without taking part, for processes that have workers but no node.
 
 use super::board::{Board, Pointers, Workers};
 use super::spec::{WorkerError, WorkerSpec};
@@ -26,11 +26,11 @@ use tokio::sync::{broadcast, oneshot, watch};
 /// Looks at the seat every `electionInterval`, and at nothing else until the seat names a new snapshot. It writes no
 /// presence, claims nothing, and cannot lead; `node` in its settings names the pod it runs on.
 ///
-/// Its guards say that *its pod* leads. They end by themselves one hold after the sending of the last look that
-/// saw the seat change, by this process's own clock.
+/// Its guards mean that *its pod* leads. They end by themselves one hold after sending the last look that saw the seat
+/// change, by this process's own clock.
 ///
-/// Not promised: across a hand-over it lags by up to one look, so its workers may be enabled for that long although another
-/// pod leads already. What they are asked to do carries an epoch; the [fence](Observer::fence) refuses what is stale.
+/// Not promised: across a hand-over it lags by up to one look, so its workers may stay enabled for that long although
+/// another pod already leads. The tasks they receive carry an epoch; the [fence](Observer::fence) refuses stale ones.
 #[derive(Debug)]
 pub struct Observer {
     pod: NodeId,
@@ -116,12 +116,12 @@ impl Observer {
         &self.pod
     }
 
-    /// Who leads, as far as was seen; with a guard while this pod does. Its `role` is always `None`.
+    /// The leader last seen, with a guard while this pod leads. `role` is always `None`.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
         self.leadership.clone()
     }
 
-    /// Events from now on: `leader:changed`, and those of workers.
+    /// Events from now on: `leader:changed`, and those about workers.
     pub fn events(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
@@ -131,7 +131,7 @@ impl Observer {
         self.workers.clone()
     }
 
-    /// The fence that hears of every change of leaders this process sees.
+    /// The fence that hears of every leader change this process sees.
     pub fn fence(&self) -> Fence {
         self.fence.clone()
     }
@@ -141,19 +141,19 @@ impl Observer {
         self.tasks.clone()
     }
 
-    /// What looking has cost so far.
+    /// What the looking has cost so far.
     pub fn metrics(&self) -> Metrics {
         self.figures.metrics()
     }
 
     /// Registers a worker of this process; see [`Node::register_worker`](crate::Node::register_worker). The worker is
-    /// enabled while this pod is seen to lead. Keep the observer: when it is dropped its workers are disabled at once.
+    /// enabled while this pod is seen to lead. Keep the observer: dropping it disables its workers at once.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
         self.host.register(&spec)
     }
 }
 
-/// The looking.
+/// The loop that looks at the seat.
 struct Look {
     store: Arc<dyn Store>,
     key: String,
@@ -197,7 +197,7 @@ impl Look {
     fn saw(&mut self, sent: Time, version: Version, seat: Seat) {
         let before = self.seen.replace((version, seat.clone())).map(|(_, seat)| seat);
         let held = seat.state == SeatState::Held;
-        // An epoch that went back is somebody's repair; nobody works under it until it has risen again.
+        // If the epoch went back, somebody repaired the seat; nobody works under it until it has risen again.
         let news = seat.epoch >= Epoch(self.fence.epoch());
         // The first look cannot tell a live holder from a dead one: only a change is a sign of life.
         let mine = held && news && before.is_some() && seat.holder.node == self.voice.node;

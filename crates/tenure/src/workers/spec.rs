@@ -9,10 +9,10 @@ use crate::settings::Settings;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The largest payload, as JSON.
+/// The largest payload, encoded as JSON.
 pub(crate) const PAYLOAD_MAX_BYTES: usize = 8 * 1024;
 
-/// What is to be registered. Checked by `register_worker`, which refuses what breaks a rule and writes nothing then.
+/// A worker to register. `register_worker` checks it; if it breaks a rule, it is refused and nothing is written.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,7 +30,8 @@ pub struct WorkerSpec {
 }
 
 impl WorkerSpec {
-    /// A worker of this id for this plugin, on the pod of the node it is registered with, with the timeout of the settings.
+    /// A worker with this id for this plugin, on the pod of the node it is registered with, with the timeout from the
+    /// settings.
     pub fn new(worker_id: impl Into<String>, plugin_type: impl Into<String>) -> WorkerSpec {
         WorkerSpec {
             worker_id: worker_id.into(),
@@ -41,63 +42,63 @@ impl WorkerSpec {
         }
     }
 
-    /// Says where it runs. For people and for other nodes; whether the worker is enabled is decided by its own node.
+    /// Sets where it runs. For people and for other nodes; its own node decides whether the worker is enabled.
     pub fn pod(mut self, pod: impl Into<String>) -> WorkerSpec {
         self.pod = Some(pod.into());
         self
     }
 
-    /// How long it may be silent: at least two `workerHeartbeatInterval`, at most 24 h.
+    /// How long it may stay silent: at least two `workerHeartbeatInterval`, at most 24 h.
     pub fn timeout(mut self, timeout: Duration) -> WorkerSpec {
         self.timeout_ms = Some(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
         self
     }
 
-    /// Whatever else is to be known about it: a JSON object of at most 8 KiB.
+    /// Anything else to publish about it: a JSON object of at most 8 KiB.
     pub fn payload(mut self, payload: Value) -> WorkerSpec {
         self.payload = payload;
         self
     }
 }
 
-/// Why a worker cannot be registered, or is registered no more.
+/// Why a worker cannot be registered, or is no longer registered.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkerError {
-    /// What it says about itself breaks a rule. Nothing was written.
+    /// The specification breaks a rule. Nothing was written.
     #[error("worker: {field} = {value}: {rule}")]
     Invalid {
-        /// Which field.
+        /// The name of the field.
         field: &'static str,
-        /// Its value, cut.
+        /// The field's value, truncated.
         value: String,
-        /// The rule.
+        /// The rule that it breaks.
         rule: String,
     },
     /// Another live process has the id.
     #[error("worker id {worker:?} is held by another live process, on pod {pod} (incarnation {incarnation})")]
     Held {
-        /// The id.
+        /// The worker's id.
         worker: String,
-        /// Where the other runs.
+        /// The pod the other process runs on.
         pod: String,
-        /// Which life of it.
+        /// The other process's incarnation.
         incarnation: String,
     },
-    /// The object under the id is no worker's. It is left alone.
+    /// The object under the id is not a worker's. It is left alone.
     #[error("the object {key} is no worker's: {detail}")]
     Unreadable {
-        /// Where.
+        /// The key of the object.
         key: String,
         /// What is wrong with it.
         detail: String,
     },
-    /// It was registered and is no more.
+    /// The worker was registered and no longer is.
     #[error("the worker is registered no more")]
     Ended,
 }
 
-/// A specification that was checked.
+/// A specification that passed the checks.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckedSpec {
     pub(crate) worker_id: WorkerId,
@@ -116,7 +117,7 @@ fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, W
 }
 
 impl WorkerSpec {
-    /// Whether it keeps the rules, under these settings. Registering asks the same.
+    /// Checks the rules, under these settings. Registering makes the same checks.
     pub fn validate(&self, settings: &Settings) -> Result<(), WorkerError> {
         self.check(settings).map(drop)
     }

@@ -1,5 +1,5 @@
-//! The sweeper: while this node leads it lists the workers and publishes what it finds; otherwise it reads what the leader
-//! published, when the seat says that there is something new.
+//! The sweeper: while this node leads, it lists the workers and publishes what it finds; otherwise it reads what the leader
+//! published, whenever the seat says that there is something new.
 
 use super::board::{Board, Pointers, Sight};
 use super::documents::{ParsedSnapshot, SnapshotDocument, WorkerDocument};
@@ -21,19 +21,19 @@ use tenure_store::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Objects looked at in one sweep at most: all workers that are kept, and some room for what is none.
+/// Most objects in one sweep: all workers that are kept, and some room for objects that are not workers.
 const LIST_MAX: usize = 25_000;
 
-/// Objects read at once.
+/// How many objects to read at the same time.
 const READS_AT_ONCE: usize = 16;
 
-/// Without workers the leader looks this many intervals apart.
+/// Without workers, the leader looks only once in this many intervals.
 const IDLE_INTERVALS: u64 = 4;
 
-/// Requests made at most to get one snapshot published; then the next sweep goes on.
+/// Most requests made to publish one snapshot; after that the next sweep continues.
 const PUBLISH_TRIES: u32 = 3;
 
-/// A sweeper that died is started again after this, doubled every time up to 30 s.
+/// Pause before a dead sweeper is started again; it doubles every time, up to 30 s.
 const RESTART_FIRST_MS: u64 = 1000;
 
 /// One node's sweeper.
@@ -48,7 +48,7 @@ pub(crate) struct Sweeper {
     leadership: watch::Receiver<Leadership>,
     pointers: Pointers,
     board: Board,
-    /// An observer is told, but never publishes.
+    /// An observer reads snapshots, but never publishes.
     follows_only: bool,
     lives: Lives,
 }
@@ -62,13 +62,13 @@ struct Tenure {
     writes: u64,
     /// The version of `snapshot.json` as last known; `None` if there is none.
     version: Option<Version>,
-    /// What stands there has to be read first.
+    /// The object has to be read first.
     unsettled: bool,
-    /// Fields of a later version.
+    /// Fields that a later version added.
     extra: Map<String, Value>,
-    /// It was written by a later version, and is left alone.
+    /// A later version wrote the snapshot, so it is left alone.
     blocked: bool,
-    /// Troubles are said once.
+    /// The last problem logged: each is logged once.
     said: Option<String>,
 }
 
@@ -96,12 +96,12 @@ impl Sweeper {
         }
     }
 
-    /// What is seen of the workers while this node leads.
+    /// What this node sees of the workers while it leads.
     pub(crate) fn lives(&self) -> Lives {
         self.lives.clone()
     }
 
-    /// The same, that never publishes.
+    /// This sweeper, without ever publishing.
     pub(crate) fn following(self) -> Sweeper {
         Sweeper { follows_only: true, ..self }
     }
@@ -150,7 +150,7 @@ impl Sweeper {
         Time(self.board.voice.clock.now_ms())
     }
 
-    /// Waits for this long, or until leadership changes. A closed channel means that the node is about to end.
+    /// Waits this long, or until leadership changes. A closed channel means that the node is about to end.
     async fn pause(&mut self, ms: u64) {
         tokio::select! {
             biased;
@@ -200,7 +200,7 @@ impl Sweeper {
         }
     }
 
-    /// Reads the snapshot. Whether that settled the matter.
+    /// Reads the snapshot. Returns whether that settled the matter.
     async fn catch_up(&self, version: &mut Option<Version>) -> bool {
         match self.get(&self.keys.snapshot(), version.as_ref()).await {
             Read::Found(object) => {
@@ -232,19 +232,19 @@ impl Sweeper {
             blocked: false,
             said: None,
         };
-        // Work that was stopped may go on in the same epoch.
+        // Work that was stopped may continue in the same epoch.
         if let Some(applied) = self.board.applied() {
             tenure.roll.above(applied);
         }
         let mut due = self.now();
-        // Nothing hurries: the presence of a dead node costs a line in a list.
+        // There is no hurry: the presence of a dead node costs one entry in a list.
         let mut forget_at = due + self.node_retention_ms / 2;
         while self.leads(epoch) {
             if self.now() >= forget_at {
                 self.forget_nodes().await;
                 forget_at = self.now() + self.node_retention_ms / 2;
             }
-            // Judging without knowing what was told already would tell it twice.
+            // Judging without knowing what was already reported would report it twice.
             if tenure.unsettled || tenure.blocked {
                 self.settle(&mut tenure).await;
             }
@@ -265,7 +265,7 @@ impl Sweeper {
         self.lives.clear();
     }
 
-    /// Says a trouble, once as long as it is the same.
+    /// Logs a problem, but not twice in a row.
     fn say(&self, tenure: &mut Tenure, sentence: String) {
         if tenure.said.as_ref() != Some(&sentence) {
             tracing::warn!(target: "tenure", namespace = &*self.board.voice.namespace, "{sentence}");
@@ -273,7 +273,7 @@ impl Sweeper {
         }
     }
 
-    /// Finds out what stands in `snapshot.json`, and takes it over.
+    /// Finds out what is in `snapshot.json`, and takes it over.
     async fn settle(&self, tenure: &mut Tenure) {
         match self.get(&self.keys.snapshot(), None).await {
             Read::Found(object) => match SnapshotDocument::parse(&object.body) {
@@ -282,8 +282,8 @@ impl Sweeper {
                     tenure.blocked = true;
                     self.say(tenure, format!("snapshot.json is left alone: {}", unreadable.detail));
                 }
-                // Derived from the workers' own objects, and nobody else's to write: made again. Left alone, it would silence
-                // the registry for good.
+                // The snapshot is derived from the workers' own objects, and nobody else may write it, so it is made again.
+                // Left alone, it would silence the registry for good.
                 Err(unreadable) => {
                     self.say(tenure, format!("snapshot.json is replaced: {}", unreadable.detail));
                     self.board.begin_empty();
@@ -307,7 +307,7 @@ impl Sweeper {
         if mine {
             tenure.roll.published(snapshot.mark);
         } else if snapshot.mark.epoch.0 > tenure.epoch {
-            // A newer leader has published: this one is about to learn that it leads no more.
+            // A newer leader has published: this one is about to learn that it no longer leads.
             return;
         } else {
             tenure.roll.inherit(&snapshot);
@@ -318,7 +318,7 @@ impl Sweeper {
         self.board.apply(&snapshot);
     }
 
-    /// The seat is to name this snapshot.
+    /// Makes the seat name this snapshot.
     fn point(&self, tenure: &Tenure, version: &Version, mark: SnapshotMark) {
         let SnapshotMark { epoch, sequence } = mark;
         let pointer = SnapshotPointer { version: version.as_str().to_owned(), epoch: epoch.0, sequence };
@@ -362,7 +362,7 @@ impl Sweeper {
         }
     }
 
-    /// What can be a worker, and how many cannot.
+    /// The objects that can be workers, and how many cannot.
     fn sort(&self, entries: &[Entry]) -> (Vec<Listed>, u64) {
         let mut listed = Vec::with_capacity(entries.len());
         let mut junk = 0;
@@ -392,7 +392,7 @@ impl Sweeper {
             }
             match running.join_next().await {
                 Some(Ok((worker, outcome))) => tenure.roll.read(self.now(), &worker, outcome),
-                // A backend that panics has not answered; the worker is asked for again once it has written.
+                // A backend that panics has not answered; the worker is read again once it has written.
                 Some(Err(error)) => tracing::error!(target: "tenure", %error, "a store request died"),
                 None => return,
             }
@@ -415,7 +415,7 @@ impl Sweeper {
         }
     }
 
-    /// Removes the presences of nodes long dead.
+    /// Removes the presences of long-dead nodes.
     async fn forget_nodes(&self) {
         let (limit, folder) = (self.request_timeout * LIST_TIMEOUTS_MAX, self.keys.nodes());
         let list = self.store.list(&folder, LIST_MAX);
@@ -424,19 +424,19 @@ impl Sweeper {
             let Some(guard) = self.leadership.borrow().guard() else { return };
             let key = self.keys.node(&node);
             let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));
-            // Whether it worked is for the next list to say.
+            // The next list shows whether it worked.
             if let Ok(Ok(Remove::Done)) = guard.run(removal).await {
                 tracing::info!(target: "tenure", gone = node.as_str(), "presence of a dead node removed");
             }
         }
     }
 
-    /// Removes the object of a worker long dead. One that comes back at this very moment makes it again.
+    /// Removes the object of a long-dead worker. If the worker comes back at this very moment, it creates the object again.
     async fn remove(&self, worker: &WorkerId) {
         let Some(guard) = self.leadership.borrow().guard() else { return };
         let key = self.keys.worker(worker);
         let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));
-        // Whether it worked is for the next list to say.
+        // The next list shows whether it worked.
         if let Ok(Ok(Remove::Done)) = guard.run(removal).await {
             tracing::info!(target: "tenure", worker = worker.as_str(), "object of a dead worker removed");
         }
@@ -455,7 +455,7 @@ impl Sweeper {
             let (body, told) = SnapshotDocument::fitting(tenure.roll.snapshot(), &nonce, &tenure.extra);
             let condition = tenure.version.clone().map_or(Condition::Absent, Condition::Matches);
             let key = self.keys.snapshot();
-            // The guard is asked right before, and held no longer than the request.
+            // The guard is checked right before the write, and held no longer than the request.
             let guard = self.leadership.borrow().guard().filter(|guard| guard.epoch() == tenure.epoch);
             let Some(guard) = guard else { return };
             let put =
@@ -467,7 +467,8 @@ impl Sweeper {
                     tenure.version = Some(version);
                     return self.board.apply(&told);
                 }
-                // A refusal may be the echo of one's own write, and a lost answer is no lost race: what stands there tells.
+                // A refusal may be the echo of this leader's own write, and a lost answer is not a lost race: reading the
+                // object tells.
                 Ok(Ok(Write::Lost | Write::Unknown(_)) | Err(_)) | Err(_) => tenure.unsettled = true,
                 Ok(Ok(Write::Unavailable(trouble) | Write::Denied(trouble))) => {
                     return self.say(tenure, format!("snapshot.json cannot be written: {trouble}"));

@@ -1,4 +1,4 @@
-//! The workers of a namespace, looked at from outside. Nothing is written.
+//! The workers of a namespace, seen from outside. Writes nothing.
 
 use super::documents::SnapshotDocument;
 use crate::keys::Keys;
@@ -9,20 +9,20 @@ use tenure_core::SnapshotEntry;
 use tenure_core::{Namespace, WorkerId};
 use tenure_store::{Lanes, List, Read};
 
-/// Objects looked at at most.
+/// Most objects to look at.
 const LIST_MAX: usize = 100_000;
 
-/// What is registered, and what the leader says about it.
+/// The registered workers, and what the leader says about them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerList {
-    /// The namespace.
+    /// The name of the namespace.
     pub namespace: String,
-    /// The epoch of the leader that judged; 0 if none has yet.
+    /// The epoch of the leader that judged them; 0 if none has yet.
     pub epoch: u64,
-    /// The workers in order of their ids.
+    /// Workers in id order.
     pub workers: Vec<WorkerRow>,
-    /// Objects among them that are no worker's.
+    /// Objects in `workers/` that are not workers.
     pub skipped: u64,
 }
 
@@ -30,28 +30,29 @@ pub struct WorkerList {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRow {
-    /// Its id.
+    /// The worker's id.
     pub worker_id: String,
-    /// Which plugin it works for; none as long as no leader has read its object.
+    /// The plugin it works for; `None` until a leader has read its object.
     pub plugin_type: Option<String>,
-    /// Where it runs.
+    /// The pod it runs on; `None` until a leader has read its object.
     pub pod: Option<String>,
-    /// How long it may be silent.
+    /// How long it may stay silent, in ms; `None` until a leader has read its object.
     pub timeout: Option<u64>,
     /// `active` or `inactive` by the last snapshot; `new` if no leader has judged it yet.
     pub state: &'static str,
-    /// How much older its last heartbeat is than the newest sign of life on the store, the leader's included.
+    /// How much older its last heartbeat is than the newest sign of life on the store, including the leader's.
     pub last_seen_ms_ago: u64,
 }
 
 impl WorkerList {
-    /// A read of the snapshot and one of the seat, and one list, a page for each thousand workers.
+    /// Costs one read each of the snapshot and the seat, and one list with a page per thousand workers.
     ///
-    /// Not promised: the states are those of the last snapshot. Without a live leader nobody judges, and they stay.
+    /// Not promised: the states are those of the last snapshot. Without a live leader nobody judges, and they stay as they
+    /// are.
     pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<WorkerList, StatusError> {
         let keys = Keys::global(namespace);
         let (epoch, mut known) = judged(lanes, &keys).await?;
-        // A living leader wrote the seat just now: that is the store's clock, also if no worker is left.
+        // A live leader wrote the seat just now, so its time shows the store's clock even if no worker is left.
         let seat = match lanes.bulk.get(&keys.seat(), None).await {
             Read::Found(object) => object.modified.0,
             Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => 0,

@@ -48,12 +48,12 @@ impl WorkerHost {
         WorkerHost { store, keys, settings, voice, leadership }
     }
 
-    /// The same in another place.
+    /// The same host in another place.
     pub(crate) fn elsewhere(&self, keys: Keys) -> WorkerHost {
         WorkerHost { keys, ..self.clone() }
     }
 
-    /// How long work may take to stop, by the same settings.
+    /// How long work may take to stop, according to the same settings.
     pub(crate) fn drain(&self) -> Duration {
         Duration::from_millis(self.settings.drain_timeout_ms)
     }
@@ -96,27 +96,27 @@ impl WorkerHost {
     }
 }
 
-/// Where a worker stands.
+/// The state of a worker.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct WorkerStatus {
-    /// How far its registration is.
+    /// The state of its registration.
     pub phase: WorkerPhase,
-    /// Whether it was enabled when this was told. Before a piece of work ask [`Worker::enabled`], which looks at the clock.
+    /// Whether it was enabled when this was sent. Before each piece of work ask [`Worker::enabled`], which checks the clock.
     pub enabled: bool,
-    /// Which life of the worker its registration is.
+    /// The incarnation it is registered with.
     pub(crate) life: Option<Incarnation>,
 }
 
-/// How far a registration is.
+/// The state of a registration.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum WorkerPhase {
     /// Not confirmed yet: the store does not answer, or another process is being watched.
     #[default]
     Registering,
-    /// It has the id.
+    /// The worker has its id.
     Registered,
-    /// It is over.
+    /// The worker has ended.
     Ended(WorkerEnd),
 }
 
@@ -124,27 +124,27 @@ pub enum WorkerPhase {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WorkerEnd {
-    /// It was asked to, or dropped.
+    /// It was asked to deregister, or was dropped.
     Deregistered,
     /// It never had the id.
     Refused(WorkerError),
-    /// Another process took the id over while this one was silent.
+    /// Another process took over the id while this one was silent.
     Superseded {
-        /// Where the other runs.
+        /// The pod the other process runs on.
         pod: NodeId,
-        /// Which life of it, as 16 hex digits.
+        /// The other process's incarnation, as 16 hex digits.
         incarnation: String,
     },
     /// It was told to [fall silent](Worker::fall_silent).
     Silent,
-    /// The task that kept it died.
+    /// The task that kept it alive died.
     Died,
 }
 
 /// A registered worker of this process. Dropping it deregisters in the background; [`deregister`](Worker::deregister) does
 /// the same and waits.
 ///
-/// It goes on whatever the store does; only another process under its id ends it.
+/// It keeps going whatever the store does; only another process under its id ends it.
 #[derive(Debug)]
 pub struct Worker {
     facts: WorkerFacts,
@@ -155,7 +155,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A handle whose status somebody else tells.
+    /// A handle whose status somebody else reports.
     pub(crate) fn shown(
         facts: WorkerFacts,
         leadership: watch::Receiver<Leadership>,
@@ -166,7 +166,7 @@ impl Worker {
         Worker { facts, leadership, status, stop: Some(stop), silent }
     }
 
-    /// Its id.
+    /// The worker's id.
     pub fn id(&self) -> &WorkerId {
         &self.facts.worker_id
     }
@@ -189,12 +189,12 @@ impl Worker {
 
     /// Whether it may work at this very moment: it has its id, and its pod leads, by the clock.
     ///
-    /// A process that was paused past the end of its lease gets `false` here before it has learned anything else.
+    /// A process that was paused past the end of its lease gets `false` here before it learns anything else.
     pub fn enabled(&self) -> bool {
         self.holds_id() && self.leadership.borrow().is_leader()
     }
 
-    /// The guard to work under, while it is enabled. Like every guard it counts as work in progress until it is dropped.
+    /// The guard to work under, while it is enabled. Like every guard, it counts as work in progress until it is dropped.
     pub fn guard(&self) -> Option<LeaderGuard> {
         if self.holds_id() { self.leadership.borrow().guard() } else { None }
     }
@@ -203,12 +203,12 @@ impl Worker {
         self.status.borrow().phase == WorkerPhase::Registered
     }
 
-    /// Where it stands, and every change.
+    /// The state of the worker, with every change.
     pub fn status(&self) -> watch::Receiver<WorkerStatus> {
         self.status.clone()
     }
 
-    /// Waits until it has ended, and says why.
+    /// Waits until it has ended, and returns why.
     pub async fn ended(&self) -> WorkerEnd {
         let mut status = self.status.clone();
         let ended = status.wait_for(|status| matches!(status.phase, WorkerPhase::Ended(_))).await;
@@ -218,13 +218,13 @@ impl Worker {
         }
     }
 
-    /// Ends without a word, as a crash would: its object stays, is refreshed no more, and the leader tells of its timeout.
+    /// Ends silently, as a crash would: its object stays but is no longer refreshed, and the leader reports its timeout.
     pub fn fall_silent(&self) {
         self.silent.cancel();
     }
 
     /// Removes its object and ends. Bounded: if the store is away it gives up after a few requests, and the leader's
-    /// retention sees to the rest.
+    /// retention does the rest.
     pub async fn deregister(mut self) -> WorkerEnd {
         drop(self.stop.take());
         self.ended().await
@@ -240,7 +240,7 @@ struct Task {
     leadership: watch::Receiver<Leadership>,
     status: watch::Sender<WorkerStatus>,
     requests: JoinSet<(RequestId, RegistrationAnswer)>,
-    /// The request under way, in case its task dies and cannot say so itself.
+    /// The request in flight, in case its task dies and cannot report it.
     running: Option<(RequestId, RegistrationRequest)>,
 }
 
@@ -255,11 +255,11 @@ impl Task {
             let input = tokio::select! {
                 biased;
                 () = silent.cancelled() => {
-                    // A write that is under way may still land: the last sign of life, as of one that crashed.
+                    // A write in flight may still land: the last sign of life, as from a crashed worker.
                     self.status.send_modify(|status| status.phase = WorkerPhase::Ended(WorkerEnd::Silent));
                     None
                 }
-                // Both a message and a dropped handle mean the same.
+                // A message and a dropped handle mean the same.
                 _ = &mut stop, if !stopping => {
                     stopping = true;
                     Some(RegistrationInput::Stop)
@@ -360,7 +360,7 @@ impl Task {
                 (None, WorkerEnd::Refused(WorkerError::Unreadable { key, detail }))
             }
         };
-        // Whoever hears of the conflict finds the worker disabled already.
+        // Whoever hears of the conflict finds the worker already disabled.
         self.status.send_modify(|status| status.phase = WorkerPhase::Ended(end));
         self.mind();
         if let Some((other_pod, other_incarnation)) = conflict {
@@ -370,7 +370,7 @@ impl Task {
         }
     }
 
-    /// Tells whether the worker may work, if that is news.
+    /// Reports whether the worker may work, if that is news.
     fn mind(&self) {
         let (epoch, leads) = {
             let leadership = self.leadership.borrow();

@@ -1,4 +1,4 @@
-//! The dispatcher's bookkeeping: what comes into the ledger, what is written of it, what leaves it.
+//! The dispatcher's bookkeeping: what enters the ledger, what is written, and what leaves it.
 
 use super::super::shard::{Hold, RETRY_MAX_MS, Shard, Want};
 use super::super::{LedgerDoc, TASK_OBJECT_MAX_WEIGHT, TASK_SERIES_MAX, TaskRecord, TaskState, task_shard};
@@ -11,7 +11,7 @@ use crate::time::Time;
 use std::sync::Arc;
 
 impl Dispatcher {
-    /// What a former leader left behind.
+    /// Loads what a former leader left in a shard.
     pub(super) fn load(&mut self, now: Time, shard: usize, doc: LedgerDoc) {
         let shards = self.config.shards;
         for id in self.shards[shard].tasks.clone() {
@@ -54,7 +54,7 @@ impl Dispatcher {
         self.shards[shard].touch();
     }
 
-    /// Takes submissions whose shard is this leader's own.
+    /// Admits submissions whose shard this leader owns.
     pub(super) fn admit(&mut self, out: &mut Vec<DispatchEffect>) {
         for (token, record) in std::mem::take(&mut self.waiting) {
             let shard = self.shard_of(&record);
@@ -73,7 +73,7 @@ impl Dispatcher {
     fn create(&mut self, shard: usize, token: u64, record: TaskRecord) -> Option<SubmitAnswer> {
         if let Some(task) = self.tasks.get_mut(&record.id) {
             self.counts.duplicates += 1;
-            // Its own shard decides; with another series it may be another one.
+            // The existing task's own shard decides; under another series that may be a different shard.
             task.tokens.push((token, SubmitAnswer::Exists));
             self.index.untold.insert(record.id);
             return None;
@@ -144,7 +144,7 @@ impl Dispatcher {
         }
     }
 
-    /// Puts finished tasks away, in batches, once nothing of them stands in an inbox.
+    /// Archives finished tasks in batches, once nothing of them is left in an inbox.
     pub(super) fn archive(&mut self, now: Time, out: &mut Vec<DispatchEffect>) {
         if now < self.archive_due {
             return;
@@ -158,7 +158,7 @@ impl Dispatcher {
             let here = state.tasks.iter().filter_map(|id| self.tasks.get(id));
             let mut done: Vec<&Task> = here.filter(|task| self.is_over(task)).collect();
             if done.len() <= self.config.keep_finished && !(crowded && done.len() >= 8) {
-                // They still stand in inboxes.
+                // They are still in inboxes.
                 let pause_ms = if crowded { self.config.fast_ms } else { self.config.slow_ms };
                 self.shards[shard].archive_at = now + pause_ms;
                 continue;
@@ -173,14 +173,14 @@ impl Dispatcher {
         }
     }
 
-    /// It has more finished tasks than it keeps, or hardly any room.
+    /// Whether the shard holds more finished tasks than it keeps, or has little room left.
     pub(super) fn may_archive(&self, shard: &Shard) -> bool {
         let crowded = shard.weight * 2 > TASK_OBJECT_MAX_WEIGHT && shard.finished >= 8;
         let enough = crowded || shard.finished > self.config.keep_finished;
         enough && shard.hold == Hold::Owned && shard.archiving.is_none()
     }
 
-    /// Forgets series of which nothing is left but a mark, at most this one.
+    /// Forgets series of which only a mark is left, if the mark is not above the given one.
     pub(super) fn forget(&mut self, series: Vec<(SeriesId, u64)>) {
         for (name, upto) in series {
             let shard = task_shard(&name, self.config.shards);

@@ -1,7 +1,7 @@
-//! What would otherwise have to be searched for among all tasks and all inboxes, at every step: who has what, what waits, what
-//! changed and must be looked at again. All of it follows from the tasks and inboxes; nothing is decided by it alone.
+//! The index saves a search through all tasks and all inboxes at every step: who has what, what waits, what changed and
+//! needs another look. All of it follows from the tasks and inboxes; it decides nothing by itself.
 //!
-//! A step costs what changed, not what there is. Should a change ever not be marked, everything is looked at now and then.
+//! A step costs what changed, not what exists. In case a change was ever not marked, everything is checked now and then.
 
 use super::super::{TaskState, task_shard};
 use super::{Dispatcher, Task};
@@ -12,37 +12,37 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct Index {
-    /// Tasks that are out, by worker.
+    /// Tasks out at each worker.
     pub(super) out: BTreeMap<WorkerId, BTreeSet<JobId>>,
     pub(super) in_flight: usize,
-    /// Of these, claimed ones.
+    /// How many of these are claimed.
     pub(super) claimed: usize,
     pub(super) queued: BTreeSet<JobId>,
-    /// Queued ones for which nobody was looked for yet.
+    /// Queued tasks for which nobody has looked for a worker yet.
     pub(super) fresh: BTreeSet<JobId>,
-    /// Tasks to be judged again.
+    /// Tasks to judge again.
     pub(super) tasks: BTreeSet<JobId>,
-    /// When something of a task falls due.
+    /// When each task next needs judging.
     pub(super) task_timers: BTreeSet<(Time, JobId)>,
-    /// Tasks about which there may be something to tell.
+    /// Tasks that may have something to report.
     pub(super) untold: BTreeSet<JobId>,
-    /// Inboxes to be looked at again.
+    /// Inboxes that need another look.
     pub(super) inboxes: BTreeSet<WorkerId>,
     pub(super) inbox_timers: BTreeSet<(Time, WorkerId)>,
     /// Inboxes in which something is claimed.
     pub(super) claimed_in: BTreeSet<WorkerId>,
-    /// Inboxes whose workers take nothing more.
+    /// Inboxes whose workers take no more tasks.
     pub(super) closed_in: BTreeSet<WorkerId>,
-    /// Workers that have more or less to do than before.
+    /// Workers whose load has changed.
     pub(super) touched: BTreeSet<WorkerId>,
-    /// Something happened that may give those a worker that have none.
+    /// Something happened that may give a worker to tasks without one.
     pub(super) retry: bool,
     pub(super) retry_at: Time,
     pub(super) sweep_at: Time,
 }
 
 impl Dispatcher {
-    /// Takes a task out of the index: before its state, worker or payload changes.
+    /// Takes a task out of the index. Must come before its state, worker or payload changes.
     pub(super) fn unlink(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let record = &task.record;
@@ -70,7 +70,7 @@ impl Dispatcher {
         }
     }
 
-    /// Puts it back, as it is now.
+    /// Puts the task back, as it is now.
     pub(super) fn link(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let record = &task.record;
@@ -112,7 +112,7 @@ impl Dispatcher {
         }
     }
 
-    /// Something in a task changed that the ledger has to say.
+    /// A task changed in a way that the ledger must record.
     pub(super) fn touch(&mut self, id: &JobId) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let shard = &mut self.shards[task_shard(&task.record.series, self.config.shards)];
@@ -124,7 +124,7 @@ impl Dispatcher {
         }
     }
 
-    /// More of a shard stands on the store than before.
+    /// More of a shard is on the store than before.
     pub(super) fn confirmed(&mut self, shard: usize) {
         let upto = self.shards[shard].confirmed;
         for id in std::mem::take(&mut self.shards[shard].unconfirmed) {
@@ -140,7 +140,7 @@ impl Dispatcher {
         }
     }
 
-    /// What stands in an inbox is other than it was.
+    /// The content of an inbox has changed.
     pub(super) fn inbox_changed(&mut self, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let index = &mut self.index;
@@ -164,7 +164,7 @@ impl Dispatcher {
         self.index.inboxes.extend(self.inboxes.keys().cloned());
     }
 
-    /// Everything, now and then.
+    /// Marks everything for a check, now and then.
     pub(super) fn sweep(&mut self, now: Time) {
         if now < self.index.sweep_at {
             return;
@@ -176,8 +176,8 @@ impl Dispatcher {
         self.look_at_all_inboxes();
     }
 
-    /// What is wrong with the index, if anything: it must say what a search among everything says, and looking at everything
-    /// right after an advance must find nothing to do. For tests.
+    /// What is wrong with the index, if anything: it must agree with a full search, and checking everything right after an
+    /// advance must find nothing to do. For tests.
     #[doc(hidden)]
     pub fn index_fault(&self, now: Time) -> Option<String> {
         let (mut fresh, mut again) = (Dispatcher::new(self.config.clone()), self.clone());
@@ -205,7 +205,7 @@ impl Dispatcher {
         if self.is_ready() {
             again.index.tasks.extend(self.tasks.keys().cloned());
             again.judge(now);
-            // What is marked is judged with the next advance.
+            // Marked tasks are judged with the next advance.
             let other = |(a, b): &(&Task, &Task)| {
                 let marked = self.index.tasks.contains(&a.record.id);
                 !marked && (&a.record, a.take_back) != (&b.record, b.take_back)
@@ -217,7 +217,7 @@ impl Dispatcher {
         None
     }
 
-    /// When a task is to be judged next, by the time alone.
+    /// Updates when a task needs judging next, going by time alone.
     pub(super) fn retime(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let (before, after) = (task.timer, self.due(now, task));

@@ -7,107 +7,107 @@ use crate::seat::{Expect, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What the dispatcher is told.
+/// Inputs of [`Dispatcher::handle`](super::Dispatcher::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchInput {
-    /// Nothing but the time.
+    /// Only time has passed.
     Wake,
-    /// New tasks, each with a number to answer it by. State, attempt and the like are set by the dispatcher.
+    /// New tasks, each with a token for its answer. The dispatcher sets state, attempt and the like.
     Submit(Vec<(u64, TaskRecord)>),
-    /// These series are used no more: their marks may be forgotten, up to these, once no task of theirs is left. What was created
-    /// in them before can then be created again.
+    /// These series are no longer used. Their marks may be forgotten, up to the given ones, once none of their tasks is
+    /// left. After that, what was created in them before can be created again.
     Forget(Vec<(SeriesId, u64)>),
-    /// Call a task off.
+    /// Cancel this task.
     Cancel(JobId),
-    /// This worker shall do a task that waits.
+    /// Give this waiting task to this worker.
     Assign {
-        /// The task.
+        /// The waiting task.
         id: JobId,
-        /// The worker.
+        /// The chosen worker.
         worker: WorkerId,
     },
-    /// Nobody can do a task that waits, and why.
+    /// Nobody can take this waiting task.
     Hold {
-        /// The task.
+        /// The waiting task.
         id: JobId,
-        /// The reason, for people.
+        /// Why nobody can take it. For people.
         reason: Arc<str>,
     },
     /// The workers as the registry knows them.
     Workers {
-        /// Whether each is active.
+        /// Whether each worker is active.
         list: BTreeMap<WorkerId, bool>,
-        /// Whether this leader has listed them itself. What a leader before said serves to give out work, but calls nobody
-        /// gone: whoever came, or came back, since then is not in it.
+        /// Whether this leader has listed them itself. A former leader's list is good enough to hand out work, but not to
+        /// call a worker gone: whoever arrived or came back since is missing from it.
         listed: bool,
-        /// Whether these are all: whoever is not there does not exist.
+        /// Whether the list is complete, so that whoever is missing does not exist.
         whole: bool,
     },
     /// A shard was read.
     Ledger(RequestId, usize, LedgerRead),
     /// A shard was written.
     LedgerWritten(RequestId, usize, WriteAnswer),
-    /// The inboxes were listed; `None` if they could not be.
+    /// The inboxes were listed; `None` if that failed.
     Listed(RequestId, Option<Vec<InboxListed>>),
     /// An inbox was read.
     Inbox(RequestId, WorkerId, InboxRead),
     /// An inbox was written.
     InboxWritten(RequestId, WorkerId, WriteAnswer),
-    /// An inbox was removed, or that is not known.
+    /// An inbox was removed; `false` if that is not certain.
     InboxRemoved(RequestId, WorkerId, bool),
-    /// Finished tasks were archived, or not.
+    /// Finished tasks were archived; `false` if that failed.
     Archived(RequestId, usize, bool),
 }
 
-/// A line of the list of inboxes.
+/// One entry in the list of inboxes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct InboxListed {
-    /// Whose.
+    /// The worker whose inbox it is.
     pub worker: WorkerId,
-    /// Its version, where lists name them.
+    /// The version of the inbox; `None` if lists on this store have no versions.
     pub version: Option<Version>,
-    /// Time of its last change and size.
+    /// Time of the last change, and size.
     pub stamp: (u64, u64),
 }
 
 /// The outcome of reading a shard.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LedgerRead {
-    /// A shard.
+    /// The shard and its version.
     Found(LedgerDoc, Version),
-    /// There is none.
+    /// There is no object.
     Absent,
-    /// There is something that is none.
+    /// There is an object, but it is not a shard.
     Unreadable,
-    /// No answer, or refused.
+    /// The store did not answer, or refused.
     Unavailable,
 }
 
 /// The outcome of reading an inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum InboxRead {
-    /// An inbox.
+    /// The inbox and its version.
     Found(InboxDoc, Version),
-    /// It still has the version asked about.
+    /// It still has the version the request named.
     Unchanged,
-    /// There is none.
+    /// There is no object.
     Absent,
-    /// There is something that is none.
+    /// There is an object, but it is not an inbox.
     Unreadable,
-    /// No answer, or refused.
+    /// The store did not answer, or refused.
     Unavailable,
 }
 
-/// What the dispatcher wants done.
+/// Effects of [`Dispatcher::advance`](super::Dispatcher::advance), for the caller to carry out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchEffect {
     /// Send this to the store, if leadership still holds, and answer with the same id.
     Request(RequestId, DispatchRequest),
-    /// The answer to a submission.
+    /// The answer to the submission with this token.
     Answered(u64, SubmitAnswer),
-    /// A task stands elsewhere than before.
+    /// The state of a task has changed.
     Update(TaskUpdate),
-    /// It is over.
+    /// The dispatcher has ended.
     Ended(DispatchEnd),
 }
 
@@ -116,22 +116,22 @@ pub enum DispatchEffect {
 pub enum DispatchRequest {
     /// Read a shard.
     ReadLedger(usize),
-    /// Write a shard.
+    /// Write a shard, if it is as expected.
     WriteLedger(usize, LedgerDoc, Expect),
     /// List the inboxes.
     ListInboxes,
     /// Read an inbox, unless it still has this version.
     ReadInbox(WorkerId, Option<Version>),
-    /// Write an inbox.
+    /// Write an inbox, if it is as expected.
     WriteInbox(WorkerId, InboxDoc, Expect),
-    /// Remove an inbox that this leader has emptied by a conditional write, and whose worker is gone for good.
+    /// Remove an inbox that this leader has emptied with a conditional write and whose worker is gone for good.
     RemoveInbox(WorkerId),
-    /// Put finished tasks of a shard away for good.
+    /// Move finished tasks of a shard to the archive.
     Archive(usize, Vec<TaskRecord>),
 }
 
 impl DispatchRequest {
-    /// What silence comes to: a write may have happened, a read has not.
+    /// The answer to assume when none came: a write may have happened, a read did not.
     pub fn unanswered(&self, id: RequestId) -> DispatchInput {
         match self {
             DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, *shard, LedgerRead::Unavailable),
@@ -154,63 +154,63 @@ impl DispatchRequest {
 /// The answer to a submission.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SubmitAnswer {
-    /// It stands in the ledger.
+    /// The task is in the ledger.
     Created,
-    /// It stood there before.
+    /// The task was already in the ledger.
     Exists,
-    /// Its series is past its mark.
+    /// The mark of the task is at or below the mark of its series.
     BelowMark,
     /// Its shard has no room.
     Full,
-    /// Its shard cannot be read, and is left alone.
+    /// Its shard cannot be read and is left alone.
     Blocked,
     /// The dispatcher has ended. Whether the task exists is not known.
     Ended,
 }
 
-/// A task stands elsewhere than before. Final states are told once they stand in the ledger, and not before.
+/// The state of a task has changed. Final states are reported only once they are in the ledger.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct TaskUpdate {
-    /// Which.
+    /// The id of the task.
     pub id: JobId,
     /// Its series.
     pub series: SeriesId,
-    /// Where it stands now.
+    /// The new state.
     pub state: TaskState,
-    /// Which attempt.
+    /// The attempt it concerns.
     pub attempt: u32,
-    /// On which worker.
+    /// The worker of that attempt; `None` before the first.
     pub worker: Option<WorkerId>,
-    /// Why.
+    /// Why the state changed. For people.
     pub reason: Arc<str>,
-    /// What came of it, for final states.
+    /// The result, for final states; otherwise empty.
     pub result: Arc<[u8]>,
-    /// Set if this is about a result of an attempt that was given up: it was recorded and not applied.
+    /// Set if this reports the result of an attempt that had been given up: it was recorded, but not applied.
     pub late: Option<OutcomeKind>,
 }
 
 /// Why a dispatcher ended.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchEnd {
-    /// Another leader has taken the ledger over.
+    /// Another leader has taken over the ledger.
     Superseded,
 }
 
-/// What a dispatcher has counted.
+/// Counters of a dispatcher.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct DispatchCounts {
     /// Tasks created.
     pub created: u64,
     /// Attempts written into inboxes.
     pub dispatched: u64,
-    /// Tasks that came to a final state.
+    /// Tasks that reached a final state.
     pub finished: u64,
     /// Attempts judged lost.
     pub lost: u64,
-    /// Results of attempts that were given up before.
+    /// Results of attempts that had been given up.
     pub late: u64,
-    /// Submissions and results that were known already.
+    /// Submissions and results that were already known.
     pub duplicates: u64,
-    /// Entries and objects that are nobody's or cannot be understood.
+    /// Entries and objects that belong to nobody or cannot be understood.
     pub rejected: u64,
 }

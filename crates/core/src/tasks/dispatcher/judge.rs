@@ -1,4 +1,4 @@
-//! What becomes of a task: dispatched, taken back, given up, tried again, over.
+//! What happens to a task: it is dispatched, taken back, given up, tried again, or over.
 
 use super::super::shard::Hold;
 use super::super::{LateResult, Outcome, OutcomeKind, TASK_LATE_MAX, TaskState, task_shard};
@@ -10,19 +10,19 @@ use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// No pause before another attempt is longer.
+/// Longest pause before another attempt.
 const BACKOFF_MAX_MS: u64 = 600_000;
 
 impl Dispatcher {
-    /// Only this changes a task's state; asserts the edge.
+    /// The only place that changes a task's state. Asserts that the transition is allowed.
     fn become_state(&mut self, now: Time, id: &JobId, next: TaskState, reason: &str) {
         self.unlink(id);
         let epoch = self.config.epoch;
         let Some(task) = self.tasks.get_mut(id) else { return };
         let from = task.record.state;
         debug_assert!(from.may_become(next), "{id}: {from:?} to {next:?}");
-        // What a worker says about itself stands in its inbox. The ledger does not repeat it: that saves two writes for each
-        // task, and a new leader reads the inboxes anyway.
+        // What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per task,
+        // and a new leader reads the inboxes anyway.
         let recorded = !matches!(next, TaskState::Acked | TaskState::Running);
         task.record.state = next;
         task.state_since = now;
@@ -54,7 +54,7 @@ impl Dispatcher {
                 if task.record.state == TaskState::Dispatched {
                     task.take_back = Some(TakeBack::Cancel);
                 }
-                // The wish stands in the ledger, so that the next leader has it too.
+                // The request goes into the ledger, so that the next leader sees it too.
                 self.touch(id);
             }
             TaskState::Succeeded
@@ -80,7 +80,7 @@ impl Dispatcher {
         self.note_gone(now);
     }
 
-    /// Who is gone, by what the registry said last; also of inboxes that were found since.
+    /// Updates who is gone, by the registry's last report. Also covers inboxes found since.
     pub(super) fn note_gone(&mut self, now: Time) {
         let Some(Registry { list, listed, whole }) = &self.workers else { return };
         for worker in self.inboxes.keys().chain(list.keys()) {
@@ -115,7 +115,7 @@ impl Dispatcher {
         for (id, worker) in targets {
             self.assign(now, &id, &worker);
         }
-        // Those in a pause are fresh again once it is over.
+        // Tasks in a pause become fresh again when it ends.
         let pauses = |id: &JobId| self.tasks.get(id).is_some_and(|task| now < task.not_before);
         self.index.fresh.retain(|id| !pauses(id));
         if all {
@@ -156,13 +156,13 @@ impl Dispatcher {
             task.record.given_up = false;
         }
         self.become_state(now, id, TaskState::Dispatched, "");
-        // Nobody else makes inboxes: one that the list did not show is not there.
+        // Nobody else creates inboxes: one that the list did not show does not exist.
         self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
         self.index.inboxes.insert(worker.clone());
     }
 
-    /// Notes why a task waits. It goes to the store with the next write of its shard, or with one of its own for all of
-    /// them once it has lasted: whoever looks at the ledger from outside shall see it.
+    /// Notes why a task waits. The reason goes to the store with the next write of its shard. If it lasts, it gets a write
+    /// of its own, shared with all other reasons of the shard, so that whoever reads the ledger from outside sees it.
     pub(super) fn hold(&mut self, now: Time, id: &JobId, reason: Arc<str>) {
         let queued =
             |task: &&mut Task| task.record.state == TaskState::Queued && task.record.reason != reason;
@@ -173,7 +173,7 @@ impl Dispatcher {
         self.shards[shard].stale_since.get_or_insert(now);
     }
 
-    /// Reasons that have lasted are worth a write.
+    /// Writes reasons that have lasted.
     pub(super) fn keep_reasons(&mut self, now: Time) {
         let slow_ms = self.config.slow_ms;
         for shard in self.shards.iter_mut().filter(|shard| shard.hold == Hold::Owned) {
@@ -184,7 +184,7 @@ impl Dispatcher {
         }
     }
 
-    /// What falls due by itself next.
+    /// When the task next needs judging by itself.
     pub(super) fn due(&self, now: Time, task: &Task) -> Option<Time> {
         let (record, limits) = (&task.record, &task.record.limits);
         if record.state.is_final() || task.known_since == Time(u64::MAX) || task.take_back.is_some() {
@@ -213,7 +213,7 @@ impl Dispatcher {
         own.into_iter().flatten().chain(deadline).filter(|at| *at > now).min()
     }
 
-    /// Looks at everything that may have fallen due.
+    /// Judges every task that changed or may be due.
     pub(super) fn judge(&mut self, now: Time) {
         let due: Vec<JobId> = due_by(&self.index.task_timers, now).cloned().collect();
         let mut ids = std::mem::take(&mut self.index.tasks);
@@ -257,7 +257,7 @@ impl Dispatcher {
                 let closed = worker.as_ref().is_some_and(|worker| self.is_closed(worker));
                 let overdue = waited_ms >= self.config.claim_timeout_ms;
                 if unreadable && overdue {
-                    // Whether it was claimed cannot be known.
+                    // It is unknown whether it was claimed.
                     return self.give_up(
                         now,
                         id,
@@ -291,7 +291,7 @@ impl Dispatcher {
                 }
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
                 let (Some(gone), Some(inbox)) = (gone, inbox) else { return };
-                // It may have ended what it had before it left: only a look from after that tells.
+                // The worker may have finished its work before it left: only a later look tells.
                 if inbox.read_sent.is_some_and(|sent| sent >= gone) && inbox.flight.is_none() {
                     self.give_up(now, id, OutcomeKind::Abandoned, "its worker fell silent");
                 } else {
@@ -309,8 +309,7 @@ impl Dispatcher {
         }
     }
 
-    /// An entry that is to be taken back is gone from an inbox that nobody else can have written: it was never run and never
-    /// will be.
+    /// An entry to be taken back is gone from an inbox that nobody else can have written: it never ran and never will.
     fn conclude_take_back(&mut self, now: Time, id: &JobId) {
         let Some(task) = self.tasks.get(id) else { return };
         let (Some(why), Some(worker)) = (task.take_back, &task.record.worker) else { return };
@@ -330,7 +329,7 @@ impl Dispatcher {
         self.become_state(now, id, next, &reason);
     }
 
-    /// An attempt whose result is not waited for any more: one that still comes is late.
+    /// Stops waiting for an attempt's result: one that still arrives is late.
     pub(super) fn give_up(&mut self, now: Time, id: &JobId, kind: OutcomeKind, why: &str) {
         if let Some(task) = self.tasks.get_mut(id) {
             task.record.given_up = true;
@@ -339,7 +338,7 @@ impl Dispatcher {
         self.conclude(now, id, &Outcome::bare(kind), why);
     }
 
-    /// An attempt is over.
+    /// An attempt has ended.
     pub(super) fn conclude(&mut self, now: Time, id: &JobId, outcome: &Outcome, why: &str) {
         let Some(task) = self.tasks.get_mut(id) else { return };
         let (cancel, limits) = (task.record.cancel, task.record.limits.clone());
@@ -388,7 +387,7 @@ impl Dispatcher {
         }
     }
 
-    /// A result of an attempt that was given up: recorded, not applied.
+    /// The result of an attempt that had been given up: recorded, but not applied.
     pub(super) fn record_late(&mut self, worker: &WorkerId, id: &JobId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
         let reopens = self.has(Mutant::TaskLateResultReopens) && kind == OutcomeKind::Failed;

@@ -1,4 +1,4 @@
-//! The dispatcher's dealings with inboxes: what it concludes from them and what it writes into them.
+//! The dispatcher's side of inboxes: what it concludes from them and what it writes into them.
 
 use super::super::inbox::{Flight, Inbox};
 use super::super::shard::RETRY_MAX_MS;
@@ -13,26 +13,25 @@ use crate::mutant::Mutant;
 use crate::time::Time;
 use std::collections::BTreeSet;
 
-/// Up to so many inboxes are read each; more are listed. A read costs a twelfth of a list, and brings what changed.
+/// Up to this many inboxes are read one by one; more are listed. A read costs a twelfth of a list and returns what changed.
 const READ_EACH_MAX: usize = 2;
 
-/// What a plan would change.
 #[derive(Default)]
 struct Plan {
     entries: Vec<Entry>,
-    /// Worth a write at once.
+    /// Worth an immediate write.
     urgent: bool,
-    /// Worth one some time.
+    /// Worth a write at some point.
     litter: bool,
 }
 
 impl Dispatcher {
-    /// Collected results leave the inbox with the next dispatch, or after this: one write less for each batch under load.
+    /// Collected results leave the inbox with the next dispatch, or after this long: one write less per batch under load.
     pub(super) fn litter_ms(&self) -> u64 {
         self.config.slow_ms.saturating_mul(4)
     }
 
-    /// No former leader can write it any more.
+    /// Whether no former leader can write the inbox any more.
     fn is_fenced(&self, inbox: &Inbox) -> bool {
         inbox.doc.as_ref().is_some_and(|doc| doc.leader == self.config.incarnation)
             || self.has(Mutant::TaskInboxNotFenced)
@@ -50,12 +49,12 @@ impl Dispatcher {
         }
         let first = if self.quick_looks > 0 || self.is_claimed_anywhere() { 1 } else { 2 };
         self.poll_ms = (self.config.fast_ms * first).min(self.config.slow_ms);
-        // Never later than it would have been: where something is dispatched all the time nobody would ever look.
+        // Never later than it already was: with constant dispatching, nobody would ever look.
         let next = now + self.poll_ms;
         self.poll_at = Some(self.poll_at.filter(|at| *at > now).map_or(next, |at| at.min(next)));
     }
 
-    /// As long as nobody has claimed anything, when the workers look is what counts: no use in looking often.
+    /// While nothing is claimed, the pace is set by when the workers look, so frequent looks are no use.
     fn is_claimed_anywhere(&self) -> bool {
         self.index.claimed > 0
     }
@@ -77,7 +76,7 @@ impl Dispatcher {
             }
             InboxRead::Absent => inbox.take(sent, None, None),
             InboxRead::Unchanged => {
-                // The list called it changed: it spells versions in its own way.
+                // The list had called it changed, so lists spell versions differently.
                 self.list_misnames |= inbox.said_changed;
                 inbox.seen(sent);
             }
@@ -115,7 +114,7 @@ impl Dispatcher {
         self.inbox_changed(worker);
     }
 
-    /// It is gone, or it is read again.
+    /// The inbox is gone, or has to be read again.
     pub(super) fn on_inbox_removed(&mut self, now: Time, id: RequestId, worker: &WorkerId, done: bool) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !matches!(&inbox.flight, Some(Flight::Remove { id: flight }) if *flight == id) {
@@ -131,7 +130,7 @@ impl Dispatcher {
         self.inbox_changed(worker);
     }
 
-    /// Draws the conclusions from what an inbox shows.
+    /// Draws conclusions from what an inbox shows.
     fn reconcile(&mut self, now: Time, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         let seen: Vec<(JobId, u32, EntryState)> =
@@ -207,7 +206,7 @@ impl Dispatcher {
         }
         inbox.late.push(key);
         match outcome.kind {
-            // Nobody speaks for a former life, and what was not begun has no result.
+            // Nobody speaks for a former life, and work that was not begun has no result.
             OutcomeKind::Abandoned | OutcomeKind::Returned => {}
             OutcomeKind::Succeeded
             | OutcomeKind::Partial
@@ -217,7 +216,7 @@ impl Dispatcher {
         }
     }
 
-    /// What was claimed here and is not here any more: somebody's hand. Nobody will say what came of it.
+    /// Claimed entries that are missing now: somebody removed them, and nobody will report how they ended.
     fn vanished(&mut self, now: Time, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
         if !self.is_firm(inbox) {
@@ -231,7 +230,7 @@ impl Dispatcher {
         }
     }
 
-    /// Workers that take nothing more, as far as their inboxes were seen.
+    /// Workers that take no more tasks, as far as their inboxes were seen.
     pub fn draining(&self) -> impl Iterator<Item = &WorkerId> {
         self.index.closed_in.iter()
     }
@@ -240,7 +239,7 @@ impl Dispatcher {
         self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::TaskDrainIgnored)
     }
 
-    /// Whether an inbox takes one more with a payload of that size.
+    /// Whether an inbox has room for one more task with a payload of this many bytes.
     pub fn has_room(&self, worker: &WorkerId, payload: usize) -> bool {
         let inbox = self.inboxes.get(worker);
         if self.is_closed(worker) {
@@ -259,7 +258,7 @@ impl Dispatcher {
 
     // ---- looking ----
 
-    /// Inboxes in which something is expected to move. A worker that drains leaves, or comes back and opens its inbox.
+    /// Inboxes in which something is expected to change. A draining worker leaves, or comes back and reopens its inbox.
     fn watched(&self) -> Vec<WorkerId> {
         let waits = self.index.claimed_in.iter().chain(&self.index.closed_in);
         let waits = waits.filter(|worker| self.is_active(worker));
@@ -326,13 +325,13 @@ impl Dispatcher {
             let litter = inbox.litter_since.map(|since| since + self.litter_ms());
             let retire = inbox.unheard_since.map(|since| since + self.config.retire_ms);
             let times = [Some(inbox.due), litter, retire].into_iter().flatten().filter(|at| *at > now);
-            // What is under way answers, and it is looked at then.
+            // A request in flight brings its own answer, and the inbox is checked then.
             let timer = if inbox.flight.is_some() { None } else { times.min() };
             self.retime_inbox(&worker, timer);
         }
     }
 
-    /// Reads it, writes it or removes it, if there is reason to.
+    /// Reads, writes or removes the inbox, if there is reason to.
     fn tend(&mut self, now: Time, wall_ms: i64, worker: &WorkerId, out: &mut Vec<DispatchEffect>) {
         let inbox = &self.inboxes[worker];
         if inbox.must_read {
@@ -349,7 +348,7 @@ impl Dispatcher {
         }
         let plan = self.plan(worker, inbox, wall_ms);
         let retires = retired && !referenced && plan.entries.is_empty() && inbox.doc.is_some();
-        // Only an empty one: a removal knows no condition, and must not take away what another leader has just written.
+        // Only if it is empty: a removal has no condition and must not take away what another leader has just written.
         if retires && inbox.entries().is_empty() && self.is_firm(inbox) {
             let id = self.next_request();
             if let Some(inbox) = self.inboxes.get_mut(worker) {
@@ -420,11 +419,11 @@ impl Dispatcher {
         }
     }
 
-    /// What becomes of an entry that stands there.
+    /// Decides what happens to an existing entry.
     fn keep(&self, worker: &WorkerId, entry: &Entry, wall_ms: i64, plan: &mut Plan) {
         let task = self.tasks.get(&entry.id);
         let current = self.is_current(worker, &entry.id, entry.attempt);
-        // As long as a shard cannot be read, what nobody knows may be that shard's.
+        // While a shard cannot be read, an unknown entry may belong to that shard.
         let nobodys = task.is_none() && self.blocked_shards() == 0;
         let mut entry = entry.clone();
         match entry.state {
@@ -447,7 +446,7 @@ impl Dispatcher {
                     plan.urgent = true;
                 }
             }
-            // Kept, even if its worker is gone: taking it out would hide that work was done. Its late result is recorded.
+            // Kept even if its worker is gone: removing it would hide that work was done. Its late result is recorded.
             EntryState::Acked { .. } | EntryState::Running { .. } => {
                 let unwanted = task.is_some_and(|task| task.record.cancel || !current);
                 if unwanted && !entry.cancel {

@@ -7,110 +7,110 @@ use crate::seat::{Epoch, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What the taker is told.
+/// Inputs of [`Taker::handle`](super::Taker::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TakerInput {
-    /// Nothing but the time.
+    /// Only time has passed.
     Wake,
-    /// Look now: something is new.
+    /// Look now: there is something new.
     Nudge,
     /// The inbox was read.
     Read(RequestId, TakerRead),
     /// The inbox was written.
     Written(RequestId, WriteAnswer),
-    /// Whether the worker's id was found to be this life's. `false` also if there was no answer.
+    /// Whether the worker's id still belongs to this life. `false` also if there was no answer.
     Confirmed(RequestId, bool),
-    /// What was run has ended.
+    /// A running attempt has ended.
     Ended {
-        /// Which task.
+        /// The id of the task.
         id: JobId,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
-        /// How.
+        /// How it ended, with its result.
         outcome: Outcome,
     },
-    /// Take nothing new, end what runs, write its results, then end.
+    /// Take nothing new, finish what runs, write the results, then end.
     Drain,
 }
 
 /// The outcome of reading the inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TakerRead {
-    /// The inbox.
+    /// There is an inbox.
     Found {
-        /// As it stands.
+        /// The content of the inbox.
         doc: InboxDoc,
-        /// Its version.
+        /// To be passed as the condition of the next write.
         version: Version,
-        /// The entries that the fence turns away.
+        /// The entries that the fence rejects, by task id and attempt.
         fenced: BTreeSet<(JobId, u32)>,
     },
-    /// It still has the version asked about.
+    /// It still has the version the request named.
     Unchanged,
-    /// There is none.
+    /// There is no object.
     Absent,
-    /// There is something that is none.
+    /// There is an object, but it is not an inbox.
     Unreadable,
-    /// No answer, or refused.
+    /// The store did not answer, or refused.
     Unavailable,
 }
 
-/// What the taker wants done.
+/// Effects of [`Taker::handle`](super::Taker::handle), for the caller to carry out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum TakerEffect {
     /// Read the inbox, unless it still has this version.
     Read(RequestId, Option<Version>),
     /// Write the inbox, if it still has this version.
     Write(RequestId, InboxDoc, Version),
-    /// Read the worker's registration, and say whether the id is still this life's.
+    /// Read the worker's registration, and answer whether the id still belongs to this life.
     Confirm(RequestId),
-    /// Run this; it was claimed.
+    /// Run this claimed attempt.
     Run {
-        /// Which task.
+        /// The id of the task.
         id: JobId,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// The epoch it was dispatched in.
         epoch: Epoch,
-        /// What it is.
+        /// Which handler to run.
         kind: KindName,
-        /// What it is about.
+        /// Input for the handler.
         payload: Arc<[u8]>,
-        /// How long it may take.
+        /// How long it may run.
         timeout_ms: u64,
     },
-    /// Stop running this. With `dropped`, whatever it still says is of no interest.
+    /// Stop running this attempt.
     Cancel {
-        /// Which task.
+        /// The id of the task.
         id: JobId,
-        /// Which attempt.
+        /// The number of the attempt.
         attempt: u32,
-        /// Nobody waits for its outcome.
+        /// If set, nobody waits for its outcome, and nothing it still reports matters.
         dropped: bool,
     },
-    /// Everything is written and nothing runs: the end of draining.
+    /// Draining is over: everything is written and nothing runs.
     Drained,
 }
 
-/// What a taker has counted.
+/// Counters of a taker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct TakerCounts {
     /// Attempts claimed.
     pub claimed: u64,
-    /// Entries that the fence turned away, each once.
+    /// Entries that the fence rejected, each counted once.
     pub fenced: u64,
-    /// Entries that were delivered again after they had been run; not run again.
+    /// Entries delivered again after they had been run; they are not run again.
     pub duplicates: u64,
     /// Attempts whose entry vanished while they ran.
     pub orphaned: u64,
-    /// Entries a former life of the worker had claimed.
+    /// Entries that a former life of the worker had claimed.
     pub abandoned: u64,
     /// Times the inbox could not be understood.
     pub unreadable: u64,
 }
 
 impl TakerCounts {
-    /// Both together: of one that went on elsewhere.
+    /// The sum of both, for a taker whose work continued in another.
     #[must_use]
     pub fn and(self, other: TakerCounts) -> TakerCounts {
         TakerCounts {

@@ -8,13 +8,13 @@ use crate::seat::Version;
 use crate::time::Time;
 
 impl Taker {
-    /// What is to be written, if that is worth a write now: claims at once, results together.
+    /// The inbox to write, if it is worth a write now: claims at once, results together.
     pub(super) fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
         let (doc, version) = self.doc.clone()?;
         let me = self.config.incarnation;
         let (mut claims, mut running) = (self.runs.len(), self.running());
         let closed = self.draining.then_some(me);
-        // A leader that learns of it at once dispatches nothing here in vain.
+        // If the leader learns of it at once, it dispatches nothing here in vain.
         let mut claimed = doc.closed != closed;
         let mut entries = doc.entries;
         let mut duplicates = 0;
@@ -28,7 +28,7 @@ impl Taker {
                         finish(entry, outcome.clone());
                         claimed = true;
                     } else if self.fenced.contains(&key) {
-                        // Of an epoch that is over: its leader's successor says what becomes of it.
+                        // From an epoch that is over: the next leader decides what happens to it.
                     } else if self.draining {
                         finish(entry, Outcome::bare(OutcomeKind::Returned));
                         claimed = true;
@@ -51,7 +51,8 @@ impl Taker {
                     }
                 }
                 EntryState::Acked { .. } | EntryState::Running { .. } => {
-                    // A former life's, which was confirmed. Whether it ran cannot be known, so it is not run again here.
+                    // Claimed by a life confirmed to be a former one. It is unknown whether it ran, so it is not run again
+                    // here.
                     if !self.has(Mutant::TaskClaimInherited) {
                         abandoned += 1;
                         finish(entry, Outcome::bare(OutcomeKind::Abandoned));

@@ -1,35 +1,35 @@
-//! What crosses the border of a registration.
+//! Inputs and effects of a registration.
 
 use crate::id::{Incarnation, NodeId};
 use crate::io::{RequestId, WriteAnswer};
 use crate::seat::{Expect, Version};
 
-/// What the machine is told.
+/// Inputs of [`Registration::handle`](super::Registration::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationInput {
-    /// Register. Ignored unless new.
+    /// Register. Ignored unless the registration is new.
     Start,
-    /// The time it asked for has come; too early or too late is harmless.
+    /// The requested wake-up. Sending it too early or too late is harmless.
     Wake,
     /// The answer to a request.
     Answer {
-        /// Which request.
+        /// The id of the [`RegistrationEffect::Request`].
         id: RequestId,
-        /// The answer.
+        /// The store's answer, or [`RegistrationRequest::unanswered`].
         answer: RegistrationAnswer,
     },
-    /// Deregister, and end.
+    /// Deregister and end.
     Stop,
 }
 
-/// What the machine wants done.
+/// Effects of [`Registration::handle`](super::Registration::handle), for the caller to carry out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationEffect {
-    /// Send this, and answer with the same id.
+    /// Send this to the store and answer with the same id.
     Request(RequestId, RegistrationRequest),
-    /// Tell whoever watches.
+    /// Report this event to whoever watches.
     Emit(RegistrationEvent),
-    /// It is over.
+    /// The registration has ended.
     Ended(RegistrationEnd),
 }
 
@@ -38,12 +38,12 @@ pub enum RegistrationEffect {
 pub enum RegistrationRequest {
     /// Read it, unless it still has this version.
     Read {
-        /// The version known.
+        /// The version this worker knows; `None` reads unconditionally.
         unless: Option<Version>,
     },
-    /// Write it, if the expectation holds.
+    /// Write it, if it is as `expect` says.
     Write {
-        /// New in every write.
+        /// New with every write.
         sequence: u64,
         /// What must be there now.
         expect: Expect,
@@ -53,7 +53,7 @@ pub enum RegistrationRequest {
 }
 
 impl RegistrationRequest {
-    /// What silence comes to: a write may have happened, a read has not.
+    /// The answer to assume when none came: a write may have happened, a read did not.
     pub fn unanswered(&self) -> RegistrationAnswer {
         match self {
             RegistrationRequest::Read { .. } => RegistrationAnswer::Read(WorkerRead::Unavailable),
@@ -66,20 +66,20 @@ impl RegistrationRequest {
 /// The answer to a request, one variant for each.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationAnswer {
-    /// To a read.
+    /// Answers [`RegistrationRequest::Read`].
     Read(WorkerRead),
-    /// To a write.
+    /// Answers [`RegistrationRequest::Write`].
     Written(WriteAnswer),
-    /// To a removal.
+    /// Answers [`RegistrationRequest::Remove`].
     Removed(RemoveAnswer),
 }
 
 /// The outcome of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RemoveAnswer {
-    /// It is gone.
+    /// The object is gone.
     Done,
-    /// It may not be.
+    /// The object may still be there.
     Failed,
 }
 
@@ -88,13 +88,13 @@ pub enum RemoveAnswer {
 pub enum WorkerRead {
     /// A worker's object.
     Found(WorkerFound),
-    /// It still has the version asked about.
+    /// It still has the version the request named.
     Unchanged,
-    /// There is none.
+    /// There is no object.
     Absent,
-    /// There is something that is no worker's object.
+    /// There is an object, but it is not a worker's.
     Unreadable,
-    /// No answer.
+    /// The store did not answer.
     Unavailable,
     /// The store refuses.
     Denied,
@@ -103,37 +103,37 @@ pub enum WorkerRead {
 /// A worker's object as it was found.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct WorkerFound {
-    /// Its version.
+    /// To be passed as the condition of the next write.
     pub version: Version,
-    /// Who wrote it.
+    /// The life of the worker that wrote it.
     pub incarnation: Incarnation,
-    /// The number of that write among the writer's own.
+    /// The writer's own count of that write.
     pub sequence: u64,
-    /// Where the writer runs.
+    /// The pod the writer runs on.
     pub pod: NodeId,
     /// How often the writer says it writes; 0 if it does not say.
     pub heartbeat_ms: u64,
 }
 
-/// Something that happened.
+/// Facts stated by a registration.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationEvent {
-    /// The object is there and its own.
+    /// The object is there and belongs to this worker.
     Registered,
-    /// Another process has the id; it is watched to see whether it lives.
+    /// Another process has the id; this one watches whether it is alive.
     Watching {
-        /// Where it runs.
+        /// The pod the other process runs on.
         pod: NodeId,
-        /// Which life.
+        /// The other process's incarnation.
         incarnation: Incarnation,
-        /// For how long.
+        /// How long it is watched.
         wait_ms: u64,
     },
-    /// The object is none of a worker's; it is left alone. Said once, until it is gone.
+    /// The object is not a worker's; it is left alone. Reported once, until it is gone.
     Unreadable,
-    /// The store does not answer; said once, until it does.
+    /// The store does not answer. Reported once, until it does.
     Unavailable,
-    /// The store refuses; said once, until it does not.
+    /// The store refuses. Reported once, until it no longer does.
     Denied,
     /// The store answers again.
     Mended,
@@ -142,22 +142,22 @@ pub enum RegistrationEvent {
 /// How a registration ended.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum RegistrationEnd {
-    /// It was asked to.
+    /// [`RegistrationInput::Stop`] asked for it.
     Deregistered,
     /// Another live process has the id; this one never had it.
     Refused {
-        /// Where the other runs.
+        /// The pod the other process runs on.
         pod: NodeId,
-        /// Which life.
+        /// The other process's incarnation.
         incarnation: Incarnation,
     },
-    /// Another process took the id over while this one was silent.
+    /// Another process took over the id while this one was silent.
     Superseded {
-        /// Where the other runs.
+        /// The pod the other process runs on.
         pod: NodeId,
-        /// Which life.
+        /// The other process's incarnation.
         incarnation: Incarnation,
     },
-    /// The object under the id is none of a worker's, and was there first.
+    /// The object under the id is not a worker's, and was there first.
     Unreadable,
 }

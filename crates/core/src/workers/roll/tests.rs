@@ -21,7 +21,7 @@ fn roll(epoch: u64) -> Roll {
     Roll::new(RollConfig { retention_ms: 3_600_000 }, Epoch(epoch))
 }
 
-/// One sweep that takes no time; everything asked for is read as a worker with a timeout of 20 s.
+/// One sweep that takes no time; every requested object is read as a worker with a timeout of 20 s.
 fn sweep(roll: &mut Roll, at: u64, entries: &[Listed]) -> SweepOutcome {
     let out = roll.sweep(Time(at), Time(at), entries, 0, false);
     for worker in &out.read {
@@ -53,7 +53,7 @@ fn a_worker_is_read_once_and_silent_after_a_whole_timeout_without_a_change() {
     assert_eq!(told.workers[0].silence, Some(SnapshotMark { epoch: Epoch(1), sequence: 2 }));
     sweep(&mut roll, 40_000, &[listed("a", 3)]);
     assert!(!roll.is_changed(), "a silence is one change");
-    // Back, even with an earlier time on the store: a change is a change. It is read again.
+    // It is back, even with an earlier time stamp on the store: a change is a change. It is read again.
     assert_eq!(sweep(&mut roll, 45_000, &[listed("a", 2)]).read, [id("a")]);
     assert_eq!(publish(&mut roll).active, 1);
     sweep(&mut roll, 50_000, &[]);
@@ -170,7 +170,7 @@ fn what_is_no_worker_is_counted_and_rarely_read() {
     assert_eq!(publish(&mut roll).active, 1);
 }
 
-/// One read that was not answered once hid a live worker from everybody for a minute, and longer each time.
+/// One unanswered read once hid a live worker from everybody for a minute, and longer each time.
 #[test]
 fn a_worker_whose_read_was_not_answered_is_known_soon() {
     let mut roll = roll(1);
@@ -187,7 +187,7 @@ fn a_worker_whose_read_was_not_answered_is_known_soon() {
     assert_eq!(known_at, Some(10_000));
 }
 
-/// Found by a random schedule: everybody had told the worker gone, and told its old silence again when it was back.
+/// Found by a random schedule: everybody had reported the worker gone, and reported its old silence again when it was back.
 #[test]
 fn a_worker_that_was_overwritten_and_is_back_is_a_new_one() {
     let mut roll = roll(1);
@@ -204,7 +204,8 @@ fn a_worker_that_was_overwritten_and_is_back_is_a_new_one() {
     assert_eq!((back[0].active, back[0].silence), (true, None));
 }
 
-/// Found by a random schedule: the snapshot was overwritten, its leader led on in the same epoch and began to count anew.
+/// Found by a random schedule: the snapshot was overwritten, and its leader continued in the same epoch and restarted its
+/// count.
 #[test]
 fn numbers_of_an_epoch_are_not_made_again() {
     let (mut before, mut after, mut other) = (roll(1), roll(1), roll(2));
@@ -217,7 +218,7 @@ fn numbers_of_an_epoch_are_not_made_again() {
     }
 }
 
-/// Found by a random schedule: a leader's last snapshot landed when its second successor had judged the same silence, and had
+/// Found by a random schedule: a leader's last snapshot landed after its second successor had judged the same silence but
 /// not published it.
 #[test]
 fn a_silence_that_was_told_meanwhile_keeps_its_name() {
@@ -235,13 +236,13 @@ fn a_silence_that_was_told_meanwhile_keeps_its_name() {
         sweep(&mut new, 121_000, &[listed("a", if moved { 2 } else { 1 })]);
         new.inherit(&late);
         let entry = publish(&mut new).workers.remove(0);
-        // Where it was back in between it is another silence.
+        // If it was back in between, it is another silence.
         assert_eq!((entry.active, entry.silence == told), (false, same), "moved: {moved}");
     }
 }
 
-/// Found by a random schedule: the second leader's last word, that a worker had come anew, landed after the third had read the
-/// first one's.
+/// Found by a random schedule: the second leader's last snapshot, in which the worker had come back new, landed after the
+/// third leader had read the first one's.
 #[test]
 fn a_silence_that_was_forgotten_meanwhile_does_not_come_back() {
     let mut first = roll(1);
@@ -265,8 +266,8 @@ fn a_silence_that_was_forgotten_meanwhile_does_not_come_back() {
     assert_eq!(publish(&mut third).workers[0].silence, None);
 }
 
-/// Found by a random schedule: nothing had changed, so the new leader wrote nothing, and the last snapshot of the leader
-/// before landed late and stayed.
+/// Found by a random schedule: nothing had changed, so the new leader wrote nothing, and the previous leader's last snapshot
+/// landed late and stayed.
 #[test]
 fn a_new_leader_writes_the_snapshot_it_found_once_more() {
     let mut old = roll(1);
@@ -275,19 +276,19 @@ fn a_new_leader_writes_the_snapshot_it_found_once_more() {
     let mut new = roll(2);
     new.inherit(&found);
     sweep(&mut new, 100_000, &[listed("a", 2)]);
-    // As it was, under the name that everybody knows: nobody has to read it.
+    // Unaltered, under the name that everybody knows: nobody has to read it.
     assert_eq!(publish(&mut new), found);
     sweep(&mut new, 105_000, &[listed("a", 3), listed("b", 1)]);
     let next = publish(&mut new);
     assert_eq!((next.active, next.mark), (2, SnapshotMark { epoch: Epoch(2), sequence: 1 }));
-    // One in the way is not written again: it need not have what this leader has seen.
+    // A snapshot found in place of its own is not written again: it may lack what this leader has seen.
     let mut other = roll(3);
     other.inherit(&next);
     sweep(&mut other, 200_000, &[listed("a", 4), listed("b", 2)]);
     assert_eq!(other.snapshot(), next);
     other.inherit(&found);
     assert_eq!(publish(&mut other).active, 2, "though the one in the way has one worker");
-    // Where something has changed, that is written instead.
+    // If something has changed, the change is written instead.
     let mut third = roll(3);
     third.inherit(&next);
     sweep(&mut third, 200_000, &[listed("a", 4)]);
@@ -357,7 +358,7 @@ fn unanswered_reads_are_made_less_and_less_often_up_to_a_limit() {
     }
 }
 
-/// A snapshot of that many active workers.
+/// A snapshot of `count` active workers.
 fn crowd(count: usize) -> Snapshot {
     let entry = |n| SnapshotEntry {
         worker: id(&format!("w{n:05}")),
@@ -373,7 +374,7 @@ fn no_more_workers_are_inherited_than_are_kept() {
     let mut roll = roll(1);
     roll.inherit(&crowd(WORKERS_MAX + 1));
     assert_eq!(roll.known(), WORKERS_MAX);
-    // One leaves, or is one no more: there is room for another, and for one only.
+    // One worker leaves, or stops being one: there is room for exactly one more.
     let listed_of = |roll: &mut Roll, from: usize, more: &[&str]| {
         let mut list: Vec<_> = (from..WORKERS_MAX).map(|n| listed(&format!("w{n:05}"), 1)).collect();
         list.extend(more.iter().map(|name| listed(name, 1)));
@@ -435,7 +436,7 @@ fn a_worker_that_is_back_stays_so_whatever_snapshot_is_found() {
     assert_eq!((told.active, told.inactive), (3, 0));
 }
 
-/// Nobody knows how long the one before has kept it: the retention begins with the first list.
+/// Nobody knows how long the previous leader kept it, so the retention starts with the first list.
 #[test]
 fn the_inherited_dead_are_kept_for_a_whole_retention() {
     let mark = SnapshotMark { epoch: Epoch(1), sequence: 4 };
@@ -466,7 +467,8 @@ fn what_was_inherited_first_is_published_over_another_that_was_found_before_the_
     let mut old = roll(1);
     sweep(&mut old, 5000, &[listed("a", 1)]);
     let first = publish(&mut old);
-    // The leader between: its snapshot lands late, when its successor has read the one before and could not list yet.
+    // The leader in between: its snapshot lands late, after its successor has read the previous one but before it could
+    // list.
     let late = Snapshot { mark: SnapshotMark { epoch: Epoch(2), sequence: 1 }, ..Snapshot::default() };
     let mut new = roll(3);
     new.inherit(&first);
@@ -485,7 +487,7 @@ fn a_recovery_that_was_told_meanwhile_is_not_taken_back() {
     let first = publish(&mut old);
     let silence = first.workers[0].silence;
     assert_eq!((first.inactive, silence.is_some()), (1, true));
-    // The leader between saw it come back; that lands when its successor has taken the silence over.
+    // The leader in between saw it come back; that lands after its successor has taken over the silence.
     let back = SnapshotEntry { active: true, ..first.workers[0].clone() };
     let mark = SnapshotMark { epoch: Epoch(2), sequence: 1 };
     let late = Snapshot { mark, workers: vec![back], active: 1, ..Snapshot::default() };
@@ -507,7 +509,7 @@ fn a_recovery_that_was_told_meanwhile_is_not_taken_back() {
     }
 }
 
-/// Those that had read the one before show its workers until there is another.
+/// Nodes that had read the previous snapshot show its workers until there is another.
 #[test]
 fn a_spoiled_snapshot_is_made_anew_once_everybody_was_read_even_if_that_is_nobody() {
     let mut nobody = roll(2);

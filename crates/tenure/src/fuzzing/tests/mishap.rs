@@ -1,8 +1,8 @@
-//! What may happen to a document. The tests of the plugins use it too.
+//! Damage that can happen to a document. The plugins' tests use it too.
 
 use proptest::prelude::*;
 
-/// Something that happens to a document.
+/// One kind of damage to a document.
 #[derive(Clone, Debug)]
 pub(crate) enum Mishap {
     Cut(prop::sample::Index),
@@ -10,7 +10,7 @@ pub(crate) enum Mishap {
     Insert(prop::sample::Index, Vec<u8>),
     Remove(prop::sample::Index, usize),
     Repeat(prop::sample::Index, usize),
-    /// A number becomes another.
+    /// Replaces a number with another.
     Number(prop::sample::Index, String),
 }
 

@@ -114,7 +114,7 @@ fn what_cannot_be_is_named() {
     assert!(change("/tasks/0/worker", json!(null)).contains("worker"));
     assert!(change("/tasks/0/payload", json!("x".repeat(16_385))).contains("16385 bytes"));
     assert!(change("/tasks/0/result", json!("x".repeat(1025))).contains("1025 bytes"));
-    // To these a leader adds.
+    // A leader adds to these.
     for field in ["timeout", "ttl", "deadline", "backoff"] {
         let detail = change(&format!("/tasks/0/{field}"), json!(u64::MAX / 2 + 1));
         assert!(detail.contains(&format!("`{field}` is 9223372036854775808")), "{detail}");
@@ -140,7 +140,7 @@ fn what_cannot_be_is_named() {
     assert!(read_inbox(&name("w1"), crowd.to_string().as_bytes()).is_err());
 }
 
-/// The bounds that the machines keep are enough for what a store takes, however bytes are written down.
+/// The machines' limits keep every object within what a store takes, however the bytes are encoded.
 #[test]
 fn the_fullest_inbox_and_ledger_fit_into_an_object() {
     use tenure_core::{TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES};

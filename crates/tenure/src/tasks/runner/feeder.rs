@@ -1,4 +1,5 @@
-//! The loop that feeds the taker: requests to the store and runs of handlers go out, their outcomes come in. It decides nothing.
+//! The loop that feeds the taker: sends requests to the store, runs handlers, and returns their outcomes. It decides
+//! nothing.
 
 use super::super::TaskPlace;
 use super::super::carrier::{Carrier, Found};
@@ -17,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// The machine is not asked again before this has passed, whatever it says.
+/// Shortest time between two wake-ups of the machine, whatever it asks for.
 const WAKE_LEAST: Duration = Duration::from_millis(5);
 
 /// Keeps a feeder where the place is.
@@ -57,7 +58,7 @@ impl Shell {
         }
     }
 
-    /// One with a life of its own: what is claimed elsewhere is not its.
+    /// A feeder with its own incarnation, so that it does not own what was claimed elsewhere.
     fn feeder(&self) -> Feeder {
         let config = TakerConfig { incarnation: Incarnation(rand::random()), ..self.config.clone() };
         Feeder {
@@ -88,14 +89,14 @@ struct Feeder {
     status: watch::Receiver<WorkerStatus>,
     handlers: Handlers,
     requests: JoinSet<TakerInput>,
-    /// The request under way, in case its task dies and cannot say so itself.
+    /// What each request in flight is, in case its task dies and cannot report it.
     asked: HashMap<Id, TakerInput>,
     runs: JoinSet<(Key, Outcome)>,
     running: HashMap<Key, (AbortHandle, CancellationToken)>,
-    /// What the fence has turned away, so that it is counted once.
+    /// Entries the fence has rejected, so that each is counted once.
     refused: BTreeSet<(JobId, u32, u64)>,
     hand: watch::Sender<usize>,
-    /// What was counted before, and what by this one.
+    /// What earlier feeders counted, and what this one did.
     before: TakerCounts,
     counted: TakerCounts,
     told: watch::Sender<TakerCounts>,
@@ -111,7 +112,7 @@ impl Feeder {
                     Some(Command::Look) => {}
                     None => return RunnerEnd::Dropped,
                 },
-                // One that cannot register has ended, which is seen below.
+                // A worker that cannot register has ended, which is noticed below.
                 _ = worker.registered() => break,
             }
         }
@@ -135,7 +136,7 @@ impl Feeder {
         }
     }
 
-    /// What happens by itself next. Cancel-safe.
+    /// The next thing that happens by itself. Cancel-safe.
     async fn next(&mut self) -> Option<TakerInput> {
         let now = self.now();
         let wake = self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
@@ -147,8 +148,8 @@ impl Feeder {
         }
     }
 
-    /// The place is elsewhere now. What runs is not cut off: it ends within its own time, and its result is written if the store
-    /// still takes it.
+    /// The place has moved. Running tasks are not cut off: they end within their own time, and their results are written if
+    /// the store still accepts them.
     async fn finish(mut self) {
         (self.hand, self.told) = (watch::Sender::default(), watch::Sender::default());
         let mut over = self.feed(TakerInput::Drain);
@@ -157,7 +158,7 @@ impl Feeder {
         }
         let limit = Duration::from_millis(2 * self.carrier.place.settings.request_timeout_ms);
         let last = async { while !over && !self.take_next().await {} };
-        // Whoever leads there learns from the worker's silence otherwise.
+        // Otherwise, the leader there learns it from the worker's silence.
         let _ = tokio::time::timeout(limit, last).await;
     }
 
@@ -186,14 +187,14 @@ impl Feeder {
     }
 
     fn on_ended(&mut self, done: Result<(Key, Outcome), tokio::task::JoinError>) -> Option<TakerInput> {
-        // One that was aborted says nothing; a panic is caught where it happens.
+        // An aborted task reports nothing; a panic is caught where it happens.
         let (key, outcome) = done.ok()?;
         self.running.remove(&key)?;
         let (id, attempt) = key;
         Some(TakerInput::Ended { id, attempt, outcome })
     }
 
-    /// The fence judges what nobody has claimed yet.
+    /// Lets the fence judge entries that nobody has claimed yet.
     fn fenced(&mut self, input: TakerInput) -> TakerInput {
         let TakerInput::Read(id, TakerRead::Found { doc, version, .. }) = input else { return input };
         let fence = &self.carrier.place.fence;
@@ -215,7 +216,7 @@ impl Feeder {
         TakerInput::Read(id, TakerRead::Found { doc, version, fenced })
     }
 
-    /// Whether it is drained.
+    /// Returns whether it is drained.
     fn feed(&mut self, input: TakerInput) -> bool {
         let mut effects = Vec::new();
         self.machine.handle(self.now(), input, &mut effects);
@@ -279,7 +280,7 @@ impl Feeder {
                 let why = format!("this worker has no handler for tasks of kind {}", context.kind);
                 return (named, TaskOutcome::failed(why).checked());
             };
-            // A task of its own, so that a panic ends there; aborted with this one.
+            // A separate task, so that a panic ends there; it is aborted with this one.
             let mut work = JoinSet::new();
             work.spawn(handler(context));
             let outcome = match work.join_next().await {

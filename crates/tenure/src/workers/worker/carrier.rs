@@ -1,4 +1,4 @@
-//! The way to a worker's own object: requests of its registration become store calls.
+//! The link to a worker's own object: turns requests of its registration into store calls.
 
 use super::super::documents::WorkerDocument;
 use super::super::spec::CheckedSpec;
@@ -11,7 +11,7 @@ use tenure_core::{
 };
 use tenure_store::{Condition, Read, Remove, Store, Trouble, Write};
 
-/// Clones share what is kept.
+/// Access to a worker's own object. Clones share what is kept.
 #[derive(Clone)]
 pub(super) struct Carrier {
     pub(super) store: Arc<dyn Store>,
@@ -27,9 +27,9 @@ pub(super) struct Carrier {
 /// What the machine does not carry.
 #[derive(Default)]
 pub(super) struct Kept {
-    /// Fields of a later version.
+    /// Fields that a later version added.
     extra: Map<String, Value>,
-    /// The last trouble in words.
+    /// The last trouble, in words.
     pub(super) trouble: String,
 }
 
