@@ -3,9 +3,10 @@
 //! Safety is never excused by this. Timing is: a bound holds for a machine that runs, and a shared one does not always.
 
 use crate::clock::boot_ms;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ impl Canary {
                 let now_ms = boot_ms();
                 let stalled_ms = (now_ms - before_ms).saturating_sub(NAP_MS);
                 if stalled_ms > USUAL_MS {
-                    let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut noted = noted.lock();
                     noted.push(Stall { until_ms: now_ms, stalled_ms });
                 }
             }
@@ -62,13 +63,13 @@ impl Canary {
 
     /// What it saw until now.
     pub fn so_far(&self) -> Vec<Stall> {
-        self.stalls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stalls.lock().clone()
     }
 
     /// Ends it and tells what it saw.
     pub fn finish(mut self) -> Vec<Stall> {
         self.end();
-        std::mem::take(&mut *self.stalls.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.stalls.lock())
     }
 
     fn end(&mut self) {

@@ -4,13 +4,14 @@ use crate::clock::boot_ms;
 use crate::ledger::Said;
 use crate::record::LifeRecord;
 use anyhow::{Context, Result};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -161,7 +162,7 @@ impl Cluster {
                 let event =
                     serde_json::from_str(&line).unwrap_or_else(|_| serde_json::json!({ "garbage": line }));
                 let said = Said { life, node: node.clone(), event, heard_ms: Some(boot_ms()) };
-                let mut events = events.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut events = events.lock();
                 let _ = serde_json::to_writer(&mut *events, &said).map(|()| events.write_all(b"\n"));
                 let _ = mouth.send(said);
             }
@@ -311,7 +312,7 @@ impl Cluster {
         while let Ok(said) = self.inbox.try_recv() {
             self.hear(&said);
         }
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).flush()?;
+        self.events.lock().flush()?;
         let lives = self.lives.iter().map(|life| life.record.clone()).collect();
         Ok((lives, std::mem::take(&mut self.complaints), self.refused_at_start))
     }

@@ -17,12 +17,13 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -225,7 +226,7 @@ impl Way {
         let body = Limited::new(body, BODY_MAX_BYTES).collect().await.map_err(|_| Hangup)?.to_bytes();
         let fate = {
             let weather = *self.weather.borrow();
-            weather.fate(&mut self.random.lock().unwrap_or_else(PoisonError::into_inner))
+            weather.fate(&mut self.random.lock())
         };
         let request = Request::from_parts(head, body);
         match fate {

@@ -1,7 +1,8 @@
 //! How much clients may make the node ask the store.
 
 use crate::problem::Problem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure::store::Meter;
 use tokio::time::Instant;
@@ -67,7 +68,7 @@ impl Bucket {
 
     /// The level as it is now.
     fn filled(&self) -> MutexGuard<'_, Level> {
-        let mut level = self.level.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut level = self.level.lock();
         let now = Instant::now();
         let gained = now.duration_since(level.at).as_secs_f64() * (self.per_second - level.reserved);
         (level.left, level.at) = ((level.left + gained).min(self.burst), now);
@@ -113,7 +114,7 @@ impl Pause {
 
     /// The turn, or when to try again.
     pub(crate) fn take(&self) -> Result<(), Problem> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.last.lock();
         let gone = last.map_or(self.pause, |last| last.elapsed());
         if gone < self.pause {
             return Err(Problem::too_soon(self.pause, seconds((self.pause - gone).as_secs_f64())));
@@ -147,7 +148,7 @@ impl Turns {
 
     /// The turn, or when to try again.
     pub(crate) fn take(&self) -> Result<Turn, Problem> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.lock();
         let now = Instant::now();
         match *next {
             Some(at) if at <= now => {}
@@ -165,7 +166,7 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let requests = u32::try_from(self.meter.snapshot().requests()).unwrap_or(u32::MAX);
         let pause = SEARCH_PAUSE.max(self.per_request.saturating_mul(requests));
-        *self.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + pause);
+        *self.next.lock() = Some(Instant::now() + pause);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Documents that need the store: read by one for all, and not again before their time.
 
 use crate::problem::{Answer, Problem};
+use parking_lot::Mutex;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -48,17 +49,13 @@ impl<T: Send + Sync + 'static> Cached<T> {
         Cached { slot: Arc::new(Mutex::new(slot)), fresh, per_request }
     }
 
-    fn slot(&self) -> MutexGuard<'_, Slot<T>> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The document, read on the node's own runtime if it is time for that.
     pub(crate) async fn get<W>(&self, runtime: &Handle, look: impl FnOnce() -> W) -> Answer<Aged<T>>
     where
         W: Future<Output = Looked<T>> + Send + 'static,
     {
         let mut flight = {
-            let mut slot = self.slot();
+            let mut slot = self.slot.lock();
             let now = Instant::now();
             if slot.next.is_some_and(|next| now < next)
                 && let Some(newest) = &slot.newest
@@ -77,14 +74,14 @@ impl<T: Send + Sync + 'static> Cached<T> {
 
     /// The last good one, however old.
     pub(crate) fn last(&self) -> Option<Aged<T>> {
-        let slot = self.slot();
+        let slot = self.slot.lock();
         let age = age(&slot.good, Instant::now());
         slot.good.as_ref().map(|(value, _)| Aged { value: Arc::clone(value), age })
     }
 
     /// It has changed: whoever asks next gets a new one, unless the last took so many requests that it is too soon.
     pub(crate) fn stale(&self) {
-        let mut slot = self.slot();
+        let mut slot = self.slot.lock();
         if let (Some(next), Some((_, read))) = (slot.next, &slot.good) {
             // What the requests of the last look have earned stays.
             let spared = next.duration_since(*read) > self.fresh;
@@ -109,7 +106,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
             let outcome = looked.outcome.map(Arc::new);
             let now = Instant::now();
             {
-                let mut slot = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut slot = shared.lock();
                 let requests = u32::try_from(looked.requests).unwrap_or(u32::MAX);
                 let pause = per_request.saturating_mul(requests);
                 slot.next = Some(now + if outcome.is_ok() { fresh.max(pause) } else { AGAIN.max(pause) });

@@ -9,10 +9,11 @@ use crate::connections::Peer;
 use crate::desk::Desk;
 use crate::options::Limits;
 use crate::problem::{Answer, Problem};
+use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure::id::{KindName, WorkerId};
 use tenure::tasks::{Handlers, RunnerOptions, TaskPlace, TaskRunner};
@@ -88,7 +89,7 @@ impl Member {
     }
 
     fn take(&self) -> Option<Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.kept.lock().take()
     }
 
     /// Ends without a word.
@@ -154,13 +155,9 @@ impl Crew {
         Crew { registrar, tasks, clock, bucket, most, most_per_client, members, joined }
     }
 
-    fn members(&self) -> MutexGuard<'_, BTreeMap<WorkerId, Arc<Member>>> {
-        self.members.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers. Must be called on the node's runtime. `false`: the same registration is there already, and was heard of.
     pub(crate) fn join(&self, recruit: Recruit) -> Answer<(Arc<Member>, bool)> {
-        let mut members = self.members();
+        let mut members = self.members.lock();
         if let Some(there) = members.get(&recruit.id) {
             let same = recruit.registration.as_ref() == Some(&there.registration);
             if same && there.end().is_none() {
@@ -229,7 +226,7 @@ impl Crew {
 
     /// The worker of this id, if this is its registration. Whoever asks was heard of.
     pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<Member>> {
-        let mut members = self.members();
+        let mut members = self.members.lock();
         let unknown = || {
             let detail =
                 format!("worker {id} is not registered through this node: register it, here or elsewhere");
@@ -256,7 +253,7 @@ impl Crew {
 
     /// Deregisters it.
     pub(crate) async fn leave(&self, id: &WorkerId) {
-        let member = self.members().remove(id);
+        let member = self.members.lock().remove(id);
         if let Some(member) = member {
             member.leave().await;
         }
@@ -265,7 +262,7 @@ impl Crew {
     /// Lets go those that were not heard of for their timeout. Runs on the node's runtime until the server closes.
     pub(crate) async fn watch(&self, closing: &CancellationToken) {
         while !closing.is_cancelled() {
-            let idle = self.members().is_empty();
+            let idle = self.members.lock().is_empty();
             tokio::select! {
                 () = closing.cancelled() => return,
                 () = self.joined.notified(), if idle => {}
@@ -278,7 +275,7 @@ impl Crew {
     fn let_go(&self) {
         let now_ms = self.clock.now_ms();
         let mut silent = Vec::new();
-        self.members().retain(|_, member| {
+        self.members.lock().retain(|_, member| {
             let heard_ms = member.heard_ms.load(Ordering::Acquire);
             let late = now_ms.saturating_sub(heard_ms) > member.timeout_ms;
             if late {
@@ -294,7 +291,7 @@ impl Crew {
 
     /// All leave, at once.
     pub(crate) async fn disband(&self) {
-        let members = std::mem::take(&mut *self.members());
+        let members = std::mem::take(&mut *self.members.lock());
         futures::future::join_all(members.values().map(|member| member.leave())).await;
     }
 }

@@ -5,10 +5,11 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure::Clock;
 use tenure::tasks::{TaskContext, TaskOutcome};
@@ -77,7 +78,7 @@ struct Withdraw {
 
 impl Drop for Withdraw {
     fn drop(&mut self) {
-        let mut board = self.desk.board();
+        let mut board = self.desk.board.lock();
         board.held.retain(|held| !held.is(&self.id, self.attempt));
     }
 }
@@ -87,16 +88,12 @@ impl Desk {
         Desk { board: Mutex::default(), wake: Notify::new(), clock }
     }
 
-    fn board(&self) -> MutexGuard<'_, Board> {
-        self.board.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The library's handler: offers the task, and waits for what a client says.
     pub(crate) async fn offer(desk: Arc<Desk>, context: TaskContext) -> TaskOutcome {
         let (reply, outcome) = oneshot::channel();
         let (id, attempt, cancelled) = (context.id.to_string(), context.attempt, context.cancelled.clone());
         {
-            let mut board = desk.board();
+            let mut board = desk.board.lock();
             if board.closed {
                 return TaskOutcome::failed("its worker has left");
             }
@@ -139,7 +136,7 @@ impl Desk {
 
     fn give(&self) -> Given {
         let now_ms = self.clock.now_ms();
-        let mut board = self.board();
+        let mut board = self.board.lock();
         if board.closed {
             return Given::Closed;
         }
@@ -162,14 +159,14 @@ impl Desk {
 
     /// A client says that it has the task. `false`: it is over, called off, or was never given to this worker.
     pub(crate) fn ack(&self, id: &str, attempt: u32) -> bool {
-        let mut board = self.board();
+        let mut board = self.board.lock();
         let found = board.held.iter_mut().find(|held| held.is(id, attempt));
         found.map(|held| held.stage = Stage::Acked).is_some()
     }
 
     /// A client says what came of it. `false`: it is over, called off, or was never given to this worker.
     pub(crate) fn report(&self, id: &str, attempt: u32, outcome: TaskOutcome) -> bool {
-        let mut board = self.board();
+        let mut board = self.board.lock();
         let reply =
             board.held.iter_mut().find(|held| held.is(id, attempt)).and_then(|held| held.reply.take());
         board.held.retain(|held| !held.is(id, attempt));
@@ -178,7 +175,7 @@ impl Desk {
 
     /// Nothing more is given out, and what is out is given up.
     pub(crate) fn close(&self) {
-        let mut board = self.board();
+        let mut board = self.board.lock();
         board.closed = true;
         board.held.clear();
         drop(board);

@@ -9,10 +9,11 @@
 use crate::history::History;
 use bytes::Bytes;
 use futures::Stream;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure::{Event, EventKind};
 use tokio::sync::broadcast::error::RecvError;
@@ -141,10 +142,6 @@ impl Feed {
         }
     }
 
-    fn ring(&self) -> MutexGuard<'_, Ring> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the node's events until there are no more.
     pub(crate) async fn pump(self: Arc<Feed>, mut events: broadcast::Receiver<Event>) {
         loop {
@@ -160,13 +157,13 @@ impl Feed {
     }
 
     pub(crate) fn push(&self, event: &Event) {
-        self.ring().history.take(event);
+        self.ring.lock().history.take(event);
         self.keep(level(&event.kind), None, &event.to_json().to_string());
     }
 
     fn keep(&self, level: Level, name: Option<&str>, data: &str) {
         let number = {
-            let mut ring = self.ring();
+            let mut ring = self.ring.lock();
             ring.newest += 1;
             let number = ring.newest;
             let frame = Frame { number, bytes: self.frame(Some(number), name, data) };
@@ -196,12 +193,12 @@ impl Feed {
     }
 
     pub(crate) fn history(&self) -> History {
-        self.ring().history.clone()
+        self.ring.lock().history.clone()
     }
 
     /// The number to begin with, and what to say first if that is not what was asked for.
     fn begin(&self, wish: &Wish) -> (u64, Option<Bytes>) {
-        let ring = self.ring();
+        let ring = self.ring.lock();
         let next = ring.newest + 1;
         let after = match &wish.from {
             From::Now => return (next, None),
@@ -222,7 +219,7 @@ impl Feed {
 
     /// The frames from this number on, in one piece, and the number after them. Those that are gone are told.
     fn piece(&self, from: u64, level: Level) -> Option<(Bytes, u64)> {
-        let ring = self.ring();
+        let ring = self.ring.lock();
         let first = ring.first(level);
         let frames = ring.frames(from.max(first), level, PIECE);
         let next = frames.last()?.number + 1;
@@ -252,7 +249,7 @@ impl Feed {
         let mut hello = Vec::from(&b"retry: 2000\n: tenure\n\n"[..]);
         hello.extend_from_slice(&first.unwrap_or_default());
         let newest = self.newest.subscribe();
-        let end = (!wish.follow).then(|| self.ring().newest);
+        let end = (!wish.follow).then(|| self.ring.lock().newest);
         let reader = Reader {
             feed: self,
             next,

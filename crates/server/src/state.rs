@@ -7,9 +7,10 @@ use crate::looks::{Looks, Way};
 use crate::options::{Options, Token};
 use crate::problem::{Answer, Problem};
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use tenure::prometheus_client::registry::Registry;
 use tenure::settings::{Origin, Resolved};
 use tenure::tasks::TaskPlace;
@@ -147,11 +148,11 @@ impl State {
     }
 
     pub(crate) fn last_sign(&self) -> Option<Instant> {
-        *self.signed.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.signed.lock()
     }
 
     pub(crate) fn sign(&self) {
-        *self.signed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.signed.lock() = Some(Instant::now());
     }
 
     pub(crate) fn leads(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::check::Violation;
 use crate::overheard::Overheard;
 use crate::teeth::Broken;
 use crate::transition::Followed;
-use log::{DriftingClock, Shared, Watched, name, open};
+use log::{DriftingClock, Shared, Watched, name};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
@@ -120,18 +120,18 @@ async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Share
     loop {
         let guard = leadership.borrow_and_update().guard();
         if let Some(guard) = guard {
-            open(&log).works(life, Some(guard.epoch()), false);
+            log.lock().works(life, Some(guard.epoch()), false);
             while guard.check().is_ok() {
-                open(&log).act(life, guard.epoch());
+                log.lock().act(life, guard.epoch());
                 tokio::select! {
                     biased;
                     () = guard.ended() => {}
                     () = tokio::time::sleep(Duration::from_millis(40)) => {}
                 }
             }
-            open(&log).works(life, Some(guard.epoch()), true);
+            log.lock().works(life, Some(guard.epoch()), true);
             tokio::time::sleep(linger).await;
-            open(&log).works(life, None, false);
+            log.lock().works(life, None, false);
         }
         if leadership.changed().await.is_err() {
             return;
@@ -161,11 +161,11 @@ async fn schedule(seed: u64, broken: Option<Broken>) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
     let log: Shared = Arc::default();
-    open(&log).origin = Some(tokio::time::Instant::now());
+    log.lock().origin = Some(tokio::time::Instant::now());
     let told = Arc::clone(&log);
     let mut cluster = Cluster {
         rng,
-        store: Arc::new(Overheard::new(SEAT, Arc::new(move |record| open(&told).lands(record)))),
+        store: Arc::new(Overheard::new(SEAT, Arc::new(move |record| told.lock().lands(record)))),
         log,
         members: Vec::new(),
         lives: 0,
@@ -211,7 +211,7 @@ impl Cluster {
         let builder = Node::builder(settings)
             .lanes(Lanes::same(Arc::new(link.clone())))
             .clock(clock.clone())
-            .watcher(Watcher::new(move |step| open(&log).follows(life, step)))
+            .watcher(Watcher::new(move |step| log.lock().follows(life, step)))
             .jitter_random(self.rng.random());
         #[cfg(feature = "teeth")]
         let builder = match self.broken {
@@ -234,7 +234,7 @@ impl Cluster {
                 newest: None,
                 core: None,
             };
-            open(&self.log).watched.insert(life, watched);
+            self.log.lock().watched.insert(life, watched);
             tokio::spawn(work(life, node.leadership(), Arc::clone(&self.log), linger));
         }
         Member { node, link, clock }
@@ -310,7 +310,7 @@ impl Cluster {
             Some((view.leader.clone(), view.epoch))
         });
         let views: BTreeSet<_> = views.collect();
-        let mut log = open(&self.log);
+        let mut log = self.log.lock();
         log.listen();
         if leaders != 1 {
             log.violated(name::LEADER, format!("{leaders} lead after {SETTLE:?}"));

@@ -6,8 +6,8 @@ use crate::fault::FaultCounts;
 use crate::labour::WorkDone;
 use crate::run::{Options, run};
 use crate::transition::Followed;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -66,11 +66,11 @@ pub fn run_many(from: u64, count: u64, time: Option<Duration>, threads: usize, o
                     }
                     own.add(from + index, options);
                 }
-                sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner).merge(own);
+                sum.lock().merge(own);
             });
         }
     });
-    let mut report = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut report = sum.into_inner();
     report.took = started.elapsed();
     report.failures.sort_by_key(|(seed, _)| *seed);
     report.failures.truncate(FAILURES_KEPT);

@@ -5,9 +5,10 @@ use crate::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -102,17 +103,17 @@ impl Faulty {
 
     /// Sets the faults, starting with the next request.
     pub fn set(&self, faults: Faults) {
-        self.control().faults = faults;
+        self.control.lock().faults = faults;
     }
 
     /// The current faults.
     pub fn faults(&self) -> Faults {
-        self.control().faults
+        self.control.lock().faults
     }
 
     /// Cuts or restores the path to the store. Requests in flight are affected too.
     pub fn link(&self, link: Link) {
-        self.control().link = link;
+        self.control.lock().link = link;
     }
 
     /// Cuts the path silently (`true`) or restores it.
@@ -120,16 +121,12 @@ impl Faulty {
         self.link(if cut { Link::Silent } else { Link::Up });
     }
 
-    fn control(&self) -> MutexGuard<'_, Control> {
-        self.control.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_silent(&self) -> bool {
-        self.control().link == Link::Silent
+        self.control.lock().link == Link::Silent
     }
 
     fn plan(&self) -> Plan {
-        let mut control = self.control();
+        let mut control = self.control.lock();
         // Always draws the same number of values, so that switching one fault on does not reshuffle all the others.
         let [slow, by, fate, late] = std::array::from_fn(|_| control.rng.random::<f64>());
         let faults = control.faults;
@@ -163,7 +160,7 @@ impl Faulty {
 
 impl std::fmt::Debug for Faulty {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let control = self.control();
+        let control = self.control.lock();
         f.debug_struct("Faulty")
             .field("inner", &self.inner)
             .field("link", &control.link)

@@ -6,9 +6,10 @@ use crate::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Where store times begin. Far above zero, so that subtracting a margin from a young store's time cannot underflow and no
@@ -47,7 +48,7 @@ impl MemoryStore {
     /// process, so what runs on it can be stopped and started again.
     pub fn named(name: &str) -> MemoryStore {
         static NAMED: Mutex<BTreeMap<String, MemoryStore>> = Mutex::new(BTreeMap::new());
-        let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = NAMED.lock();
         named.entry(name.to_owned()).or_insert_with(|| MemoryStore::build(Some(name.to_owned()))).clone()
     }
 
@@ -73,9 +74,7 @@ impl MemoryStore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while the lock is held, and every change is one insert or remove, so the state behind a poisoned
-        // lock is still whole.
-        self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state.lock()
     }
 }
 

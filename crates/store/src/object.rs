@@ -25,8 +25,9 @@ use etag::{Dialect, FormMemory};
 use futures::StreamExt;
 use object_store::path::Path;
 use object_store::{GetOptions, GetResult, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use wire::{Call, Ending, ObjectRequest};
@@ -145,7 +146,7 @@ impl CloudStore {
         let (result, call) = wire::observe(timeout_at(deadline, work)).await;
         let ever_sent = self.note_sent(&call);
         if let Some(date) = call.date {
-            *self.date.lock().unwrap_or_else(PoisonError::into_inner) = Some((date, Instant::now()));
+            *self.date.lock() = Some((date, Instant::now()));
         }
         match result {
             Ok(Ok(value)) => Ok(value),
@@ -340,7 +341,7 @@ impl Store for CloudStore {
     }
 
     fn now(&self) -> Option<StoreTime> {
-        let (date, came) = (*self.date.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let (date, came) = (*self.date.lock())?;
         Some(StoreTime(date.0 + u64::try_from(came.elapsed().as_millis()).unwrap_or(0)))
     }
 

@@ -6,8 +6,9 @@ use crate::mutant::{DriverMutant, Flaws};
 use crate::settings::Settings;
 use crate::wire::{PresenceDocument, SeatDocument, told};
 use crate::workers::Pointers;
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     Answer, Expect, Holder, NodeEntry, NodesAnswer, Nonce, ProbeAnswer, Request, Seat, SeatAnswer, SeatState,
@@ -91,7 +92,7 @@ impl Carrier {
     }
 
     pub(crate) fn last_trouble(&self) -> String {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.trouble.lock().clone()
     }
 
     /// Every request ends within its time limit; without an answer by then, the outcome is unknown.
@@ -139,7 +140,7 @@ impl Carrier {
         match probe(&*self.lanes.lease, self.keys.root(), &unique).await {
             Probe::Safe { .. } => ProbeAnswer::Safe,
             Probe::Unsafe(sentence) => {
-                *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = sentence;
+                *self.trouble.lock() = sentence;
                 ProbeAnswer::Unsafe
             }
             Probe::Unavailable(trouble) => {
@@ -169,7 +170,7 @@ impl Carrier {
                         SeatAnswer::Found { seat, version, modified_ms: object.modified.0 }
                     }
                     Err(unreadable) => {
-                        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = unreadable.detail;
+                        *self.trouble.lock() = unreadable.detail;
                         SeatAnswer::Unreadable { version, problem: unreadable.problem }
                     }
                 }
@@ -189,7 +190,7 @@ impl Carrier {
         let (condition, before) = match expect {
             Expect::Absent => (Condition::Absent, None),
             Expect::Version(version) => {
-                let known = self.document.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let known = self.document.lock().clone();
                 let before = known.filter(|(known, _)| *known == version).map(|(_, document)| document);
                 (Condition::Matches(tenure_store::Version::new(version.as_str())), before)
             }
@@ -273,7 +274,7 @@ impl Carrier {
     }
 
     fn remember(&self, version: Version, document: SeatDocument) {
-        *self.document.lock().unwrap_or_else(PoisonError::into_inner) = Some((version, document));
+        *self.document.lock() = Some((version, document));
     }
 
     /// Notes where the leader's settings differ from this node's.
@@ -287,12 +288,12 @@ impl Carrier {
         };
         let concerns_all = |(name, _): &(&String, &Value)| !OF_ONE_NODE.contains(&name.as_str());
         let differences = self.shared_settings.iter().filter(concerns_all).filter_map(differs).collect();
-        *self.differences.lock().unwrap_or_else(PoisonError::into_inner) = differences;
+        *self.differences.lock() = differences;
     }
 
     /// Where the leader's settings differ from this node's, one sentence each.
     pub(crate) fn differences(&self) -> Vec<String> {
-        self.differences.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.differences.lock().clone()
     }
 
     /// Notes a refusal of something the election needs. A plugin leaves this election only for lack of permission: expired
@@ -303,6 +304,6 @@ impl Carrier {
     }
 
     fn note(&self, trouble: &Trouble) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble.to_string();
+        *self.trouble.lock() = trouble.to_string();
     }
 }

@@ -127,7 +127,7 @@ impl Flaws {
         if !self.has(DriverMutant::ClockStandsStill) {
             return clock;
         }
-        let last = std::sync::Mutex::new((clock.now_ms(), clock.now_ms()));
+        let last = parking_lot::Mutex::new((clock.now_ms(), clock.now_ms()));
         Arc::new(StandingClock { clock, most_ms: 2 * heartbeat_ms, last })
     }
 
@@ -146,14 +146,14 @@ struct StandingClock {
     clock: Arc<dyn Clock>,
     most_ms: u64,
     /// The true time and this clock's time at the last look.
-    last: std::sync::Mutex<(u64, u64)>,
+    last: parking_lot::Mutex<(u64, u64)>,
 }
 
 #[cfg(feature = "teeth")]
 impl Clock for StandingClock {
     fn now_ms(&self) -> u64 {
         let now_ms = self.clock.now_ms();
-        let mut last = self.last.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self.last.lock();
         let (before_ms, own_ms) = *last;
         *last = (now_ms, own_ms + now_ms.saturating_sub(before_ms).min(self.most_ms));
         last.1

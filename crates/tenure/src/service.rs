@@ -20,10 +20,11 @@ use crate::settings::{CoordinationMode, Settings, SettingsError};
 use handle::{ArbiterHandle, Attached};
 use host::Host;
 use keeper::{Face, Keeper};
+use parking_lot::Mutex;
 use seats::{GlobalSeat, SeatWatch, look_every};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tenure_core::{FenceRule, IdError, Role};
 use tenure_core::{Namespace, PluginName};
@@ -93,7 +94,7 @@ impl Hooks {
 
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.table.lock().unwrap_or_else(PoisonError::into_inner).keys()).finish()
+        f.debug_set().entries(self.table.lock().keys()).finish()
     }
 }
 
@@ -171,8 +172,7 @@ impl Services {
 
     /// The services running now, each with its plugins.
     pub async fn services(&self) -> Vec<Arc<Service>> {
-        let slots: Vec<Arc<Slot>> =
-            self.table.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let slots: Vec<Arc<Slot>> = self.table.lock().values().cloned().collect();
         let mut services = Vec::new();
         for slot in slots {
             services.extend(slot.state.lock().await.service.clone());
@@ -182,7 +182,7 @@ impl Services {
 
     fn slot(&self, settings: &Settings) -> Arc<Slot> {
         let key = (settings.store.to_string(), settings.namespace.clone());
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         Arc::clone(table.entry(key).or_default())
     }
 

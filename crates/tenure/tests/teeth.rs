@@ -180,7 +180,7 @@ async fn a_leader_steps_down(broken: Option<DriverMutant>) -> Result<(), String>
     let rig = Rig::new();
     let node = builder(broken, rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
     let guard = node.lead().await.expect("leadership");
-    tokio::spawn(async move { drop(node.step_down().await) });
+    tokio::spawn(async move { node.step_down().await });
     sleep_ms(100).await;
     if guard.is_valid() { Err("the guard outlived the hand-over".to_owned()) } else { Ok(()) }
 }

@@ -2,10 +2,11 @@
 
 use crate::clock::boot_ms;
 use anyhow::{Context, Result};
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// No request of an agent is longer.
@@ -62,7 +63,7 @@ impl Target {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Hit>> {
-        self.hits.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hits.lock()
     }
 
     /// What was asked until now.

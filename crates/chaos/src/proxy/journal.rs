@@ -5,9 +5,10 @@ use crate::register::{Action, Content, Operation, Outcome};
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, Request, Response};
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// One request, as the proxy saw it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -157,13 +158,13 @@ impl Journal {
     }
 
     fn write(&self, exchange: &Exchange) {
-        let mut to = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut to = self.0.lock();
         // A full disk is found out when the record is read back and has no end.
         let _ = serde_json::to_writer(&mut *to, exchange).map(|()| to.write_all(b"\n"));
     }
 
     /// Makes sure everything is written.
     pub fn flush(&self) -> std::io::Result<()> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).flush()
+        self.0.lock().flush()
     }
 }

@@ -2,11 +2,12 @@
 //! more; of these the one with the least to do. If there is none, the job shows by a name why.
 
 use super::schedule::Needs;
+use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use tenure::id::{Label, WorkerId};
 
 use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
@@ -194,7 +195,7 @@ impl Fleet {
     /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
     /// waits for a worker is to be asked again then.
     pub fn replace(&self, agents: BTreeMap<WorkerId, AgentFacts>) -> bool {
-        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.write();
         let news = **known != agents;
         if news {
             *known = Arc::new(agents);
@@ -204,7 +205,7 @@ impl Fleet {
 
     /// The active agents.
     pub fn agents(&self) -> Arc<BTreeMap<WorkerId, AgentFacts>> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read())
     }
 }
 

@@ -5,10 +5,11 @@ use crate::model::{self, Step, Terms};
 use crate::overheard::Record;
 use crate::trace::Digest;
 use crate::transition::Followed;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::hash::Hash;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure::{Clock, CoreStep, Event, EventKind, Leadership};
 use tenure_core::{
     Effect, Epoch, Incarnation, LeadView, Nonce, Request, SeatState, SeenView, Time, Version, View,
@@ -112,10 +113,6 @@ impl Watched {
 }
 
 pub(super) type Shared = Arc<Mutex<Log>>;
-
-pub(super) fn open(log: &Shared) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Log {
     pub(super) fn now_ms(&self) -> u64 {

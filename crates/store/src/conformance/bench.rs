@@ -4,8 +4,9 @@ use super::Latencies;
 use crate::{Condition, Entry, List, Object, Read, Remove, Store, Trouble, TroubleKind, Version, Write};
 use bytes::Bytes;
 use futures::StreamExt;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
@@ -103,16 +104,16 @@ impl<'a> Bench<'a> {
     pub(super) async fn timed<T>(&self, request: impl Future<Output = T>) -> T {
         let began = Instant::now();
         let answer = request.await;
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).push(began.elapsed());
+        self.latencies.lock().push(began.elapsed());
         answer
     }
 
     pub(super) fn take_latencies(&self) -> Latencies {
-        Latencies::of(std::mem::take(&mut *self.latencies.lock().unwrap_or_else(PoisonError::into_inner)))
+        Latencies::of(std::mem::take(&mut *self.latencies.lock()))
     }
 
     pub(super) fn take_writes(&self) -> Latencies {
-        Latencies::of(std::mem::take(&mut *self.writes.lock().unwrap_or_else(PoisonError::into_inner)))
+        Latencies::of(std::mem::take(&mut *self.writes.lock()))
     }
 
     /// Writes until the answer is certain: the new version if the write happened, `None` if the condition did not hold.
@@ -130,7 +131,7 @@ impl<'a> Bench<'a> {
             let began = Instant::now();
             let answer = self.timed(store.put(key, body.clone(), condition.clone())).await;
             if *condition != Condition::Any && body.len() <= SEAT_MAX_BYTES {
-                self.writes.lock().unwrap_or_else(PoisonError::into_inner).push(began.elapsed());
+                self.writes.lock().push(began.elapsed());
             }
             match answer {
                 Write::Won(version) => return Ok(Some(version)),

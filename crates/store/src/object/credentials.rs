@@ -10,9 +10,10 @@ use async_trait::async_trait;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
 use object_store::CredentialProvider;
+use parking_lot::Mutex;
 use std::error::Error;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout};
@@ -141,10 +142,6 @@ impl<C: Send + Sync + 'static> SharedCredentials<C> {
 }
 
 impl<C: Send + Sync + 'static> Inner<C> {
-    fn state(&self) -> MutexGuard<'_, State<C>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The question in progress, or a new one.
     fn ask(
         self: &Arc<Self>,
@@ -168,7 +165,7 @@ impl<C: Send + Sync + 'static> Inner<C> {
     async fn fetch(self: Arc<Self>) -> Result<Arc<C>, NoCredentials> {
         let (answer, call) = wire::observe(timeout(ANSWER_TIMEOUT, self.source.get_credential())).await;
         let now = Instant::now();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let reason = match answer {
             Ok(Ok(credential)) => {
                 if std::mem::take(&mut state.is_failing) {
@@ -247,7 +244,7 @@ impl<C: Send + Sync + 'static> CredentialProvider for SharedCredentials<C> {
 
     async fn get_credential(&self) -> object_store::Result<Arc<C>> {
         let answer = {
-            let (now, mut state) = (Instant::now(), self.0.state());
+            let (now, mut state) = (Instant::now(), self.0.state.lock());
             match state
                 .held
                 .as_ref()
@@ -330,7 +327,7 @@ mod tests {
             self.asked.add_permits(1);
             let number = self.asked.available_permits();
             tokio::time::sleep(self.delay).await;
-            match self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front().flatten() {
+            match self.answers.lock().pop_front().flatten() {
                 Some(seconds) => {
                     wire::note_lifetime(Some(Duration::from_secs(seconds)));
                     Ok(Arc::new(number))
@@ -413,7 +410,7 @@ mod tests {
         let (_, credentials) = shared(0, [Some(3_600), Some(3_600)]);
         assert_eq!(request(&credentials).await, Some(Ok(1)));
         let wall = SystemTime::now() - Duration::from_secs(1);
-        credentials.0.state().held.as_mut().expect("held").expires_on_wall = Some(wall);
+        credentials.0.state.lock().held.as_mut().expect("held").expires_on_wall = Some(wall);
         assert_eq!(request(&credentials).await, Some(Ok(2)));
     }
 

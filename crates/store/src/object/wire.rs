@@ -14,8 +14,9 @@ use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpResponseBody,
     HttpService, ReqwestConnector,
 };
+use parking_lot::Mutex;
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An error answer is read up to this size; the rest is of no interest.
@@ -67,13 +68,13 @@ tokio::task_local! {
 pub(super) async fn observe<T>(work: impl Future<Output = T>) -> (T, Call) {
     let call = Arc::new(Mutex::new(Call::default()));
     let result = CALL.scope(Arc::clone(&call), work).await;
-    let call = call.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let call = call.lock().clone();
     (result, call)
 }
 
 fn note_call(note: impl FnOnce(&mut Call)) {
     // Outside of a call (nothing does that today) there is nobody to report to.
-    let _ = CALL.try_with(|call| note(&mut call.lock().unwrap_or_else(PoisonError::into_inner)));
+    let _ = CALL.try_with(|call| note(&mut call.lock()));
 }
 
 fn note(to_store: bool, ending: Ending) {

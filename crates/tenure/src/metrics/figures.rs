@@ -6,8 +6,9 @@ use crate::clock::Clock;
 use crate::event::EventKind;
 use crate::guard::Leadership;
 use crate::settings::Settings;
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tenure_core::{ContentionWatch, Cycle, ElectionDurations, HeartbeatLatencies, Role, Time};
 use tenure_store::{Lanes, Meter, Metered, Store};
 use tokio::sync::watch;
@@ -190,11 +191,11 @@ impl Figures {
 
     /// The plugins that share the election, in name order.
     pub(crate) fn plugins(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(&self.plugins.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.plugins.lock())
     }
 
     pub(crate) fn serve(&self, plugins: Arc<[Arc<str>]>) {
-        *self.plugins.lock().unwrap_or_else(PoisonError::into_inner) = plugins;
+        *self.plugins.lock() = plugins;
     }
 
     /// What the store said when it refused something the election needs, for lack of permission; `None` while it does not.
@@ -214,7 +215,7 @@ impl Figures {
 
     /// A plugin in fallback has left.
     pub(crate) fn left_fallback(&self) {
-        let mut tally = self.tally();
+        let mut tally = self.tally.lock();
         tally.in_fallback = tally.in_fallback.saturating_sub(1);
     }
 
@@ -234,47 +235,47 @@ impl Figures {
             self.processes.restarts.fetch_add(1, Ordering::Relaxed);
         }
         if matches!(kind, EventKind::PluginFailed { .. }) {
-            self.tally().plugin_failures += 1;
+            self.tally.lock().plugin_failures += 1;
         }
         if matches!(kind, EventKind::FallbackStarted { .. }) {
-            let mut tally = self.tally();
+            let mut tally = self.tally.lock();
             (tally.fallbacks, tally.in_fallback) = (tally.fallbacks + 1, tally.in_fallback + 1);
         }
         if matches!(kind, EventKind::ElectionStarted { .. }) {
-            self.tally().elections += 1;
+            self.tally.lock().elections += 1;
         }
         if matches!(kind, EventKind::LeaderChanged { .. }) {
-            self.tally().leader_changes += 1;
+            self.tally.lock().leader_changes += 1;
         }
         if matches!(kind, EventKind::WorkerTimeout(_)) {
-            self.tally().workers.timeouts += 1;
+            self.tally.lock().workers.timeouts += 1;
         }
         if matches!(kind, EventKind::Joined) {
             // The requests of a start would distort the monthly rate.
             let sample = self.sample();
-            self.tally().samples = Some((sample, sample));
+            self.tally.lock().samples = Some((sample, sample));
         }
     }
 
     /// Sets the number of workers.
     pub(crate) fn workers(&self, active: u64, inactive: u64, skipped: u64) {
-        let workers = &mut self.tally().workers;
+        let workers = &mut self.tally.lock().workers;
         (workers.active, workers.inactive, workers.skipped) = (active, inactive, skipped);
     }
 
     /// Counts a list of the workers.
     pub(crate) fn swept(&self) {
-        self.tally().workers.sweeps += 1;
+        self.tally.lock().workers.sweeps += 1;
     }
 
     pub(crate) fn elected(&self, duration_ms: u64) {
-        self.tally().durations.record(duration_ms);
+        self.tally.lock().durations.record(duration_ms);
     }
 
     /// Takes a finished heartbeat cycle. Returns the event to emit, if it is time for one.
     pub(crate) fn cycle(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
         let sample = self.sample();
-        let mut tally = self.tally();
+        let mut tally = self.tally.lock();
         tally.heartbeats += 1;
         tally.latencies.record(cycle.duration_ms);
         if let Some((since, next)) = &mut tally.samples
@@ -288,7 +289,7 @@ impl Figures {
 
     /// The same for a cycle that has lasted too long and may not have ended.
     pub(crate) fn contended(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
-        self.tally().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
+        self.tally.lock().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
             duration_ms: cycle.duration_ms,
             expected_ms: self.expected_ms,
             cause: cycle.cause,
@@ -321,7 +322,7 @@ impl Figures {
 
     /// The newest heartbeats, at most a hundred, oldest first.
     pub(crate) fn heartbeats(&self) -> Vec<u64> {
-        self.tally().latencies.remembered().collect()
+        self.tally.lock().latencies.remembered().collect()
     }
 
     pub(crate) fn metrics(&self) -> Metrics {
@@ -332,7 +333,7 @@ impl Figures {
         };
         let now = self.sample();
         let plugin_figures = self.plugin_figures().iter().map(|f| (f.shown_name(), f.value)).collect();
-        let tally = self.tally();
+        let tally = self.tally.lock();
         let percentile = |percent| tally.latencies.percentile(percent);
         let note = percentile(99).is_none().then(|| {
             format!(
@@ -395,10 +396,6 @@ impl Figures {
             writes: lease.write_class() + bulk.write_class(),
             reads: lease.read_class() + bulk.read_class(),
         }
-    }
-
-    fn tally(&self) -> MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

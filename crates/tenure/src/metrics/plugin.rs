@@ -1,8 +1,9 @@
 //! Figures that plugins add to those of their node.
 
 use super::Figures;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// How a figure behaves over time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,15 +45,14 @@ pub(super) struct Sources(Mutex<BTreeMap<String, Source>>);
 
 impl std::fmt::Debug for Sources {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let sources = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.0.lock();
         f.debug_set().entries(sources.keys()).finish()
     }
 }
 
 impl Sources {
     pub(super) fn read(&self) -> Vec<PluginFigure> {
-        let sources: Vec<Source> =
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        let sources: Vec<Source> = self.0.lock().values().cloned().collect();
         sources.iter().flat_map(|source| source()).collect()
     }
 }
@@ -66,7 +66,7 @@ impl PluginFigures {
     /// Sets the function that returns this plugin's figures; it replaces an earlier one of the same name. It is called for
     /// every scrape and snapshot, must not block, and must always return the same names.
     pub fn publish(&self, plugin: &str, read: impl Fn() -> Vec<PluginFigure> + Send + Sync + 'static) {
-        let mut sources = self.0.sources.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sources = self.0.sources.0.lock();
         sources.insert(plugin.to_owned(), Arc::new(read));
     }
 }

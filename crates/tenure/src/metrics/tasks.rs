@@ -1,8 +1,8 @@
 //! Task counters: a fixed space, separate from the election's own.
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use tenure_core::{DispatchCounts, HeartbeatLatencies, TakerCounts};
 use tenure_store::Meter;
 
@@ -92,12 +92,12 @@ impl TaskFigures {
     }
 
     pub(crate) fn claimed_after(&self, ms: u64) {
-        self.latencies.lock().unwrap_or_else(PoisonError::into_inner).record(ms);
+        self.latencies.lock().record(ms);
     }
 
     pub(crate) fn metrics(&self) -> TaskMetrics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let latencies = self.latencies.lock().unwrap_or_else(PoisonError::into_inner);
+        let latencies = self.latencies.lock();
         TaskMetrics {
             queued: get(&self.queued),
             in_flight: get(&self.in_flight),

@@ -12,7 +12,7 @@ use crate::process::{Parts, StandAside};
 use crate::tasks::TaskPlace;
 use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::PluginName;
 
@@ -127,7 +127,7 @@ impl PluginHandle {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.metrics(),
             ArbiterHandle::Shared { service, face, .. } => {
-                let own = face.own.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let own = face.own.lock().clone();
                 // The fence is the plugin's, and existed before its own election.
                 let epoch_drift_events = face.fence.stale_tasks();
                 own.map_or_else(

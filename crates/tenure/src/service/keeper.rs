@@ -11,7 +11,8 @@ use crate::metrics::Figures;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
 use crate::workers::Workers;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::PluginName;
 use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Role};
@@ -296,7 +297,7 @@ impl Keeper {
                 let leadership = node.leadership();
                 self.workers = Some(node.workers());
                 self.on_workers(true);
-                *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(node.figures());
+                *self.face.own.lock() = Some(node.figures());
                 self.own = Some(Own { node: Arc::new(node), leadership, events, over: false });
                 None
             }
@@ -313,7 +314,7 @@ impl Keeper {
             self.on_own_event(Ok(event));
         }
         self.own = None;
-        *self.face.own.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.face.own.lock() = None;
     }
 
     /// Shows the plugin the leadership of the arbiter in force; of the other one, only who leads.

@@ -5,9 +5,10 @@ use super::documents::{Carried, read_inbox, read_ledger, write_done, write_inbox
 use crate::guard::LeaderGuard;
 use crate::keys::Keys;
 use crate::workers::WorkerDocument;
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tenure_core::WorkerId;
 use tenure_core::{
@@ -53,10 +54,6 @@ pub(super) struct Carrier {
     gate: Arc<Semaphore>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn condition(expect: Expect) -> Condition {
     match expect {
         Expect::Absent => Condition::Absent,
@@ -86,7 +83,7 @@ impl Carrier {
 
     /// Logs a problem, but not twice in a row.
     fn say(&self, sentence: String) {
-        let mut said = locked(&self.said);
+        let mut said = self.said.lock();
         if *said != sentence {
             tracing::warn!(target: "tenure", namespace = &*self.place.voice.namespace, "{sentence}");
             *said = sentence;
@@ -130,7 +127,7 @@ impl Carrier {
                         self.say(format!("{key} has {count} entries that are none; nobody acts on them"));
                         self.place.voice.figures.tasks().add_rejected(count as u64);
                     }
-                    locked(&self.inboxes).insert(worker.clone(), carried);
+                    self.inboxes.lock().insert(worker.clone(), carried);
                     Found::Doc(doc, core_version(&object.version))
                 }
                 Err(detail) => {
@@ -156,7 +153,7 @@ impl Carrier {
     pub(super) async fn write_inbox(&self, worker: &WorkerId, doc: &InboxDoc, expect: Expect) -> WriteAnswer {
         let carried = match expect {
             Expect::Absent => Carried::default(),
-            Expect::Version(_) => locked(&self.inboxes).get(worker).cloned().unwrap_or_default(),
+            Expect::Version(_) => self.inboxes.lock().get(worker).cloned().unwrap_or_default(),
         };
         let body = write_inbox(worker, doc, &carried);
         self.put(&self.keys.inbox(worker), body, condition(expect)).await
@@ -178,7 +175,7 @@ impl Carrier {
         match request {
             DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, self.ledger(shard).await),
             DispatchRequest::WriteLedger(shard, doc, expect) => {
-                let carried = locked(&self.ledgers).get(&shard).cloned().unwrap_or_default();
+                let carried = self.ledgers.lock().get(&shard).cloned().unwrap_or_default();
                 let (key, body) = (self.keys.ledger(shard), write_ledger(&doc, &carried));
                 match guard.run(self.put(&key, body, condition(expect))).await {
                     Ok(answer) => DispatchInput::LedgerWritten(id, shard, answer),
@@ -218,7 +215,7 @@ impl Carrier {
         match self.get(&key, None).await {
             Some(Read::Found(object)) => match read_ledger(&object.body) {
                 Ok((doc, carried)) => {
-                    locked(&self.ledgers).insert(shard, carried);
+                    self.ledgers.lock().insert(shard, carried);
                     LedgerRead::Found(doc, core_version(&object.version))
                 }
                 Err(detail) => {
@@ -252,13 +249,13 @@ impl Carrier {
 
     /// Removes an inbox that this leader has emptied. An inbox with entries that nobody understands stays.
     async fn remove_inbox(&self, worker: &WorkerId) -> bool {
-        if locked(&self.inboxes).get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
+        if self.inboxes.lock().get(worker).is_some_and(|carried| !carried.foreign.is_empty()) {
             return false;
         }
         let key = self.keys.inbox(worker);
         match tokio::time::timeout(self.timeout, self.place.store.remove(&key)).await {
             Ok(Remove::Done) => {
-                locked(&self.inboxes).remove(worker);
+                self.inboxes.lock().remove(worker);
                 true
             }
             Ok(Remove::Unknown(_) | Remove::Unavailable(_)) | Err(_) => false,
@@ -282,7 +279,7 @@ impl Carrier {
         }
         let every = Duration::from_millis(self.place.settings.task_retention_ms / 10).min(REMOVALS_EVERY);
         let due = {
-            let (mut looked, now) = (locked(&self.looked), Instant::now());
+            let (mut looked, now) = (self.looked.lock(), Instant::now());
             let due = looked.is_none_or(|at| now - at >= every);
             *looked = if due { Some(now) } else { *looked };
             due

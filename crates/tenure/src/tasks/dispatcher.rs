@@ -7,8 +7,9 @@ use super::spec::{SubmitError, TaskSpec};
 use super::{RETIRE_MS, SHARDS, TaskPlace};
 use crate::guard::LeaderGuard;
 use crate::workers::Workers;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, RequestId,
@@ -204,12 +205,12 @@ impl Dispatcher {
     ///
     /// Every call makes a copy: with thousands of tasks, follow [`updates`](Dispatcher::updates) instead.
     pub fn tasks(&self) -> Arc<[TaskRecord]> {
-        locked(&self.machine).tasks().cloned().collect()
+        self.machine.lock().tasks().cloned().collect()
     }
 
     /// The highest mark of each series, for the parts of the ledger that this leader owns.
     pub fn series(&self) -> BTreeMap<SeriesId, u64> {
-        locked(&self.machine).series().map(|(name, mark)| (name.clone(), mark)).collect()
+        self.machine.lock().series().map(|(name, mark)| (name.clone(), mark)).collect()
     }
 
     /// These series are no longer used: each is forgotten if its mark is at most the given one and none of its tasks is left
@@ -242,10 +243,6 @@ impl Dispatcher {
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
         reason.unwrap_or(DispatcherEnd::LeadershipEnded)
     }
-}
-
-fn locked(machine: &Mutex<tenure_core::Dispatcher>) -> MutexGuard<'_, tenure_core::Dispatcher> {
-    machine.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A batch that waits for its answers, and how many are missing.
@@ -292,7 +289,9 @@ impl Feeder {
         let (guard, mut known) = (self.guard.clone(), true);
         loop {
             let now = self.now();
-            let wake = locked(&self.machine)
+            let wake = self
+                .machine
+                .lock()
                 .wake_at(now)
                 .map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
             let inputs = tokio::select! {
@@ -379,11 +378,11 @@ impl Feeder {
     fn feed(&mut self, inputs: Vec<DispatchInput>) -> Option<DispatcherEnd> {
         let now = self.now();
         for input in inputs {
-            locked(&self.machine).handle(now, input);
+            self.machine.lock().handle(now, input);
         }
         self.assign(now);
         let mut effects = Vec::new();
-        locked(&self.machine).advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
+        self.machine.lock().advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
         let mut end = None;
         for effect in effects {
             match effect {
@@ -431,7 +430,7 @@ impl Feeder {
 
     fn show(&mut self) {
         let (counts, (queued, out), claims, ready, draining) = {
-            let mut machine = locked(&self.machine);
+            let mut machine = self.machine.lock();
             let news = !machine.draining().eq(self.drain.borrow().iter());
             let draining: Option<BTreeSet<WorkerId>> = news.then(|| machine.draining().cloned().collect());
             (machine.counts(), machine.open(), machine.take_claim_times(), machine.is_ready(), draining)
@@ -456,7 +455,7 @@ impl Feeder {
     fn assign(&mut self, now: Time) {
         let machine = Arc::clone(&self.machine);
         let (waiting, again) = {
-            let mut machine = locked(&machine);
+            let mut machine = machine.lock();
             let again = machine.may_retry(now);
             let waiting: Vec<TaskRecord> = match again {
                 true => machine.unassigned(now).cloned().collect(),
@@ -474,12 +473,12 @@ impl Feeder {
             if again && vain >= RETRIES_MAX {
                 // The others get their turn in the next pass.
                 self.tried = Some(task.id.clone());
-                locked(&machine).handle(now, DispatchInput::Submit(Vec::new()));
+                machine.lock().handle(now, DispatchInput::Submit(Vec::new()));
                 return;
             }
             let id = task.id.clone();
             let chosen = self.assign.assign(task, self.pool.candidates());
-            let mut machine = locked(&machine);
+            let mut machine = machine.lock();
             match chosen {
                 Ok(worker) => {
                     machine.handle(now, DispatchInput::Assign { id, worker });

@@ -3,8 +3,9 @@
 use crate::driver::Voice;
 use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tenure_core::{Bulletin, DispatchInput, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
 use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
@@ -87,17 +88,17 @@ impl Board {
 
     /// Nothing was ever published, so whatever comes next is news.
     pub(crate) fn begin_empty(&self) {
-        self.bulletin().begin_empty();
+        self.bulletin.lock().begin_empty();
     }
 
     pub(crate) fn applied(&self) -> Option<SnapshotMark> {
-        self.bulletin().applied()
+        self.bulletin.lock().applied()
     }
 
     /// Takes a published snapshot and reports what is new in it.
     pub(crate) fn apply(&self, snapshot: &Snapshot) {
         let events = {
-            let mut bulletin = self.bulletin();
+            let mut bulletin = self.bulletin.lock();
             // On a copy: a panic must not leave half a bulletin behind.
             let mut next = bulletin.clone();
             let events = next.apply(snapshot);
@@ -146,10 +147,6 @@ impl Board {
             self.voice.emit(mark.epoch.0, EventKind::WorkersChanged { active, inactive });
         }
     }
-
-    fn bulletin(&self) -> MutexGuard<'_, Bulletin> {
-        self.bulletin.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 pub(crate) fn facts(worker_id: WorkerId, details: &WorkerDetails) -> WorkerFacts {
@@ -194,12 +191,12 @@ impl Pointers {
 
     /// The leader of this epoch wants the seat to name this snapshot, from its next renewal on.
     pub(crate) fn want(&self, epoch: u64, pointer: SnapshotPointer) {
-        *self.wanted.lock().unwrap_or_else(PoisonError::into_inner) = Some((epoch, pointer));
+        *self.wanted.lock() = Some((epoch, pointer));
     }
 
     /// What a seat of this epoch should name; `None` leaves it as it is.
     pub(crate) fn wanted(&self, epoch: u64) -> Option<SnapshotPointer> {
-        let wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = self.wanted.lock();
         wanted.as_ref().filter(|(of, _)| *of == epoch).map(|(_, pointer)| pointer.clone())
     }
 }

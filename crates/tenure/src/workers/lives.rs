@@ -1,7 +1,8 @@
 //! What a leader sees of the workers while it sweeps, beyond what everybody is told.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tenure_core::Listed;
 use tenure_core::WorkerId;
 
@@ -23,7 +24,7 @@ pub(crate) struct Lives(Arc<Mutex<BTreeMap<WorkerId, WorkerLife>>>);
 
 impl Lives {
     fn lives(&self) -> MutexGuard<'_, BTreeMap<WorkerId, WorkerLife>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     pub(crate) fn all(&self) -> BTreeMap<WorkerId, WorkerLife> {

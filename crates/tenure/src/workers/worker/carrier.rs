@@ -2,8 +2,9 @@
 
 use super::super::documents::WorkerDocument;
 use super::super::spec::CheckedSpec;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Map, Value};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     Expect, Incarnation, RegistrationAnswer, RegistrationRequest, RemoveAnswer, WorkerFound, WorkerRead,
@@ -35,7 +36,7 @@ pub(super) struct Kept {
 
 impl Carrier {
     pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock()
     }
 
     pub(super) async fn carry(&self, request: RegistrationRequest) -> RegistrationAnswer {
