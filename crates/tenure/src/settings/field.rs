@@ -237,7 +237,7 @@ impl Field {
                 let text = self.text(raw)?;
                 if text.is_empty() || text.len() > TEXT_BYTES_MAX || text.chars().any(char::is_control) {
                     let rule = format!(
-                        "`{}` must not be empty, nor longer than {TEXT_BYTES_MAX} bytes, nor hold control \
+                        "`{}` must not be empty, longer than {TEXT_BYTES_MAX} bytes, or contain control \
                          characters",
                         self.name
                     );
@@ -363,7 +363,7 @@ impl Field {
             Err(error) => error,
         };
         let rule = if text.contains('@') {
-            format!("must not hold credentials, which come from the environment; known forms are {URL_FORMS}")
+            format!("must not contain credentials (they come from the environment); use {URL_FORMS}")
         } else {
             error.rule
         };

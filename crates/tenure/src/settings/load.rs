@@ -177,7 +177,7 @@ impl Layers {
         let same = field.parse(first).is_ok_and(|first| field.parse(&raw).is_ok_and(|raw| raw == first));
         if !same {
             let rule =
-                format!("`{name}` is given twice with different values; it was {} before", first.shown());
+                format!("`{name}` is given twice with different values; the first is {}", first.shown());
             self.refuse(&path, Some(raw.shown()), rule, source);
         }
     }

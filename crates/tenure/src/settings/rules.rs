@@ -90,7 +90,7 @@ fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
         );
     }
     (lease * 2 < heartbeat * 3).then(|| {
-        "`leaseTimeout` must be at least 1.5 × `heartbeatInterval`: a renewal must be sent and answered before 80 % \
+        "`leaseTimeout` must be at least 1.5 × `heartbeatInterval`: a renewal must be sent and answered within 80 % \
          of it"
             .to_owned()
     })
@@ -98,7 +98,7 @@ fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
 
 fn expiry_outlives_hold(settings: &Settings) -> Option<String> {
     (settings.tolerated_drift_permille() < 250).then(|| {
-        "`leaseExpiryFactor` must be at least 1.25 × `leaseHoldFactor`: the gap between the two is how far clocks may \
+        "`leaseExpiryFactor` must be at least 1.25 × `leaseHoldFactor`: the gap between them is how far clocks may \
          drift apart before two nodes lead at once, and less than 25 % is not safe"
             .to_owned()
     })
@@ -118,7 +118,7 @@ fn request_leaves_room_for_another(settings: &Settings) -> Option<String> {
     (settings.request_timeout_ms * 2 >= hold_ms).then(|| {
         format!(
             "`requestTimeout` must be less than half of `leaseTimeout` × `leaseHoldFactor` ({hold_ms} ms): a renewal \
-             that hangs must be given up in time for another"
+             that hangs must time out soon enough to be retried"
         )
     })
 }
@@ -128,7 +128,7 @@ fn standby_looks_twice(settings: &Settings) -> Option<String> {
     (settings.election_interval_ms > most_ms).then(|| {
         format!(
             "`electionInterval` must be at most half of `leaseTimeout` × `leaseExpiryFactor` ({most_ms} ms): a \
-             standby that looks at the seat less often notices a failure late"
+             standby that reads the seat less often notices a failure late"
         )
     })
 }
@@ -140,15 +140,15 @@ fn jitter_has_a_range(settings: &Settings) -> Option<String> {
 
 fn node_may_miss_a_presence(settings: &Settings) -> Option<String> {
     (settings.node_retention_ms < 3 * settings.presence_interval_ms).then(|| {
-        "`nodeRetention` must be at least 3 × `presenceInterval`: otherwise the presence of a node that lives is removed"
+        "`nodeRetention` must be at least 3 × `presenceInterval`: otherwise the presence of a live node is removed"
             .to_owned()
     })
 }
 
 fn worker_may_miss_a_heartbeat(settings: &Settings) -> Option<String> {
     (settings.worker_timeout_ms < 2 * settings.worker_heartbeat_interval_ms).then(|| {
-        "`workerTimeout` must be at least 2 × `workerHeartbeatInterval`: otherwise a worker is taken for dead \
-         between two of its heartbeats"
+        "`workerTimeout` must be at least 2 × `workerHeartbeatInterval`: otherwise a worker counts as dead \
+         between two heartbeats"
             .to_owned()
     })
 }

@@ -37,10 +37,13 @@ pub const FIELDS: &[Field] = &[
         flag: "--preset",
         kind: Kind::Choice(&["default", "thrifty", "fast"]),
         default: Fallback::Text("default"),
-        doc: "A set of defaults for heartbeatInterval, leaseTimeout, electionInterval, takeoverDelay, \
- presenceInterval and workerSweepInterval; anything set explicitly wins over it, in whatever layer the preset was chosen. Default: default. `thrifty` \
- renews a sixth and looks a fifth as often, forgives a store that takes seconds to answer, and takes up to 51 s to replace a crashed leader; `fast` replaces it in \
- under 2 s, renews five times and looks four times as often, and needs a store that answers within 300 ms. All nodes of a namespace should use the same.",
+        doc: "Sets defaults for heartbeatInterval, leaseTimeout, electionInterval, takeoverDelay, \
+              presenceInterval and workerSweepInterval. Default: default. A value set explicitly in any \
+              layer wins over the preset. `thrifty` sends a sixth of the renewals and a fifth of the \
+              reads and tolerates a store that takes seconds to answer, but takes up to 51 s to replace a \
+              crashed leader. `fast` replaces it in under 2 s, but renews five times and reads four times \
+              as often and needs a store that answers within 300 ms. Use the same preset on all nodes of \
+              a namespace.",
         shared: false,
         slot: slot!(Text, preset),
     },
@@ -51,9 +54,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--namespace",
         kind: Kind::Id,
         default: Fallback::Text("default"),
-        doc: "The election this node takes part in: one namespace has one leader. Default: default. Nodes meet only \
- if namespace and store are the same. One namespace for all keeps requests few; one for each job lets \
- jobs have different leaders, at the price of one election each.",
+        doc: "The election this node takes part in; each namespace has one leader. Default: default. \
+              Nodes elect a leader together only if they share both namespace and store. One namespace \
+              for everything costs the fewest requests. One per job lets jobs have different leaders, at \
+              the price of an election each.",
         shared: false,
         slot: slot!(Text, namespace),
     },
@@ -68,9 +72,9 @@ pub const FIELDS: &[Field] = &[
             needs: &[],
             compute: Computation(|_, places| places.node.to_string()),
         },
-        doc: "The name of this node, unique in its namespace. Default: host name, `-`, process id. A name that \
- survives restarts (a pod's) is easier to follow in logs and ranks the same every time; the default is \
- unique even for several processes of one machine, but new at every start.",
+        doc: "The name of this node, unique in its namespace. Default: host name, `-`, process id. A name \
+              that survives restarts, such as a pod's, is easier to follow in logs and keeps its rank. \
+              The default is unique even among processes on one machine, but changes at every start.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.node.to_string()),
@@ -94,9 +98,10 @@ pub const FIELDS: &[Field] = &[
             needs: &[],
             compute: Computation(|_, places| places.data_dir.display().to_string()),
         },
-        doc: "The directory of the default store. Default: $XDG_DATA_HOME/tenure, else $HOME/.local/share/tenure, \
- else the working directory. Without effect if `store` is set. It must be on a local disk: file locks \
- over a network file system are not reliable.",
+        doc: "The directory of the default store and of the HTTP token. Default: $XDG_DATA_HOME/tenure, \
+              else $HOME/.local/share/tenure, else the working directory. If `store` is set, only the \
+              token is kept here. It must be on a local disk: file locks on a network file system are not \
+              reliable.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.data_dir.display().to_string()),
@@ -118,10 +123,11 @@ pub const FIELDS: &[Field] = &[
             needs: &["dataDir"],
             compute: Computation(|settings, _| store_in(&settings.data_dir)),
         },
-        doc: "The arbiter: sqlite:<path>, s3://<bucket>[/<prefix>], gs://…, az://…, or memory:[name]. Default: \
- sqlite:tenure.db in `dataDir`. A bucket lets several machines share a namespace and is paid by the \
- request; sqlite is free and fast, for the processes of one machine; memory is for tests in one \
- process. Credentials never stand here: they come from the provider's own environment variables.",
+        doc: "The store that decides who leads: sqlite:<path>, s3://<bucket>[/<prefix>], gs://…, az://…, \
+              or memory:[name]. Default: sqlite:tenure.db in `dataDir`. A bucket lets several machines \
+              share a namespace and charges for requests. SQLite is free and fast, but only for processes \
+              on one machine. memory is for tests within one process. Credentials are never part of the \
+              URL; they come from the provider's own environment variables.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.store.to_string()),
@@ -141,9 +147,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--eligible",
         kind: Kind::Bool,
         default: Fallback::Text("true"),
-        doc: "Whether this node may lead. Default: true. With false it takes no part: it reads the seat every \
- `electionInterval` to know who leads, and sends no other request of the election. At least one node of a namespace must be eligible, or nobody leads; \
- two or more, or nobody takes over.",
+        doc: "Whether this node may lead. Default: true. With false it only reads the seat every \
+              `electionInterval` to know who leads, and makes no other election request. A namespace \
+              needs at least one eligible node to have a leader, and at least two to replace it.",
         shared: false,
         slot: slot!(Bool, eligible),
     },
@@ -154,10 +160,11 @@ pub const FIELDS: &[Field] = &[
         flag: "--coordination-mode",
         kind: Kind::Choice(CoordinationMode::WORDS),
         default: Fallback::Text("per-plugin"),
-        doc: "Whether a plugin has an election of its own (`per-plugin`) or shares the namespace's (`global`). Default: \
- per-plugin. Shared: one loop and one set of requests however many plugins there are, and all of them \
- lead on the same node. Its own: plugins lead on different nodes, at one election's price each. Only \
- plugins read it: `tenure run` is the namespace's shared election itself, in either mode.",
+        doc: "Whether a plugin has its own election (`per-plugin`) or shares the namespace's (`global`). \
+              Default: per-plugin. `global`: one loop and one set of requests for any number of plugins, \
+              but all of them lead on the same node. `per-plugin`: plugins can lead on different nodes, \
+              at the price of an election each. Only plugins read this; `tenure run` always runs the \
+              namespace's shared election.",
         shared: false,
         slot: Slot {
             get: |settings| Value::Text(settings.coordination_mode.to_string()),
@@ -177,10 +184,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--heartbeat-interval",
         kind: millis(50),
         default: Fallback::Text("1500"),
-        doc: "How often the leader renews its lease, in ms. Default: 1500 (thrifty 9000, fast 300). At most two \
- thirds of leaseTimeout. Shorter: a lost renewal is made up for sooner, but every renewal is a paid write. \
- Longer: cheaper, but with less room for a slow answer. Keep it at 1000 or more on gs:// and on Cloudflare R2, which \
- allow about one write a second to one object.",
+        doc: "How often the leader renews its lease, in ms. Default: 1500 (thrifty 9000, fast 300). At \
+              most two thirds of leaseTimeout. Shorter: a lost renewal is made up for sooner, but every \
+              renewal is a paid write. Longer: cheaper, but less room for a slow answer. Keep it at 1000 \
+              or more on gs:// and on Cloudflare R2, which allow about one write per second to an object.",
         shared: true,
         slot: slot!(Millis, heartbeat_interval_ms),
     },
@@ -191,10 +198,11 @@ pub const FIELDS: &[Field] = &[
         flag: "--lease-timeout",
         kind: millis(1),
         default: Fallback::Text("2500"),
-        doc: "The unit of the lease, in ms. The leader may act for leaseHoldFactor times as long after the sending of a \
- renewal; others take over after leaseExpiryFactor times as long without one. Default: 2500 (thrifty 15000, fast 500). \
- At least 1.5 × heartbeatInterval. Shorter: a crashed leader is replaced sooner. Longer: a slow or briefly unreachable \
- store does not cost leadership.",
+        doc: "The unit of the lease, in ms. Default: 2500 (thrifty 15000, fast 500). The leader may act \
+              for leaseTimeout × leaseHoldFactor after sending a renewal; others take over after \
+              leaseTimeout × leaseExpiryFactor without one. At least 1.5 × heartbeatInterval. Shorter: a \
+              crashed leader is replaced sooner. Longer: a slow or briefly unreachable store does not \
+              cost leadership.",
         shared: true,
         slot: slot!(Millis, lease_timeout_ms),
     },
@@ -205,9 +213,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--lease-hold-factor",
         kind: Kind::Factor { min_permille: 1000, max_permille: 50_000, why: "" },
         default: Fallback::Text("2"),
-        doc: "How many leaseTimeouts the leader may act after the sending of a renewal, by its own clock: the hold. Default: 2. \
- At most leaseExpiryFactor ÷ 1.25. At 80 % of the hold without a renewal, work is told to stop. Smaller: more \
- tolerance for drifting clocks. Larger: more time for a slow store, at the same failover time.",
+        doc: "How many leaseTimeouts the leader may act after sending a renewal, by its own clock (the \
+              hold). Default: 2. At most leaseExpiryFactor ÷ 1.25. After 80 % of the hold without a \
+              renewal, work is told to stop. Smaller: more tolerance for drifting clocks. Larger: more \
+              time for a slow store, at the same failover time.",
         shared: true,
         slot: slot!(Permille, lease_hold_factor_permille),
     },
@@ -218,9 +227,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--lease-expiry-factor",
         kind: Kind::Factor { min_permille: 1250, max_permille: 100_000, why: "" },
         default: Fallback::Text("3"),
-        doc: "How many leaseTimeouts the seat must stay unchanged before its holder counts as unavailable: the expiry. \
- Default: 3. At least 1.25 × leaseHoldFactor. Clocks may drift apart by expiry ÷ hold − 1: 50 % by default. \
- Smaller: faster failover. Larger: more tolerance for drifting clocks and paused virtual machines.",
+        doc: "How many leaseTimeouts the seat must stay unchanged before its holder counts as unavailable \
+              (the expiry). Default: 3. At least 1.25 × leaseHoldFactor. Clocks may drift apart by expiry \
+              ÷ hold − 1, which is 50 % by default. Smaller: faster failover. Larger: more tolerance for \
+              drifting clocks and paused virtual machines.",
         shared: true,
         slot: slot!(Permille, lease_expiry_factor_permille),
     },
@@ -231,9 +241,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--takeover-delay",
         kind: millis(0),
         default: Fallback::Text("1000"),
-        doc: "How long a standby waits once the leader counts as unavailable, in ms, in case it comes back. \
- Default: 1000 (fast 100). Adds to leaseTimeout × leaseExpiryFactor. 0: failover without pause. \
- Longer: fewer changes of leader when the store falters.",
+        doc: "How long a standby waits for an unavailable leader to come back, in ms. Default: 1000 (fast \
+              100). Comes on top of leaseTimeout × leaseExpiryFactor. Shorter: faster failover; 0 does \
+              not wait at all. Longer: fewer changes of leader when the store falters.",
         shared: true,
         slot: slot!(Millis, takeover_delay_ms),
     },
@@ -248,9 +258,10 @@ pub const FIELDS: &[Field] = &[
             needs: &["heartbeatInterval"],
             compute: Computation(|settings, _| (settings.heartbeat_interval_ms * 2 / 3).max(50).to_string()),
         },
-        doc: "How often a standby looks at the seat, in ms. Default: two thirds of heartbeatInterval, which is 1000 by default (thrifty 5000, fast 250). At most half of \
- leaseTimeout × leaseExpiryFactor. Shorter: a vacated seat is taken sooner, at one conditional read \
- each time and from every standby. Longer: fewer reads, and failover later by as much.",
+        doc: "How often a standby reads the seat, in ms. Default: two thirds of heartbeatInterval, which \
+              is 1000 by default (thrifty 5000, fast 250). At most half of leaseTimeout × \
+              leaseExpiryFactor. Shorter: a vacated seat is taken sooner, but every standby makes one \
+              conditional read each time. Longer: fewer reads, and failover takes that much longer.",
         shared: true,
         slot: slot!(Millis, election_interval_ms),
     },
@@ -261,8 +272,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--startup-jitter-min",
         kind: millis(0),
         default: Fallback::Text("0"),
-        doc: "The least wait before the first request to the store, in ms. Default: 0. At most startupJitterMax; \
- equal to it, the wait is exactly that long. Larger delays every start by at least as much.",
+        doc: "The shortest wait before the first request to the store, in ms. Default: 0. At most \
+              startupJitterMax; if they are equal, the wait is exactly that long. Longer: every start \
+              takes at least that much longer.",
         shared: true,
         slot: slot!(Millis, startup_jitter_min_ms),
     },
@@ -273,9 +285,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--startup-jitter-max",
         kind: millis(0),
         default: Fallback::Text("5000"),
-        doc: "The longest wait before the first request to the store, in ms; the wait is uniform between \
- the two, drawn anew at every start. Default: 5000. 0: no wait, good for a few nodes and for tests. Longer: a mass restart \
- spreads over more time, and the first election of a namespace waits for it.",
+        doc: "The longest wait before the first request to the store, in ms. Default: 5000. Each start \
+              picks a random time between startupJitterMin and this. Shorter: quicker starts; 0 suits a \
+              few nodes and tests. Longer: a mass restart spreads over more time, but the first election \
+              of a namespace waits for it.",
         shared: true,
         slot: slot!(Millis, startup_jitter_max_ms),
     },
@@ -286,9 +299,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--election-settle",
         kind: millis(0),
         default: Fallback::Text("500"),
-        doc: "How long nodes that start together wait for each other before the first claim, in ms, on top of \
- startupJitterMax. Default: 500. Shorter: the first leader is there sooner, but may not be the first \
- by name if the store is slow. Longer: the ranking is complete. Without effect once there is a leader.",
+        doc: "How long nodes that start together wait for each other before the first claim, in ms, on \
+              top of startupJitterMax. Default: 500. Has no effect once there is a leader. Shorter: the \
+              first leader is there sooner, but on a slow store may not be the first by name. Longer: the \
+              ranking is complete.",
         shared: true,
         slot: slot!(Millis, election_settle_ms),
     },
@@ -300,10 +314,11 @@ pub const FIELDS: &[Field] = &[
         kind: millis(1000),
         // 50 nodes with a worker each must not cost more than $4.60 per node and month at S3's prices.
         default: Fallback::Text("20000"),
-        doc: "How often a node refreshes its presence, in ms; three times that without a refresh and it counts as \
- dead in the ranking. Default: 20000 (thrifty 30000). Only decides who tries first, never who leads. Shorter: dead \
- nodes leave the ranking sooner, at one write from every node each time. Longer: cheaper, but a \
- takeover may wait a moment for a node that is gone.",
+        doc: "How often a node refreshes its presence, in ms. Default: 20000 (thrifty 30000). After three \
+              intervals without a refresh it counts as dead in the ranking, which only decides who tries \
+              first, never who leads. Shorter: dead nodes leave the ranking sooner, but every node makes \
+              one write each time. Longer: cheaper, but a takeover may wait a moment for a node that is \
+              gone.",
         shared: true,
         slot: slot!(Millis, presence_interval_ms),
     },
@@ -314,8 +329,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--node-retention",
         kind: millis(1000),
         default: Fallback::Text("3600000"),
-        doc: "How long the presence of a node that crashed is kept, in ms; the leader removes it at most half as long after. \
- Default: 3600000. At least 3 × presenceInterval. Shorter: `tenure status` forgets the dead sooner. Longer: they can be looked at for longer.",
+        doc: "How long the presence of a crashed node is kept, in ms. Default: 3600000. At least 3 × \
+              presenceInterval. The leader removes it up to half of this time later. Shorter: `tenure \
+              status` forgets dead nodes sooner. Longer: you can look at them for longer.",
         shared: true,
         slot: slot!(Millis, node_retention_ms),
     },
@@ -326,9 +342,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--worker-heartbeat-interval",
         kind: millis(1000),
         default: Fallback::Text("5000"),
-        doc: "How often a worker refreshes its object, in ms. Default: 5000. A worker's timeout is at least twice as \
- long. Shorter: a silent worker can be told sooner, at one write from every worker each time. Longer: \
- cheaper; this is the largest part of the bill where every node has a worker.",
+        doc: "How often a worker refreshes its object, in ms. Default: 5000. A worker's timeout must be \
+              at least twice this. Shorter: allows shorter timeouts, but every worker makes one write \
+              each time. Longer: cheaper; with a worker on every node, this is the largest part of the \
+              bill.",
         shared: true,
         slot: slot!(Millis, worker_heartbeat_interval_ms),
     },
@@ -339,9 +356,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--worker-timeout",
         kind: millis(2000),
         default: Fallback::Text("20000"),
-        doc: "How long a worker that names no timeout of its own may be silent before it counts as inactive, in ms. \
- Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to workerSweepInterval \
- later. Shorter: the dead are told sooner. Longer: a slow store or a paused process is forgiven.",
+        doc: "How long a worker may be silent before it counts as inactive, in ms, if it sets no timeout \
+              of its own. Default: 20000. At least 2 × workerHeartbeatInterval. The leader notices up to \
+              workerSweepInterval later. Shorter: dead workers are reported sooner. Longer: a slow store \
+              or a paused process is forgiven.",
         shared: true,
         slot: slot!(Millis, worker_timeout_ms),
     },
@@ -352,9 +370,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--worker-sweep-interval",
         kind: millis(500),
         default: Fallback::Text("5000"),
-        doc: "How often the leader lists the workers, in ms; every fourth time only while there are none. Default: \
- 5000 (thrifty 20000). One list page for each 1,000 workers each time, from the leader alone. Shorter: \
- a silence is noticed sooner after its timeout. Longer: cheaper.",
+        doc: "How often the leader lists the workers, in ms. Default: 5000 (thrifty 20000). While there \
+              are none, it lists only every fourth time. Each sweep is one list page per 1,000 workers, \
+              from the leader alone. Shorter: a silent worker is noticed sooner after its timeout. \
+              Longer: cheaper.",
         shared: true,
         slot: slot!(Millis, worker_sweep_interval_ms),
     },
@@ -365,9 +384,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--worker-retention",
         kind: millis(1000),
         default: Fallback::Text("3600000"),
-        doc: "How long the object of an inactive worker is kept before the leader removes it, in ms, counted by one \
- leader. Default: 3600000. Shorter: the list stays short where workers come and go without \
- deregistering. Longer: the dead can be looked at for longer.",
+        doc: "How long the object of an inactive worker is kept before the leader removes it, in ms. \
+              Default: 3600000. A new leader starts counting again. Shorter: the list stays short where \
+              workers come and go without deregistering. Longer: you can look at dead workers for longer.",
         shared: true,
         slot: slot!(Millis, worker_retention_ms),
     },
@@ -379,9 +398,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--task-poll-interval",
         kind: millis(50),
         default: Fallback::Text("500"),
-        doc: "How often leader and workers look for what is new about tasks while something moves, in ms; doubled with every \
- look that finds nothing, up to taskIdleInterval. Default: 500. Shorter: tasks are begun and ended sooner. \
- Longer: fewer requests.",
+        doc: "How often the leader and workers look for changes to tasks while there are any, in ms. \
+              Default: 500. Doubles with every look that finds nothing, up to taskIdleInterval. Shorter: \
+              tasks start and finish sooner. Longer: fewer requests.",
         shared: false,
         slot: slot!(Millis, task_poll_interval_ms),
     },
@@ -392,9 +411,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--task-idle-interval",
         kind: millis(100),
         default: Fallback::Text("5000"),
-        doc: "How seldom a worker without tasks looks at its inbox, in ms, one conditional read each time; a leader without \
- tasks does not look at all. Default: 5000. Not below taskPollInterval, which counts instead. Shorter: the first \
- task after a pause begins sooner. Longer: idle workers cost less.",
+        doc: "How often a worker without tasks reads its inbox, in ms. Default: 5000. Each look is one \
+              conditional read; a leader without tasks does not look at all. If it is below \
+              taskPollInterval, taskPollInterval counts. Shorter: the first task after a pause starts \
+              sooner. Longer: idle workers cost less.",
         shared: false,
         slot: slot!(Millis, task_idle_interval_ms),
     },
@@ -405,9 +425,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--task-claim-timeout",
         kind: millis(500),
         default: Fallback::Text("30000"),
-        doc: "How long a task may lie unclaimed in a worker's inbox before the leader takes it back for another, in ms, by the \
- leader's clock. Default: 30000. Should be several taskIdleIntervals. Shorter: a worker that does not look \
- holds work up less. Longer: fewer tasks are moved about for nothing.",
+        doc: "How long a task may stay unclaimed in a worker's inbox before the leader gives it to \
+              another, in ms, by the leader's clock. Default: 30000. Should be several times \
+              taskIdleInterval. Shorter: a worker that does not look delays work less. Longer: fewer \
+              tasks are moved for nothing.",
         shared: false,
         slot: slot!(Millis, task_claim_timeout_ms),
     },
@@ -418,9 +439,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--task-retention",
         kind: millis(1000),
         default: Fallback::Text("86400000"),
-        doc: "How long finished tasks are kept after the leader put them away in batches, in ms, by the store's own times. \
- Default: 86400000. Shorter: fewer objects. Longer: history for longer. Those finished last stay in the ledger \
- in any case.",
+        doc: "How long finished tasks are kept once the leader has archived them, in ms, by the store's \
+              clock. Default: 86400000. The tasks that finished last stay in the ledger in any case. \
+              Shorter: fewer objects. Longer: more history.",
         shared: false,
         slot: slot!(Millis, task_retention_ms),
     },
@@ -431,10 +452,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--store-clock-margin",
         kind: millis(0),
         default: Fallback::Text("30000"),
-        doc: "How much longer than leaseTimeout × leaseExpiryFactor a seat must have been left alone, by the \
- store's own clock, before a starting node takes it without watching it first, in ms. Default: 30000. \
- Shorter: a cold start after an outage leads sooner, trusting the store's clock more. Longer: a store \
- whose time jumps cannot mislead.",
+        doc: "Extra time a seat must have been left unchanged before a starting node takes it without \
+              watching it first, in ms. Default: 30000. Comes on top of leaseTimeout × leaseExpiryFactor, \
+              by the store's clock. Shorter: quicker cold start after an outage, but more trust in the \
+              store's clock. Longer: a store whose clock jumps does no harm.",
         shared: true,
         slot: slot!(Millis, store_clock_margin_ms),
     },
@@ -451,9 +472,10 @@ pub const FIELDS: &[Field] = &[
                 (settings.core_config().hold_ms() * 3 / 10).max(10).to_string()
             }),
         },
-        doc: "When a request to the store is given up, in ms. Default: 30 % of the hold (leaseTimeout × leaseHoldFactor), which \
- is 1500 by default (thrifty 9000, fast 300). Less than half of the hold, so that a renewal that hangs can be tried again. \
- Shorter: more tries within a hold. Longer: a slow store still gets its answer through.",
+        doc: "How long to wait for an answer from the store, in ms. Default: 30 % of the hold \
+              (leaseTimeout × leaseHoldFactor), which is 1500 by default (thrifty 9000, fast 300). Less \
+              than half of the hold, so that a renewal that hangs can be retried. Shorter: more tries \
+              within a hold. Longer: a slow store still gets its answer through.",
         shared: false,
         slot: slot!(Millis, request_timeout_ms),
     },
@@ -464,10 +486,11 @@ pub const FIELDS: &[Field] = &[
         flag: "--drain-timeout",
         kind: millis(0),
         default: Fallback::Text("3000"),
-        doc: "How long leader-only work may take to stop when leadership is given up by request, in ms. Default: \
- 3000. The seat is vacated afterwards, so drainTimeout + electionInterval bounds a hand-over. Shorter: \
- shutdown is quick, and slow work is cut off. Longer: work ends cleanly, but nobody else leads \
- meanwhile; keep it below the grace period of whatever stops the process.",
+        doc: "How long leader-only work may take to stop in a hand-over or shutdown, in ms. Default: \
+              3000. The seat is vacated afterwards, so a hand-over takes at most drainTimeout + \
+              electionInterval. Shorter: quick shutdown, but slow work is cut off. Longer: work ends \
+              cleanly, but nobody else leads meanwhile. Keep it below the grace period of whatever stops \
+              the process.",
         shared: false,
         slot: slot!(Millis, drain_timeout_ms),
     },
@@ -478,7 +501,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--epoch-fencing-enabled",
         kind: Kind::Bool,
         default: Fallback::Text("true"),
-        doc: "Whether tasks of a stale epoch are rejected. Default: true. Off, every task is accepted and none is counted: only for moving plugins that do not stamp their tasks yet.",
+        doc: "Whether tasks with a stale epoch are rejected. Default: true. false: every task is accepted \
+              and none is counted. Use false only while you migrate plugins that do not stamp their tasks \
+              yet.",
         shared: true,
         slot: slot!(Bool, epoch_fencing_enabled),
     },
@@ -489,7 +514,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--epoch-grace-period",
         kind: millis(0),
         default: Fallback::Text("5000"),
-        doc: "For how long after a change of leaders a task of the epoch just before may still be accepted, if it was also dispatched within that time. Default: 5000. 0 is strict: nothing of a former leader is ever accepted. Longer loses less work that was under way when leaders changed, and lets the former leader's work take effect beside the new one's for that long.",
+        doc: "How long after a change of leader a task of the previous epoch may still be accepted, in \
+              ms, if it was also dispatched within that time. Default: 5000. 0 is strict: nothing from a \
+              former leader is ever accepted. Longer: a change of leader loses less work in progress, but \
+              the former leader's work can take effect beside the new one's for that long.",
         shared: true,
         slot: slot!(Millis, epoch_grace_period_ms),
     },
@@ -500,9 +528,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--telemetry-prefix",
         kind: Kind::Id,
         default: Fallback::Text("serviceradar"),
-        doc: "The first part of the names of telemetry events (serviceradar.coordinator.became_leader). Default: \
- serviceradar. Follows the rule of ids. Another prefix keeps systems apart in one collector, but \
- dashboards made for the default no longer find the events.",
+        doc: "The first part of telemetry event names (serviceradar.coordinator.became_leader). Default: \
+              serviceradar. Must be a valid id. Another prefix keeps systems apart in one collector, but \
+              dashboards made for the default no longer find the events.",
         shared: false,
         slot: slot!(Text, telemetry_prefix),
     },
@@ -513,9 +541,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--diagnostics-enabled",
         kind: Kind::Bool,
         default: Fallback::Text("false"),
-        doc: "Whether the service logs one line for each heartbeat cycle: what was observed, decided and sent. Default: \
- false. On: a stuck election explains itself, at one log line a heartbeat. Off: quiet logs. Decides nothing \
- else.",
+        doc: "Whether to log one line per heartbeat cycle: what was observed, decided and sent. Default: \
+              false. true: a stuck election explains itself, at one log line per heartbeat. false: quiet \
+              logs. Changes nothing else.",
         shared: true,
         slot: slot!(Bool, diagnostics_enabled),
     },
@@ -526,9 +554,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--contention-detection-enabled",
         kind: Kind::Bool,
         default: Fallback::Text("true"),
-        doc: "Whether heartbeat cycles that take too long are counted and told as `contention:detected`. Default: true. \
- See contentionThreshold. Off: no event and no count; the latencies are still measured. Changes nothing in \
- the election.",
+        doc: "Whether slow heartbeat cycles are counted and reported as `contention:detected`. Default: \
+              true. contentionThreshold says which are slow. false: no event and no count; latencies are \
+              still measured. The election works the same either way.",
         shared: true,
         slot: slot!(Bool, contention_detection_enabled),
     },
@@ -539,9 +567,10 @@ pub const FIELDS: &[Field] = &[
         flag: "--contention-threshold",
         kind: Kind::Factor { min_permille: 10, max_permille: 100_000, why: "" },
         default: Fallback::Text("2"),
-        doc: "How many heartbeatIntervals a heartbeat cycle may last, from when it was due to when its outcome is known, \
- before it counts as contention. Default: 2. Smaller: a store that slows down is told before it costs \
- leadership, at the price of false alarms. Larger: only outages and long pauses are told.",
+        doc: "How many heartbeatIntervals a heartbeat cycle may take before it counts as contention. \
+              Default: 2. A cycle runs from when it is due until its outcome is known. Smaller: a slowing \
+              store is reported before it costs leadership, at the price of false alarms. Larger: only \
+              outages and long pauses are reported.",
         shared: true,
         slot: slot!(Permille, contention_threshold_permille),
     },
@@ -552,9 +581,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--price-write-per1000",
         kind: Kind::Price,
         default: Fallback::Text("0.005"),
-        doc: "The price of 1,000 writes or list pages, in dollars, for the cost estimate of the metrics. Default: 0.005 \
- (S3 standard). 0: writes are free, as on a store of one's own. Too low or too high, the estimate is as \
- wrong; nothing else depends on it.",
+        doc: "The price of 1,000 writes or list pages, in dollars, for the cost estimate in the metrics. \
+              Default: 0.005 (S3 standard). 0: writes are free, as on your own store. If it is too low or \
+              too high, so is the estimate; nothing else depends on it.",
         shared: false,
         slot: slot!(Micros, price_write_per_1000_micros),
     },
@@ -565,8 +594,9 @@ pub const FIELDS: &[Field] = &[
         flag: "--price-read-per1000",
         kind: Kind::Price,
         default: Fallback::Text("0.0004"),
-        doc: "The price of 1,000 reads, in dollars, for the cost estimate of the metrics. Default: 0.0004 (S3 standard). \
- 0: reads are free. Too low or too high, the estimate is as wrong; nothing else depends on it.",
+        doc: "The price of 1,000 reads, in dollars, for the cost estimate in the metrics. Default: 0.0004 \
+              (S3 standard). 0: reads are free. If it is too low or too high, so is the estimate; nothing \
+              else depends on it.",
         shared: false,
         slot: slot!(Micros, price_read_per_1000_micros),
     },
