@@ -2,7 +2,9 @@
 
 use divan::{Bencher, black_box};
 use std::sync::{Arc, Mutex};
-use tenure::{BootClock, Fence, FenceRule, TaskStamp, Verdict};
+use tenure::clock::BootClock;
+use tenure::fence::FenceRule;
+use tenure::{Fence, TaskStamp, Verdict};
 
 fn main() {
     divan::main();

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use tenure::{BootClock, Fence, FenceRule, Verdict};
+use tenure::clock::BootClock;
+use tenure::fence::FenceRule;
+use tenure::{Fence, Verdict};
 
 const ROUNDS: usize = 7;
 const ROUND: Duration = Duration::from_millis(300);

@@ -7,10 +7,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tenure::clock::TokioClock;
 use tenure::id::KindName;
+use tenure::process::Supervisor;
 use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
 use tenure::tasks::{Handlers, TaskRunner};
-use tenure::{Namespace, Node, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
+use tenure::worker::WorkerSpec;
+use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::poll::{
     AgentFacts, Check, CheckSpec, Checks, JobRun, PollOptions, PollOrchestrator, Rules, Schedule, read_file,
 };

@@ -113,27 +113,29 @@ impl From<StartError> for Failure {
     }
 }
 
-impl From<tenure::SettingsError> for Failure {
-    fn from(error: tenure::SettingsError) -> Failure {
+impl From<tenure::settings::SettingsError> for Failure {
+    fn from(error: tenure::settings::SettingsError) -> Failure {
         Failure::usage(error)
     }
 }
 
-impl From<tenure::StatusError> for Failure {
-    fn from(error: tenure::StatusError) -> Failure {
+impl From<tenure::admin::StatusError> for Failure {
+    fn from(error: tenure::admin::StatusError) -> Failure {
         match error {
-            tenure::StatusError::Unavailable(_) | tenure::StatusError::Denied(_) => Failure::store(error),
-            tenure::StatusError::Unreadable { .. } => Failure::unreadable(error),
+            tenure::admin::StatusError::Unavailable(_) | tenure::admin::StatusError::Denied(_) => {
+                Failure::store(error)
+            }
+            tenure::admin::StatusError::Unreadable { .. } => Failure::unreadable(error),
         }
     }
 }
 
-impl From<tenure::StepDownError> for Failure {
-    fn from(error: tenure::StepDownError) -> Failure {
+impl From<tenure::admin::StepDownError> for Failure {
+    fn from(error: tenure::admin::StepDownError) -> Failure {
         match error {
-            tenure::StepDownError::Store(error) => error.into(),
-            tenure::StepDownError::Unknown(_) => Failure::store(error),
-            tenure::StepDownError::Raced => Failure::other(error),
+            tenure::admin::StepDownError::Store(error) => error.into(),
+            tenure::admin::StepDownError::Unknown(_) => Failure::store(error),
+            tenure::admin::StepDownError::Raced => Failure::other(error),
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::out::{say, say_json};
 use crate::status::existing;
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::{Forgot, Namespace, NodeId, forget_node};
+use tenure::admin::{Forgot, forget_node};
+use tenure::{Namespace, NodeId};
 
 pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;

@@ -119,7 +119,7 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
             let polls = tenure_plugins::poll::POLL_EVENT_NAMES;
-            tenure::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
+            tenure::event::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
         }
         "http" => tenure_server::route_names().iter().for_each(|name| say!("{name}")),
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),

@@ -5,7 +5,7 @@ use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
 use crate::status::existing;
 use std::process::ExitCode;
-use tenure::Namespaces;
+use tenure::admin::Namespaces;
 
 pub(crate) async fn namespaces(args: LookArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;

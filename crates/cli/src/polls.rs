@@ -22,7 +22,7 @@ use serde_json::Value;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::IdError;
+use tenure::id::IdError;
 use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Lanes, OpenOptions};
 

@@ -5,8 +5,9 @@ use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::admin::{LeaderStatus, Status};
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
-use tenure::{LeaderStatus, Namespace, Settings, Status};
+use tenure::{Namespace, Settings};
 
 pub(crate) const NO_LEADER: u8 = 3;
 

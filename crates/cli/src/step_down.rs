@@ -7,8 +7,10 @@ use crate::status::{NO_LEADER, existing};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::Namespace;
+use tenure::admin::{HandOver, StepDownAnswer, hand_over_at, request_step_down_at};
+use tenure::document::Keys;
 use tenure::store::Lanes;
-use tenure::{HandOver, Keys, Namespace, StepDownAnswer, hand_over_at, request_step_down_at};
 
 /// The leader did not give up in time.
 const STILL_LEADS: u8 = 1;

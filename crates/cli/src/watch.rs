@@ -17,7 +17,9 @@ use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::{Namespace, Settings, Status, WorkerList};
+use tenure::admin::Status;
+use tenure::worker::WorkerList;
+use tenure::{Namespace, Settings};
 
 /// News shown at most.
 const NEWS_MAX: usize = 200;

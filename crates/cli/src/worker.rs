@@ -9,11 +9,10 @@ use crate::status::existing;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::BootClock;
 use tenure::store::OpenOptions;
-use tenure::{
-    BootClock, Namespace, NodeId, Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase,
-    WorkerSpec,
-};
+use tenure::worker::{Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase, WorkerSpec};
+use tenure::{Namespace, NodeId};
 
 /// The plugin of a worker that names none.
 const PLUGIN_TYPE: &str = "worker";

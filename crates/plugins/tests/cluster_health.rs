@@ -4,11 +4,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+use tenure::clock::TokioClock;
+use tenure::event::EventKind;
+use tenure::process::{Processes, Supervisor};
 use tenure::store::{Condition, Faults, Faulty, Lanes, MemoryStore, Meter, Metered, Read, Store, Write};
-use tenure::{
-    Event, EventKind, Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerList, WorkerSpec,
-    async_trait,
-};
+use tenure::worker::{WorkerList, WorkerSpec};
+use tenure::{Event, Namespace, Node, Settings, async_trait};
 use tenure_plugins::cluster_health::{
     ClusterHealth, HealthEvent, HealthStatus, HealthView, NodeState, Probe, ProbeResult, ReasonCode,
     Transition,

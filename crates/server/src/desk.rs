@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::Clock;
+use tenure::clock::Clock;
 use tenure::tasks::{TaskContext, TaskOutcome};
 use tokio::sync::{Notify, oneshot};
 use utoipa::ToSchema;

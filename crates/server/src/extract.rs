@@ -12,7 +12,7 @@ use serde_json::Value;
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::str::FromStr;
-use tenure::IdError;
+use tenure::id::IdError;
 
 /// A JSON body, within the limits of size and time. No body at all is an empty object.
 pub(crate) struct Payload<T>(pub(crate) T);

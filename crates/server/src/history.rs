@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 use std::collections::VecDeque;
-use tenure::{Event, EventKind};
+use tenure::Event;
+use tenure::event::EventKind;
 use utoipa::ToSchema;
 
 /// Terms kept.

@@ -350,7 +350,7 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
 /// The nodes of the store, with what the leader says of them.
 pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
     let judged = cluster.health.as_ref().map(|health| health.nodes.as_slice()).unwrap_or_default();
-    let row = |node: &tenure::NodeStatus| {
+    let row = |node: &tenure::admin::NodeStatus| {
         let judged = judged.iter().find(|judged| judged.node == node.node);
         NodeRow {
             node: node.node.clone(),

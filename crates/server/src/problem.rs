@@ -3,7 +3,8 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tenure::{StatusError, StepDownError, WorkerError};
+use tenure::admin::{StatusError, StepDownError};
+use tenure::worker::WorkerError;
 use tenure_plugins::poll::PollError;
 use utoipa::ToSchema;
 
@@ -59,7 +60,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, "malformed", "The request cannot be understood", detail)
     }
 
-    pub(crate) fn bad_id(what: &str, error: &tenure::IdError) -> Problem {
+    pub(crate) fn bad_id(what: &str, error: &tenure::id::IdError) -> Problem {
         let detail = format!("{what} = {:?}: it {}", error.value, error.rule);
         Problem::new(StatusCode::BAD_REQUEST, "bad-id", "That is no id", detail)
     }

@@ -5,7 +5,7 @@ mod common;
 use common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::EventKind;
+use tenure::event::EventKind;
 
 #[tokio::test(start_paused = true)]
 async fn the_leader_is_told_from_memory_under_its_names() {
@@ -208,7 +208,8 @@ async fn who_missed_events_of_its_level_is_told_at_info_level_too() {
     let mut stream = site.stream("/v1/events?recent=1&level=info&follow=false", None).await;
     let last = stream.told().await.expect("an event");
     for _ in 0..600 {
-        let worker = site.node.register_worker(tenure::WorkerSpec::new("w1", "queue")).expect("valid");
+        let worker =
+            site.node.register_worker(tenure::worker::WorkerSpec::new("w1", "queue")).expect("valid");
         worker.registered().await.expect("registered");
         worker.deregister().await;
     }

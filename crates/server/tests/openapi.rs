@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::Method;
 use common::{Site, request, sleep_ms};
 use serde_json::{Value, json};
-use tenure::Supervisor;
+use tenure::process::Supervisor;
 use tenure::store::{Condition, Store};
 use tenure_plugins::cluster_health::ClusterHealth;
 use tenure_plugins::poll::{

@@ -5,7 +5,7 @@ mod common;
 use common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure::EventKind;
+use tenure::event::EventKind;
 use tenure::tasks::{Dispatcher, Submitted, TaskSpec, TaskState};
 use tenure_server::Limits;
 
@@ -65,7 +65,7 @@ async fn a_registration_belongs_to_its_client_and_can_be_repeated() {
     assert!(site.object("workers/w1.json").await.is_none(), "removed");
     site.delete("/v1/workers/w1?registration=client-chosen-0001").await.problem(404, "unknown-worker");
     // Somebody who is registered elsewhere keeps the id.
-    let elsewhere = site.node.register_worker(tenure::WorkerSpec::new("w2", "queue")).expect("valid");
+    let elsewhere = site.node.register_worker(tenure::worker::WorkerSpec::new("w2", "queue")).expect("valid");
     elsewhere.registered().await.expect("registered");
     let refused = site.post("/v1/workers", json!({"workerId": "w2"})).await;
     assert!([202, 409].contains(&refused.status.as_u16()), "{}", refused.text);
@@ -290,7 +290,7 @@ async fn ef1_the_fence_judges_and_nobody_can_poison_it() {
     );
     assert_eq!(judge(json!({"epoch": 7, "deadline": now - 1})).await["verdict"], "reject_expired");
     let before = site.node.fence().drift_events();
-    assert_eq!(judge(json!({"epoch": tenure::EPOCH_MAX})).await["verdict"], "accept");
+    assert_eq!(judge(json!({"epoch": tenure::fence::EPOCH_MAX})).await["verdict"], "accept");
     assert_eq!(site.node.fence().epoch(), 7, "a number out of the air is not taken as known");
     assert_eq!(
         judge(json!({"epoch": 7})).await["verdict"],
@@ -301,7 +301,7 @@ async fn ef1_the_fence_judges_and_nobody_can_poison_it() {
     for bad in [
         json!({}),
         json!({"epoch": -1}),
-        json!({"epoch": tenure::EPOCH_MAX + 1}),
+        json!({"epoch": tenure::fence::EPOCH_MAX + 1}),
         json!({"epoch": u64::MAX}),
         json!({"epoch": 1.5}),
         json!({"epoch": "7"}),

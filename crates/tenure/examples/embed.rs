@@ -1,7 +1,8 @@
 //! Two plugins share one election: `cargo run -p tenure --example embed`.
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
-use tenure::{LeaderChange, LeaderGuard, Plugin, Services, Settings, async_trait};
+use tenure::plugin::{LeaderChange, Plugin, Services};
+use tenure::{LeaderGuard, Settings, async_trait};
 
 struct Worker(&'static str);
 

@@ -4,8 +4,9 @@
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use std::sync::Arc;
+use tenure::plugin::{Mode, Plugin, PluginHandle, Services};
 use tenure::store::{Lanes, MemoryStore};
-use tenure::{Leadership, Mode, Plugin, PluginHandle, Role, Services, Settings};
+use tenure::{Leadership, Role, Settings};
 
 struct Worker(&'static str);
 

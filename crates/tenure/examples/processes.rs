@@ -6,8 +6,9 @@
 
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
 use tenure::store::{Lanes, MemoryStore};
-use tenure::{LeadershipEnded, Node, ProcessContext, ProcessSpec, Restart, Settings, Supervisor};
+use tenure::{LeadershipEnded, Node, Settings};
 
 /// Watches the cluster; the poller starts only once it is ready.
 fn cluster_health(pod: &'static str) -> ProcessSpec {
@@ -58,7 +59,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     let (leader, processes) = pods.remove(0);
     let mut status = processes.status();
-    let again = |restarts: u64| move |now: &tenure::SupervisorStatus| now.processes[1].restarts == restarts;
+    let again =
+        |restarts: u64| move |now: &tenure::process::SupervisorStatus| now.processes[1].restarts == restarts;
     let failure = status.wait_for(again(1)).await?.processes[1].last_failure.clone();
     println!("pod-a: restarted after {:?}", failure.as_deref().unwrap_or_default());
     tokio::time::sleep(Duration::from_millis(200)).await;

@@ -5,11 +5,12 @@ mod names;
 mod tests;
 
 pub use names::EVENT_NAMES;
+pub use tenure_core::SlowCause;
 
 use crate::annex::News;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use tenure_core::{ElectionCause, LossReason, ProcessOutcome, SeatProblem, SlowCause};
+use tenure_core::{ElectionCause, LossReason, ProcessOutcome, SeatProblem};
 use tenure_core::{NodeId, PluginName, WorkerId};
 
 /// Something that happened to one node in one namespace.
@@ -259,7 +260,7 @@ pub enum EventKind {
         /// How long this node claims nothing.
         hold_ms: u64,
     },
-    /// An event that a plugin emitted with [`Annex::tell`](crate::Annex::tell).
+    /// An event that a plugin emitted with [`Annex::tell`](crate::document::Annex::tell).
     Plugin(News),
     /// The node has left.
     Stopped,

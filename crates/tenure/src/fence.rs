@@ -8,7 +8,6 @@
 //! it hears of the new epoch, from the store or from the new leader's first task. Anything that must not be written twice
 //! needs a guard where it is written: a condition on the epoch.
 
-use crate::EPOCH_MAX;
 use crate::clock::Clock;
 use crate::guard::LeaderGuard;
 use serde::{Deserialize, Serialize};
@@ -16,7 +15,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tenure_core::{Epoch, FenceRule, Verdict};
+use tenure_core::{Epoch, Verdict};
+
+pub use tenure_core::FenceRule;
+
+/// The highest possible epoch: 2⁵³ − 1. Nobody claims a higher one; a document with a higher one is damaged or forged.
+pub const EPOCH_MAX: u64 = Epoch::MAX.0;
 
 /// Judges epochs. Clones share one state; it takes no lock, and the usual case is one atomic read.
 #[derive(Clone)]

@@ -34,30 +34,23 @@
 
 mod annex;
 mod carrier;
-mod clock;
+pub mod clock;
 mod diagnostics;
 mod driver;
-mod event;
-mod fence;
+pub mod event;
+pub mod fence;
 mod forget;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
-/// The ids of things, each of its own type: what names a worker cannot be taken for what names a job.
-pub mod id {
-    pub use tenure_core::{
-        CheckName, DocumentName, IdError, JobId, KindName, Label, Namespace, NodeId, PluginName, ProcessName,
-        ScheduleId, SeriesId, WorkerId,
-    };
-}
 mod keys;
 pub mod metrics;
 mod mutant;
 mod namespaces;
 mod node;
-mod plugin;
-mod process;
+pub mod plugin;
+pub mod process;
 pub mod schedules;
 mod service;
 pub mod settings;
@@ -70,44 +63,50 @@ mod watcher;
 mod wire;
 mod workers;
 
-pub use annex::{Annex, Document, DocumentNameError, News, Presence, PresenceMark, Presences};
+/// Looking at a namespace from outside and stepping in: status, step-down, namespaces, forgetting a node.
+pub mod admin {
+    pub use crate::forget::{Forgot, forget_node};
+    pub use crate::namespaces::{NamespaceSummary, Namespaces};
+    pub use crate::status::{LeaderStatus, NodeStatus, SeatHolder, Status, StatusError, WATCH_MAX_MS};
+    pub use crate::step_down::{
+        AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, hand_over_at, request_step_down,
+        request_step_down_at,
+    };
+}
+
+/// Documents that a leader keeps beside the seat, and the presences of nodes.
+pub mod document {
+    pub use crate::annex::{Annex, Document, DocumentNameError, News, Presence, PresenceMark, Presences};
+    pub use crate::keys::Keys;
+}
+
+/// Ids, each of its own type: a worker's id cannot be taken for a job's.
+pub mod id {
+    pub use tenure_core::{
+        CheckName, DocumentName, IdError, JobId, KindName, Label, Namespace, NodeId, PluginName, ProcessName,
+        ScheduleId, SeriesId, WorkerId,
+    };
+}
+
+/// Workers: registered processes that take work, with a heartbeat of their own.
+pub mod worker {
+    pub use crate::workers::{
+        Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
+        WorkerRow, WorkerSpec, WorkerStatus, Workers,
+    };
+}
+
 pub use async_trait::async_trait;
-pub use clock::{BootClock, Clock, TokioClock};
-pub use event::{EVENT_NAMES, Event, EventKind, LostReason, WorkerFacts};
-pub use fence::{Fence, Permit, Refused, TaskStamp};
-pub use forget::{Forgot, forget_node};
+pub use event::Event;
+pub use fence::{Fence, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
-pub use keys::Keys;
-pub use metrics::Metrics;
 #[cfg(feature = "teeth")]
 pub use mutant::Broken;
 #[doc(hidden)]
 pub use mutant::DriverMutant;
-pub use namespaces::{NamespaceSummary, Namespaces};
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
-pub use plugin::{LeaderChange, Mode, Plugin};
-pub use process::{
-    ProcessContext, ProcessError, ProcessHost, ProcessSpec, ProcessStatus, Processes, Supervisor,
-    SupervisorStatus,
-};
-pub use prometheus_client;
-pub use service::{AttachError, PluginHandle, Service, Services};
-pub use settings::{CoordinationMode, Settings, SettingsError};
-pub use status::{LeaderStatus, NodeStatus, SeatHolder, Status, StatusError, WATCH_MAX_MS};
-pub use step_down::{
-    AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, hand_over_at, request_step_down,
-    request_step_down_at,
-};
-pub use tenure_core::{
-    FenceRule, IdError, Namespace, NodeId, ProcessOutcome, ProcessState, Restart, Role, SlowCause, Verdict,
-};
-/// The highest possible epoch: 2⁵³ − 1. Nobody claims a higher one; a document with a higher one is damaged or forged.
-pub const EPOCH_MAX: u64 = tenure_core::Epoch::MAX.0;
-
+pub use settings::Settings;
+pub use tenure_core::{Namespace, NodeId, Role, Verdict};
 pub use tenure_store as store;
 #[cfg(feature = "explore")]
 pub use watcher::{CoreStep, Watcher};
-pub use workers::{
-    Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
-    WorkerRow, WorkerSpec, WorkerStatus, Workers,
-};

@@ -10,6 +10,7 @@ mod tasks;
 pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
 pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine, Surcharge};
 pub use plugin::{FigureKind, PluginFigure, PluginFigures};
+pub use prometheus_client;
 pub use registry::{METRIC_NAMES, register};
 pub use tasks::TaskMetrics;
 

@@ -133,7 +133,7 @@ impl NodeBuilder {
     }
 
     /// Takes part in the election of one plugin, below `plg_coordinator/<namespace>/<plugin>/`, instead of the namespace's.
-    /// For programs that elect something of their own beside it; a [`Plugin`](crate::Plugin) gets this through its mode.
+    /// For programs that elect something of their own beside it; a [`Plugin`](crate::plugin::Plugin) gets this through its mode.
     pub fn per_plugin(mut self, plugin: &PluginName) -> NodeBuilder {
         self.plugin = Some(plugin.clone());
         self
@@ -391,7 +391,7 @@ impl Node {
     }
 
     /// Hands leadership over like [`step_down`](Node::step_down), and claims nothing for this long: this node cannot do the
-    /// leader's work for now. A [`Supervisor`](crate::Supervisor) requests this when its processes cannot run.
+    /// leader's work for now. A [`Supervisor`](crate::process::Supervisor) requests this when its processes cannot run.
     pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
         stand_aside(self.commands.clone(), hold).await
     }

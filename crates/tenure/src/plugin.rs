@@ -1,5 +1,7 @@
 //! Plugins: code that takes part in an election without running one.
 
+pub use crate::service::{AttachError, PluginHandle, Service, Services};
+
 use crate::event::Event;
 use crate::guard::{LeaderGuard, Leadership};
 use async_trait::async_trait;
@@ -41,7 +43,7 @@ pub trait Plugin: Send + Sync + 'static {
         let _ = change;
     }
 
-    /// Anything else that happened in the election: see [`EventKind`](crate::EventKind). Plugin failures are left out.
+    /// Anything else that happened in the election: see [`EventKind`](crate::event::EventKind). Plugin failures are left out.
     async fn event(&self, event: &Event) {
         let _ = event;
     }

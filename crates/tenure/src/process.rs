@@ -8,6 +8,7 @@ mod spec;
 pub use context::ProcessContext;
 pub use host::ProcessHost;
 pub use spec::ProcessSpec;
+pub use tenure_core::{ProcessOutcome, ProcessState, Restart};
 
 pub(crate) use host::{Parts, StandAside};
 
@@ -17,7 +18,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::ProcessName;
-use tenure_core::{IdError, ProcessState, SupervisionConfig};
+use tenure_core::{IdError, SupervisionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -46,13 +47,14 @@ pub enum ProcessError {
 /// Runs processes while a node leads, and only then.
 ///
 /// Processes are started in the given order, each once the previous one is ready, and stopped in reverse. One that ends is
-/// started again by its [`Restart`](crate::Restart) strategy, after a pause that doubles with every consecutive failure. If
+/// started again by its [`Restart`] strategy, after a pause that doubles with every consecutive failure. If
 /// there are more restarts than the intensity allows, or one cannot start at all, all are stopped and leadership is given
 /// up, so that another node can try; this one claims nothing for a time that grows.
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure::{Node, ProcessContext, ProcessSpec, Restart, Settings, Supervisor};
+/// use tenure::{Node, Settings};
+/// use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

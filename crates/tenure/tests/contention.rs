@@ -6,9 +6,11 @@ use common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tenure::clock::{Clock, TokioClock};
+use tenure::event::{EventKind, SlowCause};
 use tenure::settings::{Settings, SettingsBuilder};
 use tenure::store::{Condition, Faults, Lanes, Read, Store};
-use tenure::{Clock, Event, EventKind, Node, SlowCause, TokioClock};
+use tenure::{Event, Node};
 use tokio::sync::broadcast::Receiver;
 
 /// Heartbeats of 250 ms in a lease long enough that slow answers cost no leadership.

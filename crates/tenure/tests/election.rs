@@ -4,8 +4,9 @@ mod common;
 
 use common::{Member, Rig, leaders, sleep_ms};
 use std::time::Duration;
+use tenure::event::EventKind;
 use tenure::settings::SettingsBuilder;
-use tenure::{EventKind, Role, Verdict};
+use tenure::{Role, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn ce1_eligible_node_tries_for_leadership() {

@@ -10,10 +10,11 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::plugin::{Mode, Plugin, Services};
 use tenure::store::{
     Condition, Credentials, EtagForm, Lanes, List, OpenOptions, Read, Remove, Store, Version, Write, open_str,
 };
-use tenure::{LeaderGuard, Leadership, Mode, Plugin, Services, Settings, async_trait};
+use tenure::{LeaderGuard, Leadership, Settings, async_trait};
 
 const ENGINES: &str = "TENURE_TEST_S3_ENGINES";
 const LIMIT: Duration = Duration::from_secs(30);
@@ -224,7 +225,7 @@ async fn ef4_tasks_on_a_bucket_survive_a_failover() {
         let ran = Arc::new(Mutex::new(Vec::new()));
         let mut runners = Vec::new();
         for name in ["w1", "w2"] {
-            let worker = b.register_worker(tenure::WorkerSpec::new(name, "queue")).expect("valid");
+            let worker = b.register_worker(tenure::worker::WorkerSpec::new(name, "queue")).expect("valid");
             let log = Arc::clone(&ran);
             let handlers = Handlers::new().on("echo", move |task| {
                 log.lock().expect("unpoisoned").push(format!("{}/{}", task.id, task.attempt));

@@ -10,9 +10,11 @@ use common::sleep_ms;
 use pods::{Cluster, Diary, Manner, leads, until};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use tenure::Leadership;
+use tenure::event::EventKind;
+use tenure::plugin::{Mode, PluginHandle};
 use tenure::store::{Condition, Store, Write};
 use tenure::tasks::{Dispatcher, Handlers, TaskContext, TaskOutcome, TaskRunner, TaskSpec, TaskState};
-use tenure::{EventKind, Leadership, Mode, PluginHandle};
 
 const GLOBAL_SEAT: &str = "plg_coordinator_global/test/seat.json";
 const OWN_SEAT: &str = "plg_coordinator/test/queue/seat.json";
@@ -396,7 +398,8 @@ async fn gc2_tasks_and_workers_go_on_in_fallback() {
     let a = cluster.pod("pod-a");
     let (queue, _) = a.attach("queue").await;
     leads(&queue).await;
-    let worker = queue.register_worker(&tenure::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
+    let worker =
+        queue.register_worker(&tenure::worker::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
     worker.registered().await.expect("nobody else has the id");
     let done = Arc::new(Mutex::new(Vec::new()));
     let ran = Arc::clone(&done);
@@ -447,7 +450,8 @@ async fn gc2_workers_move_with_their_plugin_and_stay() {
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     let (queue, _) = a.attach("queue").await;
-    let worker = queue.register_worker(&tenure::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
+    let worker =
+        queue.register_worker(&tenure::worker::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
     worker.registered().await.expect("nobody else has the id");
     leads(&queue).await;
     until("enabled", || worker.enabled()).await;
@@ -459,10 +463,10 @@ async fn gc2_workers_move_with_their_plugin_and_stay() {
     until("enabled by the plugin's own seat", || worker.enabled()).await;
     sleep_ms(2000).await;
     assert!(cluster.exists(OWN_WORKER).await, "registered where the arbiter in force looks");
-    assert_eq!(worker.status().borrow().phase, tenure::WorkerPhase::Registered);
+    assert_eq!(worker.status().borrow().phase, tenure::worker::WorkerPhase::Registered);
 
     sleep_ms(60_000).await;
     assert!(worker.enabled());
-    assert_eq!(worker.deregister().await, tenure::WorkerEnd::Deregistered);
+    assert_eq!(worker.deregister().await, tenure::worker::WorkerEnd::Deregistered);
     assert!(!cluster.exists(OWN_WORKER).await);
 }

@@ -5,7 +5,9 @@ mod common;
 use common::{Rig, sleep_ms};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
-use tenure::{EPOCH_MAX, Fence, FenceRule, Refused, TaskStamp, TokioClock, Verdict};
+use tenure::clock::TokioClock;
+use tenure::fence::{EPOCH_MAX, FenceRule, Refused};
+use tenure::{Fence, TaskStamp, Verdict};
 use tracing_subscriber::fmt::MakeWriter;
 
 fn fence(rule: FenceRule) -> Fence {
@@ -199,7 +201,7 @@ async fn a_task_past_its_deadline_is_not_begun() {
 /// Threads that learn of new epochs in any order end with the highest, and none of them ever sees one go down.
 #[test]
 fn threads_share_a_fence_and_no_epoch_ever_goes_down() {
-    let fence = Fence::new(FenceRule::default(), Arc::new(tenure::BootClock));
+    let fence = Fence::new(FenceRule::default(), Arc::new(tenure::clock::BootClock));
     let start = Arc::new(Barrier::new(4));
     let threads: Vec<_> = (0..4u64)
         .map(|thread| {

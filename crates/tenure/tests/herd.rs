@@ -5,7 +5,7 @@ mod common;
 use common::spy::Spy;
 use common::{Member, Rig, leaders, sleep_ms};
 use std::sync::Arc;
-use tenure::EventKind;
+use tenure::event::EventKind;
 use tenure::settings::SettingsBuilder;
 use tokio::time::Instant;
 

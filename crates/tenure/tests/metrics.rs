@@ -5,10 +5,11 @@ mod common;
 use common::{Rig, sleep_ms};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tenure::Namespace;
+use tenure::metrics::Metrics;
+use tenure::metrics::prometheus_client::encoding::text::encode;
 use tenure::metrics::{ClusterMetrics, METRIC_NAMES};
-use tenure::prometheus_client::encoding::text::encode;
 use tenure::store::{Condition, Faults, Lanes, Store};
-use tenure::{Metrics, Namespace};
 
 /// The whole value of a sample in the text format, by the start of its line.
 fn sample(text: &str, start: &str) -> f64 {

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Rig, sleep_ms};
-use tenure::EventKind;
+use tenure::event::EventKind;
 use tenure::store::{Condition, Read, Store, Write};
 
 const SEAT: &str = "plg_coordinator_global/test/seat.json";

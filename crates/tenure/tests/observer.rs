@@ -5,8 +5,10 @@ mod common;
 use common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::event::EventKind;
 use tenure::store::{Condition, Faulty, Lanes, Meter, Metered, Store};
-use tenure::{EventKind, Observer, Settings, Verdict, WorkerSpec};
+use tenure::worker::{Observer, WorkerSpec};
+use tenure::{Settings, Verdict};
 use tokio::sync::broadcast::Receiver;
 
 struct Process {

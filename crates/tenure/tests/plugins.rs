@@ -9,8 +9,11 @@ mod pods;
 use common::sleep_ms;
 use pods::{Cluster, Manner, leads, until};
 use std::sync::Arc;
+use tenure::event::EventKind;
+use tenure::plugin::{AttachError, Mode};
 use tenure::settings::CoordinationMode;
-use tenure::{AttachError, EventKind, Mode, Settings, Verdict, WorkerSpec};
+use tenure::worker::WorkerSpec;
+use tenure::{Settings, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn gc1_two_plugins_share_one_election_and_both_are_told() {
@@ -66,8 +69,9 @@ async fn gc1_queue_and_scheduler_of_horizon_share_one_election_and_their_workers
     }
     leads(&handles[1]).await;
     sleep_ms(2000).await;
-    let enabled =
-        |workers: &[tenure::Worker]| workers.iter().map(|worker| worker.enabled()).collect::<Vec<_>>();
+    let enabled = |workers: &[tenure::worker::Worker]| {
+        workers.iter().map(|worker| worker.enabled()).collect::<Vec<_>>()
+    };
     assert_eq!(enabled(&workers), [true, true, false, false]);
     let seat = cluster.seat("plg_coordinator_global/horizon/seat.json").await;
     assert_eq!(
@@ -214,12 +218,14 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     let service = queue.service().expect("shared");
     assert_eq!(service.plugins(), ["queue", "scheduler"]);
     let mut text = String::new();
-    tenure::prometheus_client::encoding::text::encode(&mut text, &service.node().registry()).expect("text");
+    tenure::metrics::prometheus_client::encoding::text::encode(&mut text, &service.node().registry())
+        .expect("text");
     assert!(text.contains("tenure_plugins_number{namespace=\"test\"} 2"), "{text}");
     assert!(text.contains("tenure_leader_changes_total{namespace=\"test\"} 1"), "{text}");
 
     // The number of workers is told the same way.
-    let _worker = queue.register_worker(&tenure::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
+    let _worker =
+        queue.register_worker(&tenure::worker::WorkerSpec::new("q1-worker-1", "queue")).expect("valid");
     let changed = loop {
         let event = events.recv().await.expect("an event");
         if matches!(event.kind, EventKind::WorkersChanged { .. }) {
@@ -231,7 +237,8 @@ async fn gd1_changes_are_logged_and_counted_with_namespace_and_plugins() {
     let line = log::lines("workers: 1 active").pop().expect("a line");
     assert!(line.contains("namespace=\"test\"") && line.contains("plugins=\"queue,scheduler\""), "{line}");
     let mut text = String::new();
-    tenure::prometheus_client::encoding::text::encode(&mut text, &service.node().registry()).expect("text");
+    tenure::metrics::prometheus_client::encoding::text::encode(&mut text, &service.node().registry())
+        .expect("text");
     assert!(text.contains("tenure_workers_active{namespace=\"test\"} 1"), "{text}");
 }
 
@@ -286,7 +293,7 @@ async fn fencing_can_be_turned_off_for_one_plugin_of_a_shared_election() {
     leads(&strict).await;
     leads(&lenient).await;
     leads(&patient).await;
-    let stale = |handle: &tenure::PluginHandle| handle.fence().check(0);
+    let stale = |handle: &tenure::plugin::PluginHandle| handle.fence().check(0);
     assert_eq!(
         [&strict, &lenient, &patient].map(stale),
         [Verdict::RejectStale, Verdict::Accept, Verdict::RejectStale]
@@ -308,7 +315,7 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
         loader.flag("startupJitterMax", "0").load().expect("valid").settings
     };
     struct Idle(&'static str);
-    impl tenure::Plugin for Idle {
+    impl tenure::plugin::Plugin for Idle {
         fn name(&self) -> &str {
             self.0
         }
@@ -348,7 +355,7 @@ async fn names_are_checked_and_taken_once() {
     let (queue, _) = a.attach("queue").await;
     let settings = a.settings().build().expect("valid");
     struct Named(&'static str);
-    impl tenure::Plugin for Named {
+    impl tenure::plugin::Plugin for Named {
         fn name(&self) -> &str {
             self.0
         }
@@ -365,7 +372,7 @@ async fn names_are_checked_and_taken_once() {
 #[tokio::test(start_paused = true)]
 async fn a_plugin_that_returns_early_from_promoted_holds_nothing_up() {
     struct Idle;
-    impl tenure::Plugin for Idle {
+    impl tenure::plugin::Plugin for Idle {
         fn name(&self) -> &str {
             "queue"
         }

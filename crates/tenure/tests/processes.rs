@@ -12,10 +12,12 @@ use pods::{Cluster, leads, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
-use tenure::{
-    Clock, EventKind, LeadershipEnded, Node, ProcessContext, ProcessError, ProcessSpec, ProcessState,
-    Processes, Restart, Settings, Supervisor,
+use tenure::clock::Clock;
+use tenure::event::EventKind;
+use tenure::process::{
+    ProcessContext, ProcessError, ProcessSpec, ProcessState, Processes, Restart, Supervisor,
 };
+use tenure::{LeadershipEnded, Node, Settings};
 use tokio::time::Instant;
 use trace::{Trace, Witness};
 

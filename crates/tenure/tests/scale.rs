@@ -4,7 +4,7 @@ mod common;
 
 use common::{Member, Rig, sleep_ms};
 use tenure::store::MeterSnapshot;
-use tenure::{Worker, WorkerSpec};
+use tenure::worker::{Worker, WorkerSpec};
 
 /// S3 standard, per 1,000.
 const WRITE: f64 = 0.005;
@@ -72,7 +72,7 @@ async fn cost(preset: &str, nodes: usize, with_worker: bool) -> (f64, f64) {
         cluster
             .workers
             .iter()
-            .all(|worker| worker.status().borrow().phase == tenure::WorkerPhase::Registered)
+            .all(|worker| worker.status().borrow().phase == tenure::worker::WorkerPhase::Registered)
     );
     let per_month = |requests: u64| requests as f64 * 1000.0 / ms as f64 * MONTH_S;
     let dollars = (per_month(writes) * WRITE + per_month(all - writes) * READ) / 1000.0;

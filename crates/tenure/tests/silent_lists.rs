@@ -13,7 +13,8 @@ use tenure::store::{
     Condition, LIST_TIMEOUTS_MAX, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write,
 };
 use tenure::tasks::{Dispatcher, DispatcherOptions, Handlers, TaskOutcome, TaskRunner, TaskSpec};
-use tenure::{Node, Settings, WorkerSpec};
+use tenure::worker::WorkerSpec;
+use tenure::{Node, Settings};
 use tokio::time::Instant;
 
 /// Takes its time for lists.

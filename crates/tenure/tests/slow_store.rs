@@ -6,8 +6,9 @@ use common::{Member, Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
-use tenure::{Event, EventKind, Node, Settings};
+use tenure::{Event, Node, Settings};
 
 /// A store that takes its time: writes land halfway through.
 #[derive(Debug)]

@@ -4,9 +4,10 @@ mod common;
 
 use common::{Rig, sleep_ms};
 use std::time::Duration;
+use tenure::admin::{Forgot, Status, WATCH_MAX_MS, forget_node};
 use tenure::settings::SettingsBuilder;
 use tenure::store::Store;
-use tenure::{Forgot, Namespace, NodeId, Status, WATCH_MAX_MS, forget_node};
+use tenure::{Namespace, NodeId};
 
 async fn look(rig: &Rig) -> Status {
     Status::read(&rig.lanes(), &Namespace::new("test").expect("valid")).await.expect("the store answers")

@@ -6,11 +6,12 @@ use common::spy::{Spy, Trick};
 use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::store::{Faults, Faulty, Lanes, Store};
-use tenure::{
-    AskedLeader, EventKind, HandOver, Namespace, StatusError, StepDownAnswer, StepDownError, hand_over,
-    request_step_down,
+use tenure::Namespace;
+use tenure::admin::{
+    AskedLeader, HandOver, StatusError, StepDownAnswer, StepDownError, hand_over, request_step_down,
 };
+use tenure::event::EventKind;
+use tenure::store::{Faults, Faulty, Lanes, Store};
 
 const WAIT: Duration = Duration::from_secs(30);
 
@@ -90,7 +91,7 @@ async fn a_dead_leader_cannot_give_up_and_is_replaced_all_the_same() {
     members[0].link.cut(true);
     sleep_ms(3000).await;
     assert_eq!(request_step_down(&lanes, &namespace, "ops").await, Ok(asked("pod-a", 1)));
-    let status = tenure::Status::read(&lanes, &namespace).await.expect("the store answers");
+    let status = tenure::admin::Status::read(&lanes, &namespace).await.expect("the store answers");
     assert!(!status.has_live_leader(), "a mark is no sign of its holder's life");
     assert!(status.leader.expect("it holds the seat").asked_to_step_down);
     assert_eq!(hand_over(&lanes, &namespace, 1, Duration::from_secs(2)).await, Ok(HandOver::Held));

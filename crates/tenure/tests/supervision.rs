@@ -7,8 +7,11 @@ use bytes::Bytes;
 use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tenure::clock::{Clock, TokioClock};
+use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
-use tenure::{Clock, EventKind, Node, Settings, TokioClock, WorkerSpec};
+use tenure::worker::WorkerSpec;
+use tenure::{Node, Settings};
 
 /// A clock that breaks once when told to, and with it whoever reads it.
 #[derive(Debug)]

@@ -17,7 +17,8 @@ use tenure::store::{
     Condition, Lanes, List, MemoryStore, Read, Remove, Store, Trouble, TroubleKind, Version, Write,
 };
 use tenure::tasks::{Dispatcher, TaskRunner, TaskSpec, TaskState};
-use tenure::{Node, Settings, WorkerSpec};
+use tenure::worker::WorkerSpec;
+use tenure::{Node, Settings};
 
 const WORKER: &str = "plg_coordinator_global/test/workers/w1.json";
 

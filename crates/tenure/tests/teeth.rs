@@ -9,8 +9,10 @@ use bytes::Bytes;
 use common::{Rig, sleep_ms};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use tenure::clock::{Clock, TokioClock};
+use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
-use tenure::{Broken, Clock, DriverMutant, EventKind, Fence, Node, NodeBuilder, Settings, TokioClock};
+use tenure::{Broken, DriverMutant, Fence, Node, NodeBuilder, Settings};
 use tracing_subscriber::fmt::MakeWriter;
 
 fn builder(broken: Option<DriverMutant>, clock: Arc<dyn Clock>, store: Arc<dyn Store>) -> NodeBuilder {

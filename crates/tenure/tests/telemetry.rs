@@ -6,7 +6,7 @@ mod log;
 
 use common::{Rig, sleep_ms};
 use std::collections::BTreeSet;
-use tenure::EventKind;
+use tenure::event::EventKind;
 
 #[tokio::test(start_paused = true)]
 async fn te1_became_leader_has_time_and_node() {

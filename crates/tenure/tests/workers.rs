@@ -5,8 +5,10 @@ mod common;
 use common::{Member, Rig, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
+use tenure::Event;
+use tenure::event::EventKind;
 use tenure::store::{Condition, Faults, Read, Store, Write};
-use tenure::{Event, EventKind, Worker, WorkerEnd, WorkerError, WorkerPhase, WorkerSpec};
+use tenure::worker::{Worker, WorkerEnd, WorkerError, WorkerPhase, WorkerSpec};
 
 const WORKER: &str = "plg_coordinator_global/test/workers/q1-worker-1.json";
 const SNAPSHOT: &str = "plg_coordinator_global/test/snapshot.json";

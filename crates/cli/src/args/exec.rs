@@ -8,7 +8,7 @@ use crate::log::LogForm;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
-use tenure::Keys;
+use tenure::document::Keys;
 use tenure::id::{Namespace, PluginName};
 
 /// How much time a command gets to end.

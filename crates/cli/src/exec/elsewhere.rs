@@ -9,7 +9,8 @@ use crate::args::{BoundArgs, ExecArgs, GraceArgs, KeeperArgs, LockArgs};
 use crate::exit::Failure;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use tenure::{ProcessSpec, Settings};
+use tenure::Settings;
+use tenure::process::ProcessSpec;
 
 fn not_here() -> Failure {
     Failure::other(

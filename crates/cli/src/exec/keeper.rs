@@ -27,7 +27,7 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
-use tenure::{BootClock, Clock};
+use tenure::clock::{BootClock, Clock};
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 /// Timers of the runtime stand still while a machine sleeps; the boot-time clock does not. So it is looked at this often …

@@ -15,10 +15,12 @@ use crate::out::complain;
 use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::admin::SeatHolder;
+use tenure::document::Keys;
 use tenure::id::{Namespace, NodeId, PluginName};
 use tenure::settings::{Resolved, Source};
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
-use tenure::{Keys, LeaderGuard, Node, SeatHolder, Settings};
+use tenure::{LeaderGuard, Node, Settings};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 

@@ -19,7 +19,8 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-use tenure::{BootClock, Clock, LeaderGuard, Settings};
+use tenure::clock::{BootClock, Clock};
+use tenure::{LeaderGuard, Settings};
 use tokio::sync::watch;
 
 /// What is run, and how.

@@ -10,10 +10,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::BootClock;
 use tenure::id::Label;
 use tenure::store::OpenOptions;
 use tenure::tasks::{Handlers, RunnerEnd, RunnerOptions, TakerCounts, TaskRunner};
-use tenure::{BootClock, Observer, WorkerSpec};
+use tenure::worker::{Observer, WorkerSpec};
 use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
 
 /// As many as a schedule may ask for.

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
-use tenure::{Settings, Status, WorkerRow};
+use tenure::Settings;
+use tenure::admin::Status;
+use tenure::worker::WorkerRow;
 
 /// A namespace at one moment.
 #[derive(Clone, Debug, Default)]
@@ -127,7 +129,7 @@ fn moved(
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use tenure::{LeaderStatus, NodeStatus};
+    use tenure::admin::{LeaderStatus, NodeStatus};
 
     pub(crate) fn sight(epoch: u64, leader: Option<(&str, bool)>, nodes: &[(&str, &'static str)]) -> Sight {
         let leader = leader.map(|(node, live)| LeaderStatus {

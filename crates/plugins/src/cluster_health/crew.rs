@@ -3,7 +3,7 @@
 use super::document::{NodeState, WORKERS_MAX, WorkerHealth, WorkersHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure::id::WorkerId;
-use tenure::{WorkerInfo, WorkerLife, Workers};
+use tenure::worker::{WorkerInfo, WorkerLife, Workers};
 
 /// One that left is shown for this long, as nodes are.
 const LEFT_SHOWN_MS: u64 = 3600 * 1000;

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::fmt;
-use tenure::EPOCH_MAX;
+use tenure::fence::EPOCH_MAX;
 
 /// The major version this software writes and reads.
 pub(super) const VERSION: u64 = 1;

@@ -21,7 +21,7 @@ pub fn health(body: &[u8]) -> bool {
             return false;
         }
     };
-    assert!(found.epoch <= tenure::EPOCH_MAX && found.sequence <= u64::MAX / 2);
+    assert!(found.epoch <= tenure::fence::EPOCH_MAX && found.sequence <= u64::MAX / 2);
     let again = found.to_bytes();
     assert_eq!(HealthDocument::parse(&again).expect("our own"), found);
     let json = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("what was understood is JSON");

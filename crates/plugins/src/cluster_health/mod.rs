@@ -1,7 +1,8 @@
 //! ClusterHealth: who is there, how the cluster is doing, and why, judged by the leader and readable by everybody.
 //!
 //! ```
-//! use tenure::{Node, Settings, Supervisor};
+//! use tenure::{Node, Settings};
+//! use tenure::process::Supervisor;
 //! use tenure_plugins::cluster_health::{ClusterHealth, HealthStatus, HealthView};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -47,8 +48,10 @@ pub use reader::{HealthView, ViewNode};
 use process::Keeper;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::document::Annex;
 use tenure::metrics::{FigureKind, PluginFigure};
-use tenure::{Annex, Node, ProcessContext, ProcessSpec, Settings};
+use tenure::process::{ProcessContext, ProcessSpec};
+use tenure::{Node, Settings};
 use tokio::sync::{broadcast, watch};
 
 /// The name of the process.
@@ -180,7 +183,7 @@ impl ClusterHealth {
         self
     }
 
-    /// The process, for a [`Supervisor`](tenure::Supervisor).
+    /// The process, for a [`Supervisor`](tenure::process::Supervisor).
     pub fn process(&self) -> ProcessSpec {
         let this = self.clone();
         ProcessSpec::new(PROCESS, move |context: ProcessContext| {
@@ -199,7 +202,7 @@ impl ClusterHealth {
     }
 
     /// How the cluster is doing, on any node; see [`HealthView::read`].
-    pub async fn read(&self) -> Result<HealthView, tenure::StatusError> {
+    pub async fn read(&self) -> Result<HealthView, tenure::admin::StatusError> {
         HealthView::read(&self.annex).await
     }
 }

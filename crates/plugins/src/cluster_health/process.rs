@@ -8,8 +8,11 @@ use super::{HealthEvent, HealthOptions, Outlets};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::Clock;
+use tenure::document::{Annex, Document, News, Presence, PresenceMark};
+use tenure::process::ProcessContext;
 use tenure::store::{Condition, Read, Version, Write};
-use tenure::{Annex, Clock, Document, LeadershipEnded, News, NodeId, Presence, PresenceMark, ProcessContext};
+use tenure::{LeadershipEnded, NodeId};
 
 /// Presences looked at at most.
 const LIST_MAX: usize = 10_000;

@@ -4,9 +4,10 @@ use super::document::{
     HealthDocument, HealthStatus, NodeState, ProbeHealth, Reason, ReasonCode, WorkersHealth,
 };
 use serde::Serialize;
+use tenure::admin::{Status, StatusError};
+use tenure::document::{Annex, Keys};
 use tenure::id::{DocumentName, Namespace};
 use tenure::store::{Lanes, Read};
-use tenure::{Annex, Keys, Status, StatusError};
 
 /// What store times may be off by: some engines round to seconds.
 const ROUNDING_MS: u64 = 2000;

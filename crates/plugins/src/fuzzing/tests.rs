@@ -34,7 +34,7 @@ fn every_seed_is_understood() {
 
 #[test]
 fn a_health_document_at_the_bounds_of_its_numbers_is_gone_on_with() {
-    for (name, most) in [("epoch", tenure::EPOCH_MAX), ("sequence", u64::MAX / 2)] {
+    for (name, most) in [("epoch", tenure::fence::EPOCH_MAX), ("sequence", u64::MAX / 2)] {
         let mut body: Value = serde_json::from_slice(&seeds("health")[0]).expect("JSON");
         body[name] = most.into();
         assert!(health(body.to_string().as_bytes()), "{name}");

@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::IdError;
+use tenure::id::IdError;
 use tenure::id::KindName;
 use tenure::tasks::{Handlers, TaskContext, TaskOutcome};
 use tokio::task::JoinSet;

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
-use tenure::IdError;
+use tenure::id::IdError;
 
 /// The longest text of a field that is no name.
 const TEXT_MAX_BYTES: usize = 2048;

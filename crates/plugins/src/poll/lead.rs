@@ -17,8 +17,8 @@ use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::ProcessContext;
 use tenure::id::{JobId, ScheduleId, WorkerId};
+use tenure::process::ProcessContext;
 
 use tenure::tasks::{
     Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskRecord, TaskSpec, TaskUpdate,

@@ -14,10 +14,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::Node;
+use tenure::document::{Annex, Keys, News};
+use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
+use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::store::Store;
 use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
-use tenure::{Annex, IdError, Keys, News, Node, ProcessContext, ProcessSpec, Workers};
+use tenure::worker::Workers;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
 /// Events kept for a reader that is behind; one further behind is told how many it missed.
@@ -308,7 +312,7 @@ impl PollOrchestrator {
         Ok(polls)
     }
 
-    /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its
+    /// The leader-only process, for a [`Supervisor`](tenure::process::Supervisor). It is ready once it has taken over what its
     /// forerunner left; nothing is scheduled before.
     pub fn process(&self) -> ProcessSpec {
         let inner = Arc::clone(&self.0);

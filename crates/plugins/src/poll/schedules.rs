@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::Keys;
+use tenure::document::Keys;
 use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Condition, Read, Remove, Store, Version, Write};
 

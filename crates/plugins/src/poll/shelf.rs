@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::LeaderGuard;
+use tenure::document::Keys;
+use tenure::fence::EPOCH_MAX;
 use tenure::id::{ScheduleId, WorkerId};
 use tenure::store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version, Write};
-use tenure::{EPOCH_MAX, Keys, LeaderGuard};
 use tokio::task::{JoinError, JoinSet};
 
 /// No schedule's object is larger.

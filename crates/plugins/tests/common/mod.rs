@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::clock::TokioClock;
+use tenure::process::{Processes, Supervisor};
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::tasks::{Handlers, TaskRunner};
-use tenure::{Namespace, Node, Processes, Settings, Supervisor, TokioClock, WorkerSpec, async_trait};
+use tenure::worker::WorkerSpec;
+use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::poll::{
     AgentFacts, Check, CheckSpec, Checks, JobRun, PollEvent, PollOptions, PollOrchestrator, PollView, Rules,
     Schedule, read_file,
@@ -49,7 +52,7 @@ pub struct Agent {
     pub runner: TaskRunner,
 }
 
-pub fn id<T: std::str::FromStr<Err = tenure::IdError>>(text: &str) -> T {
+pub fn id<T: std::str::FromStr<Err = tenure::id::IdError>>(text: &str) -> T {
     text.parse().expect("valid")
 }
 

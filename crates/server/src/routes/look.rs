@@ -16,7 +16,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::{EPOCH_MAX, HandOver, StepDownAnswer, Verdict, hand_over, request_step_down};
+use tenure::Verdict;
+use tenure::admin::{HandOver, StepDownAnswer, hand_over, request_step_down};
+use tenure::fence::EPOCH_MAX;
 use utoipa::{IntoParams, ToSchema};
 
 /// How long a hand-over may be waited for.

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::time::Duration;
-use tenure::prometheus_client::encoding::text;
+use tenure::metrics::prometheus_client::encoding::text;
 
 /// The node's runtime must answer within this.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);

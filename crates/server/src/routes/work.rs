@@ -13,8 +13,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use tenure::WorkerSpec;
 use tenure::id::{Label, WorkerId};
+use tenure::worker::WorkerSpec;
 use utoipa::{IntoParams, ToSchema};
 
 /// How long a registration waits for the store.

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure::{Clock, CoreStep, Event, EventKind, Leadership};
+use tenure::clock::Clock;
+use tenure::event::EventKind;
+use tenure::{CoreStep, Event, Leadership};
 use tenure_core::{
     Effect, Epoch, Incarnation, LeadView, Nonce, Request, SeatState, SeenView, Time, Version, View,
 };

@@ -16,7 +16,7 @@ pub(crate) const PAYLOAD_MAX_BYTES: usize = 8 * 1024;
 ///
 /// ```
 /// use std::time::Duration;
-/// use tenure::WorkerSpec;
+/// use tenure::worker::WorkerSpec;
 /// let spec = WorkerSpec::new("q1-worker-1", "queue").pod("pod-x").timeout(Duration::from_secs(20));
 /// ```
 #[derive(Clone, PartialEq, Debug)]

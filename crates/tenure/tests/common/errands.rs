@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tenure::WorkerSpec;
 use tenure::settings::SettingsBuilder;
 use tenure::store::{Condition, List, Read, Store, Write};
 use tenure::tasks::{Dispatcher, Handlers, TaskContext, TaskOutcome, TaskRunner, TaskState, TaskUpdate};
+use tenure::worker::WorkerSpec;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 

@@ -6,9 +6,11 @@ pub mod spy;
 use spy::Spy;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::clock::TokioClock;
+use tenure::event::EventKind;
 use tenure::settings::SettingsBuilder;
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
-use tenure::{Event, EventKind, Node, Settings, TokioClock};
+use tenure::{Event, Node, Settings};
 use tokio::sync::broadcast::Receiver;
 
 pub struct Rig {

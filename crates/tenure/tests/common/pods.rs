@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::clock::TokioClock;
+use tenure::plugin::{LeaderChange, Plugin, PluginHandle, Services};
 use tenure::settings::SettingsBuilder;
 use tenure::store::{
     Condition, Lanes, List, MemoryStore, Meter, Metered, Read, Remove, Store, Trouble, TroubleKind, Version,
     Write,
 };
-use tenure::{
-    Event, LeaderChange, LeaderGuard, Leadership, Plugin, PluginHandle, Services, Settings, TokioClock,
-    async_trait,
-};
+use tenure::{Event, LeaderGuard, Leadership, Settings, async_trait};
 
 pub const GLOBAL: &str = "plg_coordinator_global/";
 pub const OWN: &str = "plg_coordinator/";

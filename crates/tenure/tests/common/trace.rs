@@ -6,11 +6,11 @@ use bytes::Bytes;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::clock::{Clock, TokioClock};
+use tenure::event::EventKind;
+use tenure::process::{ProcessContext, ProcessSpec, Supervisor};
 use tenure::store::{Condition, Faults, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
-use tenure::{
-    Clock, EventKind, LeadershipEnded, Node, ProcessContext, ProcessSpec, Settings, Supervisor, TokioClock,
-    async_trait,
-};
+use tenure::{LeadershipEnded, Node, Settings, async_trait};
 
 #[derive(Clone, Default, Debug)]
 pub struct Trace(Arc<Mutex<Vec<String>>>);

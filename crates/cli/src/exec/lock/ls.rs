@@ -7,9 +7,10 @@ use crate::status::existing;
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
+use tenure::admin::{SeatHolder, Status, StatusError, WATCH_MAX_MS};
+use tenure::document::Keys;
 use tenure::id::{Namespace, PluginName};
 use tenure::store::{Lanes, List};
-use tenure::{Keys, SeatHolder, Status, StatusError, WATCH_MAX_MS};
 use tokio::task::JoinSet;
 
 /// Objects looked through at most.

@@ -1,7 +1,7 @@
 use super::*;
 use tenure::id::{Label, WorkerId};
 
-fn id<T: std::str::FromStr<Err = tenure::IdError>>(text: &str) -> T {
+fn id<T: std::str::FromStr<Err = tenure::id::IdError>>(text: &str) -> T {
     text.parse().expect("valid")
 }
 

@@ -3,7 +3,7 @@
 
 use super::super::orchestrator::{Inner, PollError, PollView};
 use super::LOOK_AGAIN;
-use tenure::ProcessContext;
+use tenure::process::ProcessContext;
 use tenure::store::List;
 
 /// Empties the view when the term is over, however it ends.
