@@ -1,7 +1,7 @@
-//! What holds for everything the plugins read from outside, as functions that a fuzzer calls with any bytes; see
-//! `tenure::fuzzing`, which this goes on.
+//! What must hold for everything the plugins read from outside, as functions that a fuzzer calls with arbitrary bytes. Extends
+//! `tenure::fuzzing`.
 //!
-//! Compiled for tests and with the feature `fuzzing` only; no part of the API.
+//! Compiled only for tests and with the feature `fuzzing`; not part of the API.
 
 #[cfg(test)]
 mod tests;
@@ -12,10 +12,10 @@ use crate::poll::{Problems, Rules, Schedule, Timing, read_file};
 use serde_json::Value;
 use tenure::id::KindName;
 
-/// No line about one fault is longer, whatever the document was.
+/// The longest line about one fault, whatever the document was.
 const LINE_MAX_CHARS: usize = 2000;
 
-/// No payload of a job is larger.
+/// The largest payload of a job.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 
 /// 2026-11-16, in ms since 1970.
@@ -29,7 +29,7 @@ pub(crate) fn assert_told(detail: &str) {
     assert!(!detail.contains(char::is_control), "{detail:?}");
 }
 
-/// What a rewrite must leave as it is: every field that is not in `known`.
+/// What a rewrite must leave unchanged: every field that is not in `known`.
 #[track_caller]
 pub(crate) fn assert_kept(before: &Value, after: &Value, known: &[&str]) {
     let fields = before.as_object().expect("documents are objects");
@@ -47,7 +47,7 @@ fn assert_explained(problems: &Problems) {
     problems.all().iter().for_each(|problem| assert_told(&problem.to_string()));
 }
 
-/// What every schedule keeps to, however it was written down.
+/// What holds for every schedule, however it was written.
 fn assert_sound(schedule: &Schedule) {
     assert!(schedule.id.as_str().len() <= 100 && (1..=32).contains(&schedule.checks.len()));
     assert!(schedule.id.job(u64::MAX).is_ok(), "job ids are ids");
@@ -68,7 +68,7 @@ fn assert_sound(schedule: &Schedule) {
     assert_eq!(again, *schedule);
 }
 
-/// `schedules/<id>.json`.
+/// Checks any body of `schedules/<id>.json`.
 pub fn schedule(body: &[u8]) -> bool {
     match Schedule::from_wire(body, &rules()) {
         Ok(schedule) => {
@@ -87,7 +87,7 @@ pub fn schedule(body: &[u8]) -> bool {
     }
 }
 
-/// Fields that are read, and may be written in another way.
+/// Fields that are read and may be written back differently.
 fn is_known(name: &&str) -> bool {
     const KNOWN: [&str; 27] = [
         "v",
@@ -121,7 +121,7 @@ fn is_known(name: &&str) -> bool {
     KNOWN.contains(name)
 }
 
-/// A file for `tenure apply`, YAML or JSON.
+/// Checks any file for `tenure apply`, YAML or JSON.
 pub fn apply(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else { return false };
     match read_file(text, &rules()) {

@@ -1,4 +1,4 @@
-//! What a leader does for its cluster, built on Tenure's public API only: whatever is here, anybody could have written.
+//! What a leader does for its cluster. Built only on Tenure's public API, so anybody could have written it.
 
 pub mod cluster_health;
 #[cfg(any(test, feature = "fuzzing"))]

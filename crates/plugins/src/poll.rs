@@ -1,9 +1,9 @@
-//! PollOrchestrator: looks at things on a schedule, from the workers of a cluster, led by its leader.
+//! PollOrchestrator: checks things on a schedule. The leader plans, and the cluster's workers run the checks.
 //!
-//! [`Schedule`]s say what is looked at and when; the [`Planner`] says which due times become jobs now; [`PollAssign`] says who
-//! does them. All three are pure: the wall clock is an input, and every leader comes to the same answer. What makes a due time
-//! a job exactly once is the ledger of [`tenure::tasks`]: a job is named by its schedule and due time, and the series of a
-//! schedule never goes back behind its mark.
+//! A [`Schedule`] says what to check and when; the [`Planner`] says which due times become jobs now; [`PollAssign`] says who runs
+//! them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
+//! [`tenure::tasks`] turns a due time into a job exactly once: a job is named after its schedule and due time, and the series of
+//! a schedule never goes back behind its mark.
 
 mod agent;
 mod allowed;

@@ -1,11 +1,11 @@
-//! What health costs, by the formula of the steady state.
+//! What health costs in the steady state.
 
 use super::HealthOptions;
 use tenure::Settings;
 use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 
-/// What ClusterHealth adds to the bill of a namespace with this many nodes, all of it on the leader, with the options that fit the
-/// settings. Not counted: writes because something changed, and reads of nodes that are new.
+/// What ClusterHealth adds to the bill of a namespace with this many nodes, with the options derived from the settings. The
+/// leader pays all of it. Does not count writes caused by changes, or reads of new nodes.
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
     let options = HealthOptions::of(settings);
     let prices = Prices::of(settings);
@@ -45,7 +45,7 @@ mod tests {
         }
     }
 
-    /// The bills the defaults were chosen for hold with health on board.
+    /// The budgets behind the defaults still hold with health running.
     #[test]
     fn the_budgets_of_the_cost_page_stay_true() {
         let default = settings("default");

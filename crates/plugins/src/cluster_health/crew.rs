@@ -1,21 +1,21 @@
-//! The workers as health shows them: the registry's word, and what the leader saw of each while it swept.
+//! The workers as health shows them: what the registry says, and what the leader saw of each during its sweeps.
 
 use super::document::{NodeState, WORKERS_MAX, WorkerHealth, WorkersHealth};
 use std::collections::{BTreeMap, BTreeSet};
 use tenure::id::WorkerId;
 use tenure::worker::{WorkerInfo, WorkerLife, Workers};
 
-/// One that left is shown for this long, as nodes are.
+/// How long a worker that left is still shown; nodes have the same limit.
 const LEFT_SHOWN_MS: u64 = 3600 * 1000;
 
-/// How the workers are. `before` is what was published last: it has those that left since, and what a former leader read of the
-/// others. Not promised: that somebody who left is in it, once there are more workers than are listed.
+/// The state of the workers. `before` is the last published state: it holds the workers that have left since, and what a former
+/// leader read about the others. Once there are more workers than are listed, one that left may be missing.
 pub(super) fn crew(
     workers: &Workers,
     lives: &BTreeMap<WorkerId, WorkerLife>,
     before: Option<&WorkersHealth>,
 ) -> WorkersHealth {
-    // The newest sign of anybody's life is the store's clock, as good as it is known here.
+    // The newest sign of life from any worker is the best estimate of the store's clock here.
     let now_ms = lives.values().map(|life| life.last_seen_ms).max().unwrap_or(0);
     let known: BTreeMap<&str, &WorkerHealth> =
         before.iter().flat_map(|before| &before.list).map(|row| (row.worker_id.as_str(), row)).collect();
@@ -44,10 +44,10 @@ pub(super) fn crew(
     let mut list: Vec<WorkerHealth> = workers.list.iter().map(row).collect();
     let here: BTreeSet<&str> = workers.list.iter().map(|worker| worker.worker_id.as_str()).collect();
     let whole = workers.list.len() as u64 == workers.active + workers.inactive;
-    // A leader that has not swept yet knows nobody's life, and says of nobody that it left.
+    // A leader that has not swept yet has seen no worker, so it must not report any as left.
     if whole && !lives.is_empty() {
         let gone = known.values().filter(|row| !here.contains(row.worker_id.as_str()));
-        // One that was down did not leave: the retention has taken it away.
+        // A worker that was down did not leave: retention removed it.
         let shown = gone.filter(|row| {
             row.state != NodeState::Down && now_ms.saturating_sub(row.last_seen) < LEFT_SHOWN_MS
         });

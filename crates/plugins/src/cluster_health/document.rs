@@ -1,4 +1,4 @@
-//! `health.json`: what a leader publishes about the cluster, and what differs between two of them.
+//! `health.json`: what a leader publishes about the cluster, and how two versions of it differ.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -9,31 +9,31 @@ use tenure::fence::EPOCH_MAX;
 /// The major version this software writes and reads.
 pub(super) const VERSION: u64 = 1;
 
-/// Nodes listed at most; those in trouble come first. With the longest ids there are it all stays below 1 MiB.
+/// Most nodes listed; those in trouble come first. Even with the longest possible ids the document stays below 1 MiB.
 pub(super) const ROWS_MAX: usize = 2000;
 
-/// Workers listed at most; the counts count all.
+/// Most workers listed; the counts cover all of them.
 pub(super) const WORKERS_MAX: usize = 500;
 
-/// Reasons given at most.
+/// Most reasons given.
 pub(super) const REASONS_MAX: usize = 100;
 
-/// How a cluster is doing. The order is from good to bad; `unknown` is no judgement at all.
+/// How a cluster is doing, ordered from good to bad; `unknown` means that there is no judgement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HealthStatus {
     /// Nothing is known to be wrong.
     Healthy,
-    /// It works, and something should be looked after.
+    /// It works, but something needs attention.
     Degraded,
-    /// Nobody leads, a node is down and nobody is left to take over, or a critical probe failed.
+    /// Nobody leads, a node is down and no node is left to take over, or a critical probe failed.
     Critical,
-    /// Nobody can tell now.
+    /// Nobody can tell right now.
     Unknown,
 }
 
 impl HealthStatus {
-    /// Its wire name.
+    /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             HealthStatus::Healthy => "healthy",
@@ -51,7 +51,7 @@ impl HealthStatus {
 pub enum ReasonCode {
     /// A node was silent for a full timeout.
     NodeDown,
-    /// A node goes up and down; it is held `suspect` until it is steady.
+    /// A node goes up and down; it stays `suspect` until it is steady.
     NodeFlapping,
     /// Nobody leads.
     NoLeader,
@@ -59,28 +59,28 @@ pub enum ReasonCode {
     DuplicateNode,
     /// Nobody could take over. Even a single node with nothing else wrong is `degraded` for this: its next fault is an outage.
     NoEligibleStandby,
-    /// A plugin coordinates by a seat of its own because the store refuses the namespace's.
+    /// A plugin coordinates through a seat of its own because the store refuses the namespace's seat.
     FallbackMode,
     /// Heartbeats took too long.
     Contention,
-    /// The leader itself did not get to run.
+    /// The leader's own process was not running for a while.
     ClockStall,
-    /// Nobody alive stands behind what was published last.
+    /// No living leader stands behind the last published document.
     StaleSnapshot,
-    /// The store answers slowly, or not at all.
+    /// The store answers slowly or not at all.
     SlowStore,
     /// A component probe failed.
     ProbeFailed,
-    /// A worker was silent for its timeout.
+    /// A worker was silent for its whole timeout.
     WorkerDown,
-    /// A leader is new and has not watched for a full timeout yet.
+    /// The leader is new and has not watched for a full timeout yet.
     Settling,
-    /// It is better by now, but not for long enough yet.
+    /// It has improved, but not for long enough yet.
     Recovering,
 }
 
 impl ReasonCode {
-    /// Its wire name.
+    /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             ReasonCode::NodeDown => "node_down",
@@ -101,12 +101,12 @@ impl ReasonCode {
     }
 }
 
-/// One reason.
+/// One reason for a status that is not `healthy`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Reason {
     /// For programs.
     pub code: ReasonCode,
-    /// Whom it is about: a node, a probe; none if it is about the whole.
+    /// The node or probe this is about; `None` if it is about the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
     /// For people.
@@ -121,7 +121,7 @@ impl Reason {
     }
 }
 
-/// `node_down pod-c: its presence did not change …`
+/// Example: `node_down pod-c: its presence did not change …`
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.code.as_str())?;
@@ -138,16 +138,16 @@ impl fmt::Display for Reason {
 pub enum NodeState {
     /// Its presence changes.
     Up,
-    /// It was not seen to change for two intervals, or not yet, or it is not steady.
+    /// Its presence has not changed for two intervals, its first change is still to come, or it is not steady.
     Suspect,
-    /// It did not change for a full timeout.
+    /// Its presence has not changed for a full timeout.
     Down,
-    /// It took its presence away.
+    /// It removed its presence.
     Left,
 }
 
 impl NodeState {
-    /// Its wire name.
+    /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             NodeState::Up => "up",
@@ -158,7 +158,7 @@ impl NodeState {
     }
 }
 
-/// What was last told of a node.
+/// Which event was last emitted for a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Told {
@@ -168,32 +168,32 @@ pub enum Told {
     Down,
 }
 
-/// One node.
+/// One node as the leader judged it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeHealth {
-    /// Its id.
+    /// The node id.
     pub node: String,
-    /// How it is doing.
+    /// As last judged by the leader.
     pub state: NodeState,
     /// `leader` or `standby`.
     pub role: String,
-    /// Which life of it, as far as its presence was read.
+    /// The incarnation, if its presence was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// Its software.
+    /// The software version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// When its presence changed last, on the store's clock. May be a refresh behind for a node that is up.
+    /// When its presence last changed, on the store's clock. For a node that is up, this may lag by one refresh.
     pub last_seen: u64,
-    /// What was last told of it; none for one that left or was never told of.
+    /// The last event emitted for it; `None` if it left or no event was ever emitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Told>,
-    /// How often it went down lately.
+    /// How often it went down recently.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub flaps: u32,
-    /// It has been down for the whole retention: shown to nobody, and kept for as long as its presence is there, so that a
-    /// successor does not tell it again. Removing presences is not health's business.
+    /// It has been down for the whole retention. It is no longer shown, but stays in the document as long as its presence exists,
+    /// so that a successor does not report it again. Health never removes presences.
     #[serde(default, skip_serializing_if = "is_false")]
     pub forgotten: bool,
 }
@@ -206,43 +206,43 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// One worker.
+/// One worker as the leader judged it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerHealth {
-    /// Its id.
+    /// The worker id.
     pub worker_id: String,
-    /// `down`: silent for its timeout. `suspect`: for half of it. `left`: it deregistered.
+    /// `down`: silent for its whole timeout. `suspect`: silent for half of it. `left`: it deregistered.
     pub state: NodeState,
-    /// Which plugin it works for.
+    /// The plugin it works for.
     pub plugin_type: String,
-    /// Where it runs.
+    /// The pod it runs in.
     pub pod: String,
-    /// Which life of it, as far as its object was read: once when it is new, and when its size has changed.
+    /// The incarnation, if its object was read: on first sight, and when its size changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// Its software.
+    /// The software version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// When it wrote last, on the store's clock; 0 if that is not known. May be a refresh behind for one that is up.
+    /// When it last wrote, on the store's clock; 0 if unknown. For a worker that is up, this may lag by one refresh.
     #[serde(default)]
     pub last_seen: u64,
 }
 
-/// The workers.
+/// The workers of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkersHealth {
-    /// How many are up.
+    /// The number of workers that are up, listed or not.
     pub up: u64,
-    /// How many are down.
+    /// The number of workers that are down, listed or not.
     pub down: u64,
-    /// The workers; those that are down first, those that left last.
+    /// Those that are down come first, those that left last.
     pub list: Vec<WorkerHealth>,
 }
 
 impl WorkersHealth {
-    /// Why those that are down are a reason, by name as far as they are few.
+    /// The reason to report if workers are down; it names them if they are few.
     pub(super) fn silent(&self) -> Option<Reason> {
         const NAMED: usize = 3;
         let down = self.list.iter().filter(|worker| worker.state == NodeState::Down);
@@ -260,53 +260,53 @@ impl WorkersHealth {
     }
 }
 
-/// One component probe.
+/// The last result of one component probe.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProbeHealth {
-    /// Its name.
+    /// The probe's name.
     pub name: String,
-    /// Whether it was content.
+    /// Whether the check passed.
     pub ok: bool,
-    /// A failure is critical.
+    /// A failure makes the cluster `critical`.
     #[serde(default, skip_serializing_if = "is_false")]
     pub critical: bool,
-    /// What it said.
+    /// What the probe reported.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub detail: String,
 }
 
-/// The whole document.
+/// `health.json` as a whole.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthDocument {
     pub(super) v: u64,
     /// The epoch of the leader that published it.
     pub epoch: u64,
-    /// Rises with every document of an epoch.
+    /// Increases with every document of an epoch.
     pub sequence: u64,
-    /// New in every write.
+    /// New for every write.
     #[serde(default)]
     pub(super) nonce: String,
-    /// A living publisher writes at least this often, in ms.
+    /// A living leader writes at least this often, in ms.
     pub refresh: u64,
-    /// How the cluster is doing.
+    /// The overall judgement.
     pub status: HealthStatus,
-    /// The last status that was told, `unknown` before the first. A new leader keeps it until it knows.
+    /// The last status that was announced; `unknown` before the first. A new leader keeps it until it can judge.
     pub told: HealthStatus,
-    /// Why.
+    /// Why the status is not `healthy`.
     pub reasons: Vec<Reason>,
-    /// The nodes, in order of their ids.
+    /// Sorted by id.
     pub nodes: Vec<NodeHealth>,
-    /// Not all nodes are listed.
+    /// The list of nodes is incomplete.
     #[serde(default, skip_serializing_if = "is_false")]
     pub cut: bool,
-    /// The workers.
+    /// The state of the workers.
     #[serde(default)]
     pub workers: WorkersHealth,
-    /// The component probes.
+    /// The results of the component probes.
     #[serde(default)]
     pub probes: Vec<ProbeHealth>,
-    /// Whatever a later minor version added.
+    /// Fields added by a later minor version.
     #[serde(flatten)]
     pub(super) extra: Map<String, Value>,
 }
@@ -314,7 +314,7 @@ pub struct HealthDocument {
 /// Why an object is not a health document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Unreadable {
-    /// A later version wrote it: to be left alone.
+    /// A later version wrote it; leave it alone.
     pub(super) newer: bool,
     pub(super) detail: String,
 }
@@ -348,7 +348,7 @@ impl HealthDocument {
         serde_json::to_vec(self).expect("plain fields always serialize")
     }
 
-    /// Whether there is nothing in it worth a write that is not in the other: words and marks of the living are not.
+    /// Whether nothing differs that is worth a write. Details and the timestamps of living nodes and workers are not.
     pub(super) fn is_old_news(&self, other: &HealthDocument) -> bool {
         let strip = |document: &HealthDocument| {
             let mut plain = document.clone();
@@ -367,42 +367,42 @@ impl HealthDocument {
         strip(self) == strip(other)
     }
 
-    /// The nodes to be shown.
+    /// The nodes to show: all but the forgotten ones.
     pub fn shown(&self) -> impl Iterator<Item = &NodeHealth> {
         self.nodes.iter().filter(|node| !node.forgotten)
     }
 }
 
-/// What is told, once each.
+/// A change that is announced, once each.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Transition {
-    /// A node is there: new, or back.
+    /// A node has appeared or come back.
     NodeUp {
-        /// Which.
+        /// The node's id.
         node: String,
     },
     /// A node was silent for a full timeout.
     NodeDown {
-        /// Which.
+        /// The node's id.
         node: String,
     },
-    /// The status is another than the one last told.
+    /// The status differs from the last one announced.
     HealthChanged {
-        /// What was told before; `unknown` before the first.
+        /// The last announced status; `unknown` before the first.
         from: HealthStatus,
-        /// What is.
+        /// The status now.
         to: HealthStatus,
-        /// Why.
+        /// The reasons for the new status.
         reasons: Vec<Reason>,
     },
 }
 
-/// What the second document tells that the first did not. Only published documents are compared, so nothing is told twice,
-/// whoever leads.
+/// What the second document announces that the first did not. Only published documents are compared, so nothing is announced
+/// twice, no matter who leads.
 pub fn transitions(before: Option<&HealthDocument>, after: &HealthDocument) -> Vec<Transition> {
     let told: BTreeMap<&str, Option<Told>> =
         before.iter().flat_map(|before| &before.nodes).map(|row| (row.node.as_str(), row.told)).collect();
-    // Those that were cut away were well; so from so many nodes on, new ones are not told.
+    // Rows were cut only for nodes that were well. So above that size new nodes are not announced.
     let others = before.filter(|before| before.cut).map(|_| Told::Up);
     let known = |name: &str| told.get(name).copied().unwrap_or(others);
     let mut found = Vec::new();

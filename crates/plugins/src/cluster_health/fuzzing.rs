@@ -1,10 +1,10 @@
-//! What holds for `health.json`, whatever it says; see [`crate::fuzzing`].
+//! What must hold for `health.json`, whatever it contains; see [`crate::fuzzing`].
 
 use super::{HealthDocument, Judge, JudgeConfig, Listed, Look, Own, transitions};
 use crate::fuzzing::{assert_kept, assert_told};
 use serde_json::Value;
 
-/// Looks of a judge.
+/// How often the judge looks.
 const STEPS: u64 = 12;
 
 const KNOWN: [&str; 12] = [
@@ -12,7 +12,7 @@ const KNOWN: [&str; 12] = [
     "probes",
 ];
 
-/// `health.json`.
+/// Checks any body of `health.json`.
 pub fn health(body: &[u8]) -> bool {
     let found = match HealthDocument::parse(body) {
         Ok(found) => found,
@@ -27,14 +27,14 @@ pub fn health(body: &[u8]) -> bool {
     let json = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("what was understood is JSON");
     assert_kept(&json(body), &json(&again), &KNOWN);
     assert!(found.is_old_news(&found), "nothing is new in it");
-    // Nobody counts as far as that.
+    // No real sequence gets that far.
     if found.sequence < u64::MAX / 2 - STEPS {
         judge(&found);
     }
     true
 }
 
-/// A leader goes on where the document left off; its own node and every second one of the document live.
+/// A leader continues from the document; its own node and every second node of the document are alive.
 fn judge(found: &HealthDocument) {
     let config = JudgeConfig {
         suspect_ms: 200,

@@ -1,10 +1,12 @@
-//! The judge: who is there and how the cluster is doing, from what the leader saw. Pure: no IO, and time is an input.
+//! The judge: decides from what the leader saw which nodes are there and how the cluster is doing. Pure: no IO, and time is an
+//! input.
 //!
-//! A node's silence is counted on the leader's own clock, from the answer that showed its presence changed to the *sending*
-//! of the list that shows it unchanged since. Store times are marks: another one means a sign of life. The store's present only
-//! shows who wrote lately when a leader begins, so that it need not watch those for a full timeout first.
+//! The leader measures a node's silence on its own clock, from the answer that showed its presence changed to the *sending* of
+//! the list that shows it unchanged since. Store times are only marks: a different one means a sign of life. The store's current
+//! time is used once, when a leader begins: it shows who wrote recently, so those nodes need not be watched for a full timeout
+//! first.
 //!
-//! Not promised: a node that lives but cannot write its presence counts as silent.
+//! A node that is alive but cannot write its presence counts as silent.
 
 use super::document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, REASONS_MAX, ROWS_MAX, Reason,
@@ -13,85 +15,85 @@ use super::document::{
 use super::watched::Watched;
 use std::collections::BTreeMap;
 
-/// Presences read in one look because they are new or back; the others wait for the next.
+/// Most presences read in one look because they are new or back; the rest wait for the next look.
 const READS_NEW_MAX: usize = 256;
 
-/// The times the judge goes by, in ms.
+/// The judge's time limits, in ms.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JudgeConfig {
-    /// A node unchanged for this long is `suspect`.
+    /// A node whose presence has not changed for this long is `suspect`.
     pub suspect_ms: u64,
-    /// A node unchanged for this long is `down`. A new leader watches this long before it judges.
+    /// A node whose presence has not changed for this long is `down`. A new leader watches this long before it judges.
     pub down_ms: u64,
-    /// A node that is down or left for this long is no longer shown.
+    /// A node that has been down or gone for this long is no longer shown.
     pub retention_ms: u64,
-    /// A status gets better only once it has been better for this long.
+    /// A status improves only after it has been better for this long.
     pub calm_ms: u64,
     /// A node that goes down twice within this time flaps …
     pub flap_window_ms: u64,
     /// … and must be steady for this long before it is `up` again.
     pub flap_hold_ms: u64,
-    /// A look this late means that this process did not get to run.
+    /// A look that is this late means that this process was not running.
     pub stall_ms: u64,
-    /// Heartbeats whose 99th percentile takes this long mean a slow store.
+    /// A 99th percentile of heartbeats above this means a slow store.
     pub slow_ms: u64,
-    /// How often a document is written at least.
+    /// The longest time between two writes of the document.
     pub refresh_ms: u64,
-    /// Presences read again in each look, the ones read longest ago first.
+    /// Presences read again in each look, oldest reading first.
     pub rereads: usize,
 }
 
-/// What one look saw.
+/// The result of one look.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Look {
-    /// When the list was sent.
+    /// When the list request was sent.
     pub sent_ms: u64,
     /// When it was answered.
     pub now_ms: u64,
-    /// How much later than due it was sent.
+    /// How late the request was sent.
     pub late_ms: u64,
-    /// The presences, and whether that is all of them; `None` if there was no answer.
+    /// The presences, and whether the list is complete; `None` if there was no answer.
     pub list: Option<(Vec<Listed>, bool)>,
 }
 
-/// One presence.
+/// One presence in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// Whose.
+    /// The node it belongs to.
     pub node: String,
-    /// Its mark: when it was written, on the store's clock.
+    /// When it was written, on the store's clock; used as a change mark.
     pub mark: u64,
-    /// How long ago that was, if the store says what time it is.
+    /// How long ago that was, if the store tells its time.
     pub age_ms: Option<u64>,
-    /// It lost the seat by falling silent, and has not written since.
+    /// It lost the seat by falling silent and has not written since.
     pub deposed: bool,
 }
 
-/// What a presence says.
+/// The contents of a presence.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// Which life.
+    /// The incarnation.
     pub incarnation: String,
-    /// Which software.
+    /// The software version.
     pub version: String,
-    /// Heartbeat cycles that took too long so far.
+    /// The number of heartbeat cycles so far that took too long.
     pub contention: u64,
-    /// Plugins in fallback.
+    /// The number of plugins in fallback mode.
     pub fallback: u64,
-    /// Somebody else keeps writing its presence.
+    /// Another process keeps writing its presence.
     pub conflict: bool,
 }
 
-/// What the leader knows besides.
+/// What the leader knows beyond the list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Own {
-    /// About itself.
+    /// The facts about itself.
     pub facts: Facts,
     /// The 99th percentile of its heartbeats.
     pub p99_ms: u64,
-    /// The workers.
+    /// The state of the workers.
     pub workers: WorkersHealth,
-    /// The component probes.
+    /// The results of the component probes.
     pub probes: Vec<ProbeHealth>,
 }
 
@@ -104,21 +106,21 @@ pub struct Judge {
     sequence: u64,
     /// When the first complete list was answered.
     begun_ms: Option<u64>,
-    /// A list was cut: whoever is new on the next may not be new.
+    /// The last list was cut: a node that is new on the next list may not be new.
     cut: bool,
-    /// Since when lists are not answered.
+    /// Since when lists have gone unanswered.
     blind_ms: Option<u64>,
     stalled: bool,
     nodes: BTreeMap<String, Watched>,
     status: HealthStatus,
     told: HealthStatus,
     better_ms: Option<u64>,
-    /// Nothing was wrong but that nobody could take over.
+    /// The only thing wrong was that nobody could take over.
     lonely: bool,
 }
 
 impl Judge {
-    /// A judge that goes on where the last document left off.
+    /// Continues from the last document.
     pub fn new(config: JudgeConfig, epoch: u64, me: &str, inherited: Option<&HealthDocument>) -> Judge {
         let rows = inherited.map_or(&[][..], |document| &document.nodes);
         Judge {
@@ -140,12 +142,12 @@ impl Judge {
         }
     }
 
-    /// Takes in a list, and says which presences to read.
+    /// Takes a list and returns the presences to read.
     pub fn look(&mut self, look: Look) -> Vec<String> {
         let Look { sent_ms, now_ms, late_ms, list } = look;
         self.stalled = late_ms >= self.config.stall_ms;
         if self.stalled {
-            // While this process did not run, perhaps nobody on the machine did: that time is nobody's silence.
+            // While this process did not run, perhaps nothing on the machine did: that time counts as nobody's silence.
             self.begun_ms = self.begun_ms.map(|ms| (ms + late_ms).min(now_ms));
             self.nodes
                 .values_mut()
@@ -173,13 +175,13 @@ impl Judge {
         wanted
     }
 
-    /// One line of a list. Whether the presence is worth reading at once.
+    /// Handles one entry of a list. Returns whether the presence should be read at once.
     fn saw(&mut self, entry: &Listed, sent_ms: u64, now_ms: u64) -> bool {
         let Listed { node: name, mark, age_ms, deposed } = entry;
         let lately = age_ms.is_some_and(|age_ms| age_ms < self.config.suspect_ms);
         let Some(node) = self.nodes.get_mut(name) else {
-            // On the first list the living cannot be told from the dead, but for those who wrote lately: the presence of a
-            // crashed node stays, and only a change tells. Later lists show who has just come.
+            // On the first list, the living cannot be told from the dead, except those that wrote recently: the presence of a
+            // crashed node stays, and only a change is proof. On later lists, a new entry is a new node.
             let fresh = (self.begun_ms.is_some() && !self.cut || lately) && !deposed;
             let (state, told) =
                 if fresh { (NodeState::Up, Some(Told::Up)) } else { (NodeState::Suspect, None) };
@@ -201,8 +203,8 @@ impl Judge {
             node.is_down(&self.config, now_ms);
             return false;
         }
-        // The mark of one that was published as down or gone is the one it had then: another is a sign of life. Of one that
-        // was up it is no news; its watch begins with this list.
+        // A node published as down or gone was published with its mark at that time, so a different mark is a sign of life. For a
+        // node that was up, a different mark says nothing; its watch begins with this list.
         if changed && (!first || matches!(was, NodeState::Down | NodeState::Left)) || was == NodeState::Left {
             node.lives(&self.config, now_ms);
         } else if !first {
@@ -213,7 +215,7 @@ impl Judge {
             || node.is_held() && was == NodeState::Down
     }
 
-    /// Who is not on a complete list has taken its presence away.
+    /// A node missing from a complete list has removed its presence.
     fn miss(&mut self, entries: &[Listed], now_ms: u64) {
         let listed: std::collections::BTreeSet<&str> =
             entries.iter().map(|entry| entry.node.as_str()).collect();
@@ -227,9 +229,9 @@ impl Judge {
             }
             match node.state {
                 NodeState::Left => now_ms.saturating_sub(node.ended_ms) < retention_ms,
-                // Somebody cleared a dead one away.
+                // Somebody removed a dead node's presence.
                 NodeState::Down => false,
-                // Not told as `node_down`: an orderly leave is no alarm, and the document shows it.
+                // No `node_down` here: an orderly leave is no alarm, and the document shows it.
                 NodeState::Up | NodeState::Suspect => {
                     (node.state, node.told, node.ended_ms) = (NodeState::Left, None, now_ms);
                     true
@@ -238,7 +240,7 @@ impl Judge {
         });
     }
 
-    /// Whoever judges is there, whatever became of its presence.
+    /// The judging node is alive, whatever happened to its presence.
     fn i_live(&mut self, now_ms: u64) {
         let fresh = || Watched::new(NodeState::Up, Some(Told::Up), 0, now_ms);
         let me = self.nodes.entry(self.me.clone()).or_insert_with(fresh);
@@ -246,8 +248,8 @@ impl Judge {
         (me.steady_ms, me.undecided) = (None, false);
     }
 
-    /// Adds those that were read longest ago, a few in each look: neither size nor time tells a new incarnation, and reading all
-    /// of a thousand every time would cost more than the election.
+    /// Adds the presences read longest ago, a few in each look. Neither size nor time reveals a new incarnation, and reading a
+    /// thousand of them every time would cost more than the election.
     fn reread(&self, wanted: &mut Vec<String>) {
         let mut old: Vec<(Option<u64>, &String)> = self
             .nodes
@@ -259,24 +261,24 @@ impl Judge {
         wanted.extend(old.into_iter().take(self.config.rereads).map(|(_, name)| name.clone()));
     }
 
-    /// A presence was read; `None` if it could not be, or is none.
+    /// Takes what was read from a presence; `None` if it could not be read or is not a presence.
     pub fn read(&mut self, now_ms: u64, name: &str, facts: Option<Facts>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         match facts {
             Some(facts) => node.learn(now_ms, facts),
-            // Others first; it has its turn again.
+            // The others go first; its turn comes again.
             None => node.read_ms = Some(now_ms),
         }
     }
 
-    /// Whether this leader knows of everybody, or has watched for a full timeout.
+    /// Whether this leader has seen every node alive, or has watched for a full timeout.
     pub fn is_settled(&self, now_ms: u64) -> bool {
         let Some(begun_ms) = self.begun_ms else { return false };
         now_ms.saturating_sub(begun_ms) >= self.config.down_ms
             || !self.nodes.values().any(|node| node.undecided && node.state != NodeState::Left)
     }
 
-    /// The document as of now.
+    /// Judges the cluster and returns the document to publish.
     pub fn judge(&mut self, now_ms: u64, own: Own) -> HealthDocument {
         let Own { facts, p99_ms, workers, probes } = own;
         if let Some(me) = self.nodes.get_mut(&self.me) {
@@ -290,9 +292,9 @@ impl Judge {
         );
         let blind = self.blind_ms.is_some_and(|ms| now_ms.saturating_sub(ms) >= self.config.down_ms);
         if !self.is_settled(now_ms) {
-            // Not told: every hand-over would be told as two changes of health, of which neither happened.
+            // Not announced: otherwise every handover would announce two changes of health that never happened.
             (self.status, self.better_ms) = (HealthStatus::Unknown, None);
-            // Standbys that were not seen to change yet are no sign that there are none.
+            // Standbys that have not been seen to change yet do not prove that there are none.
             reasons.retain(|reason| reason.code != ReasonCode::NoEligibleStandby);
             reasons.insert(
                 0,
@@ -333,8 +335,8 @@ impl Judge {
         }
     }
 
-    /// Worse at once; better only when it has been better for the whole calm. To and from `unknown` at once, and when a second node
-    /// has come to one that was alone.
+    /// A status worsens at once and improves only after it has been better for the whole calm period. Changes to and from
+    /// `unknown` apply at once, and so does the arrival of a second node beside a lonely one.
     fn damp(&mut self, now_ms: u64, raw: HealthStatus, was_lonely: bool) {
         let unknown = HealthStatus::Unknown;
         let better = raw < self.status && self.status != unknown;
@@ -401,8 +403,8 @@ impl Judge {
         }
     }
 
-    /// The rows, in order of the ids; if not all fit, the dead first, then those that are not well. The dead must not be cut
-    /// away: a successor would tell them again.
+    /// The rows, sorted by id. If not all fit, dead nodes stay first, then those that are not well. Dead nodes must not be cut: a
+    /// successor would announce them again.
     fn rows(&self) -> (Vec<NodeHealth>, bool) {
         let mut order: Vec<(&String, &Watched)> = self.nodes.iter().collect();
         let cut = order.len() > ROWS_MAX;

@@ -1,4 +1,4 @@
-//! The judge on invented time.
+//! Tests of the judge on simulated time.
 
 use super::*;
 use crate::cluster_health::{Transition, transitions};
@@ -20,14 +20,14 @@ fn config() -> JudgeConfig {
     }
 }
 
-/// A judge, the marks on an invented store, and everything that was published and told.
+/// A judge, the marks on a simulated store, and everything that was published and announced.
 struct Bench {
     judge: Judge,
     now_ms: u64,
     marks: BTreeMap<String, u64>,
-    /// How old each presence is, if the store says so.
+    /// How old each presence is, if the store tells its time.
     ages: BTreeMap<String, u64>,
-    /// Who lost the seat by falling silent.
+    /// Nodes that lost the seat by falling silent.
     deposed: Vec<String>,
     own: Own,
     last: Option<HealthDocument>,
@@ -42,7 +42,7 @@ impl Bench {
         Bench { judge, now_ms: 5_000, marks, ages, deposed, own: Own::default(), last, told: Vec::new() }
     }
 
-    /// One interval passes in which these wrote their presence, then a look.
+    /// One interval passes in which these nodes write their presence, then a look follows.
     fn tick(&mut self, alive: &[&str]) -> HealthDocument {
         self.now_ms += P;
         for name in alive {
@@ -122,7 +122,7 @@ fn those_who_wrote_lately_need_not_be_watched_first() {
     assert_eq!((state(&document, "b"), state(&document, "c")), (NodeState::Up, NodeState::Suspect));
 }
 
-/// Nodes that are started one after the other: nothing was wrong with the first but that it was alone.
+/// Nodes are started one after another: the only thing wrong with the first was that it was alone.
 #[test]
 fn a_second_node_makes_a_lonely_one_healthy_at_once() {
     let mut bench = Bench::new(1, None, &["a"]);
@@ -133,7 +133,7 @@ fn a_second_node_makes_a_lonely_one_healthy_at_once() {
     assert_eq!(bench.said(), ["+a", "unknown>degraded", "+b", "degraded>healthy"]);
 }
 
-/// The seat was taken from it: nobody need watch it to know.
+/// The seat was taken from it, so nobody needs to watch it first.
 #[test]
 fn ob2_a_leader_that_fell_silent_is_down_at_once_for_its_successor() {
     let mut first = Bench::new(1, None, &["a", "b", "z"]);
@@ -175,7 +175,7 @@ fn silence_is_suspect_then_down_then_forgotten_and_told_once() {
     let document = bench.ticks(110, &["a", "b"]);
     assert!(document.shown().all(|row| row.node != "c"), "it is no longer shown");
     assert_eq!(bench.said(), ["degraded>healthy"], "and told only once");
-    // A successor does not tell the forgotten one again either.
+    // A successor does not announce the forgotten node again either.
     let mut next = Bench { now_ms: 0, ..Bench::new(2, Some(document), &["a", "b", "c"]) };
     next.marks = bench.marks.clone();
     next.ticks(8, &["a", "b"]);
@@ -188,7 +188,7 @@ fn a_successor_goes_on_from_the_last_document() {
     bench.ticks(5, &["a", "b", "c", "d"]);
     let last = bench.ticks(4, &["a", "b", "c"]);
     let marks = bench.marks;
-    // Another node leads, whose own clock has another origin. `b` died with the old leader, `d` is still dead.
+    // Another node leads, and its clock has a different origin. `b` died with the old leader, `d` is still dead.
     let mut next = Bench { now_ms: 70, marks, ..Bench::new(2, Some(last), &[]) };
     for _ in 0..3 {
         let document = next.tick(&["a", "c"]);
@@ -307,7 +307,7 @@ fn time_in_which_the_leader_did_not_run_is_nobodys_silence() {
     assert_eq!((state(&document, "b"), state(&document, "c")), (NodeState::Up, NodeState::Up));
 }
 
-/// A small generator: the judge is judged by many histories, and any of them can be had again.
+/// A small seeded generator: the judge is tested on many histories, and each can be reproduced.
 struct Random(u64);
 
 impl Random {
@@ -317,9 +317,9 @@ impl Random {
     }
 }
 
-/// Nodes come, go, fall silent and return; leaders change; lists fail and come late. Whatever happens: nobody is told down
-/// who was not silent for a full timeout of one leader's watch, ups and downs alternate, and before its watch is over a leader judges
-/// only if it has seen everybody live.
+/// Nodes come, go, fall silent and return; leaders change; lists fail or come late. Throughout: no node is announced as down
+/// unless it was silent for a full timeout under one leader's watch, ups and downs alternate, and before its watch is over a
+/// leader judges only if it has seen every node alive.
 #[test]
 fn whatever_happens_the_dead_were_silent_and_each_transition_is_told_once() {
     let names = ["a", "b", "c", "d", "e"];
@@ -377,7 +377,8 @@ fn whatever_happens_the_dead_were_silent_and_each_transition_is_told_once() {
                         );
                     }
                     Transition::NodeUp { node } => {
-                        // One that left in between is told again; nobody is told up while it was last told down, unless it lived.
+                        // A node that left in between is announced again; a node last announced as down is announced as up only
+                        // if it lived.
                         down.insert(node.clone(), false);
                         assert!(node == "a" || wrote.contains_key(node.as_str()), "seed {seed}: {node}");
                     }

@@ -1,4 +1,4 @@
-//! ClusterHealth: who is there, how the cluster is doing, and why, judged by the leader and readable by everybody.
+//! ClusterHealth: which nodes are there, how the cluster is doing, and why. The leader judges; everybody can read it.
 //!
 //! ```
 //! use tenure::{Node, Settings};
@@ -19,8 +19,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Not promised: that every transition is told. It is told by the leader that published it; one that dies between the two
-//! does not, and its successor does not tell it again.
+//! Not every transition is announced. The leader that published it announces it; if that leader dies in between, its successor
+//! does not announce it again.
 
 mod cost;
 mod crew;
@@ -54,17 +54,17 @@ use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::{Node, Settings};
 use tokio::sync::{broadcast, watch};
 
-/// The name of the process.
+/// The name of the leader-only process.
 pub const PROCESS: &str = "ClusterHealth";
 
-/// The events it tells with the node's, with `{prefix}` for the telemetry prefix.
+/// The events emitted along with the node's own; `{prefix}` stands for the telemetry prefix.
 pub const HEALTH_EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.health_changed",
     "{prefix}.coordinator.node_down",
     "{prefix}.coordinator.node_up",
 ];
 
-/// What it adds to its node's figures, as a scrape shows it.
+/// The metrics added to the node's own, named as in a scrape.
 pub const HEALTH_METRIC_NAMES: &[&str] = &["tenure_cluster_health"];
 
 fn figure(published: Option<&HealthDocument>) -> PluginFigure {
@@ -80,38 +80,38 @@ fn figure(published: Option<&HealthDocument>) -> PluginFigure {
     PluginFigure { name: "tenure_cluster_health", help, kind: FigureKind::Gauge, value }
 }
 
-/// A transition, with the epoch of the leader that told it.
+/// A transition, with the epoch of the leader that announced it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthEvent {
-    /// The namespace.
+    /// The namespace of the cluster.
     pub namespace: Arc<str>,
-    /// The leader's epoch.
+    /// The epoch of the leader that announced it.
     pub epoch: u64,
-    /// What happened.
+    /// The change itself.
     pub transition: Transition,
 }
 
-/// When and how the leader looks.
+/// How often and how the leader looks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct HealthOptions {
-    /// How often the nodes are listed.
+    /// The time between two lists of the nodes.
     pub interval: Duration,
-    /// The document is written at least every so many looks, changed or not: a reader takes one that is twice as old for stale.
-    /// Its age by the store's times is the only sign a one-shot reader has. Without it a leader that renews, but whose health
-    /// process cannot get through, would look healthy for ever.
+    /// The document is written at least once in this many looks, changed or not; readers treat one twice as old as stale. Its age
+    /// in store time is the only sign a one-shot reader has. Without it, a leader that renews, but whose health process cannot
+    /// get through, would look healthy forever.
     pub refresh_looks: u32,
-    /// How long a node that is down or left is shown.
+    /// How long a node that is down or gone is still shown.
     pub retention: Duration,
-    /// How long a probe may take.
+    /// The time limit of one probe.
     pub probe_timeout: Duration,
-    /// Presences read again in each look, besides new ones.
+    /// Presences read again in each look, in addition to new ones.
     pub rereads: usize,
 }
 
 impl HealthOptions {
-    /// What fits these settings: a look every `presenceInterval`, but not more than one for 24 looks of a standby, so that health
-    /// costs a fraction of what leading does. What a node may cost ($4.60 a month by default, 2.5 requests in 5 s with `thrifty`)
-    /// must stay true with health on board.
+    /// The options that fit these settings: one look every `presenceInterval`, but at most one per 24 looks of a standby, so that
+    /// health costs a fraction of what leading does. The limits on what a node may cost ($4.60 a month by default, 2.5 requests
+    /// in 5 s with `thrifty`) must hold with health running.
     pub fn of(settings: &Settings) -> HealthOptions {
         let interval_ms = settings.presence_interval_ms.max(24 * settings.election_interval_ms);
         HealthOptions {
@@ -150,7 +150,7 @@ pub struct ClusterHealth {
     outlets: Outlets,
 }
 
-/// How it is heard in this program.
+/// How other code in this program hears about health.
 #[derive(Clone)]
 struct Outlets {
     events: broadcast::Sender<HealthEvent>,
@@ -158,7 +158,7 @@ struct Outlets {
 }
 
 impl ClusterHealth {
-    /// With the options that fit the node's settings, and no probes.
+    /// Creates it with the options that fit the node's settings, and no probes.
     pub fn new(node: &Node) -> ClusterHealth {
         let annex = node.annex();
         let options = HealthOptions::of(annex.settings());
@@ -169,14 +169,14 @@ impl ClusterHealth {
         ClusterHealth { annex, options, probes: Vec::new(), outlets }
     }
 
-    /// With other options.
+    /// Replaces the options.
     #[must_use]
     pub fn options(mut self, options: HealthOptions) -> ClusterHealth {
         self.options = options;
         self
     }
 
-    /// With one more component probe.
+    /// Adds a component probe.
     #[must_use]
     pub fn probe(mut self, probe: impl Probe) -> ClusterHealth {
         self.probes.push(Arc::new(probe));
@@ -191,17 +191,17 @@ impl ClusterHealth {
         })
     }
 
-    /// The transitions that this node tells as leader, from now on. The node's own events have them, too.
+    /// The transitions this node announces as leader from now on. They are also among the node's own events.
     pub fn events(&self) -> broadcast::Receiver<HealthEvent> {
         self.outlets.events.subscribe()
     }
 
-    /// What this node published last as leader; `None` while it does not lead.
+    /// The document this node last published as leader; `None` while it does not lead.
     pub fn published(&self) -> watch::Receiver<Option<HealthDocument>> {
         self.outlets.published.subscribe()
     }
 
-    /// How the cluster is doing, on any node; see [`HealthView::read`].
+    /// Reads the health of the cluster, on any node; see [`HealthView::read`].
     pub async fn read(&self) -> Result<HealthView, tenure::admin::StatusError> {
         HealthView::read(&self.annex).await
     }

@@ -6,43 +6,43 @@ use std::time::Duration;
 use tenure::async_trait;
 use tokio::task::JoinSet;
 
-/// A check of something the cluster depends on: a database, a queue, a disk. Run by the leader, once a look.
+/// Checks something the cluster depends on: a database, a queue, a disk. The leader runs it once per look.
 #[async_trait]
 pub trait Probe: Send + Sync + 'static {
-    /// Its name: short, and different from the others'.
+    /// A short name, unique among the probes.
     fn name(&self) -> &str;
 
-    /// Whether a failure is `critical` and not only `degraded`.
+    /// Whether a failure makes the cluster `critical` instead of `degraded`.
     fn is_critical(&self) -> bool {
         false
     }
 
-    /// Checks. One that takes too long is cut off where it awaits and has failed, as has one that panics.
+    /// Runs the check. If it takes too long, it is dropped at an await point and counts as failed; so does a panic.
     async fn check(&self) -> ProbeResult;
 }
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProbeResult {
-    /// All is well.
+    /// Whether the check passed.
     pub ok: bool,
-    /// For people, one line. A change of it alone is not published at once.
+    /// One line for people. A change of this text alone is not published at once.
     pub detail: String,
 }
 
 impl ProbeResult {
-    /// All is well.
+    /// The check passed.
     pub fn ok() -> ProbeResult {
         ProbeResult { ok: true, detail: String::new() }
     }
 
-    /// It is not.
+    /// The check failed.
     pub fn failed(detail: impl Into<String>) -> ProbeResult {
         ProbeResult { ok: false, detail: detail.into() }
     }
 }
 
-/// Runs them all at once; the outcomes in the order of the probes.
+/// Runs all probes at once; results come in the order of the probes.
 pub(super) async fn run_all(probes: &[Arc<dyn Probe>], limit: Duration) -> Vec<ProbeHealth> {
     let mut running = JoinSet::new();
     for (at, probe) in probes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The process: looks, asks the judge, publishes, tells. It decides nothing.
+//! The process: looks, asks the judge, publishes, announces. It decides nothing itself.
 
 use super::crew::crew;
 use super::document::{HealthDocument, HealthStatus, Transition, transitions};
@@ -14,10 +14,10 @@ use tenure::process::ProcessContext;
 use tenure::store::{Condition, Read, Version, Write};
 use tenure::{LeadershipEnded, NodeId};
 
-/// Presences looked at at most.
+/// Most presences looked at.
 const LIST_MAX: usize = 10_000;
 
-/// Tries to get one document published; then the next look goes on.
+/// Attempts to publish one document before moving on to the next look.
 const PUBLISH_TRIES: u32 = 3;
 
 /// One term of the process.
@@ -30,22 +30,22 @@ pub(super) struct Keeper {
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
     outlets: Outlets,
-    /// Names this life's writes.
+    /// Identifies the writes of this run of the process.
     writer: String,
     writes: u64,
     judge: Option<Judge>,
-    /// The version of `health.json` as last known; `None` if there is none.
+    /// The last known version of `health.json`; `None` if it does not exist.
     version: Option<Version>,
-    /// What stands there, as far as is known.
+    /// The last known content of `health.json`.
     published: Option<HealthDocument>,
     published_ms: u64,
-    /// It has to be read first.
+    /// `health.json` must be read before anything else.
     unsettled: bool,
-    /// A later version wrote it: it is left alone.
+    /// A later version wrote `health.json`; leave it alone.
     blocked: bool,
     extra: Map<String, Value>,
     incarnation: Option<String>,
-    /// Who lost the seat by falling silent, before this leader had it; `None` until it is known.
+    /// Nodes that lost the seat by falling silent before this leader took it.
     deposed: Vec<PresenceMark>,
     asked: bool,
     said: Option<String>,
@@ -60,7 +60,7 @@ impl Keeper {
         context: ProcessContext,
     ) -> Keeper {
         let clock = annex.clock();
-        // An epoch has one holder, and a holder one instance of this at a time.
+        // An epoch has one holder, and a holder runs one instance of this at a time.
         let writer = format!("{:x}-{:x}-{}", context.epoch(), clock.now_ms(), context.attempt());
         Keeper {
             document: annex.document("health").ok(),
@@ -87,7 +87,7 @@ impl Keeper {
         }
     }
 
-    /// Until it is told to stop.
+    /// Runs until it is told to stop.
     pub(super) async fn run(mut self) -> Result<(), LeadershipEnded> {
         let (stop, outlets) = (self.context.cancellation(), self.outlets.clone());
         let ended = tokio::select! {
@@ -104,7 +104,7 @@ impl Keeper {
         let mut due_ms = self.clock.now_ms();
         loop {
             self.context.check()?;
-            // Judging without knowing what was told already would tell it twice.
+            // Judging without knowing what was already announced would announce it twice.
             if self.unsettled {
                 self.settle().await;
             }
@@ -114,7 +114,7 @@ impl Keeper {
                 self.publish().await?;
             }
             let now_ms = self.clock.now_ms();
-            // What was not answered is asked again soon; a look that took longer than the interval shifts the next.
+            // After an unanswered request, retry soon. A look that took longer than the interval shifts the next one.
             due_ms = if self.unsettled {
                 now_ms + interval_ms.min(5000)
             } else {
@@ -163,7 +163,7 @@ impl Keeper {
         let Some(judge) = &mut self.judge else { return };
         for name in judge.look(Look { sent_ms, now_ms, late_ms, list }) {
             let Ok(node) = NodeId::new(&name) else { continue };
-            // One after the other: there are few, and no hurry.
+            // One at a time: there are few, and there is no hurry.
             let found = self.annex.presence(&node).await;
             let facts = found.ok().flatten().map(|presence| facts(&presence));
             judge.read(self.clock.now_ms(), &name, facts);
@@ -192,7 +192,7 @@ impl Keeper {
 
     // ---- publishing ----
 
-    /// Finds out what stands in `health.json`.
+    /// Finds out what `health.json` holds.
     async fn settle(&mut self) {
         let Some(document) = self.document.clone() else { return };
         match document.read(None).await {
@@ -202,13 +202,13 @@ impl Keeper {
                     (self.blocked, self.judge) = (true, None);
                     self.say(format!("health.json is left alone: {}", unreadable.detail));
                 }
-                // It is derived, and nobody else's to write.
+                // The document is derived, and nobody else may write it.
                 Err(unreadable) => {
                     self.say(format!("health.json is replaced: {}", unreadable.detail));
                     self.inherit(Some(object.version), None);
                 }
             },
-            // This leader's first write has not landed, or somebody removed it: what is known stays.
+            // This leader's first write has not landed, or somebody removed the object: keep what is known.
             Read::Absent | Read::Unchanged if self.judge.is_some() => {
                 (self.version, self.unsettled) = (None, false);
             }
@@ -221,11 +221,11 @@ impl Keeper {
 
     fn found(&mut self, version: Version, found: HealthDocument) {
         if found.nonce.strip_prefix(&self.writer).is_some_and(|rest| rest.starts_with('.')) {
-            // A write whose answer was lost.
+            // This node's own write, whose answer was lost.
             (self.version, self.unsettled) = (Some(version), false);
             self.tell(found);
         } else if found.epoch > self.context.epoch() {
-            // A newer leader: this one is about to learn that it leads no more.
+            // Written by a newer leader: this node is about to learn that it no longer leads.
         } else if self.published.as_ref().is_some_and(|known| known.nonce == found.nonce)
             && self.judge.is_some()
         {
@@ -235,7 +235,8 @@ impl Keeper {
         }
     }
 
-    /// Goes on from what a former leader published. Whatever this one knew is judged anew: what was told may be different.
+    /// Continues from what a former leader published. This leader's own findings are judged again, because what was announced may
+    /// differ.
     fn inherit(&mut self, version: Option<Version>, found: Option<HealthDocument>) {
         let judge =
             Judge::new(self.config.clone(), self.context.epoch(), self.annex.node().as_str(), found.as_ref());
@@ -257,7 +258,7 @@ impl Keeper {
                 return Ok(());
             };
             let mut news = judge.judge(now_ms, own.clone());
-            // Half an interval early is on time: the next look would be half an interval late.
+            // Half an interval early counts as on time: the next look would be half an interval late.
             let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
             let fresh = now_ms.saturating_sub(self.published_ms) + half_ms < self.config.refresh_ms;
             if fresh && self.published.as_ref().is_some_and(|known| news.is_old_news(known)) {
@@ -274,7 +275,8 @@ impl Keeper {
                     self.tell(news);
                     return Ok(());
                 }
-                // A refusal may be the echo of one's own write, and a lost answer is no lost race: what stands there tells.
+                // A refusal may be the echo of this leader's own write, and a lost answer is not a lost race: the read-back
+                // decides.
                 Write::Lost | Write::Unknown(_) => self.unsettled = true,
                 Write::Unavailable(trouble) | Write::Denied(trouble) => {
                     self.say(format!("health.json cannot be written: {trouble}"));
@@ -285,13 +287,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// It is published: now it may be told.
+    /// The document is published, so its changes may be announced.
     fn tell(&mut self, document: HealthDocument) {
         let epoch = self.context.epoch();
         for transition in transitions(self.published.as_ref(), &document) {
             self.annex.tell(epoch, news(&transition));
             let namespace = Arc::from(self.annex.namespace());
-            // Nobody listens: then nobody misses it.
+            // An error means that nobody listens, so nobody misses it.
             let _ = self.outlets.events.send(HealthEvent { namespace, epoch, transition });
         }
         self.published_ms = self.clock.now_ms();
@@ -311,7 +313,7 @@ fn facts(presence: &Presence) -> Facts {
     }
 }
 
-/// The event. `node` is the one who speaks, so whom it is about is `subject`.
+/// The event. `node` is the announcing node, so `subject` names the node it is about.
 fn news(transition: &Transition) -> News {
     let (name, alarming, sentence, fields) = match transition {
         Transition::NodeUp { node } => {

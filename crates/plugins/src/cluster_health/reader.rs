@@ -1,4 +1,4 @@
-//! Reading: the last published health, and whether anybody alive stands behind it.
+//! Reading: the last published health, and whether a living leader stands behind it.
 
 use super::document::{
     HealthDocument, HealthStatus, NodeState, ProbeHealth, Reason, ReasonCode, WorkersHealth,
@@ -9,67 +9,67 @@ use tenure::document::{Annex, Keys};
 use tenure::id::{DocumentName, Namespace};
 use tenure::store::{Lanes, Read};
 
-/// What store times may be off by: some engines round to seconds.
+/// How far store times may be off: some engines round to seconds.
 const ROUNDING_MS: u64 = 2000;
 
-/// No refresh is longer; a longer one is a document's mistake.
+/// The longest refresh accepted; a longer one is a mistake in the document.
 const REFRESH_MAX_MS: u64 = 24 * 3600 * 1000;
 
-/// The health of a namespace as anybody can read it.
+/// The health of a namespace, as anybody can read it.
 ///
-/// It is the leader's judgement, shown as such only while it is fresh: the seat is held by a leader that was *seen* to renew,
-/// the document is of its epoch, and on the store's clock it is no older than two refreshes. Otherwise the status is
-/// `unknown`, for the reason `stale_snapshot`; where there was a leader and is none, `critical`, for the reason `no_leader`. Nodes and
-/// workers are then those of the last document.
+/// This is the leader's judgement, and it is shown only while it is fresh: the seat is held by a leader that was *seen* to renew,
+/// the document is from its epoch, and by the store's clock it is no older than two refreshes. Otherwise the status is `unknown`
+/// with the reason `stale_snapshot`, or, if there was a leader and now there is none, `critical` with the reason `no_leader`.
+/// Nodes and workers are then those of the last document.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
-    /// The namespace.
+    /// The namespace that was read.
     pub namespace: String,
-    /// How the cluster is doing.
+    /// The overall judgement.
     pub status: HealthStatus,
-    /// Why.
+    /// Why the status is not `healthy`.
     pub reasons: Vec<Reason>,
     /// The epoch of the document; 0 if there is none.
     pub epoch: u64,
-    /// Its number in that epoch.
+    /// The document's number within that epoch.
     pub sequence: u64,
-    /// How much older the document is than the newest renewal of the seat, by the store's clock.
+    /// How much older the document is than the newest renewal of the seat, on the store's clock.
     pub age_ms: Option<u64>,
-    /// That renewal, on the store's clock; workers' `lastSeen` are on the same.
+    /// The time of that renewal, on the store's clock; workers' `lastSeen` use the same clock.
     pub store_time: Option<u64>,
-    /// The leader, if one was seen to live.
+    /// The leader, if one was seen alive.
     pub leader: Option<String>,
-    /// Somebody alive stands behind it.
+    /// A living leader stands behind the document.
     pub fresh: bool,
-    /// The nodes.
+    /// The nodes of the document.
     pub nodes: Vec<ViewNode>,
-    /// The workers.
+    /// The state of the workers.
     pub workers: WorkersHealth,
-    /// The component probes.
+    /// The results of the component probes.
     pub probes: Vec<ProbeHealth>,
 }
 
-/// One node.
+/// One node of the view.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ViewNode {
-    /// Its id.
+    /// The node id.
     pub node: String,
-    /// How it is doing, by the document; down if it is gone since.
+    /// The state in the document; down if the node has gone since.
     pub state: NodeState,
-    /// `leader` or `standby`, by the document; `gone` if it is gone since.
+    /// `leader` or `standby` as in the document; `gone` if the node has gone since.
     pub role: String,
-    /// Which life of it.
+    /// The incarnation, if known.
     pub incarnation: Option<String>,
-    /// Its software.
+    /// The software version, if known.
     pub version: Option<String>,
-    /// How long ago it was last heard of, by the store's clock; none if it has no presence.
+    /// How long ago it was last seen, on the store's clock; `None` if it has no presence.
     pub last_seen_ms_ago: Option<u64>,
 }
 
 impl HealthView {
-    /// Reads it on a node, leader or not. See [`look`](HealthView::look) for what it costs.
+    /// Reads the health on any node, leader or not. [`look`](HealthView::look) says what it costs.
     pub async fn read(annex: &Annex) -> Result<HealthView, StatusError> {
         let namespace = Namespace::new(annex.namespace()).map_err(|error| StatusError::Unreadable {
             key: annex.namespace().to_owned(),
@@ -78,13 +78,14 @@ impl HealthView {
         HealthView::look(annex.lanes(), &namespace).await
     }
 
-    /// Reads it from outside: watches the holder of the seat until it renews (for at most one hold), one list, and two reads.
+    /// Reads the health from outside: watches the seat until its holder renews (for at most one hold), then one list and two
+    /// reads.
     pub async fn look(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
         let status = Status::read(lanes, namespace).await?;
         HealthView::behind(lanes, namespace, &status).await
     }
 
-    /// The same for whoever has looked at the seat just now: two reads.
+    /// Like [`look`](HealthView::look), for a caller that has just looked at the seat: two reads.
     pub async fn behind(
         lanes: &Lanes,
         namespace: &Namespace,
@@ -102,7 +103,7 @@ impl HealthView {
             Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
             Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
         };
-        // The seat of a leader that lives was written just now: its time is the store's clock.
+        // A living leader wrote its seat just now, so that time is the store's clock.
         let newest = match lanes.lease.get(&keys.seat(), None).await {
             Read::Found(object) => Some(object.modified),
             Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => None,
@@ -113,7 +114,7 @@ impl HealthView {
         Ok(HealthView { store_time: newest.map(|newest| newest.0), ..view(status, found, age_ms) })
     }
 
-    /// A namespace whose store is not there yet.
+    /// The view of a namespace whose store does not exist yet.
     pub fn nothing(namespace: &Namespace) -> HealthView {
         let status = Status {
             namespace: namespace.to_string(),
@@ -126,7 +127,7 @@ impl HealthView {
     }
 }
 
-/// Why the document must not be believed; `None` if it may.
+/// Why the document must not be trusted; `None` if it can be.
 fn stale(status: &Status, document: Option<&HealthDocument>, age_ms: Option<u64>) -> Option<&'static str> {
     let Some(document) = document else { return Some("no leader has published health yet") };
     if !status.has_live_leader() {
@@ -145,7 +146,7 @@ fn stale(status: &Status, document: Option<&HealthDocument>, age_ms: Option<u64>
 
 fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) -> HealthView {
     let doubt = stale(status, document.as_ref(), age_ms);
-    // What is known to be gone by now may be up in the document.
+    // A node known to be gone by now may still be up in the document.
     let row = |node: &super::NodeHealth| {
         let seen = status.nodes.iter().find(|seen| seen.node == node.node);
         let gone = seen.is_some_and(|seen| seen.role == "gone");
@@ -184,7 +185,7 @@ fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) 
         view.reasons.insert(0, Reason::new(ReasonCode::StaleSnapshot, None, doubt));
     }
     if view.leader.is_none() && status.epoch > 0 {
-        // Whatever the last leader thought of it.
+        // Whatever the last leader judged.
         view.status = HealthStatus::Critical;
         view.reasons = vec![Reason::new(ReasonCode::NoLeader, None, "nobody leads")];
     }

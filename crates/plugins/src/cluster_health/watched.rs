@@ -1,4 +1,4 @@
-//! One node under watch: when it was last seen to change, and what follows from its silence.
+//! One node under watch: when its presence last changed, and what follows from its silence.
 
 use super::document::{NodeHealth, NodeState, Told};
 use super::judge::{Facts, JudgeConfig};
@@ -10,9 +10,9 @@ pub(super) struct Watched {
     pub(super) mark: u64,
     /// This judge has found it on a list.
     pub(super) listed: bool,
-    /// It has neither been seen to live nor watched for long enough.
+    /// It has neither been seen alive nor watched for long enough.
     pub(super) undecided: bool,
-    /// When it was last seen to change, or its watch began.
+    /// When its presence last changed, or its watch began.
     pub(super) changed_ms: u64,
     pub(super) flaps: u32,
     pub(super) flapped_ms: u64,
@@ -23,7 +23,7 @@ pub(super) struct Watched {
     pub(super) forgotten: bool,
     pub(super) facts: Option<Facts>,
     pub(super) read_ms: Option<u64>,
-    /// Its count of slow heartbeats rose between the last two readings.
+    /// Its count of slow heartbeats rose between the last two reads.
     pub(super) contended: bool,
 }
 
@@ -62,14 +62,14 @@ impl Watched {
         }
     }
 
-    /// It went down before and was not told to be back: it is held.
+    /// It went down and has not been announced as back: it is held as `suspect`.
     pub(super) fn is_held(&self) -> bool {
         self.state == NodeState::Suspect && self.told == Some(Told::Down)
     }
 
     pub(super) fn learn(&mut self, now_ms: u64, facts: Facts) {
         let same = self.facts.as_ref().filter(|before| before.incarnation == facts.incarnation);
-        // What an inherited row does not say must not look like a rise.
+        // A field missing from an inherited row must not look like a rise.
         self.contended =
             self.read_ms.is_some() && same.is_some_and(|before| facts.contention > before.contention);
         (self.facts, self.read_ms) = (Some(facts), Some(now_ms));

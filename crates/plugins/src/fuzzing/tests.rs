@@ -1,4 +1,4 @@
-//! The fuzzer's checks in every test run: on any bytes, and on good documents that something happened to.
+//! Runs the fuzzer's checks in every test run: on arbitrary bytes, and on damaged good documents.
 
 #[path = "../../../tenure/src/fuzzing/tests/mishap.rs"]
 mod mishap;
@@ -12,7 +12,7 @@ type Check = fn(&[u8]) -> bool;
 
 const CHECKS: [(&str, Check); 3] = [("health", health), ("schedule", schedule), ("apply", apply)];
 
-/// The seeds of a check, in the order of their names.
+/// The seeds of a check, sorted by name.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(name);
     let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
@@ -43,7 +43,7 @@ fn a_health_document_at_the_bounds_of_its_numbers_is_gone_on_with() {
     }
 }
 
-/// Found by the fuzzer: what a document says was told as it was, to a terminal or a log.
+/// Found by the fuzzer: text from a document reached a terminal or a log unescaped.
 #[test]
 fn no_explanation_has_control_characters_of_the_document_in_it() {
     let health_body = String::from_utf8(seeds("health")[0].clone()).expect("text");

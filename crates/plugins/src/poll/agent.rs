@@ -1,5 +1,5 @@
-//! The agent's side: does jobs. It is a handler for tasks of kind `poll`, to be given to a task runner whose worker says what
-//! it is in its payload.
+//! The agent's side: runs jobs. It is a handler for tasks of kind `poll`. Give it to a task runner whose worker describes itself
+//! in its payload.
 
 use super::allowed::AllowedCommand;
 use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
@@ -20,7 +20,7 @@ use tenure::tasks::{Handlers, TaskContext, TaskOutcome};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// What an agent can check. Without more words: `tcp`, `dns` and `http`, and no link-local address.
+/// The checks an agent can run. By default: `tcp`, `dns` and `http`, and no link-local addresses.
 ///
 /// ```
 /// use tenure::tasks::Handlers;
@@ -42,12 +42,12 @@ impl std::fmt::Debug for Checks {
 }
 
 impl Checks {
-    /// `tcp`, `dns` and `http`. Fails where no HTTP client can be had.
+    /// `tcp`, `dns` and `http`. Fails if no HTTP client can be created.
     pub fn new() -> Result<Checks, String> {
         Checks::reaching(LinkLocal::Denied)
     }
 
-    /// The same, with or without link-local addresses.
+    /// Like [`new`](Checks::new), with a choice about link-local addresses.
     pub fn reaching(link_local: LinkLocal) -> Result<Checks, String> {
         let mut checks = Checks::none();
         checks.kinds.insert("tcp".to_owned(), Arc::new(TcpCheck::new(link_local)));
@@ -56,18 +56,18 @@ impl Checks {
         Ok(checks)
     }
 
-    /// None at all.
+    /// No checks at all.
     pub fn none() -> Checks {
         Checks { kinds: BTreeMap::new(), rules: Rules::default() }
     }
 
-    /// Allows checks of kind `command`, for these commands. Whoever may write schedules may then have this machine run them.
+    /// Allows checks of kind `command`, for these commands. Anybody who may write schedules can then make this machine run them.
     pub fn commands(mut self, allowed: impl IntoIterator<Item = AllowedCommand>) -> Checks {
         self.kinds.insert("command".to_owned(), Arc::new(CommandCheck::new(allowed)));
         self
     }
 
-    /// A kind of one's own, or one's own way to do a kind everybody has.
+    /// Adds a custom kind, or replaces how a built-in kind is checked.
     pub fn on(mut self, kind: &str, check: impl Check) -> Result<Checks, IdError> {
         if !KINDS.contains(&kind) {
             self.rules.own_kinds.insert(KindName::new(kind)?);
@@ -105,7 +105,7 @@ impl Checks {
         }
     }
 
-    /// All checks of a job, at once (a schedule has 32 at most); the results in their order.
+    /// Runs all checks of a job at once (a schedule has at most 32); results come in the order of the checks.
     async fn all(&self, job: &JobRun, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
         let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: told(detail) };
         let mut results = vec![failed("it panicked"); checks.len()];
@@ -122,7 +122,7 @@ impl Checks {
                 results[place] = failed(&format!("this agent does no checks of kind {}", spec.action.kind()));
                 continue;
             };
-            // A task of its own: one that panics costs itself only. All end with the set.
+            // Each check is a task of its own, so a panic affects only that check. All end with the set.
             let job = job.clone();
             running.spawn(async move { (place, one(check.as_ref(), &job, &spec).await) });
         }
@@ -156,11 +156,11 @@ impl JobRun {
     }
 }
 
-/// What a job says.
+/// The payload of a job.
 struct Job {
     due_ms: u64,
     names: String,
-    /// A check that is not understood here fails; the others are done.
+    /// A check that this agent does not understand fails; the others still run.
     checks: Vec<Result<CheckSpec, String>>,
 }
 

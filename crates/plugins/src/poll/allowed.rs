@@ -1,12 +1,12 @@
-//! Which commands an agent runs: a program with its arguments.
+//! Which commands an agent runs: programs with their arguments.
 
 use std::path::Path;
 use std::str::FromStr;
 
-/// One command that may be run, written as in a shell: `/usr/local/bin/backup --all`. The program and every argument must be
-/// given exactly as written. `*` stands for exactly one argument that does not begin with `-`; `**`, as the last word, for any
-/// arguments, however many. A word with a space, a quote or a `*` in it is put into quotes, of either kind; nothing in quotes has a
-/// meaning. Nothing else of a shell is known.
+/// A command that may be run, written as in a shell: `/usr/local/bin/backup --all`. The program and every argument must match
+/// exactly. `*` stands for exactly one argument that does not begin with `-`; `**`, as the last word, stands for any number of
+/// arguments. Put a word that contains a space, a quote or a `*` into single or double quotes; nothing inside quotes is special.
+/// No other shell syntax is supported.
 ///
 /// ```
 /// use tenure_plugins::poll::AllowedCommand;
@@ -19,7 +19,7 @@ use std::str::FromStr;
 pub struct AllowedCommand {
     program: String,
     words: Vec<Word>,
-    /// Whatever may follow.
+    /// Any further arguments may follow.
     open: bool,
 }
 
@@ -30,12 +30,12 @@ enum Word {
 }
 
 impl AllowedCommand {
-    /// The program, by its whole path.
+    /// The program's full path.
     pub fn program(&self) -> &str {
         &self.program
     }
 
-    /// Whether this is the command.
+    /// Whether this entry allows the command.
     pub fn allows(&self, program: &str, args: &[String]) -> bool {
         let fits = |(word, arg): (&Word, &String)| match word {
             Word::Exactly(text) => text == arg,
@@ -73,7 +73,7 @@ impl FromStr for AllowedCommand {
     }
 }
 
-/// The words of a command, and whether any of each stood in quotes.
+/// The words of a command, each with whether any part of it was quoted.
 fn split(text: &str) -> Result<Vec<(String, bool)>, String> {
     let (mut words, mut word, mut within) = (Vec::new(), None::<(String, bool)>, None);
     for c in text.chars() {

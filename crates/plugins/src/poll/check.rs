@@ -1,5 +1,4 @@
-//! The kinds of checks, as an agent has them. A check says that all is well, or in a few words why not; its time is taken, and
-//! limited, by whoever runs it.
+//! The kinds of checks an agent has. A check passes, or says in a few words why not; the caller measures and limits its time.
 
 use super::allowed::AllowedCommand;
 use super::reach::LinkLocal;
@@ -12,26 +11,26 @@ use tenure::id::JobId;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::{TcpStream, lookup_host};
 
-/// What is kept of a program's errors.
+/// How much of a program's error output is kept.
 const SAID_MAX_BYTES: usize = 200;
 
-/// The job a check is part of. Whatever is looked at may want to know: one that must do nothing twice for a job remembers its id,
-/// one that must not listen to a former leader remembers the highest epoch.
+/// The job a check belongs to. The target may need this: to do nothing twice for a job it remembers the id, and to ignore a
+/// former leader it remembers the highest epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct JobRun {
-    /// Its id: the schedule and the due time.
+    /// The job id: the schedule and the due time.
     pub job: JobId,
-    /// Which attempt.
+    /// The number of this attempt.
     pub attempt: u32,
-    /// The epoch of the leader that gave it out.
+    /// The epoch of the leader that assigned the job.
     pub epoch: u64,
 }
 
-/// One kind of check. It is dropped where it awaits when its time is over, and must not block.
+/// One kind of check. It must not block; when its time is up, it is dropped at an await point.
 #[async_trait]
 pub trait Check: Send + Sync + 'static {
-    /// Looks once. The error is for people; it is cut.
+    /// Checks once. The error is for people and may be cut.
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String>;
 }
 
@@ -39,14 +38,14 @@ fn not_mine(spec: &CheckSpec) -> String {
     format!("a check of kind {} cannot be done here", spec.action.kind())
 }
 
-/// Opens a connection, and closes it.
+/// Opens a connection and closes it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TcpCheck {
     link_local: LinkLocal,
 }
 
 impl TcpCheck {
-    /// Link-local addresses are denied by [`default`](TcpCheck::default).
+    /// [`default`](TcpCheck::default) denies link-local addresses.
     pub fn new(link_local: LinkLocal) -> TcpCheck {
         TcpCheck { link_local }
     }
@@ -62,7 +61,7 @@ impl Check for TcpCheck {
     }
 }
 
-/// Looks a name up the way this machine does. Not promised: that a lookup ends with its time; it goes on unheard.
+/// Looks up a name the way this machine does. A lookup may outlive its time limit; its result is then ignored.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DnsCheck;
 
@@ -75,7 +74,8 @@ impl Check for DnsCheck {
     }
 }
 
-/// Asks by HTTP, on a connection of its own, directly, and says for what: `Tenure-Job`, `Tenure-Attempt`, `Tenure-Epoch`. Redirects are not followed, they are an answer; the body is not read.
+/// Sends an HTTP request directly, on a connection of its own, with the headers `Tenure-Job`, `Tenure-Attempt` and
+/// `Tenure-Epoch`. Redirects count as the answer and are not followed; the body is not read.
 #[derive(Clone, Debug)]
 pub struct HttpCheck {
     client: reqwest::Client,
@@ -83,9 +83,9 @@ pub struct HttpCheck {
 }
 
 impl HttpCheck {
-    /// With the certificates this machine trusts.
+    /// Uses the certificates this machine trusts.
     pub fn new(link_local: LinkLocal) -> Result<HttpCheck, String> {
-        // Somebody else's choice, made before, is as good.
+        // An error means that another part of the program has already chosen a provider, which is fine.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
@@ -98,7 +98,7 @@ impl HttpCheck {
     }
 }
 
-/// An error and what it came from, without the address: that stands in the schedule.
+/// An error and its causes, without the address: that is in the schedule.
 fn in_short(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(cause) = last.source() {
@@ -112,7 +112,8 @@ impl Check for HttpCheck {
     async fn check(&self, job: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Http { url, method, status } = &spec.action else { return Err(not_mine(spec)) };
         let url = reqwest::Url::parse(url).map_err(|error| error.to_string())?;
-        // An address is connected to as it is; a name is looked up by the client, which asks the same question then.
+        // The client connects to an IP address without asking the resolver, so check it here; a name goes through the resolver's
+        // check.
         let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         if let Ok(address) = host.parse::<IpAddr>() {
             self.link_local.check(address)?;
@@ -136,12 +137,12 @@ impl Check for HttpCheck {
     }
 }
 
-/// What a command finds in its environment of the agent's own: nothing that a secret is kept in.
+/// The variables passed on from the agent's environment: none that would hold a secret.
 const PASSED: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
-/// Runs commands this agent's own settings allow, without a shell and with nothing to read. Of the agent's environment they see
-/// `PATH`, `HOME`, `LANG`, `TZ` and what is named here; `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH` are set. All is well if it
-/// ends with 0. Not promised: that what a program started ends with it.
+/// Runs the commands this agent's own settings allow, without a shell and with empty input. From the agent's environment they see
+/// `PATH`, `HOME`, `LANG`, `TZ` and the variables named here; `TENURE_JOB`, `TENURE_ATTEMPT` and `TENURE_EPOCH` are set. The
+/// check passes if the program exits with 0. Child processes of the program may outlive it.
 #[derive(Clone, Debug)]
 pub struct CommandCheck {
     allowed: Vec<AllowedCommand>,
@@ -149,12 +150,12 @@ pub struct CommandCheck {
 }
 
 impl CommandCheck {
-    /// These commands and no others.
+    /// Allows these commands and no others.
     pub fn new(allowed: impl IntoIterator<Item = AllowedCommand>) -> CommandCheck {
         CommandCheck { allowed: allowed.into_iter().collect(), passed: Vec::new() }
     }
 
-    /// They see these variables of the agent's environment too.
+    /// Passes these variables of the agent's environment on as well.
     pub fn env(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> CommandCheck {
         self.passed.extend(names.into_iter().map(Into::into));
         self
@@ -190,7 +191,7 @@ impl Check for CommandCheck {
     }
 }
 
-/// The beginning of what is said; the rest is heard, so that nobody waits for a reader, and forgotten.
+/// The beginning of the output. The rest is read and discarded, so that the program never blocks on a full pipe.
 async fn beginning(mut from: impl AsyncRead + Unpin) -> String {
     let (mut kept, mut buffer) = (Vec::new(), [0; 1024]);
     while let Ok(read @ 1..) = from.read(&mut buffer).await {

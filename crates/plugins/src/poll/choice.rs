@@ -1,5 +1,5 @@
-//! Who does a job: a worker that says it runs polls, is active, does not drain, has what the schedule needs and room for one
-//! more; of these the one with the least to do. If there is none, the job shows by a name why.
+//! Who runs a job: an active worker that says it runs polls, is not draining, has what the schedule needs and has room for one
+//! more. Among those, the least busy. If there is none, the job carries a named reason.
 
 use super::schedule::Needs;
 use parking_lot::RwLock;
@@ -12,22 +12,22 @@ use tenure::id::{Label, WorkerId};
 
 use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
 
-/// The kind of the tasks that polls are.
+/// The kind of poll tasks.
 pub const POLL_KIND: &str = "poll";
 
-/// What an agent says about itself: the field `poll` of its worker's payload. A worker without one gets no polls.
+/// What an agent says about itself: the field `poll` of its worker's payload. A worker without it gets no polls.
 ///
-/// The leader reads it from the worker's object, by default once a minute: the registry's snapshot carries what every node
+/// The leader reads it from the worker's object, once a minute by default. The registry's snapshot carries only what every node
 /// needs, and payloads are not part of that.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct AgentFacts {
-    /// Where it is.
+    /// The partition it is in.
     pub partition: Option<Label>,
-    /// For what it is responsible.
+    /// The domain it is responsible for.
     pub domain: Option<Label>,
     /// What it can do.
     pub capabilities: BTreeSet<Label>,
-    /// How many jobs it has at once at most.
+    /// The most jobs it runs at once.
     pub slots: u64,
     /// It takes nothing new.
     pub draining: bool,
@@ -46,7 +46,7 @@ impl Default for AgentFacts {
 }
 
 impl AgentFacts {
-    /// Reads the payload of a worker; `None`: it is no agent, or says nonsense.
+    /// Reads the payload of a worker; `None` if it is not an agent or the payload makes no sense.
     pub fn from_payload(payload: &Value) -> Option<AgentFacts> {
         let said = payload.get("poll")?.as_object()?;
         let id = |key: &str| match said.get(key) {
@@ -69,7 +69,7 @@ impl AgentFacts {
         })
     }
 
-    /// The payload of a worker that says this.
+    /// The payload of a worker with these facts.
     pub fn to_payload(&self) -> Value {
         let name = |id: &Option<Label>| id.as_ref().map(|id| id.to_string());
         let capabilities: Vec<&str> = self.capabilities.iter().map(Label::as_str).collect();
@@ -80,27 +80,27 @@ impl AgentFacts {
     }
 }
 
-/// Why nobody does a job. Its [name](NoWorker::as_str) is kept with the job as its reason.
+/// Why no worker runs a job. The job keeps the [name](NoWorker::as_str) as its reason.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum NoWorker {
     /// No active worker says it runs polls.
     NoWorker,
-    /// All of them drain.
+    /// All of them are draining.
     AllDraining,
     /// None is in the partition.
     WrongPartition,
     /// None of those in the partition is in the domain.
     WrongDomain,
-    /// None of those that are left has all the capabilities.
+    /// None of the remaining workers has all the capabilities.
     NoCapability,
-    /// All that could do it have as much as they take.
+    /// All workers that could run it are full.
     AllFull,
-    /// What the job says it needs cannot be read.
+    /// The job's needs cannot be read.
     Unreadable,
 }
 
 impl NoWorker {
-    /// The name.
+    /// The name kept with the job.
     pub fn as_str(self) -> &'static str {
         match self {
             NoWorker::NoWorker => "no_worker",
@@ -113,7 +113,7 @@ impl NoWorker {
         }
     }
 
-    /// The one of that name.
+    /// Looks up a reason by its name.
     pub fn named(name: &str) -> Option<NoWorker> {
         let all = [
             NoWorker::NoWorker,
@@ -127,7 +127,7 @@ impl NoWorker {
         all.into_iter().find(|why| why.as_str() == name)
     }
 
-    /// A sentence for people, with what the job needs if that is known.
+    /// A sentence for people; it includes the job's needs if they are known.
     pub fn sentence(self, needs: Option<&Needs>) -> String {
         let id = |id: Option<&Label>| id.map_or_else(|| "it needs".to_owned(), Label::to_string);
         match self {
@@ -161,15 +161,15 @@ impl fmt::Display for NoWorker {
     }
 }
 
-/// Chooses among active agents: their facts, and what they have to do (`None`: no room in its inbox). The one that had the
-/// job last is chosen only if there is nobody else. Of equals the first by name.
+/// Chooses among active agents, given their facts and their load (`None`: no room in the inbox). The agent that last had the job
+/// is chosen only if there is no other. Ties go to the first id.
 pub fn choose<'a>(
     needs: &Needs,
     had_it: Option<&WorkerId>,
     agents: impl IntoIterator<Item = (&'a WorkerId, &'a AgentFacts, Option<usize>)>,
 ) -> Result<WorkerId, NoWorker> {
     let mut left: Vec<_> = agents.into_iter().collect();
-    // Each rule is asked of those that passed the ones before it; the first that leaves nobody is the reason.
+    // Each rule applies to those that passed the rules before it; the first rule that leaves nobody is the reason.
     let mut rule = |why: NoWorker, fits: &dyn Fn(&AgentFacts) -> bool| {
         left.retain(|(_, facts, _)| fits(facts));
         if left.is_empty() { Err(why) } else { Ok(()) }
@@ -187,13 +187,13 @@ pub fn choose<'a>(
     free.min().map(|(_, _, id)| id.clone()).ok_or(NoWorker::AllFull)
 }
 
-/// What is known of the agents. Clones share it.
+/// The facts about all active agents. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet(Arc<RwLock<Arc<BTreeMap<WorkerId, AgentFacts>>>>);
 
 impl Fleet {
-    /// Takes what is known of the active agents now, in place of all that was known. Whether that is something else: whoever
-    /// waits for a worker is to be asked again then.
+    /// Replaces all facts with those of the agents active now. Returns whether anything changed, so that waiting jobs can be
+    /// assigned again.
     pub fn replace(&self, agents: BTreeMap<WorkerId, AgentFacts>) -> bool {
         let mut known = self.0.write();
         let news = **known != agents;
@@ -203,13 +203,13 @@ impl Fleet {
         news
     }
 
-    /// The active agents.
+    /// The facts about the active agents.
     pub fn agents(&self) -> Arc<BTreeMap<WorkerId, AgentFacts>> {
         Arc::clone(&self.0.read())
     }
 }
 
-/// [`choose`] for a dispatcher. Tasks of other kinds than `poll` are left to another.
+/// [`choose`] for a dispatcher. Leaves tasks of other kinds to another assigner.
 #[derive(Clone)]
 pub struct PollAssign {
     fleet: Fleet,
@@ -223,12 +223,12 @@ impl fmt::Debug for PollAssign {
 }
 
 impl PollAssign {
-    /// Chooses from this fleet; tasks that are no polls go to the worker with the least to do.
+    /// Chooses from this fleet; other tasks go to the least busy worker.
     pub fn new(fleet: Fleet) -> PollAssign {
         PollAssign { fleet, others: Arc::new(LeastLoaded) }
     }
 
-    /// Tasks that are no polls are left to this one.
+    /// Leaves tasks that are not polls to this assigner.
     pub fn others(mut self, others: Arc<dyn Assign>) -> PollAssign {
         self.others = others;
         self
@@ -249,7 +249,7 @@ struct WireNeeds {
     capabilities: Vec<String>,
 }
 
-/// What a job says it needs.
+/// The needs in a job's payload.
 pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
     let WireNeeds { partition, domain, capabilities } =
         serde_json::from_slice::<JobNeeds>(payload).ok()?.needs;
@@ -270,7 +270,7 @@ impl Assign for PollAssign {
         }
         let needs = needs_of(&task.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
         let fleet = self.fleet.agents();
-        // The dispatcher leaves out whoever has no room in its inbox. Both are in order of ids.
+        // The dispatcher leaves out workers whose inbox is full. Both lists are sorted by id.
         let mut rest = candidates.iter().peekable();
         let agents = fleet.iter().map(|(id, facts)| {
             while rest.next_if(|candidate| candidate.worker.worker_id < *id).is_some() {}

@@ -1,11 +1,11 @@
-//! What it costs to look for schedules, by the formula of the steady state.
+//! What looking for schedules costs in the steady state.
 
 use super::PollOptions;
 use tenure::Settings;
 use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 
-/// What a PollOrchestrator adds to the bill of a namespace with this many nodes, all of it on the leader, with up to 1,000 schedules.
-/// Not counted: their jobs, and reads of agents and of what changes.
+/// What a PollOrchestrator adds to the bill of a namespace with this many nodes and up to 1,000 schedules. The leader pays all of
+/// it. Does not count jobs, or reads of agents and of changed schedules.
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
     let look_ms = u64::try_from(PollOptions::default().look_interval.as_millis()).unwrap_or(u64::MAX);
     let write = Prices::of(settings).write_per_1000_micros;

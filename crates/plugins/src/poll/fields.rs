@@ -1,4 +1,4 @@
-//! Reading the fields of one map, and keeping account of what is wrong.
+//! Reads the fields of one map and collects what is wrong.
 
 use super::problem::{Problem, told};
 use super::tree::{Data, Entry, Tree};
@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use tenure::id::IdError;
 
-/// The longest text of a field that is no name.
+/// The longest text of a field that is not a name.
 const TEXT_MAX_BYTES: usize = 2048;
 
 /// The fields of one map.
@@ -21,7 +21,7 @@ pub(super) struct Fields<'t> {
 }
 
 impl<'t> Fields<'t> {
-    /// A field; nothing written behind its name is the same as not there.
+    /// Takes a field; a key without a value counts as absent.
     pub(super) fn take(&mut self, key: &str) -> Option<&'t Tree> {
         self.taken.insert(key.to_owned());
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
@@ -36,7 +36,7 @@ impl<'t> Fields<'t> {
         &self.path
     }
 
-    /// From here on it is called by its name instead of its place.
+    /// From here on, errors call it by its name instead of its position.
     pub(super) fn rename(&mut self, name: &str) {
         self.path = name.to_owned();
     }
@@ -52,7 +52,7 @@ impl<'t> Fields<'t> {
 }
 
 pub(super) struct Reader {
-    /// An object of the store: times are in ms, and what is not known is kept.
+    /// An object of the store: times are in ms, and unknown fields are kept.
     pub(super) wire: bool,
     pub(super) problems: Vec<Problem>,
 }
@@ -85,7 +85,7 @@ impl Reader {
         Some(Fields { entries, taken: BTreeSet::new(), path: path.to_owned(), line: tree.line })
     }
 
-    /// Whether this is a version known here.
+    /// Whether this version is supported.
     pub(super) fn version(&mut self, fields: &mut Fields<'_>, known: u64) -> bool {
         let given = fields.take("v");
         let number = match given.map(|tree| &tree.data) {
@@ -205,7 +205,7 @@ impl Reader {
         }
     }
 
-    /// A time in ms: with its unit in a file, a number on the wire.
+    /// A time in ms: written with a unit in a file, and as a number on the store.
     pub(super) fn duration(
         &mut self,
         fields: &mut Fields<'_>,
@@ -241,7 +241,7 @@ impl Reader {
         }
     }
 
-    /// Whatever somebody else understands.
+    /// A map that is passed on uninterpreted.
     pub(super) fn map(&mut self, fields: &mut Fields<'_>, key: &str) -> Map<String, Value> {
         let Some(tree) = fields.take(key) else { return Map::new() };
         match tree.to_json() {
@@ -253,7 +253,7 @@ impl Reader {
         }
     }
 
-    /// What nobody has asked for: kept from the wire, refused in a file.
+    /// Fields nobody asked for: kept in an object of the store, refused in a file.
     pub(super) fn rest(&mut self, fields: &Fields<'_>, what: &str) -> Map<String, Value> {
         let mut rest = Map::new();
         for entry in fields.entries.iter().filter(|entry| !fields.taken.contains(&entry.key)) {

@@ -1,10 +1,10 @@
-//! What the orchestrator adds to its node's figures. Counters go on through terms; gauges are 0 where it does not lead.
+//! The metrics the orchestrator adds to its node's. Counters continue across terms; gauges are 0 on nodes that do not lead.
 
 use super::orchestrator::PollCounts;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tenure::metrics::{FigureKind, PluginFigure};
 
-/// The names of the figures as a scrape shows them.
+/// The names of the metrics, as in a scrape.
 pub const POLL_METRIC_NAMES: &[&str] = &[
     "tenure_poll_blocked_total",
     "tenure_poll_checks_failing",
@@ -33,7 +33,7 @@ pub(super) struct PollFigures {
 }
 
 impl PollFigures {
-    /// What was counted in a term since the last time, and how things stand.
+    /// Adds what a term counted since the last call, and sets the gauges.
     pub(super) fn take(&self, before: &PollCounts, now: &PollCounts, schedules: usize, failing: usize) {
         let add = |figure: &AtomicU64, before: u64, now: u64| {
             figure.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl PollFigures {
         self.due_lag_max_ms.store(now.due_lag_max_ms, Ordering::Relaxed);
     }
 
-    /// The term is over.
+    /// The term is over: resets the gauges.
     pub(super) fn rest(&self) {
         for gauge in [&self.open, &self.schedules, &self.failing, &self.due_lag_ms, &self.due_lag_max_ms] {
             gauge.store(0, Ordering::Relaxed);

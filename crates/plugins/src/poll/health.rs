@@ -1,9 +1,9 @@
-//! How checks are doing, over time: so many failures in a row and a check is failing, so many successes and it is well again.
-//! Each change is told once, by whoever leads.
+//! How checks are doing over time: a number of failures in a row makes a check fail, a number of successes makes it recover. The
+//! leader announces each change once.
 //!
-//! Pure. What must survive a failover is in [`Health::to_json`]: it is written before a change is told. Results since then are
-//! in the ledger, and the next leader takes them from there in the same order. Not promised: that failures between two changes
-//! are remembered for longer than the ledger keeps finished jobs; counting then begins anew, and nothing is told twice.
+//! Pure. [`Health::to_json`] holds what must survive a failover; it is written before a change is announced. Results since then
+//! are in the ledger, and the next leader takes them from there in the same order. Failures between two changes are remembered
+//! only as long as the ledger keeps finished jobs; after that, counting starts over, and nothing is announced twice.
 
 use super::report::{CheckResult, JobReport};
 use super::schedule::Schedule;
@@ -11,60 +11,60 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId};
 
-/// How one check is doing.
+/// The state of one check.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CheckHealth {
-    /// It was told to be failing, and not to be well again.
+    /// It was announced as failing, and not as recovered since.
     pub failing: bool,
-    /// The due time of the job with which it began to fail. None while it is well, or if a node of before this was told wrote it.
+    /// The due time of the job with which it began to fail. `None` while it is well, or if an older version wrote the state.
     pub since_ms: Option<u64>,
     /// Failures in a row.
     pub failures: u64,
     /// Successes in a row.
     pub successes: u64,
-    /// The last result this leader has seen.
+    /// The last result this leader saw.
     pub last: Option<CheckResult>,
 }
 
-/// A check that began or ceased to fail.
+/// A check that began or stopped failing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Transition {
-    /// Of which schedule.
+    /// The schedule of the check.
     pub schedule: ScheduleId,
-    /// Which check.
+    /// The check's name within its schedule.
     pub check: CheckName,
     /// Whether it is failing from now on.
     pub failing: bool,
     /// The due time of the job that showed it.
     pub due_ms: u64,
-    /// How many results in a row said so.
+    /// How many results in a row led to this.
     pub in_a_row: u64,
-    /// What the last of them said.
+    /// The detail of the last of those results.
     pub detail: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Story {
-    /// The newest due time that was taken in.
+    /// The newest due time taken in.
     upto_ms: u64,
     checks: BTreeMap<CheckName, CheckHealth>,
 }
 
-/// How all checks are doing.
+/// The state of all checks.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Health {
     stories: BTreeMap<ScheduleId, Story>,
 }
 
 impl Health {
-    /// How many checks are told to be failing.
+    /// The number of checks announced as failing.
     pub fn failing(&self) -> usize {
         let checks = self.stories.values().flat_map(|story| story.checks.values());
         checks.filter(|check| check.failing).count()
     }
 
-    /// Takes a report and says what changed. One that is older than what was taken in already, or is about other checks than
-    /// the schedule has now, changes nothing.
+    /// Takes a report and returns what changed. A report older than one already taken, or about other checks than the schedule
+    /// has now, changes nothing.
     pub fn apply(&mut self, schedule: &Schedule, report: &JobReport) -> Vec<Transition> {
         let same = report.names == schedule.names_digest() && report.checks.len() == schedule.checks.len();
         let story = self.stories.entry(schedule.id.clone()).or_default();
@@ -102,18 +102,18 @@ impl Health {
         transitions
     }
 
-    /// Forgets a schedule.
+    /// Forgets a schedule and its checks.
     pub fn forget(&mut self, schedule: &ScheduleId) {
         self.stories.remove(schedule);
     }
 
-    /// How the checks of a schedule are doing.
+    /// The state of a schedule's checks.
     pub fn of(&self, schedule: &ScheduleId) -> BTreeMap<CheckName, CheckHealth> {
         self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
     }
 
-    /// What the next leader must know, checks that are well left out: `{"web":{"upto":…,"checks":{"home":[failing, failures, successes,
-    /// since]}}}`.
+    /// What the next leader must know, leaving out checks that are well: `{"web":{"upto":…,"checks":{"home":[failing, failures,
+    /// successes, since]}}}`.
     pub fn to_json(&self) -> Value {
         let check = |(name, health): (&CheckName, &CheckHealth)| {
             (name.to_string(), json!([health.failing, health.failures, health.successes, health.since_ms]))
@@ -126,7 +126,7 @@ impl Health {
         Value::Object(self.stories.iter().map(story).collect())
     }
 
-    /// Reads the same.
+    /// Reads what [`to_json`](Health::to_json) wrote.
     pub fn from_json(value: &Value) -> Option<Health> {
         let check = |(name, row): (&String, &Value)| {
             let health = CheckHealth {
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Wherever a leader ends, the next one tells the rest and nothing twice: it has what was written with the last change,
+    /// Wherever a leader ends, the next one announces the rest and nothing twice: it has what was written with the last change,
     /// and takes the jobs since then from the ledger.
     #[test]
     fn transitions_are_told_once_through_a_failover() {

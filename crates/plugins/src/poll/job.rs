@@ -1,4 +1,4 @@
-//! A job as people want to see it: what its task in the ledger says about it.
+//! A job as people want to see it, read from its task in the ledger.
 
 use super::choice::{NoWorker, needs_of};
 use super::report::JobReport;
@@ -8,23 +8,23 @@ use tenure::id::CheckName;
 
 use tenure::tasks::{TaskRecord, TaskState};
 
-/// What the task of a job says about it. Pure.
+/// What a job's task says about the job. Pure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct JobFacts {
-    /// When it was due: wall clock, in ms. A job that was asked for is due when it was created. `None`: it is over and has no
-    /// report, and nobody can tell any more.
+    /// When it was due: wall clock, in ms. A job run on request is due when it was created. `None` if the job ended without a
+    /// report, so nobody can tell any more.
     pub due_ms: Option<u64>,
-    /// What a worker must have; of an open job only.
+    /// What a worker must have; known only for an open job.
     pub needs: Option<Needs>,
-    /// What came of it, if its agent said so.
+    /// The outcome, if its agent reported one.
     pub report: Option<JobReport>,
-    /// The names of its checks as far as the job itself says them: of an open job only.
+    /// The names of its checks, if the job itself lists them: only while it is open.
     names: Vec<String>,
 }
 
 impl JobFacts {
-    /// Reads a task of kind `poll`; of others little can be said.
+    /// Reads a task of kind `poll`; other tasks yield little.
     pub fn of(task: &TaskRecord) -> JobFacts {
         let payload: Value = serde_json::from_slice(&task.payload).unwrap_or(Value::Null);
         let report = JobReport::from_result(&task.result);
@@ -40,7 +40,7 @@ impl JobFacts {
         }
     }
 
-    /// The name of each check of the report, in its order: from the schedule, if it still has these checks.
+    /// The name of each check in the report, in order: from the schedule, if it still has these checks.
     pub fn check_names(&self, schedule: Option<&Schedule>) -> Vec<String> {
         let Some(report) = &self.report else { return Vec::new() };
         let count = report.checks.len();
@@ -54,7 +54,7 @@ impl JobFacts {
         }
     }
 
-    /// Why it is not done, in a sentence; `None`: there is nothing to explain.
+    /// Why it is not done, as a sentence; `None` if there is nothing to explain.
     pub fn why(&self, task: &TaskRecord) -> Option<String> {
         match task.state {
             TaskState::Queued | TaskState::Expired => {}
@@ -68,7 +68,7 @@ impl JobFacts {
             | TaskState::Cancelled
             | TaskState::Lost => return None,
         }
-        // An expired one has the name at the end of its reason.
+        // For an expired job, the name is at the end of the reason.
         let name = task.reason.rsplit(": ").next().unwrap_or_default();
         match NoWorker::named(name) {
             Some(why) => Some(why.sentence(self.needs.as_ref())),

@@ -1,6 +1,6 @@
-//! One term of the orchestrator: takes over, then looks, plans, submits and takes in what came of it, until leadership ends.
+//! One term of the orchestrator: takes over, then looks, plans, submits and takes in results until leadership ends.
 //!
-//! It decides nothing itself: what is due is the planner's, who does it is the choice's, what it means is the health's.
+//! It decides nothing itself: the planner decides what is due, the choice who runs it, and the health what a result means.
 
 mod idle;
 mod intake;
@@ -27,24 +27,24 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Nothing is left alone for longer: a wall clock that jumped is noticed by then.
+/// The longest pause: a jump of the wall clock is noticed by then.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The view is shown this often at most, and so much more seldom for each schedule and open job in it.
+/// The shortest time between two updates of the view; each schedule and open job in it adds a little.
 const SHOW_EVERY: Duration = Duration::from_millis(200);
 const SHOW_EVERY_EACH: Duration = Duration::from_micros(100);
 
-/// How checks are doing is saved this often at most.
+/// The shortest time between two saves of the checks' state.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
-/// Marks of schedules that are not there any more are looked for this often, and forgotten once they are this old.
+/// How often to look for marks of removed schedules, and the age at which they are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
 
-/// So often it is planned again at once because jobs turned out to exist.
+/// How often to plan again at once because jobs turned out to exist.
 const ROUNDS_MAX: usize = 8;
 
-/// After a look that failed.
+/// The pause after a look that failed.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a term ended before leadership did.
@@ -56,11 +56,11 @@ pub(super) enum TermError {
     Dispatcher,
 }
 
-/// What a look brought.
+/// The result of a look.
 enum Looked {
     Schedules(Result<Found, String>),
     Agent(WorkerId, Result<Option<AgentFacts>, String>),
-    /// Jobs that were asked for are noted as created.
+    /// Requested jobs have been noted as created.
     Served(ScheduleId, Vec<String>, Result<Change, PollError>),
 }
 
@@ -71,28 +71,28 @@ struct Term<'a> {
     planner: Planner,
     health: Health,
     file: StateFile,
-    /// Changes that are not told yet, for they are not saved.
+    /// Changes not announced yet, because they are not saved.
     untold: Vec<Transition>,
     fleet: Fleet,
-    /// The fleet is another: jobs that wait are to be looked at again.
+    /// The fleet changed: waiting jobs must be assigned again.
     reassign: bool,
-    /// What is known of active workers, and since when; those that are no agents included.
+    /// What is known about active workers, and since when; includes workers that are not agents.
     agents: BTreeMap<WorkerId, (Option<AgentFacts>, Instant)>,
     known: BTreeMap<ScheduleId, Stamp>,
     refused: BTreeMap<ScheduleId, String>,
-    /// Jobs that were asked for on the store and stand in the ledger.
+    /// Jobs requested on the store that are now in the ledger.
     served: BTreeMap<(ScheduleId, String), serve::Stage>,
-    /// Schedules of which jobs were asked for.
+    /// Schedules with requested jobs.
     asked_of: BTreeSet<ScheduleId>,
     looks: JoinSet<Looked>,
     next_look: Instant,
-    /// Something has happened since the view was shown.
+    /// Something has changed since the view was last shown.
     unshown: bool,
     next_show: Instant,
     next_save: Instant,
     next_forget: Instant,
     counts: PollCounts,
-    /// The same, as far as the node's figures have it.
+    /// The part of `counts` already added to the node's metrics.
     told: PollCounts,
     trouble: Option<String>,
 }
@@ -128,7 +128,7 @@ async fn term(
 ) -> Result<(), TermError> {
     let mut updates = dispatcher.updates();
     let mut asked = inner.asked.lock().await;
-    // Whoever asked a former term has its answer by now: it does not lead.
+    // Requests to a former term have been answered by now: that node does not lead.
     while asked.try_recv().is_ok() {}
     if !dispatcher.ready().await {
         return Err(TermError::Dispatcher);
@@ -193,7 +193,7 @@ impl Term<'_> {
         loop {
             self.look();
             self.create().await?;
-            // What the ledger shows is taken in before it is shown.
+            // Take in what the ledger has before showing it.
             if let Ok(update) = updates.try_recv() {
                 self.on_update(Ok(update), updates);
             }
@@ -239,12 +239,12 @@ impl Term<'_> {
         let now = Instant::now();
         let save = (!self.untold.is_empty()).then(|| self.next_save.saturating_duration_since(now));
         let pause = due.into_iter().chain(save).fold(PAUSE_MAX, Duration::min);
-        // At least a moment, whatever the clocks say; and what was not shown is.
+        // At least a moment, whatever the clocks say, and no longer than until the next update of the view.
         let unshown = self.unshown.then(|| self.next_show.saturating_duration_since(now));
         unshown.map_or(pause, |unshown| pause.min(unshown)).max(Duration::from_millis(5))
     }
 
-    /// Looks at the schedules if it is time, and at the agents nothing, or nothing new, is known of.
+    /// Looks at the schedules when it is time, and at agents that are new or were read too long ago.
     fn look(&mut self) {
         let now = Instant::now();
         if !self.looks.is_empty() || now < self.next_look {
@@ -262,7 +262,7 @@ impl Term<'_> {
                 self.agents.insert(id, (facts, Instant::now()));
             }
             Looked::Agent(_, Err(why)) | Looked::Schedules(Err(why)) => {
-                // A new leader waits for nothing else.
+                // Retry soon: a new leader waits for nothing else.
                 self.next_look = self.next_look.min(Instant::now() + LOOK_AGAIN);
                 self.complain(why);
             }
@@ -314,7 +314,7 @@ impl Term<'_> {
         self.forget_marks().await;
     }
 
-    /// Marks of schedules that were removed long ago are of no use: a schedule of that name begins afresh.
+    /// Forgets marks of schedules removed long ago. They have no use: a schedule with that name starts afresh.
     async fn forget_marks(&mut self) {
         let now = Instant::now();
         if now < self.next_forget {
@@ -329,15 +329,15 @@ impl Term<'_> {
         }
     }
 
-    /// Plans, and submits what is asked for and what is due.
+    /// Plans, and submits what is requested and what is due.
     async fn create(&mut self) -> Result<(), TermError> {
         if std::mem::take(&mut self.reassign) {
-            // Submitting nothing writes nothing, and makes the dispatcher ask again who does what waits.
+            // Submitting nothing writes nothing, and makes the dispatcher assign waiting jobs again.
             self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
         }
         for round in 0..ROUNDS_MAX {
             if round == 0 {
-                // Before what is due: a schedule that is always busy would never get to it.
+                // Before what is due: a schedule that is always busy would otherwise never get to its requests.
                 self.serve().await?;
             }
             let dues = self.planner.plan(self.now_ms());
@@ -351,12 +351,12 @@ impl Term<'_> {
         Ok(())
     }
 
-    /// Whether anything turned out to exist.
+    /// Submits these due times. Returns whether any job already existed.
     async fn submit(&mut self, dues: Vec<Due>) -> Result<bool, TermError> {
         let schedules = self.planner.schedules();
         let specs = dues.iter().filter_map(|due| {
             let schedule = schedules.get(&due.schedule)?;
-            // Reading a schedule leaves room for it in the id.
+            // Reading a schedule ensures that its job ids fit.
             Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).mark(due.due_ms))
         });
         let specs: Vec<TaskSpec> = specs.collect();
@@ -395,11 +395,11 @@ impl Term<'_> {
 
     fn tell(&self, event: PollEvent) {
         match &self.inner.annex {
-            // The node's own way of telling has its log, too.
+            // The node's own events are logged as well.
             Some(annex) => annex.tell(self.context.epoch(), event.news()),
             None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.news().sentence),
         }
-        // Nobody has to listen.
+        // An error means that nobody listens.
         let _ = self.inner.events.send(event);
     }
 
@@ -410,7 +410,7 @@ impl Term<'_> {
         }
         let now_ms = self.now_ms();
         let tasks = self.dispatcher.tasks();
-        // One that is over counts as open until that stands in the ledger and was taken in.
+        // A finished job counts as open until the ledger has that and it has been taken in.
         let open = |task: &&TaskRecord| {
             task.kind.as_str() == POLL_KIND
                 && (!task.state.is_final() || self.planner.is_open(&task.series.schedule(), &task.id))

@@ -1,4 +1,4 @@
-//! The orchestrator's handle: the process it is, what it shows, and what it can be asked.
+//! The orchestrator's handle: its process, what it shows, and what callers can ask of it.
 
 use super::choice::AgentFacts;
 use super::figures::PollFigures;
@@ -24,32 +24,33 @@ use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
 use tenure::worker::Workers;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
-/// Events kept for a reader that is behind; one further behind is told how many it missed.
+/// Events kept for a slow reader; one that falls further behind is told how many it missed.
 const EVENTS_KEPT: usize = 1024;
 
-/// The name of the process.
+/// The name of the leader-only process.
 pub const POLL_PROCESS: &str = "poll-orchestrator";
 
-/// The events it tells with the node's if it was made [for a node](PollOrchestrator::for_node), with `{prefix}` for the
-/// telemetry prefix.
+/// The events emitted along with the node's own if it was made [for a node](PollOrchestrator::for_node); `{prefix}` stands for
+/// the telemetry prefix.
 pub const POLL_EVENT_NAMES: &[&str] = &[
     "{prefix}.coordinator.check_failing",
     "{prefix}.coordinator.check_recovered",
     "{prefix}.coordinator.schedule_refused",
 ];
 
-/// How an orchestrator is to work.
+/// Settings of an orchestrator.
 #[derive(Clone)]
 pub struct PollOptions {
-    /// How often the schedules are looked at: one list. Default: 5 s. More often: changes act sooner. More seldom: fewer requests.
+    /// How often to look at the schedules, with one list. Default: 5 s. Shorter: changes take effect sooner. Longer: fewer
+    /// requests.
     pub look_interval: Duration,
-    /// How often an agent's facts are read anew. Default: 60 s.
+    /// How often to read an agent's facts again. Default: 60 s.
     pub agent_interval: Duration,
-    /// How long one request may take. Default: 5 s.
+    /// The time limit of one request. Default: 5 s.
     pub request_timeout: Duration,
-    /// The kinds of checks there are.
+    /// The custom kinds of checks that are allowed.
     pub rules: Rules,
-    /// The wall clock, in ms since 1970. Every leader's should be about right; what happens when one is not is in the guide.
+    /// The wall clock, in ms since 1970. Every leader's should be about right; the guide says what happens when one is not.
     pub wall_clock: Arc<dyn Fn() -> u64 + Send + Sync>,
 }
 
@@ -71,24 +72,24 @@ impl std::fmt::Debug for PollOptions {
     }
 }
 
-/// What happened. Each is told once in a cluster, by its leader; see [`Health`](super::Health) for what is not promised.
+/// What happened. The leader announces each event once per cluster; [`Health`](super::Health) says where that ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum PollEvent {
-    /// A check failed as often in a row as its schedule allows, and was not failing before.
+    /// A check failed as many times in a row as its schedule allows, and was not failing before.
     CheckFailing(Transition),
-    /// A failing check is well again.
+    /// A failing check has recovered.
     CheckRecovered(Transition),
-    /// A schedule on the store is wrong, and is not acted on. Told by each leader that reads it.
+    /// A schedule on the store is wrong and is ignored. Each leader that reads it announces it.
     ScheduleRefused {
-        /// Which.
+        /// The schedule that is ignored.
         schedule: ScheduleId,
-        /// All that is wrong with it.
+        /// Everything that is wrong with it.
         problems: Problems,
     },
 }
 
 impl PollEvent {
-    /// Its name: `check_failing`, `check_recovered`, `schedule_refused`.
+    /// The name: `check_failing`, `check_recovered`, `schedule_refused`.
     pub fn name(&self) -> &'static str {
         match self {
             PollEvent::CheckFailing(_) => "check_failing",
@@ -104,7 +105,7 @@ impl PollEvent {
         value
     }
 
-    /// The event as a node tells it.
+    /// The event as the node emits it.
     pub(super) fn news(&self) -> News {
         let (alarming, sentence) = match self {
             PollEvent::CheckFailing(told) => {
@@ -122,7 +123,7 @@ impl PollEvent {
         News { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
     }
 
-    /// What it says beside its name.
+    /// The event's fields without its name.
     fn fields(&self) -> Value {
         match self {
             PollEvent::CheckFailing(told) | PollEvent::CheckRecovered(told) => json!({
@@ -137,111 +138,111 @@ impl PollEvent {
     }
 }
 
-/// What was counted in this term.
+/// The counts of this term.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PollCounts {
-    /// Of the planner.
+    /// The planner's counts.
     pub plan: PlanCounts,
-    /// Of the dispatcher.
+    /// The dispatcher's counts.
     pub tasks: TaskCounts,
-    /// Jobs that are open.
+    /// The number of open jobs.
     pub open: u64,
-    /// How late the last job was created, and the latest of all.
+    /// How late the last job was created.
     pub due_lag_ms: u64,
-    /// The same, the most.
+    /// The largest such delay in this term.
     pub due_lag_max_ms: u64,
-    /// Jobs that ended without a report: nobody did them, or not to the end. They say nothing about the checks.
+    /// Jobs that ended without a report: nobody ran them, or not to the end. They say nothing about the checks.
     pub unreported: u64,
 }
 
-/// An open job.
+/// An open job as the leader sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct JobView {
-    /// Its id.
+    /// The job id.
     pub id: JobId,
-    /// Its schedule.
+    /// The schedule it belongs to.
     pub schedule: ScheduleId,
-    /// Where it stands.
+    /// Where the job stands.
     pub state: TaskState,
-    /// How often it was given out.
+    /// How often it was assigned.
     pub attempt: u32,
-    /// Who has it.
+    /// The worker that has it.
     pub worker: Option<WorkerId>,
-    /// Why it waits, by name: see [`NoWorker`](super::NoWorker).
+    /// Why it waits, by name; see [`NoWorker`](super::NoWorker).
     pub reason: Arc<str>,
 }
 
-/// How a schedule and its checks stand.
+/// The state of a schedule and its checks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ScheduleView {
     /// Its due times.
     pub series: SeriesView,
-    /// Its checks, as far as anything is known of them.
+    /// The checks about which anything is known.
     pub checks: BTreeMap<CheckName, CheckHealth>,
 }
 
 /// What the orchestrator shows. Empty on nodes that do not lead.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PollView {
-    /// The epoch it works in; 0: it does not.
+    /// The epoch it works in; 0 if it does not lead.
     pub epoch: u64,
     /// The schedules that are acted on.
     pub schedules: BTreeMap<ScheduleId, ScheduleView>,
-    /// Those that are not, and what is wrong with them.
+    /// Ignored schedules, with what is wrong with them.
     pub refused: BTreeMap<ScheduleId, String>,
-    /// Open jobs.
+    /// The open jobs.
     pub jobs: Vec<JobView>,
-    /// The active agents.
+    /// The active agents and their facts.
     pub agents: Arc<BTreeMap<WorkerId, AgentFacts>>,
-    /// What was counted.
+    /// The counts of this term.
     pub counts: PollCounts,
-    /// What is in the way, for people; it is tried again.
+    /// What is failing right now, for people; it is being retried.
     pub trouble: Option<String>,
 }
 
 /// Why a schedule was not run, written or removed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PollError {
-    /// This node does not lead. Ask the one that does.
+    /// This node does not lead. Ask the leader.
     #[error("this node does not lead: only the leader runs schedules")]
     NotLeading,
-    /// There is no such schedule, or it is wrong.
+    /// The schedule does not exist, or is wrong.
     #[error("there is no schedule {0:?} that is acted on")]
     Unknown(String),
-    /// As many of its jobs are open as may be.
+    /// The schedule has as many open jobs as it may.
     #[error("schedule_full: as many jobs of {0:?} are open as may be")]
     Full(String),
-    /// The name of the job is none.
+    /// The job's name is not valid.
     #[error("name = {0:?}: must be 1 to 12 letters and digits")]
     Name(String),
-    /// There is one of this id already.
+    /// A schedule with this id already exists.
     #[error("there is a schedule {0:?} already")]
     Exists(String),
-    /// What stands there cannot be understood, and is left alone.
+    /// The schedule on the store cannot be understood, and is left alone.
     #[error("the schedule {schedule:?} on the store cannot be understood and is left alone: {problems}")]
     Refused {
-        /// Which.
+        /// The schedule's id.
         schedule: String,
-        /// All that is wrong with it.
+        /// Everything that is wrong with it.
         problems: Problems,
     },
-    /// Others changed it each time it was tried. Nothing was changed.
+    /// Others changed the schedule during every attempt. Nothing was written.
     #[error("schedule {0:?}: others changed it each time it was tried")]
     Raced(String),
-    /// As many jobs were asked for, and do not exist yet, as may be.
+    /// Too many requested jobs do not exist yet.
     #[error(
         "schedule {0:?}: 8 jobs were asked for and do not exist yet; nobody leads, or none may be open beside those that are"
     )]
     Asked(String),
-    /// The store did not do it.
+    /// The store failed.
     #[error("{0}")]
     Store(String),
-    /// The ledger did not take it.
+    /// The ledger refused the job.
     #[error(transparent)]
     Submit(#[from] tenure::tasks::SubmitError),
 }
 
-/// Somebody asks for a job now.
+/// A request to run a job now.
 pub(super) struct RunNow {
     pub(super) schedule: ScheduleId,
     pub(super) name: String,
@@ -257,14 +258,14 @@ pub(super) struct Inner {
     pub(super) events: broadcast::Sender<PollEvent>,
     pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
     ask: mpsc::Sender<RunNow>,
-    /// Where events are told beside its own channel.
+    /// Where events are emitted in addition to its own channel.
     pub(super) annex: Option<Annex>,
     pub(super) figures: Arc<PollFigures>,
 }
 
-/// Runs schedules while this node leads. Clones are the same.
+/// Runs schedules while this node leads. Clones share one orchestrator.
 ///
-/// It has the namespace's [`Dispatcher`](tenure::tasks::Dispatcher): there must be no other in the same process and epoch.
+/// It owns the namespace's [`Dispatcher`](tenure::tasks::Dispatcher): there must be no other in the same process and epoch.
 #[derive(Clone)]
 pub struct PollOrchestrator(Arc<Inner>);
 
@@ -275,7 +276,7 @@ impl std::fmt::Debug for PollOrchestrator {
 }
 
 impl PollOrchestrator {
-    /// For a node: `node.tasks()`, `node.workers()`, the store it works on and its namespace.
+    /// Creates one from `node.tasks()`, `node.workers()`, the node's store and its namespace.
     pub fn new(
         place: TaskPlace,
         workers: watch::Receiver<Workers>,
@@ -300,8 +301,8 @@ impl PollOrchestrator {
         PollOrchestrator(Arc::new(inner))
     }
 
-    /// For this node, on its own way to the store, so that its requests count as the node's. Its events are told with the
-    /// node's.
+    /// Creates one for this node. It uses the node's own connection to the store, so its requests count as the node's, and its
+    /// events are emitted along with the node's.
     pub fn for_node(node: &Node, options: PollOptions) -> Result<PollOrchestrator, IdError> {
         let annex = node.annex();
         let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
@@ -312,8 +313,8 @@ impl PollOrchestrator {
         Ok(polls)
     }
 
-    /// The leader-only process, for a [`Supervisor`](tenure::process::Supervisor). It is ready once it has taken over what its
-    /// forerunner left; nothing is scheduled before.
+    /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its predecessor
+    /// left; nothing is scheduled before.
     pub fn process(&self) -> ProcessSpec {
         let inner = Arc::clone(&self.0);
         ProcessSpec::new(POLL_PROCESS, move |context: ProcessContext| {
@@ -323,18 +324,18 @@ impl PollOrchestrator {
         .ready_signal()
     }
 
-    /// How things stand, as the leader knows them; empty elsewhere.
+    /// The current state as the leader knows it; empty on other nodes.
     pub fn view(&self) -> watch::Receiver<PollView> {
         self.0.view.subscribe()
     }
 
-    /// What happens from now on.
+    /// The events from now on.
     pub fn events(&self) -> broadcast::Receiver<PollEvent> {
         self.0.events.subscribe()
     }
 
-    /// Creates a job of a schedule now, whatever its timing, as long as it may have one more. The name is the caller's, at most
-    /// 12 letters and digits: asking for the same again gives the job that exists, as long as the ledger remembers it.
+    /// Creates a job of a schedule now, whatever its timing, if the schedule may have one more. The caller chooses the name, at
+    /// most 12 letters and digits: asking again with the same name gives the existing job, as long as the ledger remembers it.
     pub async fn run_now(&self, schedule: &ScheduleId, name: &str) -> Result<Submitted, PollError> {
         if self.0.view.borrow().epoch == 0 {
             return Err(PollError::NotLeading);
@@ -345,7 +346,7 @@ impl PollOrchestrator {
         answer.await.unwrap_or(Err(PollError::NotLeading))
     }
 
-    /// The schedules on the store. Any process may change them; the leader sees it with its next look.
+    /// The schedules on the store. Any process may change them; the leader notices at its next look.
     pub fn schedules(&self) -> Schedules {
         Schedules::on(self.0.shelf.clone())
     }

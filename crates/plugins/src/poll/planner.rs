@@ -1,10 +1,10 @@
-//! The planner: which due times become jobs now. Its decisions are the core's, where the simulator plays them.
+//! The planner: decides which due times become jobs now. The logic is in the core, so that the simulator can test it.
 
 use super::schedule::Schedule;
 
 pub use tenure::schedules::{Due, JobAnswer as Answer, PlanCounts, SeriesView};
 
-/// Says which due times become jobs.
+/// Decides which due times become jobs.
 pub type Planner = tenure::schedules::Planner<Schedule>;
 
 #[cfg(test)]

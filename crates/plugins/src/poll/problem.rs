@@ -1,23 +1,23 @@
-//! What is wrong with a document: every fault at once, each with its field, value, rule and, where there is one, its line.
+//! What is wrong with a document: all faults at once, each with its field, value, rule and, if there is one, its line.
 
 use std::fmt;
 
-/// Values are told up to this length.
+/// The longest part of a value that is shown.
 const TOLD_MAX_CHARS: usize = 80;
 
-/// Fields and rules are told up to this length: both may have words of the document in them.
+/// The longest part of a field or rule that is shown: both may contain words from the document.
 const WORDS_MAX_CHARS: usize = 400;
 
-/// One fault.
+/// One fault in a document.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problem {
-    /// The line it is on, from 1; none in an object of the store.
+    /// The line, starting at 1; `None` for an object of the store.
     pub line: Option<usize>,
-    /// Which field, from the outside in: `web.checks[0].port`. Empty for the document itself.
+    /// The path of the field: `web.checks[0].port`. Empty for the document itself.
     pub field: String,
-    /// What it was, cut.
+    /// The offending value, cut to a printable length.
     pub value: String,
-    /// What it must be.
+    /// What the value must be.
     pub rule: String,
 }
 
@@ -38,12 +38,12 @@ impl Problem {
     }
 }
 
-/// A text cut to a length that can be printed, without control characters.
+/// A text cut to a printable length, without control characters.
 pub(crate) fn told(text: &str) -> String {
     cut(text, TOLD_MAX_CHARS)
 }
 
-/// A value that may have a password in it, as addresses may, is not repeated; nor is an address that was cut before that shows.
+/// Hides a value that may contain a password, as addresses may, and an address that was cut too early to tell.
 fn without_credentials(value: String) -> String {
     let is_suspect = value.split_once('@').is_some_and(|(before, _)| before.contains([':', '/']));
     let is_cut = value.contains("//") && value.contains('…');
@@ -75,7 +75,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Every fault of a document, in the order of their lines. Never empty.
+/// All faults of a document, sorted by line. Never empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Problems(Vec<Problem>);
 
@@ -89,7 +89,7 @@ impl Problems {
         Problems(vec![problem])
     }
 
-    /// The faults.
+    /// The faults, in order.
     pub fn all(&self) -> &[Problem] {
         &self.0
     }

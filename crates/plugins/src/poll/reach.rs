@@ -1,18 +1,18 @@
-//! Which addresses checks connect to. It is asked about the very address that is connected to, not about a name that may mean
-//! another one a moment later.
+//! Which addresses checks may connect to. The rule applies to the very address that is connected to, not to a name that may
+//! resolve differently a moment later.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tokio::net::lookup_host;
 
-/// Whether checks may connect to link-local addresses and to the metadata services of clouds, which hand out the credentials of
-/// the machine to whoever asks from it.
+/// Whether checks may connect to link-local addresses and to the metadata services of clouds, which hand out the machine's
+/// credentials to any process on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkLocal {
-    /// They may not.
+    /// Such connections are refused.
     #[default]
     Denied,
-    /// They may.
+    /// Such connections are made.
     Allowed,
 }
 
@@ -35,7 +35,7 @@ fn is_near(address: IpAddr) -> bool {
     is_link_local || METADATA.contains(&address)
 }
 
-/// The IPv4 address within an IPv6 address that only carries one: mapped, compatible, translated or tunnelled.
+/// The IPv4 address inside an IPv6 address that only carries one: mapped, compatible, translated or tunnelled.
 fn plain(address: IpAddr) -> IpAddr {
     let IpAddr::V6(six) = address else { return address };
     let four = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
@@ -50,7 +50,7 @@ fn plain(address: IpAddr) -> IpAddr {
 }
 
 impl LinkLocal {
-    /// Whether this address may be connected to.
+    /// Refuses an address that must not be connected to.
     pub(super) fn check(self, address: IpAddr) -> Result<(), String> {
         match self == LinkLocal::Denied && is_near(address) {
             true => Err(format!("needs --allow-link-local: {address} is link-local or a metadata service")),
@@ -78,7 +78,7 @@ impl LinkLocal {
     }
 }
 
-/// For an HTTP client, which asks it about names only: addresses it connects to without asking anybody.
+/// For an HTTP client. The client asks this only about names; it connects to plain addresses without asking.
 impl Resolve for LinkLocal {
     fn resolve(&self, name: Name) -> Resolving {
         let link_local = *self;
@@ -134,7 +134,7 @@ mod tests {
         }
     }
 
-    /// A name may have several addresses; those that are left are connected to, and no others.
+    /// A name may have several addresses; only the allowed ones are connected to.
     #[test]
     fn only_what_is_allowed_is_left_of_a_name() {
         let found =

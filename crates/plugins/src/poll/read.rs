@@ -1,4 +1,4 @@
-//! From a document to schedules. Every fault is collected; nothing is guessed.
+//! Turns a document into schedules. Collects every fault and guesses nothing.
 
 use super::fields::{Fields, Reader};
 use super::problem::{Problem, Problems};
@@ -9,26 +9,26 @@ use serde_json::Map;
 use std::collections::BTreeSet;
 use tenure::id::{KindName, Label, ScheduleId};
 
-/// What the payload of a job may have, by the rule of tasks.
+/// The largest payload of a job, as the rules for tasks have it.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 
-/// Schedules of a file, checks of a schedule.
+/// Most schedules in a file, and most checks in a schedule.
 const SCHEDULES_MAX: usize = 1000;
 const CHECKS_MAX: usize = 32;
 
-/// Jobs asked for that are read of a schedule.
+/// Most run requests read from one schedule.
 const RUNS_MAX: usize = 64;
 
-/// Names longer than this make job ids that are none.
+/// Longer names would make invalid job ids.
 const ID_MAX_BYTES: usize = 100;
 
-/// The kinds everybody has.
+/// The built-in kinds.
 pub(super) const KINDS: [&str; 4] = ["http", "tcp", "dns", "command"];
 
-/// What is allowed beyond what everybody has.
+/// What is allowed beyond the built-in kinds.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Rules {
-    /// Kinds of checks of one's own.
+    /// Custom kinds of checks.
     pub own_kinds: BTreeSet<KindName>,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn wire(tree: &Tree, rules: &Rules) -> Result<Schedule, Problems> {
     schedule.ok_or_else(|| Problems::one(Problem::new(None, "", "", "is no schedule")))
 }
 
-/// A schedule, as far as it can be read; whether anything was wrong is in the reader's problems.
+/// A schedule, as far as it can be read; the reader's problems say whether anything was wrong.
 fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Option<Schedule> {
     let mut fields = reader.fields(tree, path, "schedule")?;
     if reader.wire && !reader.version(&mut fields, VERSION) {
@@ -108,7 +108,7 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
         ran: if reader.wire { reader.texts(&mut fields, "ran") } else { Vec::new() },
         checks: checks(reader, &mut fields, timeout_ms, rules),
         extra: reader.rest(&fields, "schedule"),
-        // Whoever has none is refused; the rest is read for its own faults. Of each line another, so that it is no other's.
+        // A schedule without an id is refused; this still reads the rest for faults. The line makes the placeholder unique.
         id: id.or_else(|| ScheduleId::new(&format!("unnamed-{}", tree.line.unwrap_or(0))).ok())?,
     };
     let bytes = schedule.job_payload(u64::MAX).len();
@@ -119,7 +119,7 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
     Some(schedule)
 }
 
-/// Jobs that were asked for. A request that is none asks for nothing; the schedule goes on.
+/// Requested jobs. An invalid request is ignored; the schedule still runs.
 fn run_now(reader: &mut Reader, fields: &mut Fields<'_>) -> Vec<RunRequest> {
     let list = reader.list(fields, "runNow").iter().map(Tree::to_json);
     let request = |value: serde_json::Value| {
@@ -239,7 +239,7 @@ fn checks(
     rules: &Rules,
 ) -> Vec<CheckSpec> {
     let list = reader.list(fields, "checks");
-    // They run at once, and all must have spoken before the job's own time is over: one without a report says nothing.
+    // Checks run at once, and all must report before the job times out: a job without a report says nothing.
     let timeout_max_ms = timeout_max_ms / 10 * 9;
     if !(1..=CHECKS_MAX).contains(&list.len()) {
         let rule = format!("must be a list of 1 to {CHECKS_MAX} checks");
@@ -258,7 +258,7 @@ fn checks(
     checks
 }
 
-/// A check by itself, as it stands in a job.
+/// A single check, as it appears in a job.
 pub(super) fn job_check(tree: &Tree, rules: &Rules) -> Result<CheckSpec, Problems> {
     let mut reader = Reader::new(true);
     let check = match reader.fields(tree, "check", "check") {
@@ -279,12 +279,12 @@ fn check(
     let default_ms = timeout_max_ms.min(10 * SECOND_MS);
     let timeout_ms = reader.duration(fields, "timeout", 1..=timeout_max_ms, default_ms);
     let action = action(reader, fields, rules);
-    // Without a kind nobody can say which fields there are.
+    // Without a kind, nobody can say which fields are valid.
     let extra = if action.is_some() { reader.rest(fields, "check") } else { Map::new() };
     Some(CheckSpec { name: name?, timeout_ms, action: action?, extra })
 }
 
-/// By the same parser as the client's.
+/// Uses the same parser as the HTTP client.
 fn has_credentials(url: &str) -> bool {
     reqwest::Url::parse(url).is_ok_and(|url| !url.username().is_empty() || url.password().is_some())
 }

@@ -1,39 +1,39 @@
-//! What comes of a job: for each check whether it went well and how long it took. A task's result has 1 KiB, so results name
-//! their checks by place, and reasons are cut until they fit.
+//! The result of a job: for each check, whether it passed and how long it took. A task's result holds at most 1 KiB, so results
+//! identify checks by position, and details are cut until they fit.
 
 use super::schedule::VERSION;
 use serde_json::{Value, json};
 
-/// What the result of a task may have, by the rule of tasks.
+/// The largest result of a task, as the rules for tasks have it.
 const RESULT_MAX_BYTES: usize = 1024;
 
-/// Reasons are cut to this first.
+/// Details are first cut to this length.
 const DETAIL_MAX_CHARS: usize = 120;
 
-/// What came of one check.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CheckResult {
-    /// Whether all was well.
+    /// Whether the check passed.
     pub ok: bool,
-    /// How long it took.
+    /// How long the check took.
     pub latency_ms: u64,
-    /// Why not, for people; cut.
+    /// Why it failed, for people; may be cut.
     pub detail: String,
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct JobReport {
     /// The due time of the job.
     pub due_ms: u64,
-    /// The checks it is about, see [`Schedule::names_digest`](super::Schedule::names_digest).
+    /// A digest of the checks it is about; see [`Schedule::names_digest`](super::Schedule::names_digest).
     pub names: String,
-    /// One for each check, in their order.
+    /// One result per check, in the order of the checks.
     pub checks: Vec<CheckResult>,
 }
 
 impl JobReport {
-    /// The result of a task. Reasons are shortened, all alike, until it fits.
+    /// The result as stored with the task. Shortens all details alike until they fit.
     pub fn to_result(&self) -> Vec<u8> {
         let mut most = DETAIL_MAX_CHARS;
         loop {
@@ -54,7 +54,7 @@ impl JobReport {
         }
     }
 
-    /// Reads the result of a task; `None`: it is none of an agent that is understood here.
+    /// Reads the result of a task; `None` if it is not a report this version understands.
     pub fn from_result(result: &[u8]) -> Option<JobReport> {
         let value: Value = serde_json::from_slice(result).ok()?;
         if value.get("v")?.as_u64()? != VERSION {

@@ -1,4 +1,4 @@
-//! What a schedule is, and how it stands on the store: `schedules/<id>.json`.
+//! What a schedule is, and how it is stored: `schedules/<id>.json`.
 
 use super::orchestrator::PollError;
 use super::problem::{Problem, Problems};
@@ -13,70 +13,70 @@ use tenure::schedules::{PlanTerms, Planned};
 
 pub use tenure::schedules::Misfire;
 
-/// The version of the documents written here.
+/// The document version written here.
 pub(super) const VERSION: u64 = 1;
 
-/// What is polled, when, and by whom.
+/// What to poll, when, and by whom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// Its name: at most 100 bytes, for job ids are longer.
+    /// The name, at most 100 bytes because job ids are longer.
     pub id: ScheduleId,
-    /// When it is due.
+    /// When the schedule is due.
     pub timing: Timing,
-    /// Whether anything is created.
+    /// Whether due times create jobs.
     pub enabled: bool,
-    /// 0 to 9: where several are due at once, higher ones are created first. Not promised: that they begin first.
+    /// 0 to 9: if several schedules are due at once, jobs of higher priority are created first. They need not begin first.
     pub priority: u64,
-    /// How many of its jobs may be open at once.
+    /// Most jobs open at once.
     pub max_concurrent: u64,
-    /// How long one attempt may run.
+    /// The time limit of one attempt.
     pub timeout_ms: u64,
     /// How long a job may wait for a worker.
     pub ttl_ms: u64,
-    /// How often a job is begun at most.
+    /// Most attempts of a job.
     pub attempts: u64,
-    /// The pause before the second attempt, doubled before each further one.
+    /// The pause before the second attempt; doubles before each further attempt.
     pub backoff_ms: u64,
     /// Whether a job may be created while one is open.
     pub overlap: Overlap,
-    /// What becomes of due times that were missed.
+    /// What happens to missed due times.
     pub misfire: Misfire,
-    /// How late a due time may be and not count as missed.
+    /// How late a due time may be before it counts as missed.
     pub misfire_threshold_ms: u64,
     /// What a worker must have.
     pub needs: Needs,
-    /// So many failures of a check in a row make it failing.
+    /// This many failures in a row make a check failing.
     pub fail_after: u64,
-    /// So many successes of a failing check in a row make it well again.
+    /// This many successes in a row make a failing check recover.
     pub recover_after: u64,
-    /// Due times at or before this moment (wall clock, ms) are nobody's: when it was created, or enabled again.
+    /// Due times up to and including this moment (wall clock, ms) create no jobs: when it was created, or enabled again.
     pub since_ms: u64,
-    /// Jobs that were asked for and may not exist yet; only on the store. The leader makes jobs of them.
+    /// Requested jobs that may not exist yet; only on the store. The leader turns them into jobs.
     pub run_now: Vec<RunRequest>,
-    /// The names of the last ones that exist, or did; only on the store.
+    /// The names of the last requested jobs that were created; only on the store.
     pub ran: Vec<String>,
-    /// What is looked at.
+    /// The checks of each job.
     pub checks: Vec<CheckSpec>,
-    /// Fields of the wire that are not known here. They are kept.
+    /// Unknown fields of the stored object, kept as they are.
     pub extra: Map<String, Value>,
 }
 
-/// Somebody asks for a job now, whatever the timing.
+/// A request to run a job now, whatever the timing.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RunRequest {
-    /// The asker's name for it: 1 to 12 letters and digits. Asking for the same again asks for the same job.
+    /// The requester's name for the job: 1 to 12 letters and digits. The same name again means the same job.
     pub name: String,
-    /// When, by the asker's clock; for people.
+    /// When it was requested, by the requester's clock; for people.
     pub at_ms: u64,
 }
 
 impl RunRequest {
-    /// Whether this is a name.
+    /// Whether this is a valid name.
     pub(super) fn is_name(name: &str) -> bool {
         (1..=12).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
     }
 
-    /// The id of the job: `<schedule>.run.<name>`. It can be no job of a due time: those end in `-` and digits.
+    /// The id of the job: `<schedule>.run.<name>`. It never collides with the job of a due time: those end in `-` and digits.
     pub fn job_id(schedule: &ScheduleId, name: &str) -> Result<JobId, PollError> {
         let id = JobId::new(&format!("{schedule}.run.{name}")).ok();
         id.filter(|_| RunRequest::is_name(name)).ok_or_else(|| PollError::Name(name.to_owned()))
@@ -86,14 +86,14 @@ impl RunRequest {
 /// Whether a job may be created while one is open.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Overlap {
-    /// Not. Due times that pass meanwhile count as missed, and the misfire policy decides once the way is free.
+    /// No. Due times that pass in the meantime count as missed, and the misfire policy applies once the open job is over.
     Forbid,
-    /// Up to `maxConcurrent`.
+    /// Yes, up to `maxConcurrent`.
     Allow,
 }
 
 impl Overlap {
-    /// As on the wire.
+    /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Overlap::Forbid => "forbid",
@@ -102,72 +102,72 @@ impl Overlap {
     }
 }
 
-/// What a worker must have to do a job.
+/// What a worker must have to run a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Needs {
-    /// Its partition; `None`: any.
+    /// The worker's partition; `None`: any.
     pub partition: Option<Label>,
-    /// Its domain; `None`: any.
+    /// The worker's domain; `None`: any.
     pub domain: Option<Label>,
-    /// All of these.
+    /// The worker must have all of these.
     pub capabilities: BTreeSet<Label>,
 }
 
-/// One thing to look at.
+/// One check of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CheckSpec {
-    /// Its name, once in a schedule.
+    /// The name, unique within the schedule.
     pub name: CheckName,
-    /// How long it may take.
+    /// The time limit of the check.
     pub timeout_ms: u64,
-    /// What is done.
+    /// What the check does.
     pub action: Action,
-    /// Fields of the wire that are not known here. They are kept.
+    /// Unknown fields of the stored object, kept as they are.
     pub extra: Map<String, Value>,
 }
 
 /// What a check does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Asks by HTTP.
+    /// Sends an HTTP request.
     Http {
-        /// Where: `http://` or `https://`.
+        /// An `http://` or `https://` address.
         url: String,
         /// `GET` or `HEAD`.
         method: String,
-        /// The status that is expected; `None`: anything from 200 to 399.
+        /// The expected status; `None`: anything from 200 to 399.
         status: Option<u64>,
     },
     /// Opens a connection.
     Tcp {
-        /// To which host.
+        /// A name or an address.
         host: String,
-        /// To which port.
+        /// 1 to 65,535.
         port: u64,
     },
-    /// Looks a name up.
+    /// Looks up a name.
     Dns {
-        /// Which.
+        /// The name to look up.
         host: String,
     },
-    /// Runs a program, without a shell. Only where the agent's own settings allow it.
+    /// Runs a program, without a shell. Only if the agent's own settings allow it.
     Command {
-        /// Which.
+        /// The program to run.
         program: String,
-        /// Its arguments.
+        /// The arguments, passed as they are.
         args: Vec<String>,
     },
-    /// A kind of one's own.
+    /// A custom kind.
     Own {
-        /// Which.
+        /// The name of the kind.
         kind: KindName,
-        /// What it is told.
+        /// Passed to the check as they are.
         params: Map<String, Value>,
     },
 }
 
 impl Action {
-    /// The kind, as on the wire.
+    /// The kind, as in JSON.
     pub fn kind(&self) -> &str {
         match self {
             Action::Http { .. } => "http",
@@ -180,7 +180,7 @@ impl Action {
 }
 
 impl CheckSpec {
-    /// The check as it stands on the wire and in a job.
+    /// The check as stored and as carried in a job.
     pub fn to_json(&self) -> Value {
         let mut check = Map::new();
         check.insert("name".to_owned(), json!(self.name.as_str()));
@@ -218,14 +218,14 @@ impl CheckSpec {
 }
 
 impl Schedule {
-    /// Reads an object of the store. Fields that are not known are kept; a newer `v` is refused.
+    /// Reads an object of the store. Keeps unknown fields; refuses a newer `v`.
     pub fn from_wire(body: &[u8], rules: &Rules) -> Result<Schedule, Problems> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|error| Problems::one(Problem::new(None, "", "", format!("not JSON: {error}"))))?;
         read::wire(&Tree::from_json(&value), rules)
     }
 
-    /// The object of the store.
+    /// The object as stored.
     pub fn to_wire(&self) -> Vec<u8> {
         let mut map = Map::new();
         let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
@@ -279,7 +279,8 @@ impl Schedule {
         Value::Object(map).to_string().into_bytes()
     }
 
-    /// What a job of it carries: what a worker must have, and what it does. At most 16 KiB, which reading a schedule checks.
+    /// The payload of its jobs: what a worker must have, and what to check. At most 16 KiB, which is checked when a schedule is
+    /// read.
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
         let mut needs = Map::new();
         if let Some(partition) = &self.needs.partition {
@@ -300,7 +301,7 @@ impl Schedule {
         payload.to_string().into_bytes()
     }
 
-    /// Tells results that belong to other checks from those of these: results name their checks by place.
+    /// Identifies this list of checks. Results name checks by position, so results of a different list must be told apart.
     pub fn names_digest(&self) -> String {
         let bytes = self.checks.iter().flat_map(|check| check.name.as_str().bytes().chain([0]));
         let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -309,7 +310,7 @@ impl Schedule {
         format!("{hash:016x}")
     }
 
-    /// How many jobs of it may be open at once.
+    /// The effective limit on open jobs.
     pub fn open_max(&self) -> u64 {
         match self.overlap {
             Overlap::Forbid => 1,
@@ -341,7 +342,7 @@ impl Planned for Schedule {
     }
 }
 
-/// Reads a file, YAML or JSON: a list of schedules. All faults are reported at once, with their lines.
+/// Reads a file, YAML or JSON: a list of schedules. Reports all faults at once, with their lines.
 ///
 /// ```
 /// use tenure_plugins::poll::{Rules, read_file};

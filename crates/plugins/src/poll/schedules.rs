@@ -1,8 +1,8 @@
-//! The schedules on the store, for whoever may change them: any process, with or without a node.
+//! The schedules on the store, for anybody who may change them: any process, with or without a node.
 //!
-//! Every write is conditional on what was read right before it: two who change the same schedule at once do not undo each
-//! other's work. Not promised: that removing is; no store offers that. Nor that a write of unknown outcome stays away for good once
-//! the schedule was removed by somebody else.
+//! Every write is conditional on what was read right before it, so two writers that change the same schedule at once do not undo
+//! each other's work. Removal is not conditional; no store offers that. And a write of unknown outcome may still land after
+//! somebody else has removed the schedule.
 
 use super::health::Health;
 use super::orchestrator::PollError;
@@ -18,31 +18,31 @@ use tenure::document::Keys;
 use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Condition, Read, Remove, Store, Version, Write};
 
-/// So often a change is tried against others who change the same, and against a store that does not answer.
+/// Most attempts at a change, against concurrent writers and a store that does not answer.
 const TRIES_MAX: u32 = 6;
 
-/// The pause before the second try, doubled before each further one.
+/// The pause before the second attempt; doubles before each further one.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Jobs that may be asked for and not exist yet, for one schedule.
+/// Most requested jobs of one schedule that do not exist yet.
 const ASKED_MAX: usize = 8;
 
-/// Names of jobs asked for that a schedule remembers once they were created.
+/// How many names of created requested jobs a schedule remembers.
 const RAN_MAX: usize = 16;
 
-/// What a change came to.
+/// The result of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// It was not there.
+    /// It did not exist.
     Created,
-    /// It was something else.
+    /// It differed.
     Changed,
-    /// It was the same already; nothing was written.
+    /// It was already the same; nothing was written.
     Unchanged,
 }
 
 impl Change {
-    /// Its name.
+    /// The name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Change::Created => "created",
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Schedules {
     }
 }
 
-/// An object as it was read.
+/// An object as read.
 struct Standing {
     body: Vec<u8>,
     version: Version,
@@ -70,7 +70,7 @@ struct Standing {
 }
 
 impl Schedules {
-    /// Those of this namespace on this store.
+    /// The schedules of this namespace on this store.
     pub fn new(store: Arc<dyn Store>, namespace: &Namespace) -> Schedules {
         let (keys, timeout) = (Keys::global(namespace), Duration::from_secs(5));
         Schedules(Shelf { store, keys, timeout, rules: Rules::default() })
@@ -80,24 +80,24 @@ impl Schedules {
         Schedules(shelf)
     }
 
-    /// With kinds of checks of one's own.
+    /// Allows custom kinds of checks.
     pub fn rules(mut self, rules: Rules) -> Schedules {
         self.0.rules = rules;
         self
     }
 
-    /// How long one request may take. Default: 5 s.
+    /// The time limit of one request. Default: 5 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Schedules {
         self.0.timeout = timeout;
         self
     }
 
-    /// All of them: one list, and a read for each. Those that cannot be understood come with what is wrong.
+    /// All schedules: one list, and one read each. A schedule that cannot be understood comes with its faults.
     pub async fn list(&self) -> Result<BTreeMap<ScheduleId, Result<Schedule, Problems>>, PollError> {
         let found = self.0.look(&BTreeMap::new()).await.map_err(PollError::Store)?;
         let mut all = found.changed;
         for id in found.unread {
-            // Removed in between, or not reached: a second look tells.
+            // Removed in between, or unreachable: a second look decides.
             match self.get(&id).await {
                 Ok(None) => {}
                 Ok(Some(schedule)) => drop(all.insert(id, Ok(schedule))),
@@ -108,33 +108,33 @@ impl Schedules {
         Ok(all)
     }
 
-    /// One of them.
+    /// One schedule; `None` if it does not exist.
     pub async fn get(&self, id: &ScheduleId) -> Result<Option<Schedule>, PollError> {
         Ok(self.standing(id).await?.map(|standing| standing.schedule))
     }
 
-    /// Writes a schedule that is not there; [`PollError::Exists`] if it is. Due times count from `now_ms` on, unless it says
-    /// itself since when.
+    /// Writes a new schedule; [`PollError::Exists`] if there is one already. Due times count from `now_ms` on, unless the
+    /// schedule sets `since_ms` itself.
     pub async fn add(&self, schedule: &Schedule, now_ms: u64) -> Result<(), PollError> {
         let mut new = schedule.clone();
         new.since_ms = if new.since_ms == 0 { now_ms } else { new.since_ms };
         let change = |standing: Option<&Schedule>, unsure: bool| match standing {
             None => Ok(Some(new.clone())),
-            // A write whose answer was lost has done it, and somebody has asked for a job since.
+            // An earlier write whose answer was lost succeeded, and somebody has requested a job since.
             Some(there) if unsure && merged(there, &new, now_ms) == *there => Ok(None),
             Some(_) => Err(PollError::Exists(schedule.id.to_string())),
         };
         self.update(&schedule.id, change).await.map(drop)
     }
 
-    /// Makes a schedule stand there as it is. Kept of what stands there: fields nobody knows here, jobs that were asked for,
-    /// and since when due times count. That is `now_ms` if it is new or becomes enabled, unless it says so itself.
+    /// Writes this schedule, replacing any existing one. Keeps the unknown fields, the requested jobs and `since_ms` of the
+    /// existing one. `since_ms` becomes `now_ms` if the schedule is new or becomes enabled, unless it sets the value itself.
     pub async fn put(&self, schedule: &Schedule, now_ms: u64) -> Result<Change, PollError> {
         let change = |standing: Option<&Schedule>, _| Ok(wanted(standing, schedule, now_ms));
         self.update(&schedule.id, change).await
     }
 
-    /// What [`put`](Schedules::put) would do. Nothing is written.
+    /// What [`put`](Schedules::put) would do. Writes nothing.
     pub async fn compare(&self, schedule: &Schedule) -> Result<Change, PollError> {
         let standing = self.get(&schedule.id).await?;
         Ok(match (wanted(standing.as_ref(), schedule, 0), standing) {
@@ -144,7 +144,7 @@ impl Schedules {
         })
     }
 
-    /// Lets a schedule create jobs, or not. One that is enabled again begins with the due times after `now_ms`.
+    /// Enables or disables a schedule. When it is enabled again, it begins with the due times after `now_ms`.
     pub async fn set_enabled(
         &self,
         id: &ScheduleId,
@@ -159,9 +159,9 @@ impl Schedules {
         self.update(id, change).await
     }
 
-    /// Asks the leader, whoever it is, for a job of a schedule now; its id is [`RunRequest::job_id`]. Whether the schedule is
-    /// enabled does not matter; while as many jobs are open as may be, it waits. [`Change::Unchanged`]: that name was asked
-    /// for before, so the job is the one of then. The last 16 names of a schedule are remembered.
+    /// Asks the leader, whoever it is, to run a job of a schedule now; its id is [`RunRequest::job_id`]. The schedule need not be
+    /// enabled; while it has as many open jobs as it may, the request waits. [`Change::Unchanged`]: that name was used before,
+    /// and means the same job. A schedule remembers its last 16 names.
     pub async fn ask(&self, id: &ScheduleId, name: &str, now_ms: u64) -> Result<Change, PollError> {
         RunRequest::job_id(id, name)?;
         let change = |standing: Option<&Schedule>, _| {
@@ -179,8 +179,8 @@ impl Schedules {
         self.update(id, change).await
     }
 
-    /// Jobs that were asked for stand in the ledger: their names are remembered instead. Right whoever leads by now, for what
-    /// stands in the ledger stays there.
+    /// Notes that requested jobs are in the ledger: keeps their names in place of the requests. This is right no matter who leads
+    /// by now, because the ledger keeps what it has.
     pub(super) async fn served(&self, id: &ScheduleId, names: &[String]) -> Result<Change, PollError> {
         let change = |standing: Option<&Schedule>, _| {
             let Some(there) = standing else { return Ok(None) };
@@ -198,8 +198,8 @@ impl Schedules {
         self.update(id, change).await
     }
 
-    /// Removes a schedule, and says whether it was there. Its jobs go on; its due times are never created again under this
-    /// name, for the ledger keeps its marks.
+    /// Removes a schedule; returns whether it existed. Its jobs run to their end. Its past due times are never created again
+    /// under this name, because the ledger keeps its marks.
     pub async fn remove(&self, id: &ScheduleId) -> Result<bool, PollError> {
         let key = schedule_key(&self.0.keys, id);
         let (mut was_there, mut trouble) = (false, String::new());
@@ -224,7 +224,7 @@ impl Schedules {
         Err(PollError::Store(trouble))
     }
 
-    /// How the checks are doing, as the leader saved it last.
+    /// The state of the checks, as last saved by the leader.
     pub async fn health(&self) -> Result<Health, PollError> {
         let key = format!("{}/results/polls.json", self.0.keys.root());
         match self.0.get(&key).await.map_err(PollError::Store)? {
@@ -250,8 +250,8 @@ impl Schedules {
         Ok(Some(Standing { body: object.body.to_vec(), version: object.version, schedule }))
     }
 
-    /// Reads, asks what is to stand there, and writes that on condition that nobody was faster; again if somebody was. The
-    /// second argument of `change`: an earlier write of this call may have landed.
+    /// Reads, asks `change` what to write, and writes it on condition that nobody was faster; repeats if somebody was. The second
+    /// argument of `change` says that an earlier write of this call may have landed.
     async fn update(
         &self,
         id: &ScheduleId,
@@ -276,7 +276,7 @@ impl Schedules {
                 return Ok(*done);
             }
             let Some(new) = change(standing.as_ref().map(|there| &there.schedule), unsure.is_some())? else {
-                // Nothing is left to do; an answer that was lost had done it.
+                // Nothing is left to do; if an answer was lost, that write did it.
                 return Ok(unsure.map_or(Change::Unchanged, |(_, done)| done));
             };
             let (condition, done) = match standing {
@@ -310,7 +310,7 @@ async fn pause(tries: u32) {
     }
 }
 
-/// What is to be written so that this schedule stands there; `None`: nothing.
+/// What to write so that this schedule is stored; `None` if nothing.
 fn wanted(standing: Option<&Schedule>, schedule: &Schedule, now_ms: u64) -> Option<Schedule> {
     match standing {
         None => {
@@ -321,7 +321,7 @@ fn wanted(standing: Option<&Schedule>, schedule: &Schedule, now_ms: u64) -> Opti
     }
 }
 
-/// The schedule with what is kept of the one that stands there.
+/// The schedule, with the parts of the existing one that must be kept.
 fn merged(there: &Schedule, schedule: &Schedule, now_ms: u64) -> Schedule {
     let mut new = schedule.clone();
     new.since_ms = match schedule.since_ms {

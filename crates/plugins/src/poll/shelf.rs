@@ -1,4 +1,4 @@
-//! The orchestrator's objects on the store: schedules, what agents say about themselves, and how checks are doing.
+//! The orchestrator's objects on the store: schedules, what agents say about themselves, and the state of checks.
 
 use super::choice::AgentFacts;
 use super::health::Health;
@@ -16,16 +16,16 @@ use tenure::id::{ScheduleId, WorkerId};
 use tenure::store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version, Write};
 use tokio::task::{JoinError, JoinSet};
 
-/// No schedule's object is larger.
+/// The largest object of a schedule.
 const SCHEDULE_MAX_BYTES: u64 = 64 * 1024;
 
-/// Schedules at most. The ledger keeps the marks of three times as many.
+/// Most schedules. The ledger keeps the marks of three times as many.
 const SCHEDULES_MAX: usize = 10_000;
 
 /// Schedules read at once.
 const READS_AT_ONCE: usize = 16;
 
-/// Where the orchestrator's objects are. Clones share the store.
+/// The location of the orchestrator's objects. Clones share the store.
 #[derive(Clone)]
 pub(super) struct Shelf {
     pub(super) store: Arc<dyn Store>,
@@ -34,7 +34,7 @@ pub(super) struct Shelf {
     pub(super) rules: Rules,
 }
 
-/// By what a list tells whether an object has changed.
+/// How a list shows whether an object has changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Stamp {
     version: Option<Version>,
@@ -48,18 +48,18 @@ impl Stamp {
     }
 }
 
-/// What one look at the schedules found.
+/// The result of one look at the schedules.
 #[derive(Default)]
 pub(super) struct Found {
-    /// Every schedule there is, with its stamp.
+    /// Every schedule, with its stamp.
     pub(super) present: BTreeMap<ScheduleId, Stamp>,
-    /// Those that are other than before.
+    /// Those that changed since the last look.
     pub(super) changed: BTreeMap<ScheduleId, Result<Schedule, Problems>>,
-    /// Those that could not be read this time: the next look tries again.
+    /// Those that could not be read this time; the next look tries again.
     pub(super) unread: Vec<ScheduleId>,
 }
 
-/// What came of reading a schedule.
+/// The result of reading a schedule.
 type ScheduleRead = (Option<Result<Schedule, Problems>>, ScheduleId);
 
 impl Found {
@@ -75,7 +75,7 @@ impl Found {
     }
 }
 
-/// Where a schedule stands.
+/// The key of a schedule.
 pub(super) fn schedule_key(keys: &Keys, id: &ScheduleId) -> String {
     format!("{}/schedules/{id}.json", keys.root())
 }
@@ -89,7 +89,7 @@ impl Shelf {
         }
     }
 
-    /// One list, and a read for each schedule that is other than before.
+    /// One list, and one read for each changed schedule.
     pub(super) async fn look(&self, known: &BTreeMap<ScheduleId, Stamp>) -> Result<Found, String> {
         let folder = format!("{}/schedules/", self.keys.root());
         let limit = self.timeout * LIST_TIMEOUTS_MAX;
@@ -118,7 +118,7 @@ impl Shelf {
         while let Some(read) = reads.join_next().await {
             found.take(Some(read));
         }
-        // One whose read died is read again, too.
+        // A schedule whose read panicked is read again, too.
         let read = |id: &ScheduleId| found.changed.contains_key(id) || found.unread.contains(id);
         let lost = found.present.iter().filter(|(id, stamp)| known.get(*id) != Some(*stamp) && !read(id));
         let lost: Vec<ScheduleId> = lost.map(|(id, _)| id.clone()).collect();
@@ -143,7 +143,7 @@ impl Shelf {
         }
     }
 
-    /// What a worker says about itself as an agent; `Err`: it could not be read.
+    /// What a worker says about itself as an agent; `Err` if it could not be read.
     pub(super) async fn agent(&self, worker: &WorkerId) -> Result<Option<AgentFacts>, String> {
         match self.get(&self.keys.worker(worker)).await? {
             Read::Found(object) => {
@@ -159,29 +159,29 @@ fn told(key: &str, trouble: &Trouble) -> String {
     format!("{key}: {trouble}")
 }
 
-/// What became of a save.
+/// The result of a save.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Saved {
-    /// It stands there.
+    /// It is stored.
     Done,
-    /// Not yet; to be tried again.
+    /// Not yet; try again.
     Later(String),
     /// A newer leader has the object.
     Superseded,
 }
 
-/// The object `results/polls.json`: how checks are doing. One leader writes it, replacing its own last version; a new one
-/// writes it once before it acts on it, which ends every write of a former one that is still under way.
+/// The object `results/polls.json`: the state of checks. One leader writes it, replacing its own last version. A new leader
+/// writes it once before it acts on it, which makes every write of a former leader that is still in flight fail.
 pub(super) struct StateFile {
     key: String,
     epoch: u64,
-    /// Which start of the process in this epoch; with the epoch and the count of writes it names each write.
+    /// The start number of the process within this epoch; with the epoch and the count of writes, it identifies each write.
     attempt: u32,
     writes: u64,
     version: Option<Version>,
-    /// Fields that are not known here. They are kept.
+    /// Unknown fields, kept as they are.
     extra: Map<String, Value>,
-    /// Set if what stands there is not ours to replace.
+    /// Set if the stored object is not ours to replace.
     pub(super) foreign: Option<String>,
 }
 
@@ -191,7 +191,7 @@ impl StateFile {
         StateFile { key, epoch, attempt, writes: 0, version: None, extra: Map::new(), foreign: None }
     }
 
-    /// Reads what the former leader left, and takes the object over.
+    /// Reads what the former leader left, and takes over the object.
     pub(super) async fn take_over(&mut self, shelf: &Shelf, guard: &LeaderGuard) -> Result<Health, Saved> {
         let health = match shelf.get(&self.key).await.map_err(Saved::Later)? {
             Read::Found(object) => {
@@ -219,7 +219,7 @@ impl StateFile {
         }
     }
 
-    /// Writes it. An answer that was lost is looked up, by the name of the write.
+    /// Writes the state. If the answer is lost, reads it back and compares the write's identity.
     pub(super) async fn save(&mut self, shelf: &Shelf, guard: &LeaderGuard, health: &Health) -> Saved {
         self.writes += 1;
         let nonce = format!("{}-{}-{}", self.epoch, self.attempt, self.writes);
@@ -278,7 +278,7 @@ mod tests {
     use tenure::Namespace;
     use tenure::store::{Faults, Faulty, MemoryStore};
 
-    /// As long as for every other list: thousands of schedules are many pages.
+    /// As long as every other list: thousands of schedules are many pages.
     #[tokio::test(start_paused = true)]
     async fn a_list_of_schedules_is_waited_for_ten_timeouts() {
         let store = Faulty::new(Arc::new(MemoryStore::new()), 1);

@@ -1,4 +1,4 @@
-//! Schedules and jobs as JSON: the same for the command line and over HTTP.
+//! Schedules and jobs as JSON, the same on the command line and over HTTP.
 
 use super::choice::POLL_KIND;
 use super::health::CheckHealth;
@@ -13,28 +13,28 @@ use tenure::id::{CheckName, ScheduleId, WorkerId};
 
 use tenure::tasks::{LateResult, TaskRecord};
 
-/// Schedules that are looked up for the names of their checks.
+/// Most schedules looked up for the names of their checks.
 const SCHEDULES_MAX: usize = 100;
 
-/// What a worker says is for people: no control characters.
+/// Text from a worker, for people: without control characters.
 pub(super) fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// A job: its task, what the task says about it, and the names of its checks.
+/// A job: its task, the facts in the task, and the names of its checks.
 #[derive(Clone, Debug)]
 pub struct JobRow {
-    /// The task.
+    /// The task in the ledger.
     pub task: TaskRecord,
-    /// What it says.
+    /// What the task says about the job.
     pub facts: JobFacts,
-    /// The names of the checks of its report, in their order.
+    /// The names of the checks in its report, in order.
     pub names: Vec<String>,
 }
 
 impl JobRow {
-    /// The rows of these tasks, the newest due time first. The names of checks of jobs that are over stand in their schedules:
-    /// a read for each schedule, at most a hundred.
+    /// The rows of these tasks, newest due time first. The names of finished jobs' checks are in their schedules: one read per
+    /// schedule, at most a hundred.
     pub async fn all(schedules: &Schedules, tasks: Vec<TaskRecord>) -> Result<Vec<JobRow>, PollError> {
         let row = |task: TaskRecord| JobRow { facts: JobFacts::of(&task), names: Vec::new(), task };
         let mut rows: Vec<JobRow> = tasks.into_iter().map(row).collect();
@@ -45,7 +45,7 @@ impl JobRow {
             if !known.contains_key(&id) && known.len() < SCHEDULES_MAX {
                 let schedule = match schedules.get(&id).await {
                     Ok(schedule) => schedule,
-                    // Names are not worth a failure.
+                    // Names are not worth failing for.
                     Err(PollError::Refused { .. }) => None,
                     Err(other) => return Err(other),
                 };
@@ -56,7 +56,7 @@ impl JobRow {
         Ok(rows)
     }
 
-    /// The newest of these tasks by their due time, at most so many, jobs only.
+    /// The newest jobs among these tasks by due time, at most `limit`.
     pub fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {
         tasks.retain(|task| task.kind.as_str() == POLL_KIND);
         tasks.sort_by_cached_key(|task| std::cmp::Reverse((JobFacts::of(task).due_ms, task.id.clone())));
@@ -64,7 +64,7 @@ impl JobRow {
         tasks
     }
 
-    /// Its checks with their names.
+    /// Its check results with their names.
     pub fn checks(&self) -> impl Iterator<Item = (&String, &CheckResult)> {
         self.names.iter().zip(self.facts.report.iter().flat_map(|report| &report.checks))
     }
@@ -74,14 +74,14 @@ impl JobRow {
         self.facts.due_ms.map(|due_ms| now_ms.saturating_sub(due_ms))
     }
 
-    /// A result that is no report, as text.
+    /// A result that is not a report, as text.
     pub fn words(&self) -> Option<String> {
         let result = &self.task.result;
         let words = || clean(&String::from_utf8_lossy(result));
         (self.facts.report.is_none() && !result.is_empty()).then(words)
     }
 
-    /// All of it.
+    /// The whole row as JSON.
     pub fn to_json(&self, now_ms: u64) -> Value {
         let task = &self.task;
         let check = |(name, check): (&String, &CheckResult)| json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail});
@@ -99,25 +99,25 @@ impl JobRow {
 }
 
 impl Schedule {
-    /// When its next job is to begin, as far as that follows from the clock alone.
+    /// When its next job should begin, as far as the clock alone tells.
     pub fn next_ms(&self, now_ms: u64) -> Option<u64> {
         let due_ms = self.enabled.then(|| self.timing.next(now_ms.max(self.since_ms)))??;
         Some(self.timing.begins_ms(self.id.as_str(), due_ms))
     }
 
-    /// The object as it stands on the store.
+    /// The object as stored.
     pub fn object(&self) -> Value {
         serde_json::from_slice(&self.to_wire()).unwrap_or(Value::Null)
     }
 
-    /// The object, and when its next job is to begin (`next`).
+    /// The object, and when its next job should begin (`next`).
     pub fn to_row(&self, now_ms: u64) -> Value {
         let mut row = self.object();
         row["next"] = json!(self.next_ms(now_ms));
         row
     }
 
-    /// All there is to say about it: the object, its checks with their health, its jobs.
+    /// Everything about it: the object, its checks with their health, its jobs.
     pub fn to_report(
         &self,
         namespace: &str,

@@ -8,19 +8,17 @@ use tenure::schedules::DueTimes;
 
 pub use tenure::schedules::Interval;
 
-/// A second, in ms.
 pub(super) const SECOND_MS: u64 = 1000;
 
-/// A day, in ms.
 pub(super) const DAY_MS: u64 = 24 * 3600 * 1000;
 
-/// Longer ago than this nothing of a cron schedule is looked for: 10 years.
+/// How far back to search for due times of a cron schedule: 10 years.
 const LOOK_BACK_MAX_MS: u64 = 3653 * DAY_MS;
 
 /// When a schedule is due.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Timing {
-    /// Every so often.
+    /// At fixed intervals.
     Interval(Interval),
     /// By a cron expression.
     Cron(Box<CronTimes>),
@@ -30,8 +28,8 @@ pub enum Timing {
 
 /// A cron expression in a time zone.
 ///
-/// Where clocks are put forward, a job for a fixed time that does not exist that day runs right after the gap. Where they are
-/// put back, a job for a fixed time runs once, at the first of the two. Jobs for every minute or hour follow elapsed time.
+/// When clocks go forward, a job for a fixed time that does not exist that day runs right after the gap. When they go back, a job
+/// for a fixed time runs once, at the first of the two. Jobs for every minute or hour follow elapsed time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CronTimes {
     expression: String,
@@ -41,10 +39,10 @@ pub struct CronTimes {
 }
 
 impl CronTimes {
-    /// Five fields, or six with seconds in front; and a zone like `Europe/Berlin`. The zones are compiled in: leaders on
+    /// Takes five fields, or six with seconds first, and a zone like `Europe/Berlin`. The zones are compiled in: leaders on
     /// different images must not disagree about what is due.
     ///
-    /// The error is which of the two is wrong, and the rule.
+    /// The error says which of the two is wrong, and the rule it breaks.
     pub fn new(expression: &str, zone: &str) -> Result<CronTimes, (CronField, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
         let rule = "must be five fields (minute, hour, day of month, month, day of week), or six with seconds in front, each within its range";
@@ -54,7 +52,7 @@ impl CronTimes {
             (CronField::Zone, rule.to_owned())
         })?;
         let times = CronTimes { expression: expression.to_owned(), zone: zone.to_owned(), cron, time_zone };
-        // A calendar repeats itself after 28 years at most, save for centuries; 2000 had all days there are.
+        // Except at centuries, a calendar repeats after at most 28 years, and the years from 2000 on have every possible day.
         let start = times.next(946_684_800_000);
         match start {
             Some(_) => Ok(times),
@@ -62,12 +60,12 @@ impl CronTimes {
         }
     }
 
-    /// The expression as it was given.
+    /// The expression as given.
     pub fn expression(&self) -> &str {
         &self.expression
     }
 
-    /// The zone as it was given.
+    /// The zone as given.
     pub fn zone(&self) -> &str {
         &self.zone
     }
@@ -75,7 +73,7 @@ impl CronTimes {
     fn next(&self, after_ms: u64) -> Option<u64> {
         let after = Timestamp::from_millisecond(i64::try_from(after_ms).ok()?).ok()?;
         let mut from = after.to_zoned(self.time_zone.clone());
-        // Never back in time, whatever the calendar does: two rounds are enough for what croner gives.
+        // Never go back in time, whatever the calendar does: two rounds are enough for what croner returns.
         for _ in 0..4 {
             let next = self.cron.find_next_occurrence(&from, false).ok()?;
             let next_ms = u64::try_from(next.timestamp().as_millisecond()).ok()?;
@@ -89,8 +87,8 @@ impl CronTimes {
 
     fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
         let floor_ms = after_ms.max(until_ms.saturating_sub(LOOK_BACK_MAX_MS));
-        // Only ever forward, from further and further back until enough is found. A search backwards through a change of the
-        // clock need not find what a search forward gave, and then two leaders would disagree.
+        // Search only forward, starting further and further back until enough is found. Across a clock change, a search backwards
+        // may miss what a search forward finds, and then two leaders would disagree.
         let mut window_ms = 64 * SECOND_MS;
         loop {
             let from_ms = floor_ms.max(until_ms.saturating_sub(window_ms));
@@ -108,12 +106,12 @@ impl CronTimes {
     }
 }
 
-/// Which half of a cron schedule is wrong.
+/// Which part of a cron schedule is wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CronField {
-    /// The expression.
+    /// The cron expression.
     Cron,
-    /// The zone.
+    /// The time zone.
     Zone,
 }
 
@@ -127,7 +125,7 @@ impl Timing {
         }
     }
 
-    /// The newest due times after the one moment and until the other, that one included, in order; at most `count`.
+    /// The newest due times after `after_ms` and up to and including `until_ms`, in order; at most `count`.
     pub fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
         if count == 0 || after_ms >= until_ms {
             return Vec::new();
@@ -139,7 +137,7 @@ impl Timing {
         }
     }
 
-    /// How many are due after the one moment and until the other; counted up to `most`.
+    /// How many due times there are after `after_ms` and up to and including `until_ms`; counts no further than `most`.
     pub fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
         match self {
             Timing::Interval(interval) => interval.count(after_ms, until_ms, most),
@@ -151,7 +149,7 @@ impl Timing {
         }
     }
 
-    /// When the job of this due time is to begin: the due time and, for an interval, its jitter.
+    /// When the job of this due time should begin: the due time plus, for an interval, its jitter.
     pub fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
         match self {
             Timing::Interval(interval) => interval.begins_ms(schedule, due_ms),

@@ -1,16 +1,16 @@
-//! A document with the line of everything in it, from YAML (of which JSON is a part) or from an object of the store.
+//! A document with the line of every value, from YAML (which includes JSON) or from an object of the store.
 
 use super::problem::{Problem, Problems, told};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-/// No file is larger.
+/// The largest file.
 const FILE_MAX_BYTES: usize = 1024 * 1024;
 
-/// Nothing is nested deeper.
+/// The deepest nesting.
 const DEPTH_MAX: usize = 32;
 
-/// A value and where it is.
+/// A value and its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Tree {
     pub(super) line: Option<usize>,
@@ -35,7 +35,7 @@ pub(super) struct Entry {
 }
 
 impl Tree {
-    /// What an error says it was.
+    /// How an error shows the value.
     pub(super) fn shown(&self) -> String {
         match &self.data {
             Data::Null => "null".to_owned(),
@@ -81,15 +81,15 @@ impl Tree {
     }
 }
 
-/// Reads YAML or JSON: one document, without tags and aliases, no key twice.
+/// Reads YAML or JSON: one document, without tags, aliases or duplicate keys.
 pub(super) fn parse(text: &str) -> Result<Tree, Problems> {
     if text.len() > FILE_MAX_BYTES {
         let rule = format!("has {} bytes; at most {FILE_MAX_BYTES} are read", text.len());
         return Err(Problems::one(Problem::new(None, "", "", rule)));
     }
     let mut builder = Builder::default();
-    // Not the parser's own loader: that one recurses, and knows no limit. Events give the line of every fault, and without
-    // aliases no document grows by being read.
+    // Not the parser's own loader: that one recurses without a limit. Events give the line of every fault, and without aliases no
+    // document grows while it is read.
     for event in Parser::new_from_str(text) {
         let taken = match event {
             Ok((event, span)) => builder.take(event, line_of(span)),
@@ -98,7 +98,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, Problems> {
             }
         };
         if let Err(problem) = taken {
-            // What follows cannot be understood, but what came before was.
+            // The rest cannot be understood, but what came before was.
             builder.problems.push(problem);
             break;
         }
@@ -111,7 +111,7 @@ fn line_of(span: Span) -> usize {
     span.start.line()
 }
 
-/// What is being built.
+/// A collection being built.
 enum Open {
     List(usize, Vec<Tree>),
     Map(usize, Vec<Entry>, Option<(String, usize)>),
@@ -192,7 +192,7 @@ impl Builder {
     }
 }
 
-/// A scalar without quotes, by YAML's JSON schema.
+/// An unquoted scalar, by YAML's JSON schema.
 fn plain(text: &str) -> Data {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Data::Null,

@@ -1,4 +1,4 @@
-//! Real sockets and real programs: what is tried here is how they are asked, not time.
+//! Real sockets and real programs: these tests cover how they are called, not timing.
 
 use super::*;
 use crate::poll::{Rules, read_file};
@@ -8,7 +8,7 @@ use tenure::id::{JobId, KindName};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-/// Checks of a file, by their own words.
+/// The checks of a schedule file.
 fn specs(checks: &str) -> Vec<Result<CheckSpec, String>> {
     let rules = Rules {
         own_kinds: ["odd", "nobodys"].iter().map(|kind| KindName::new(kind).expect("valid")).collect(),
@@ -34,7 +34,7 @@ async fn server(answer: &'static str) -> SocketAddr {
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let mut buffer = [0; 2048];
-            // Whatever they ask.
+            // The request does not matter.
             let _ = stream.read(&mut buffer).await;
             let text = format!(
                 "HTTP/1.1 {answer}\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -119,7 +119,7 @@ async fn commands_run_only_if_the_agent_allows_them() {
         "{name: a, kind: command, program: /bin/true}".to_owned(),
         "{name: b, kind: command, program: /bin/false}".to_owned(),
         sh("c", "echo broken >&2; exit 3"),
-        // More than a pipe holds: whoever does not read it out hangs here.
+        // More than a pipe holds: a reader that does not drain it hangs here.
         sh("d", "head -c 300000 /dev/zero >&2; exit 1"),
         sh("e", "test -z \"$CARGO_MANIFEST_DIR\" && test -n \"$PATH\""),
         "{name: f, kind: command, program: /bin/sh, timeout: 100ms, args: [-c, 'sleep 60']}".to_owned(),
@@ -145,7 +145,7 @@ async fn link_local_addresses_are_not_asked() {
     for told in run(&Checks::new().expect("a client"), near).await {
         assert!(told.contains("link-local") && told.contains("--allow-link-local"), "{told}");
     }
-    // A name is looked up on the way, and goes on as long as it has another address.
+    // A name is looked up on the way, and the check continues as long as one address is left.
     let address = server("200 OK").await;
     let named = format!("{{name: a, kind: http, url: 'http://localhost:{}/'}}", address.port());
     assert_eq!(run(&Checks::new().expect("a client"), &named).await, ["ok"]);

@@ -45,7 +45,7 @@ fn each_rule_that_leaves_nobody_has_a_name() {
         (vec![(id("a"), fits(), None)], Err("all_full")),
         (vec![(id("a"), AgentFacts { slots: 0, ..fits() }, Some(0))], Err("all_full")),
         (vec![(id("a"), fits(), Some(1))], Ok("a".to_owned())),
-        // One that fits among those that fail, each by another rule.
+        // One agent that fits among others that fail, each by a different rule.
         (
             vec![
                 (id("a"), draining, Some(0)),

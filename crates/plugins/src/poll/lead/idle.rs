@@ -1,5 +1,5 @@
-//! A leader without schedules: it looks for the first one, and takes nothing over meanwhile. Taking over writes every part of the
-//! ledger, which nobody should pay for, or wait for, who does not poll.
+//! A leader without schedules: it looks for the first one and does not take over until then. Taking over writes every part of the
+//! ledger, and a cluster that does not poll should neither pay nor wait for that.
 
 use super::super::orchestrator::{Inner, PollError, PollView};
 use super::LOOK_AGAIN;
@@ -16,21 +16,21 @@ impl Drop for Shown<'_> {
     }
 }
 
-/// What a look found.
+/// The result of a look.
 enum Use {
     Some,
     None,
-    /// And why.
+    /// With the reason.
     Unknown(String),
 }
 
-/// Until there is a schedule, or anything that a former leader left.
+/// Waits until there is a schedule, or anything a former leader left.
 pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
     let (mut idle, mut trouble) = (false, None);
     loop {
-        // Only leaders write tasks: what is not there at the beginning does not come by itself, but for a last write of the
-        // leader before that is late, and waits for the next one who takes over.
+        // Only leaders write tasks: if there are none at the beginning, none will appear, except for a late last write by the
+        // previous leader, which can wait for the next takeover.
         let folders: &[&str] = if idle { &["schedules/"] } else { &["tasks/", "schedules/"] };
         let (found, pause) = match look(inner, folders).await {
             Use::Some => return,
@@ -46,12 +46,12 @@ pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
         trouble = found;
         let epoch = context.epoch();
         inner.view.send_replace(PollView { epoch, trouble: trouble.clone(), ..PollView::default() });
-        // Without schedules there is nothing to wait for; and what cannot be listed must not have it started anew for ever.
+        // Without schedules there is nothing to wait for; and a failing list must not restart the process forever.
         context.ready();
         tokio::select! {
             biased;
             Some(run) = asked.recv() => {
-                // Whoever asked may have given up.
+                // The caller may have given up.
                 let _ = run.reply.send(Err(PollError::Unknown(run.schedule.to_string())));
             }
             () = tokio::time::sleep(pause) => {}

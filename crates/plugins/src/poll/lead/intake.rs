@@ -1,4 +1,4 @@
-//! What came of jobs: taken from updates, or from the ledger where those were missed; saved, and told.
+//! Results of jobs: taken from updates, or from the ledger where updates were missed; then saved and announced.
 
 use super::{SAVE_EVERY, Term, TermError};
 use crate::poll::choice::POLL_KIND;
@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
-/// Whether a task of this series is a job of the schedule of that name: nothing else is named so.
+/// Whether this task is a job of the series' schedule: nothing else is named that way.
 fn is_job(series: &SeriesId, task: &JobId) -> bool {
     let rest = task.as_str().strip_prefix(series.as_str());
     rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
@@ -27,7 +27,7 @@ impl Term<'_> {
         let mut next = match update {
             Ok(update) => Ok(update),
             Err(RecvError::Lagged(missed)) => Err(TryRecvError::Lagged(missed)),
-            // The dispatcher has ended, which is seen elsewhere.
+            // The dispatcher has ended; that is handled elsewhere.
             Err(RecvError::Closed) => return,
         };
         loop {
@@ -42,7 +42,7 @@ impl Term<'_> {
                     }
                 }
                 Ok(_) => {}
-                // What was missed stands in the ledger.
+                // The ledger has what was missed.
                 Err(TryRecvError::Lagged(_)) => self.harvest(),
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
@@ -50,7 +50,8 @@ impl Term<'_> {
         }
     }
 
-    /// Takes in what the ledger says about all jobs, and what came of those that are over: those of a former leader, or of a schedule that was not known.
+    /// Takes in what the ledger says about all jobs, including the results of finished ones: jobs of a former leader, or of a
+    /// schedule that was unknown then.
     pub(super) fn harvest(&mut self) {
         let tasks = self.dispatcher.tasks();
         let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
@@ -83,7 +84,7 @@ impl Term<'_> {
         self.untold.extend(self.health.apply(schedule, report));
     }
 
-    /// Saves what changed, and tells it then: not the other way round, or a failover would tell it again.
+    /// Saves what changed, then announces it. The other way round, a failover would announce it again.
     pub(super) async fn save(&mut self) -> Result<(), TermError> {
         let now = Instant::now();
         if self.untold.is_empty() || now < self.next_save {

@@ -1,4 +1,4 @@
-//! Who is there to do checks, and what they say about themselves.
+//! Which agents there are, and what they say about themselves.
 
 use super::super::choice::AgentFacts;
 use super::{Looked, Term};
@@ -7,17 +7,17 @@ use tenure::id::WorkerId;
 
 use tokio::time::Instant;
 
-/// Agents read at once, and in one look.
+/// Most agents read at the same time, and in one look.
 const AGENTS_AT_ONCE: usize = 16;
 const AGENTS_PER_LOOK: usize = 512;
 
 impl Term<'_> {
-    /// Takes the registry's word for who is active; reads what they say about themselves.
+    /// Takes the active workers from the registry, and reads what they say about themselves.
     pub(super) fn muster(&mut self) {
         let list = Arc::clone(&self.inner.workers.borrow().list);
         let active: Vec<&WorkerId> =
             list.iter().filter(|info| info.active).map(|info| &info.worker_id).collect();
-        // Whoever comes back may be another.
+        // A worker that comes back may be a different process.
         self.agents.retain(|id, _| active.binary_search(&id).is_ok());
         self.tell_fleet();
         if self.looks.len() > 1 {
@@ -31,7 +31,7 @@ impl Term<'_> {
         for id in wanted {
             let (shelf, gate) = (self.inner.shelf.clone(), Arc::clone(&gate));
             self.looks.spawn(async move {
-                // It is never closed.
+                // The semaphore is never closed.
                 let _permit = gate.acquire().await;
                 let facts = shelf.agent(&id).await;
                 Looked::Agent(id, facts)
@@ -40,7 +40,7 @@ impl Term<'_> {
     }
 
     pub(super) fn tell_fleet(&mut self) {
-        // What a worker says about itself is read now and then; that it drains, its inbox tells sooner.
+        // A worker's own facts are read only now and then; its inbox shows sooner that it is draining.
         let closed = self.dispatcher.draining();
         let agents = self.agents.iter().filter_map(|(id, (facts, _))| {
             let facts = facts.clone()?;

@@ -1,8 +1,8 @@
-//! Jobs that somebody asks for: the program this leader runs in, or anybody, by a request in the schedule's object.
+//! Jobs on request: from the program this leader runs in, or from anybody through a request in the schedule's object.
 //!
-//! A request on the store is served in this order: the job is created, under a name that follows from the request; then the
-//! request is replaced by its name among those that were served. A leader that ends in between leaves the request, and the next
-//! one finds that its job exists.
+//! A request on the store is served in this order: first the job is created, under a name that follows from the request; then the
+//! request is replaced by its name in the list of served ones. If a leader ends in between, the request stays, and the next
+//! leader finds that its job exists.
 
 use super::{Term, TermError, job};
 use crate::poll::orchestrator::{PollError, RunNow};
@@ -13,21 +13,21 @@ use tenure::id::ScheduleId;
 
 use tenure::tasks::{SubmitError, Submitted};
 
-/// How far a request is whose job stands in the ledger.
+/// The progress of a request whose job is in the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
-    /// To be noted on the store.
+    /// Not noted on the store yet.
     Created,
-    /// That is under way.
+    /// Being noted.
     Noting,
-    /// Done. It may still be seen as a request, by a look that began before.
+    /// Noted. A look that began earlier may still show the request.
     Noted,
 }
 
 impl Term<'_> {
     pub(super) async fn on_asked(&mut self, run: RunNow) {
         let answer = self.run_now(&run.schedule, &run.name).await;
-        // Whoever asked may have given up.
+        // The caller may have given up.
         let _ = run.reply.send(answer);
     }
 
@@ -49,7 +49,7 @@ impl Term<'_> {
         Ok(answer)
     }
 
-    /// The schedules are others: of which are jobs asked for, and what is noted on the store by now.
+    /// The schedules changed: updates which of them have requests, and drops requests that are now noted on the store.
     pub(super) fn note_asked(&mut self) {
         let schedules = self.planner.schedules();
         let asks = |schedule: &&Schedule| !schedule.run_now.is_empty();
@@ -60,7 +60,7 @@ impl Term<'_> {
         });
     }
 
-    /// Makes jobs of what is asked for on the store, as far as there is room; the rest waits.
+    /// Creates the jobs requested on the store as far as there is room; the rest waits.
     pub(super) async fn serve(&mut self) -> Result<(), TermError> {
         for id in self.asked_of.clone() {
             let Some(schedule) = self.planner.schedules().get(&id) else { continue };
@@ -82,7 +82,7 @@ impl Term<'_> {
         Ok(())
     }
 
-    /// Notes on the store what was served, a read and a write for each schedule, beside the work.
+    /// Notes served requests on the store in the background: one read and one write per schedule.
     fn note_served(&mut self) {
         let mut by_schedule: BTreeMap<ScheduleId, Vec<String>> = BTreeMap::new();
         for ((id, name), stage) in self.served.iter_mut().filter(|(_, stage)| **stage == Stage::Created) {
@@ -103,7 +103,7 @@ impl Term<'_> {
             Ok(_) => Stage::Noted,
             Err(why) => {
                 self.complain(format!("{id}: {why}"));
-                // Tried again with the next round.
+                // Retried in the next round.
                 Stage::Created
             }
         };

@@ -1,4 +1,4 @@
-//! What schedules as they are written become in a plan. The planner's own behaviour is told by the core's tests.
+//! How written schedules turn into plans. The core's tests cover the planner itself.
 
 use super::*;
 use crate::poll::{Rules, read_file};
@@ -22,18 +22,18 @@ fn planner(text: &str) -> Planner {
     planner
 }
 
-/// A ledger, as far as marks and open jobs go.
+/// A ledger reduced to marks and open jobs.
 #[derive(Default)]
 struct Ledger {
     mark: u64,
     created: Vec<u64>,
     open: BTreeSet<u64>,
-    /// Shown once more, then forgotten: whoever comes later does not learn the mark from them.
+    /// Shown once more, then forgotten: a later leader does not learn the mark from them.
     finished: BTreeSet<u64>,
 }
 
 impl Ledger {
-    /// One look of a leader: what is planned is submitted.
+    /// One look of a leader: submits what is planned.
     fn tick(&mut self, planner: &mut Planner, now_ms: u64) -> Vec<u64> {
         let id = SeriesId::new("web").expect("valid");
         let job = |due: &u64| JobId::new(&format!("web-{due}")).expect("valid");
@@ -59,7 +59,7 @@ impl Ledger {
                     planner.answered(&due, Answer::Existed);
                 }
             }
-            // Whoever has just learned of the past plans again at once.
+            // A planner that just learned of existing jobs plans again at once.
             if planner.counts().duplicates == before {
                 break;
             }
@@ -75,7 +75,7 @@ impl Ledger {
 
 #[test]
 fn missed_due_times_follow_the_policy() {
-    // Nobody looked for ten minutes and a half.
+    // Nobody looked for ten and a half minutes.
     let now = START + 10 * MIN + 30_000;
     let nth = |n: u64| START + n * MIN;
     for (policy, expected, missed) in [
@@ -93,7 +93,7 @@ fn missed_due_times_follow_the_policy() {
         ledger.done();
         assert_eq!(ledger.tick(&mut planner, now + 1000), [0; 0], "{policy}: decided once");
         assert_eq!(planner.counts().missed, missed, "{policy}");
-        // What comes next is on time again.
+        // The next due time is on time again.
         assert_eq!(ledger.tick(&mut planner, nth(11)), [nth(11)], "{policy}");
     }
 }
@@ -168,7 +168,7 @@ fn higher_priorities_go_first_and_nothing_is_planned_for_the_disabled() {
     assert_eq!(planned, ["high", "low"]);
 }
 
-/// Told only what changed, it plans what it would if it were told everything: at every tick, through jumps of the clock.
+/// A planner told only what changed plans the same as one told everything: at every tick, through jumps of the clock.
 #[test]
 fn notes_are_as_good_as_a_whole_look() {
     for text in [
@@ -200,7 +200,7 @@ fn notes_are_as_good_as_a_whole_look() {
             for due in &created {
                 noted.note(&id, &JobId::new(&format!("web-{due}")).expect("valid"), true);
             }
-            // What waits is judged when the way is free at the latest.
+            // Missed times are counted, at the latest, once the schedule is no longer blocked.
             if noted.view(&id, now).is_some_and(|view| view.blocked.is_none()) {
                 assert_eq!(noted.counts().missed, whole.counts().missed, "step {step} of {text}");
             }
@@ -246,7 +246,7 @@ fn texts() -> impl Strategy<Value = (String, usize, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// No due time twice, none that is not due, none outside the policy, never more open than may be.
+    /// No due time twice, none before it is due, none outside the policy, never more open than allowed.
     #[test]
     fn plans_keep_their_promises((text, kept, open_max) in texts(), steps in steps()) {
         let (mut leader, mut ledger, mut now) = (planner(&text), Ledger::default(), START + 1);
@@ -277,14 +277,14 @@ proptest! {
         prop_assert_eq!(once, ledger.created);
     }
 
-    /// Whoever leads, and whatever it has seen, asks for the same; what it does not know the ledger knows.
+    /// Any leader, whatever it has seen, asks for the same jobs; the ledger knows what the leader does not.
     #[test]
     fn any_leader_creates_the_same((text, _, _) in texts(), steps in steps(), news in prop::collection::vec(any::<bool>(), 80)) {
         let mut worlds = [(planner(&text), Ledger::default()), (planner(&text), Ledger::default())];
         let mut now = START + 1;
         for (step, new) in steps.into_iter().zip(news) {
             match step {
-                // A leader that knows of no past cannot know what its forerunner had given up: time that only goes on.
+                // A leader without a past cannot know what its predecessor gave up on, so time only moves forward here.
                 Step::Pass(ms) => now += ms,
                 Step::Jump(ms) => now += ms.unsigned_abs() / 10,
                 Step::Finish => worlds.iter_mut().for_each(|(_, ledger)| ledger.done()),

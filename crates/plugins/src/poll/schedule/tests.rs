@@ -45,7 +45,7 @@ fn faults(text: &str) -> Vec<String> {
     problems.all().iter().map(ToString::to_string).collect()
 }
 
-/// Two that have no id are told so, each for itself, and not that they have the same one.
+/// Two schedules without an id are each told so, and not that they share one.
 #[test]
 fn schedules_without_an_id_are_no_others() {
     let check = "{name: a, kind: tcp, host: h, port: 1}";
@@ -137,7 +137,7 @@ fn all_faults_are_told_at_once_with_their_lines() {
     assert_eq!(faults(text), expected);
 }
 
-/// Whoever may look at schedules would read the password, and so would whoever reads the error.
+/// Anybody who may look at schedules would read the password, and so would anybody who reads the error.
 #[test]
 fn an_address_with_credentials_is_refused_and_not_repeated() {
     let file =
@@ -243,7 +243,7 @@ fn the_wire_keeps_what_it_does_not_know_and_refuses_what_is_newer() {
 }
 
 proptest::proptest! {
-    /// Whatever is thrown at it, it answers.
+    /// Reading answers whatever the input.
     #[test]
     fn reading_never_panics(text in "[-a-z:{}\\[\\], \n\t'\"0-9*&!|>#?]{0,200}") {
         let _ = read_file(&text, &rules());

@@ -68,7 +68,7 @@ async fn what_was_asked_for_outlives_changes_and_a_name_asks_once() {
     assert_eq!(schedules.served(&id("gone"), &["x".to_owned()]).await, Ok(Change::Unchanged));
 }
 
-/// Whatever answers are lost: what is said to have been done has been done, and nothing is done twice.
+/// Whichever answers are lost: what is reported as done is done, and nothing is done twice.
 #[tokio::test(start_paused = true)]
 async fn lost_answers_are_read_back() {
     for seed in 0..60 {
@@ -94,7 +94,7 @@ async fn lost_answers_are_read_back() {
     }
 }
 
-/// Many who change one schedule at once: every change that was confirmed is there.
+/// Many writers change one schedule at once: every confirmed change is there.
 #[tokio::test(start_paused = true)]
 async fn changes_of_others_are_not_undone() {
     let store = Arc::new(MemoryStore::new());

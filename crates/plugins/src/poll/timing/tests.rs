@@ -30,7 +30,7 @@ fn an_interval_is_anchored_to_the_epoch() {
 
 #[test]
 fn where_clocks_are_put_forward_a_fixed_time_runs_right_after_the_gap() {
-    // 2026-03-29 in Berlin: 02:00 CET is 03:00 CEST. There is no 02:30.
+    // 2026-03-29 in Berlin: 02:00 CET becomes 03:00 CEST, so there is no 02:30.
     let timing = cron("30 2 * * *", "Europe/Berlin");
     let expected = ["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"];
     assert_eq!(all(&timing, "2026-03-28T00:00:00Z", "2026-03-30T12:00:00Z"), expected);
@@ -38,7 +38,7 @@ fn where_clocks_are_put_forward_a_fixed_time_runs_right_after_the_gap() {
 
 #[test]
 fn where_clocks_are_put_back_a_fixed_time_runs_once() {
-    // 2026-10-25 in Berlin: 03:00 CEST is 02:00 CET. There are two times 02:30.
+    // 2026-10-25 in Berlin: 03:00 CEST becomes 02:00 CET, so 02:30 occurs twice.
     let timing = cron("30 2 * * *", "Europe/Berlin");
     let expected = ["2026-10-24T00:30:00Z", "2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"];
     assert_eq!(all(&timing, "2026-10-24T00:00:00Z", "2026-10-26T12:00:00Z"), expected);
@@ -104,11 +104,11 @@ fn timings() -> impl Strategy<Value = Timing> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// However it is asked, there is one answer to what is due.
+    /// Every way of asking gives the same due times.
     #[test]
     fn newest_next_and_count_agree(
         timing in timings(),
-        // Around the changes of 2026.
+        // Around the clock changes of 2026.
         start in prop::sample::select(vec!["2026-03-28T20:00:00Z", "2026-10-24T20:00:00Z", "2026-11-01T00:00:00Z", "2026-04-04T00:00:00Z"]),
         length_ms in 0..20 * 3_600_000_u64,
         count in 1..40_usize,
@@ -124,12 +124,12 @@ proptest! {
         let newest = walked[walked.len().saturating_sub(count)..].to_vec();
         prop_assert_eq!(shown(&timing.newest(after, until, count)), shown(&newest));
         prop_assert_eq!(timing.count(after, until, u64::MAX), walked.len() as u64);
-        // From anywhere between two due times the next is the same.
+        // From any moment between two due times, the next is the same.
         for pair in walked.windows(2) {
             let between = pair[0] + (pair[1] - pair[0]) / 2;
             prop_assert_eq!(timing.next(between), Some(pair[1]));
         }
-        // Jitter never turns the order round.
+        // Jitter never changes the order.
         let begins: Vec<u64> = walked.iter().map(|due| timing.begins_ms("web", *due)).collect();
         prop_assert!(begins.windows(2).all(|pair| pair[0] <= pair[1]));
     }
