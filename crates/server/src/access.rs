@@ -1,16 +1,16 @@
-//! Who may ask for what. Pure, so that a test can hold every route against it.
+//! Who may ask for what. Pure, so that a test can check every route against it.
 
 use crate::options::Token;
 use crate::page::ASSETS;
 use axum::http::Method;
 
-/// Without data (the page), or one bit for load balancers and orchestrators, which rarely have a token.
+/// No data (the page), or one bit for load balancers and orchestrators, which rarely have a token.
 const FOR_ANYBODY: [&str; 4] = ["/", "/livez", "/readyz", "/leaderz"];
 
-/// A judgement from memory: it changes nothing, though its question needs a body.
+/// Answered from memory: it changes nothing, although it takes a body.
 const FENCE: &str = "/v1/fence";
 
-/// What a request needs.
+/// The permission a request needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
     Nothing,
@@ -19,7 +19,7 @@ pub(crate) enum Need {
 }
 
 impl Need {
-    /// Whatever is not known to change nothing counts as a change.
+    /// Anything not known to be read-only counts as a change.
     pub(crate) fn of(method: &Method, path: &str) -> Need {
         if FOR_ANYBODY.contains(&path) || path.starts_with(ASSETS) {
             return Need::Nothing;
@@ -32,10 +32,10 @@ impl Need {
     }
 }
 
-/// Why a request is not answered.
+/// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// There is no token, or it is none of this server's.
+    /// There is no token, or this server does not know it.
     UnknownToken,
     /// The token may only read.
     ReadOnlyToken,
@@ -43,7 +43,7 @@ pub(crate) enum Refusal {
     NoChanges,
 }
 
-/// The tokens of a server, and whether it tells anything without one.
+/// The server's tokens, and whether it answers reads without one.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
     pub(crate) change: Option<Token>,
@@ -52,12 +52,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// On loopback everybody may read, unless there is a token for it.
+    /// On loopback everybody may read, unless there is a read token.
     pub(crate) fn reads_are_open(&self) -> bool {
         self.loopback && self.read.is_none()
     }
 
-    /// Whether a request with this token may have what it needs.
+    /// Whether this token allows what the request needs.
     pub(crate) fn check(&self, need: Need, given: &[u8]) -> Result<(), Refusal> {
         let is = |token: &Option<Token>| token.as_ref().is_some_and(|token| token.is(given));
         let (changes, reads) = (is(&self.change), is(&self.read));
@@ -105,7 +105,8 @@ mod tests {
         let token = |text| Some(Token::new(text).expect("valid"));
         let (change, read) = ("change-0123456789", "reader-0123456789");
         let (ok, unknown) = (Ok(()), Err(Refusal::UnknownToken));
-        // loopback, change token, read token; what no token, the reading one and the changing one may read; the same for changes.
+        // Columns: loopback, change token, read token; then who may read (no token, read token, change token); then who may
+        // change.
         let table = [
             (true, false, false, [ok, ok, ok], [Err(Refusal::NoChanges); 3]),
             (true, true, false, [ok, ok, ok], [unknown, unknown, ok]),

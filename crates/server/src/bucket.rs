@@ -1,4 +1,4 @@
-//! How much clients may make the node ask the store.
+//! Limits how many store requests clients may cause.
 
 use crate::problem::Problem;
 use parking_lot::{Mutex, MutexGuard};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use tenure::store::Meter;
 use tokio::time::Instant;
 
-/// Reads leave this share of a burst to what changes something: a step-down that waits as long as it may fits into it.
+/// The share of a burst that reads leave to changes. A step-down with the longest wait fits into it.
 const RESERVE: f64 = 0.6;
 
-/// Searches are at least this far apart.
+/// The shortest time between two searches.
 const SEARCH_PAUSE: Duration = Duration::from_secs(2);
 
-/// Workers may take this share of the rate for good: the rest stays for requests.
+/// The largest share of the rate that workers may reserve: the rest stays for requests.
 const WORKERS_SHARE: f64 = 0.8;
 
-/// A token bucket: one for the whole server, for what is bounded is what the store is asked, whoever asks.
+/// A token bucket. There is one for the whole server, because the limit is on the load on the store, whoever causes it.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     per_second: f64,
@@ -28,11 +28,11 @@ pub(crate) struct Bucket {
 struct Level {
     left: f64,
     at: Instant,
-    /// What workers take of the rate.
+    /// The part of the rate that workers have reserved.
     reserved: f64,
 }
 
-/// A part of the rate, for as long as it is held.
+/// A reserved part of the rate, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     bucket: Arc<Bucket>,
@@ -45,20 +45,20 @@ impl Bucket {
         Bucket { per_second, burst, level: Mutex::new(level) }
     }
 
-    /// Takes so many for something that changes the state of things, or says when they will be there.
+    /// Takes tokens for a change, or says when there will be enough.
     pub(crate) fn take(&self, count: f64) -> Result<(), Problem> {
         self.take_leaving(count, 0.0)
     }
 
-    /// The same for a read, which never takes the last: nobody who only looks keeps others from acting.
+    /// Takes tokens for a read, which never takes the last ones: nobody who only looks keeps others from acting.
     pub(crate) fn take_to_read(&self, count: f64) -> Result<(), Problem> {
         self.take_leaving(count, self.burst * RESERVE)
     }
 
-    /// Sets a part of the rate aside for what asks the store by itself. `None`: so much is not left.
+    /// Reserves a part of the rate for periodic store requests. `None`: not enough is left.
     pub(crate) fn reserve(self: &Arc<Bucket>, per_second: f64) -> Option<Reserved> {
         let mut level = self.filled();
-        // Sums of fractions are off by a little.
+        // Tolerate rounding: sums of fractions are slightly off.
         if level.reserved + per_second > self.per_second * WORKERS_SHARE + 1e-6 {
             return None;
         }
@@ -66,7 +66,7 @@ impl Bucket {
         Some(Reserved { bucket: Arc::clone(self), per_second })
     }
 
-    /// The level as it is now.
+    /// Refills the level up to now.
     fn filled(&self) -> MutexGuard<'_, Level> {
         let mut level = self.level.lock();
         let now = Instant::now();
@@ -95,12 +95,12 @@ impl Drop for Reserved {
     }
 }
 
-/// For `Retry-After`.
+/// The value of `Retry-After`.
 fn seconds(wait_s: f64) -> u64 {
     (wait_s.ceil() as u64).clamp(1, 3600)
 }
 
-/// At most one in a while.
+/// Allows one action per interval.
 #[derive(Debug)]
 pub(crate) struct Pause {
     pause: Duration,
@@ -112,7 +112,7 @@ impl Pause {
         Pause { pause, last: Mutex::default() }
     }
 
-    /// The turn, or when to try again.
+    /// Takes the turn, or says when to try again.
     pub(crate) fn take(&self) -> Result<(), Problem> {
         let mut last = self.last.lock();
         let gone = last.map_or(self.pause, |last| last.elapsed());
@@ -124,20 +124,20 @@ impl Pause {
     }
 }
 
-/// The turns of a search that may take hundreds of requests: one at a time, and after it a pause that is the longer the more
-/// it asked for. It takes nothing from the bucket.
+/// Turns for searches that may take hundreds of requests: one at a time, each followed by a pause that grows with the number of
+/// requests it made. Searches take nothing from the bucket.
 #[derive(Debug)]
 pub(crate) struct Turns {
     per_request: Duration,
-    /// When the next may begin; none while one is under way.
+    /// When the next search may begin; `None` while one is running.
     next: Arc<Mutex<Option<Instant>>>,
 }
 
-/// One turn. It ends when it is dropped.
+/// One turn. Dropping it ends the turn.
 pub(crate) struct Turn {
     per_request: Duration,
     next: Arc<Mutex<Option<Instant>>>,
-    /// Counts what the search asks for.
+    /// Counts the requests of the search.
     pub(crate) meter: Meter,
 }
 
@@ -146,7 +146,7 @@ impl Turns {
         Turns { per_request, next: Arc::new(Mutex::new(Some(Instant::now()))) }
     }
 
-    /// The turn, or when to try again.
+    /// Takes the turn, or says when to try again.
     pub(crate) fn take(&self) -> Result<Turn, Problem> {
         let mut next = self.next.lock();
         let now = Instant::now();

@@ -1,4 +1,4 @@
-//! Documents that need the store: read by one for all, and not again before their time.
+//! Documents that need the store: read once for all clients, and not again until they are old enough.
 
 use crate::problem::{Answer, Problem};
 use parking_lot::Mutex;
@@ -9,20 +9,20 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// After a failure it is tried again this soon.
+/// The pause before another try after a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// A look at the store that takes longer is given up.
+/// The time limit of one look at the store.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// What was read, and what reading it took.
+/// What was read, and how many requests that took.
 pub(crate) struct Looked<T> {
     pub(crate) outcome: Answer<T>,
     pub(crate) requests: u64,
 }
 
-/// One document. However many ask, one look is under way at most; what it brought is given to all, and to whoever asks within
-/// its time.
+/// One document. However many clients ask, at most one look runs; its result goes to all of them, and to anybody who asks while
+/// it is fresh.
 pub(crate) struct Cached<T> {
     slot: Arc<Mutex<Slot<T>>>,
     fresh: Duration,
@@ -31,13 +31,13 @@ pub(crate) struct Cached<T> {
 
 struct Slot<T> {
     newest: Option<Answer<Arc<T>>>,
-    /// The last that was good, and when.
+    /// The last good value, and when it was read.
     good: Option<(Arc<T>, Instant)>,
     next: Option<Instant>,
     flight: Option<watch::Receiver<Option<Answer<Arc<T>>>>>,
 }
 
-/// A document, and how old it is.
+/// A document and its age.
 pub(crate) struct Aged<T> {
     pub(crate) value: Arc<T>,
     pub(crate) age: Duration,
@@ -49,7 +49,7 @@ impl<T: Send + Sync + 'static> Cached<T> {
         Cached { slot: Arc::new(Mutex::new(slot)), fresh, per_request }
     }
 
-    /// The document, read on the node's own runtime if it is time for that.
+    /// The document; reads it on the node's own runtime if the cached one is too old.
     pub(crate) async fn get<W>(&self, runtime: &Handle, look: impl FnOnce() -> W) -> Answer<Aged<T>>
     where
         W: Future<Output = Looked<T>> + Send + 'static,
@@ -72,18 +72,18 @@ impl<T: Send + Sync + 'static> Cached<T> {
         Ok(Aged { value, age: Duration::ZERO })
     }
 
-    /// The last good one, however old.
+    /// The last good one, whatever its age.
     pub(crate) fn last(&self) -> Option<Aged<T>> {
         let slot = self.slot.lock();
         let age = age(&slot.good, Instant::now());
         slot.good.as_ref().map(|(value, _)| Aged { value: Arc::clone(value), age })
     }
 
-    /// It has changed: whoever asks next gets a new one, unless the last took so many requests that it is too soon.
+    /// The document has changed: the next request reads it again, unless the last read took so many requests that it is too soon.
     pub(crate) fn stale(&self) {
         let mut slot = self.slot.lock();
         if let (Some(next), Some((_, read))) = (slot.next, &slot.good) {
-            // What the requests of the last look have earned stays.
+            // Keep the longer pause that an expensive look earned.
             let spared = next.duration_since(*read) > self.fresh;
             slot.next = if spared { Some(next) } else { None };
         }
@@ -150,7 +150,7 @@ mod tests {
         let (cached, source) = (Cached::new(Duration::from_secs(5), Duration::ZERO), Source(Arc::default()));
         let runtime = Handle::current();
         {
-            // A client that goes away while it waits leaves the look to the others.
+            // A client that goes away while it waits does not stop the look for the others.
             let gone = cached.get(&runtime, || source.look(1, false));
             assert!(tokio::time::timeout(Duration::from_millis(10), gone).await.is_err());
         }

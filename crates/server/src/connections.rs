@@ -1,17 +1,17 @@
-//! Which connections are open, and which one is closed to make room for another.
+//! Which connections are open, and which one to close to make room for another.
 //!
-//! Nobody is ever turned away at the door: a probe that is refused would have a healthy leader restarted. So a new connection is
-//! always taken, and if there is no room an old one goes.
+//! No connection is ever refused: a refused probe would restart a healthy leader. So a new connection is always accepted, and if
+//! there is no room, an old one is closed.
 
 use crate::options::Limits;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::net::IpAddr;
 
-/// Files that are left to the store, the log and whatever the process runs.
+/// File descriptors left for the store, the log and whatever else the process runs.
 const FILES_LEFT: u64 = 256;
 
-/// Whoever is at the other end. A subnet that is given to one customer counts as one.
+/// The remote side of a connection. A subnet that is usually given to one customer counts as one peer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Peer(IpAddr);
 
@@ -34,14 +34,14 @@ impl std::fmt::Display for Peer {
 }
 
 impl Limits {
-    /// No more than the process may open, with some left for others: for each connection it needs a file.
+    /// Caps the connections at what the process may open, because each needs a file descriptor, and leaves some for other uses.
     pub(crate) fn within(mut self, open_files: Option<u64>) -> Limits {
         if let Some(files) = open_files {
             let free = files - FILES_LEFT.min(files / 2);
             self.connections = self.connections.min(usize::try_from(free).unwrap_or(usize::MAX));
         }
         self.connections = self.connections.max(1);
-        // Streams never take all of them.
+        // Streams never take all connections.
         self.streams = self.streams.min(self.connections * 3 / 4);
         self
     }
@@ -53,12 +53,13 @@ pub(crate) struct Open {
     pub(crate) peer: Peer,
     /// A request is being answered.
     pub(crate) busy: bool,
-    /// Greater than that of any other whose last request began or ended earlier.
+    /// Orders connections by last use: higher means that a request began or ended more recently.
     pub(crate) used: u64,
 }
 
-/// The connection to close when there is no room: of the idle ones, the longest idle of whoever has the most of them. Where none
-/// is idle, the same among all. The last to come are not idle: their request may be on its way, and it may be a probe's.
+/// The connection to close when there is no room: take the peer with the most idle connections, and close the one idle longest.
+/// If none is idle, the same among all connections. The most recent ones do not count as idle: their request may be on its way,
+/// and it may be a probe.
 pub(crate) fn to_close<K: Copy>(open: impl Iterator<Item = (K, Open)> + Clone) -> Option<K> {
     let mut idle: Vec<(K, Open)> = open.clone().filter(|(_, open)| !open.busy).collect();
     idle.sort_unstable_by_key(|(_, open)| open.used);
@@ -67,7 +68,7 @@ pub(crate) fn to_close<K: Copy>(open: impl Iterator<Item = (K, Open)> + Clone) -
 }
 
 fn oldest_of_the_greediest<K: Copy>(open: impl Iterator<Item = (K, Open)>) -> Option<K> {
-    // How many, and the longest unused of them.
+    // Per peer: the number of connections, and the one unused longest.
     let mut peers: HashMap<Peer, (usize, u64, K)> = HashMap::new();
     for (key, open) in open {
         let entry = peers.entry(open.peer).or_insert((0, open.used, key));
@@ -113,7 +114,7 @@ mod tests {
         let mut open = vec![("10.0.0.1", true, 1), ("10.0.0.1", true, 2), ("10.0.0.1", true, 3)];
         open.push(("10.0.0.2", false, 9));
         assert_eq!(chosen(&open), Some(1));
-        // From the same address: as one of the last to come.
+        // From the same address, and among the most recent.
         open[3].0 = "10.0.0.1";
         assert_eq!(chosen(&open), Some(1));
     }

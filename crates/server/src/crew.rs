@@ -1,8 +1,8 @@
 //! Workers in any language, kept alive through this node.
 //!
-//! The library keeps the worker's object fresh; the client's heartbeats keep the library at it. A client that is not heard of
-//! for its timeout is let go: its worker falls silent, and the leader tells of it after another timeout, as of any that crashed.
-//! The object's own timeout starts only then; so the end is told after about two timeouts, and never sooner than one.
+//! The library keeps the worker's object fresh as long as the client sends heartbeats. A client that is silent for its timeout is
+//! dropped: its worker falls silent, and the leader reports it after another timeout, like any crashed worker. The object's own
+//! timeout starts only then, so the end is reported after about two timeouts, and never sooner than one.
 
 use crate::bucket::{Bucket, Reserved};
 use crate::connections::Peer;
@@ -23,10 +23,10 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-/// How long leaving may take, for each of them.
+/// The time limit for each worker to leave.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// The members are looked at this often: the clock of leases is not the runtime's.
+/// How often to check the members: leases use a different clock than the runtime.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Where a worker stands.
@@ -49,7 +49,7 @@ pub struct Membership {
     pub heartbeat_within_ms: u64,
 }
 
-/// What keeps a worker.
+/// What keeps a worker alive.
 enum Kept {
     Worker(Worker),
     Runner(TaskRunner),
@@ -57,8 +57,8 @@ enum Kept {
 
 pub(crate) struct Member {
     pub(crate) id: WorkerId,
-    /// Names the registration beside the id: two clients under one id would both keep the worker alive. A client may choose it,
-    /// so that it can repeat a request whose answer was lost.
+    /// Identifies the registration in addition to the id: two clients under one id would otherwise both keep the worker alive. A
+    /// client may choose it, so that it can repeat a request whose answer was lost.
     pub(crate) registration: String,
     pub(crate) timeout_ms: u64,
     pub(crate) desk: Arc<Desk>,
@@ -66,7 +66,7 @@ pub(crate) struct Member {
     heard_ms: AtomicU64,
     kept: Mutex<Option<Kept>>,
     client: Option<Peer>,
-    /// What its heartbeats and looks take of what clients may ask the store.
+    /// The share of the clients' store requests that its heartbeats and looks use.
     _reserved: Reserved,
 }
 
@@ -82,7 +82,7 @@ impl Member {
         self.status.borrow().phase == WorkerPhase::Registered
     }
 
-    /// Waits until the store has confirmed or refused it, at most this long.
+    /// Waits until the store has confirmed or refused the worker, at most this long.
     pub(crate) async fn settled(&self, patience: Duration) {
         let mut status = self.status.clone();
         let settled = status.wait_for(|status| status.phase != WorkerPhase::Registering);
@@ -93,7 +93,7 @@ impl Member {
         self.kept.lock().take()
     }
 
-    /// Ends without a word.
+    /// Ends without deregistering.
     fn fall_silent(&self) {
         self.desk.close();
         match self.take() {
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Removes its object. What it was doing is given up: the leader gives it to others.
+    /// Removes the worker's object and gives up its tasks: the leader assigns them to others.
     async fn leave(&self) {
         self.desk.close();
         let leaving = async {
@@ -117,7 +117,7 @@ impl Member {
     }
 }
 
-/// What a client wants to register.
+/// A registration as a client requests it.
 pub(crate) struct Recruit {
     pub(crate) id: WorkerId,
     pub(crate) spec: WorkerSpec,
@@ -125,9 +125,9 @@ pub(crate) struct Recruit {
     pub(crate) registration: Option<String>,
     pub(crate) kinds: Vec<KindName>,
     pub(crate) concurrency: usize,
-    /// Where the client is, if that is known.
+    /// The client's address, if known.
     pub(crate) client: Option<Peer>,
-    /// How often it makes the node ask the store, by itself.
+    /// How many store requests per second it causes by itself.
     pub(crate) requests_per_second: f64,
 }
 
@@ -156,7 +156,8 @@ impl Crew {
         Crew { registrar, tasks, clock, bucket, most, most_per_client, members, joined }
     }
 
-    /// Registers. Must be called on the node's runtime. `false`: the same registration is there already, and was heard of.
+    /// Registers a worker. Must be called on the node's runtime. `false`: the same registration already exists, and this counted
+    /// as a heartbeat.
     pub(crate) fn join(&self, recruit: Recruit) -> Answer<(Arc<Member>, bool)> {
         let mut members = self.members.lock();
         if let Some(there) = members.get(&recruit.id) {
@@ -202,7 +203,7 @@ impl Crew {
         Ok((member, true))
     }
 
-    /// Whether there is room for another: in this node, for this client, and in what the store may be asked.
+    /// Whether there is room for another worker: in this node, for this client, and in the store's request budget.
     fn room(&self, members: &BTreeMap<WorkerId, Arc<Member>>, recruit: &Recruit) -> Answer<Reserved> {
         let others = || members.values().filter(|member| member.id != recruit.id);
         if others().count() >= self.most {
@@ -225,7 +226,7 @@ impl Crew {
         })
     }
 
-    /// The worker of this id, if this is its registration. Whoever asks was heard of.
+    /// The worker with this id, if the registration matches. The call counts as a heartbeat.
     pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<Member>> {
         let mut members = self.members.lock();
         let unknown = || {
@@ -252,7 +253,6 @@ impl Crew {
         member.heard_ms.fetch_max(self.clock.now_ms(), Ordering::AcqRel);
     }
 
-    /// Deregisters it.
     pub(crate) async fn leave(&self, id: &WorkerId) {
         let member = self.members.lock().remove(id);
         if let Some(member) = member {
@@ -260,7 +260,7 @@ impl Crew {
         }
     }
 
-    /// Lets go those that were not heard of for their timeout. Runs on the node's runtime until the server closes.
+    /// Drops workers that were silent for their timeout. Runs on the node's runtime until the server closes.
     pub(crate) async fn watch(&self, closing: &CancellationToken) {
         while !closing.is_cancelled() {
             let idle = self.members.lock().is_empty();
@@ -290,7 +290,7 @@ impl Crew {
         }
     }
 
-    /// All leave, at once.
+    /// Deregisters all workers at once.
     pub(crate) async fn disband(&self) {
         let members = std::mem::take(&mut *self.members.lock());
         futures::future::join_all(members.values().map(|member| member.leave())).await;

@@ -1,7 +1,7 @@
-//! Tasks of one worker on their way to a client and back.
+//! One worker's tasks on their way to a client and back.
 //!
-//! A task that was given out and not acknowledged in time is given out again, to whoever asks for the worker: it is the same
-//! attempt, and its client may have got the answer after all. So a client recognises tasks by id and attempt.
+//! A task that a client took and did not acknowledge in time is handed out again, to the next client that asks for this worker.
+//! It is the same attempt, and the first client may have got it after all, so clients identify tasks by id and attempt.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +16,7 @@ use tenure::tasks::{TaskContext, TaskOutcome};
 use tokio::sync::{Notify, oneshot};
 use utoipa::ToSchema;
 
-/// A task that was given out must be acknowledged within this.
+/// How soon a task that was handed out must be acknowledged.
 const ACK_WITHIN_MS: u64 = 10_000;
 
 /// A task for a worker.
@@ -69,7 +69,7 @@ pub(crate) struct Desk {
     clock: Arc<dyn Clock>,
 }
 
-/// Takes the task back when its handler is over, however that came about.
+/// Withdraws the task when its handler ends, for whatever reason.
 struct Withdraw {
     desk: Arc<Desk>,
     id: String,
@@ -88,7 +88,7 @@ impl Desk {
         Desk { board: Mutex::default(), wake: Notify::new(), clock }
     }
 
-    /// The library's handler: offers the task, and waits for what a client says.
+    /// The library's handler: offers the task and waits for a client's report.
     pub(crate) async fn offer(desk: Arc<Desk>, context: TaskContext) -> TaskOutcome {
         let (reply, outcome) = oneshot::channel();
         let (id, attempt, cancelled) = (context.id.to_string(), context.attempt, context.cancelled.clone());
@@ -107,7 +107,7 @@ impl Desk {
         }
     }
 
-    /// The next task, waited for at most this long.
+    /// The next task; waits at most this long.
     pub(crate) async fn next(&self, patience: Duration) -> Option<TaskGiven> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
@@ -157,14 +157,14 @@ impl Desk {
         Given::Nothing { again_ms }
     }
 
-    /// A client says that it has the task. `false`: it is over, called off, or was never given to this worker.
+    /// A client confirms that it has the task. `false`: the task is over, cancelled, or was never handed to this worker.
     pub(crate) fn ack(&self, id: &str, attempt: u32) -> bool {
         let mut board = self.board.lock();
         let found = board.held.iter_mut().find(|held| held.is(id, attempt));
         found.map(|held| held.stage = Stage::Acked).is_some()
     }
 
-    /// A client says what came of it. `false`: it is over, called off, or was never given to this worker.
+    /// A client reports the outcome. `false`: the task is over, cancelled, or was never handed to this worker.
     pub(crate) fn report(&self, id: &str, attempt: u32, outcome: TaskOutcome) -> bool {
         let mut board = self.board.lock();
         let reply =
@@ -173,7 +173,7 @@ impl Desk {
         reply.is_some_and(|reply| reply.send(outcome).is_ok())
     }
 
-    /// Nothing more is given out, and what is out is given up.
+    /// Hands out nothing more, and gives up what is handed out.
     pub(crate) fn close(&self) {
         let mut board = self.board.lock();
         board.closed = true;

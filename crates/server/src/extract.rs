@@ -1,4 +1,4 @@
-//! What comes in: bodies, ids in paths, queries. Each fault is a problem that names it.
+//! Input: bodies, ids in paths, queries. Each fault becomes a problem that names it.
 
 use crate::connections::Peer;
 use crate::problem::Problem;
@@ -14,7 +14,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use tenure::id::IdError;
 
-/// A JSON body, within the limits of size and time. No body at all is an empty object.
+/// A JSON body, within the limits of size and time. No body counts as an empty object.
 pub(crate) struct Payload<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
@@ -48,13 +48,13 @@ fn too_large(most: usize) -> Problem {
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", title, detail)
 }
 
-/// Whether a request says that its body is JSON. Others are not taken: a form of another site cannot say so.
+/// Whether a request declares a JSON body. Others are refused, because a form on another site cannot declare one.
 pub(crate) fn says_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-/// The one id in the path, by the library's rule.
+/// The id in the path, checked by the library's rule.
 pub(crate) struct Id<T>(pub(crate) T);
 
 impl<T: FromStr<Err = IdError>> FromRequestParts<Shared> for Id<T> {
@@ -71,12 +71,12 @@ pub(crate) fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T,
     text.parse().map_err(|error: IdError| Problem::bad_id(what, &error))
 }
 
-/// Where a request comes from. A server of one's own puts it into the extensions of a request to the [`router`](crate::router), so
-/// that each client has a share of its own; without, all of them count as one.
+/// The client's address. If you run the [`router`](crate::router) in your own server, put this into the extensions of each
+/// request, so that each client has a share of its own; otherwise all clients count as one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClientAddress(pub IpAddr);
 
-/// Where the client is, if that is known.
+/// The client's address, if known.
 pub(crate) struct Client(pub(crate) Option<Peer>);
 
 impl FromRequestParts<Shared> for Client {
@@ -88,7 +88,7 @@ impl FromRequestParts<Shared> for Client {
     }
 }
 
-/// The query.
+/// The query parameters.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Shared> for Params<T> {

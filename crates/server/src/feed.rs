@@ -1,10 +1,11 @@
-//! The node's events, kept for a while and sent to whoever listens.
+//! The node's events, kept for a while and streamed to clients.
 //!
-//! Streams have no buffers of their own: each is a place in one ring. A client that reads slowly holds nothing up and costs
-//! nothing; once the ring has gone past it, it is told that it missed some and goes on from the oldest there is.
+//! Streams have no buffers of their own: each is a position in one ring. A slow client holds nothing up and costs nothing; once
+//! the ring has passed its position, it is told that it missed events and continues from the oldest one kept.
 //!
-//! What a healthy node repeats all the time has a ring of its own, so that it does not drive out what people want to know. One
-//! sequence of numbers runs through both: a stream of everything has no gaps, and a stream of one level has none of that level.
+//! Events that a healthy node repeats all the time have a ring of their own, so that they do not push out what people want to
+//! see. Both rings share one sequence of numbers: a stream of everything has no gaps, and a stream of one level has no gaps
+//! within that level.
 
 use crate::history::History;
 use bytes::Bytes;
@@ -22,15 +23,15 @@ use tokio::sync::{OwnedSemaphorePermit, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 
-/// Events kept, of each level.
+/// Events kept per level.
 pub(crate) const KEPT: usize = 1000;
 
-/// Events sent in one piece.
+/// Most events sent in one chunk.
 const PIECE: usize = 64;
 
-/// The events kept, and what they tell of leaders.
+/// The kept events, and the history of leaders they show.
 pub(crate) struct Feed {
-    /// Which life of the process: an id of another one means nothing here.
+    /// Identifies this run of the process: an id from another run means nothing here.
     life: String,
     ring: Mutex<Ring>,
     newest: watch::Sender<u64>,
@@ -52,11 +53,11 @@ struct Frame {
     bytes: Bytes,
 }
 
-/// The events of one level.
+/// The kept events of one level.
 #[derive(Default)]
 struct Shelf {
     frames: VecDeque<Frame>,
-    /// The number of the newest that is not kept any more.
+    /// The number of the newest event that is no longer kept.
     dropped: u64,
 }
 
@@ -80,13 +81,13 @@ impl Shelf {
 struct Ring {
     info: Shelf,
     debug: Shelf,
-    /// The number of the newest; numbers start at 1.
+    /// The number of the newest event; numbers start at 1.
     newest: u64,
     history: History,
 }
 
 impl Ring {
-    /// From this number on, every event of the level is there.
+    /// The number from which on all events of the level are kept.
     fn first(&self, level: Level) -> u64 {
         match level {
             Level::Info => self.info.dropped + 1,
@@ -94,7 +95,7 @@ impl Ring {
         }
     }
 
-    /// Where the newest so many of a level begin.
+    /// The number at which the newest `count` events of a level begin.
     fn recent(&self, count: usize, level: Level) -> u64 {
         let next = self.newest + 1;
         match level {
@@ -106,7 +107,7 @@ impl Ring {
         }
     }
 
-    /// The next so many from a number on, in order.
+    /// The next `count` events from a number on, in order.
     fn frames(&self, from: u64, level: Level, count: usize) -> Vec<&Frame> {
         let quiet = self.debug.from(from).filter(|_| level == Level::Debug);
         let mut found: Vec<&Frame> = self.info.from(from).take(count).chain(quiet.take(count)).collect();
@@ -116,21 +117,21 @@ impl Ring {
     }
 }
 
-/// What a stream is to tell.
+/// What a client asked a stream for.
 pub(crate) struct Wish {
     pub(crate) from: From,
     pub(crate) level: Level,
-    /// It goes on with what comes.
+    /// The stream continues with new events.
     pub(crate) follow: bool,
 }
 
-/// Where a stream is to begin.
+/// Where a stream begins.
 pub(crate) enum From {
-    /// With what comes.
+    /// With the next event.
     Now,
-    /// With the last so many.
+    /// With this many recent events.
     Recent(usize),
-    /// After this id.
+    /// After the event with this id.
     After(String),
 }
 
@@ -187,7 +188,7 @@ impl Feed {
         format!("{}-{number}", self.life)
     }
 
-    /// The id of the newest event; none before the first.
+    /// The id of the newest event; `None` before the first.
     pub(crate) fn newest_id(&self) -> Option<String> {
         let number = *self.newest.borrow();
         (number > 0).then(|| self.id(number))
@@ -197,7 +198,7 @@ impl Feed {
         self.ring.lock().history.clone()
     }
 
-    /// The number to begin with, and what to say first if that is not what was asked for.
+    /// The number to begin with, and what to send first if that differs from what was asked for.
     fn begin(&self, wish: &Wish) -> (u64, Option<Bytes>) {
         let ring = self.ring.lock();
         let next = ring.newest + 1;
@@ -208,7 +209,7 @@ impl Feed {
         };
         let known = after.split_once('-').filter(|(life, _)| *life == self.life);
         match known.and_then(|(_, number)| number.parse::<u64>().ok()).filter(|number| *number < next) {
-            // Whether it is too old is seen by whoever reads the ring.
+            // Whether it is too old shows when the ring is read.
             Some(number) => (number + 1, None),
             None => {
                 let text =
@@ -218,7 +219,7 @@ impl Feed {
         }
     }
 
-    /// The frames from this number on, in one piece, and the number after them. Those that are gone are told.
+    /// The frames from this number on as one chunk, and the number after them. Starts with a notice if some are gone.
     fn piece(&self, from: u64, level: Level) -> Option<(Bytes, u64)> {
         let ring = self.ring.lock();
         let first = ring.first(level);
@@ -226,7 +227,7 @@ impl Feed {
         let next = frames.last()?.number + 1;
         let mut piece = Vec::new();
         if from < first {
-            // Of one level nobody counts those that are gone; that there were some is known.
+            // Within one level nobody counts the missing events; it is only known that there were some.
             let missed = (level == Level::Debug).then(|| first - from);
             let text = missed_text(missed, "they are older than what is kept");
             piece.extend_from_slice(&self.frame(None, Some("missed"), &text));
@@ -237,7 +238,7 @@ impl Feed {
         Some((piece.into(), next))
     }
 
-    /// The events as a stream that ends when the server does, or with the newest there is.
+    /// The events as a stream. It ends with the server or, if it does not follow, with the newest event.
     pub(crate) fn stream(
         self: Arc<Feed>,
         wish: &Wish,
@@ -246,7 +247,7 @@ impl Feed {
         permit: OwnedSemaphorePermit,
     ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
         let (next, first) = self.begin(wish);
-        // Says at once that it is open, and how soon to come back.
+        // Tells the client at once that the stream is open, and how soon to reconnect.
         let mut hello = Vec::from(&b"retry: 2000\n: tenure\n\n"[..]);
         hello.extend_from_slice(&first.unwrap_or_default());
         let newest = self.newest.subscribe();
@@ -269,7 +270,7 @@ impl Feed {
     }
 }
 
-/// The level of an event, as the log has it.
+/// The level of an event, the same as in the log.
 fn level(kind: &EventKind) -> Level {
     let quiet = matches!(
         kind,
@@ -286,7 +287,7 @@ struct Reader {
     feed: Arc<Feed>,
     next: u64,
     level: Level,
-    /// The last number, if there is to be one.
+    /// The last number to send, if there is one.
     end: Option<u64>,
     newest: watch::Receiver<u64>,
     keep_alive: Duration,
@@ -300,7 +301,7 @@ impl Reader {
         if let Some(hello) = self.hello.take() {
             return Some(hello);
         }
-        // Events of another level are no sign of life to this client.
+        // Events of another level are not sent to this client, so they are no sign of life.
         let silent = tokio::time::Instant::now() + self.keep_alive;
         loop {
             if self.closing.is_cancelled() || self.end.is_some_and(|end| self.next > end) {

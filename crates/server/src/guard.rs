@@ -1,4 +1,4 @@
-//! What stands before every route: who may ask, from where, and how long an answer may take.
+//! What runs before every route: who may ask, from where, and how long an answer may take.
 
 use crate::access::{Need, Refusal};
 use crate::extract::says_json;
@@ -13,13 +13,13 @@ use futures::FutureExt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-/// They are answered whatever host they are sent to: probes go by address, or by a name of the orchestrator's.
+/// Answered for any `Host`: probes use an address, or a name chosen by the orchestrator.
 const PROBES: [&str; 3] = ["/livez", "/readyz", "/leaderz"];
 
-/// Long polls may take this much longer than other answers.
+/// How much longer a long poll may take than other answers.
 const LONG_POLL: Duration = Duration::from_secs(35);
 
-/// On every answer that does not say otherwise.
+/// Set on every answer that does not set them itself.
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::CACHE_CONTROL, "no-store"),
@@ -75,7 +75,7 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
             ("Another site must not do this", "the request comes from a page of another origin");
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross-site", title, detail));
     }
-    // No body at all is an empty object. A page of another site could send that too: it was refused for its origin, above.
+    // No body counts as an empty object. Another site's page could send that too, but its origin was refused above.
     let empty = request.body().is_end_stream() && !headers.contains_key(header::CONTENT_TYPE);
     let has_body = matches!(*request.method(), Method::POST | Method::PUT) && !empty;
     if has_body && !says_json(headers) {
@@ -85,7 +85,7 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The token a request carries; nothing, if it carries none.
+/// The request's token; empty if it has none.
 fn bearer(headers: &HeaderMap) -> &[u8] {
     let given = headers.get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
     let bearer = given.split_at_checked(7).filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "));
@@ -116,7 +116,7 @@ fn refused(refusal: Refusal, need: Need) -> Problem {
     }
 }
 
-/// The one host the request is for.
+/// The single host the request is for.
 fn host(request: &Request) -> Result<&str, Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
@@ -130,7 +130,7 @@ fn host(request: &Request) -> Result<&str, Problem> {
     }
 }
 
-/// Browsers say where a request comes from. Programs say nothing.
+/// Browsers say where a request comes from; programs do not.
 fn crosses_sites(headers: &HeaderMap, host: &str) -> bool {
     let site = headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
     let foreign = site.is_some_and(|site| !matches!(site, b"same-origin" | b"none"));

@@ -1,4 +1,4 @@
-//! Who led, as far as this process has seen it.
+//! Who led, as far as this process saw it.
 
 use serde::Serialize;
 use std::collections::VecDeque;
@@ -6,10 +6,10 @@ use tenure::Event;
 use tenure::event::EventKind;
 use utoipa::ToSchema;
 
-/// Terms kept.
+/// Most terms kept.
 const TERMS: usize = 100;
 
-/// Why a term ended that nobody ended.
+/// The reason of a term whose leader fell silent.
 const SILENT: &str = "silent";
 
 /// One term of a leader, as this process saw it.
@@ -28,7 +28,7 @@ pub struct Term {
     pub reason: Option<String>,
 }
 
-/// The terms, the oldest first.
+/// The terms, oldest first.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct History {
     pub(crate) terms: VecDeque<Term>,
@@ -43,7 +43,7 @@ impl History {
         )]
         match &event.kind {
             EventKind::LeaderChanged { new, .. } => self.begin(event.epoch, new.as_str(), time),
-            // Told on the leader itself, whichever comes first.
+            // The leader itself emits both events, in either order.
             EventKind::BecameLeader { .. } => self.begin(event.epoch, event.node.as_str(), time),
             EventKind::LostLeadership { reason, .. } => {
                 if let Some(term) = self.terms.iter_mut().find(|term| term.epoch == event.epoch) {
@@ -70,7 +70,7 @@ impl History {
         }
     }
 
-    /// It has not been heard of until then, or it has after all.
+    /// The leader of the last term has fallen silent, or has turned up again.
     fn silent(&mut self, node: &str, since: Option<String>) {
         let known = |last: &&mut Term| {
             last.node == node && (last.until.is_none() || last.reason.as_deref() == Some(SILENT))

@@ -1,9 +1,9 @@
-//! A node of Tenure over HTTP: a view of the library. It decides nothing.
+//! Serves a Tenure node over HTTP: a view of the library that decides nothing.
 //!
-//! [`Server`] runs on an operating system thread of its own, with a runtime of its own: whatever clients do costs the node's
-//! runtime, and so its renewals, nothing but processor time. What needs the store is asked on the node's runtime, on the bulk
-//! lane, and is bounded: documents are read by one for all and kept for some seconds, searches take turns, and everything else
-//! takes from one token bucket, of which reads leave the larger part.
+//! [`Server`] runs on an operating system thread of its own, with a runtime of its own: clients cost the node's runtime, and so
+//! its renewals, nothing but processor time. Requests to the store run on the node's runtime, on the bulk lane, and are bounded:
+//! documents are read once for all clients and kept for some seconds, searches take turns, and everything else takes from one
+//! token bucket, of which reads leave the larger part.
 //!
 //! ```
 //! use tenure::{Node, Settings};
@@ -24,8 +24,8 @@
 //!
 //! # What is not promised
 //!
-//! An answer is what this node knows, or what the store said some seconds ago: by the time it is read another may lead. Whoever
-//! acts on it stamps the epoch on what it does, and lets the receiver ask the fence.
+//! An answer is what this node knows, or what the store said some seconds ago: by the time you read it, another node may lead. If
+//! you act on it, stamp the epoch on what you do, and let the receiver ask the fence.
 
 mod access;
 mod bucket;
@@ -70,17 +70,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-/// The thread has ended by then, or is left behind.
+/// How long to wait for the thread to end; after that it is left behind.
 const STOP_MAX: Duration = Duration::from_secs(2);
 
-/// A server that has its address, and serves nobody yet.
+/// A server that holds its address and does not serve yet.
 #[derive(Debug)]
 pub struct Bound {
     options: Options,
     listener: std::net::TcpListener,
 }
 
-/// A server at work. Dropping it closes it.
+/// A running server. Dropping it closes it.
 pub struct Server {
     address: SocketAddr,
     closing: CancellationToken,
@@ -89,23 +89,23 @@ pub struct Server {
 }
 
 impl Server {
-    /// Takes the address; an error if it is taken.
+    /// Binds the address; an error if it is in use.
     pub fn bind(options: Options) -> io::Result<Bound> {
         let listener = listen::bind(options.listen())?;
         Ok(Bound { options, listener })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Takes no more connections and ends those there are, streams included, within a second. Does not wait for it.
+    /// Accepts no more connections and ends the open ones, streams included, within a second. Does not wait for that.
     pub fn close(&self) {
         self.closing.cancel();
     }
 
-    /// Deregisters the workers that were registered through it. Bounded; on the node's runtime.
+    /// Deregisters the workers that were registered through this server. Takes a bounded time and runs on the node's runtime.
     pub async fn dismiss_workers(&self) {
         if let Some(state) = &self.state {
             state.crew.disband().await;
@@ -136,7 +136,7 @@ impl Drop for Server {
 }
 
 impl Bound {
-    /// Where it will listen.
+    /// The address it will listen on.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -160,7 +160,7 @@ impl Bound {
                 }
                 pump.abort();
             });
-            // Whatever is still under way is dropped with it.
+            // Anything still running is dropped with it.
             drop(runtime);
             let _ = tell.send(());
         };
@@ -182,8 +182,8 @@ fn assemble(
     Ok((state, events))
 }
 
-/// The routes without a server, for one's own and for tests on paused time. Must be called on the node's runtime; events are
-/// taken, and workers let go, until the token is cancelled. See also [`ClientAddress`].
+/// The routes without a server, for your own server and for tests on paused time. Must be called on the node's runtime. It takes
+/// events and drops silent workers until the token is cancelled. See also [`ClientAddress`].
 pub fn router(options: Options, parts: Parts, closing: CancellationToken) -> io::Result<axum::Router> {
     let (state, events) = assemble(options, parts, closing.clone())?;
     let feed = Arc::clone(&state.feed);

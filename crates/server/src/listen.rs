@@ -1,7 +1,6 @@
-//! Connections: how many, how slow, and their end.
+//! Connections: how many, how slow, and how they end.
 //!
-//! HTTP/1.1 alone, and no TLS: clients are programs on the same machine or stand behind a proxy, and one protocol is enough to
-//! limit.
+//! Only HTTP/1.1, and no TLS: clients are programs on the same machine or behind a proxy, and limiting one protocol is enough.
 
 use crate::connections::{Open, Peer, to_close};
 use crate::extract::ClientAddress;
@@ -32,29 +31,29 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-/// The head of a request fits into this, or is refused.
+/// The largest head of a request.
 const HEAD_BYTES: usize = 16 * 1024;
 
-/// Fields of a head.
+/// Most fields in a head.
 const HEAD_FIELDS: usize = 64;
 
-/// What the system keeps for a client that does not read. Small, so that it is noticed.
+/// What the system buffers for a client that does not read. Small, so that such a client is noticed.
 const SEND_BUFFER: usize = 64 * 1024;
 
-/// Connections the system may hold for us.
+/// Connections the system may queue for us.
 const BACKLOG: i32 = 1024;
 
-/// How long answers may take to end once the server closes.
+/// How long answers may take to finish once the server closes.
 const CLOSING: Duration = Duration::from_millis(700);
 
-/// After a connection could not be accepted, because there are no more of something.
+/// The pause after a failed accept, usually because some resource ran out.
 const SHORT_OF_SOMETHING: Duration = Duration::from_millis(100);
 
-/// Binds at once, so that whoever starts the server learns what is wrong.
+/// Binds at once, so that the caller learns what is wrong.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
-    // Connections inherit it.
+    // Accepted connections inherit this.
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
@@ -68,7 +67,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
         let accepted = tokio::select! {
             biased;
             () = closing.cancelled() => break,
-            // Those that have ended, so that their number does not grow.
+            // Remove ended connections, so that the set does not grow.
             () = connections.ended(), if !connections.tasks.is_empty() => continue,
             accepted = listener.accept() => accepted,
         };
@@ -96,17 +95,17 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
     let _ = tokio::time::timeout(CLOSING, ended).await;
 }
 
-/// The connections there are.
+/// The open connections.
 #[derive(Default)]
 struct Connections {
     tasks: JoinSet<()>,
     open: HashMap<tokio::task::Id, (AbortHandle, Arc<Usage>)>,
-    /// Counts uses, of all of them.
+    /// Counts the uses of all connections.
     uses: Arc<AtomicU64>,
 }
 
 impl Connections {
-    /// Waits for the end of one, if there is any.
+    /// Waits for one connection to end, if there is any.
     async fn ended(&mut self) {
         match self.tasks.join_next_with_id().await {
             Some(Ok((id, ()))) => drop(self.open.remove(&id)),
@@ -115,7 +114,7 @@ impl Connections {
         }
     }
 
-    /// Closes connections until there are fewer than this. What is closed is closed by then, its file included.
+    /// Closes connections until there are fewer than this. On return they are fully closed, file descriptors included.
     async fn make_room(&mut self, most: usize) {
         while self.tasks.len() >= most.max(1) {
             if self.ended().now_or_never().is_some() {
@@ -155,7 +154,7 @@ impl Usage {
     }
 }
 
-/// A request that is being answered, until all of the answer is on its way.
+/// Marks a connection as busy until the whole answer has been handed over.
 struct Busy(Arc<Usage>);
 
 impl Busy {
@@ -171,7 +170,7 @@ impl Drop for Busy {
     }
 }
 
-/// A body that says when it is over.
+/// A body that reports when it ends.
 struct Answering {
     body: Body,
     _busy: Busy,
@@ -197,7 +196,7 @@ impl HttpBody for Answering {
     }
 }
 
-/// What a connection needs.
+/// Everything one connection needs.
 struct Serving {
     client: ClientAddress,
     router: Router,
@@ -208,7 +207,7 @@ struct Serving {
 impl Serving {
     async fn connection(self, stream: TcpStream, closing: CancellationToken) {
         let Serving { client, router, limits, usage } = self;
-        // Events are small and wanted now.
+        // Events are small and urgent.
         let _ = stream.set_nodelay(true);
         let stream = Patient { stream, patience: limits.write, stalled: None };
         let mut builder = http1::Builder::new();
@@ -225,7 +224,7 @@ impl Serving {
         tokio::pin!(served);
         tokio::select! {
             biased;
-            // What goes wrong on a connection is its client's business.
+            // Errors on a connection concern only its client.
             _ = &mut served => return,
             () = closing.cancelled() => {}
         }
@@ -234,7 +233,7 @@ impl Serving {
     }
 }
 
-/// A stream whose reader must take something within a time, once it takes nothing.
+/// A stream that fails if its reader takes nothing for too long.
 struct Patient {
     stream: TcpStream,
     patience: Duration,

@@ -1,6 +1,6 @@
-//! Looks at the store, for all clients together. Nothing is written.
+//! Reads from the store on behalf of all clients. Writes nothing.
 //!
-//! All of them go by the bulk lane: nothing a client asks for can stand before a renewal.
+//! All reads use the bulk lane, so no client request can delay a renewal.
 
 use crate::cached::{Aged, Cached, Looked};
 use crate::options::Limits;
@@ -21,18 +21,18 @@ use tenure_plugins::cluster_health::HealthView;
 use tenure_plugins::poll::{Health, JobRow, Schedules};
 use tokio::runtime::Handle;
 
-/// Jobs that are shown at most.
+/// Most jobs shown.
 pub(crate) const JOBS_MAX: usize = 1000;
 
-/// Inboxes that are looked into at most, for jobs.
+/// Most inboxes searched for jobs.
 const INBOXES_MAX: usize = 64;
 
-/// The way to the store, without the lane of the leases.
+/// Access to the store, without the lane of the leases.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) lanes: Lanes,
     pub(crate) namespace: Namespace,
-    /// The one runtime that speaks to the store: connections of its pools live on it.
+    /// The only runtime that talks to the store: the connections of its pools live on it.
     pub(crate) runtime: Handle,
 }
 
@@ -42,7 +42,7 @@ impl Way {
         Way { lanes: Lanes { lease: Arc::clone(bulk), bulk: Arc::clone(bulk) }, namespace, runtime }
     }
 
-    /// The same, counted.
+    /// The same access, with requests counted.
     pub(crate) fn counted(&self, meter: &Meter) -> Way {
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(&self.lanes.bulk), meter.clone()));
         Way { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }
@@ -53,19 +53,19 @@ impl Way {
     }
 }
 
-/// Who leads and who is there, and what the leader says about it.
+/// Who leads, which nodes exist, and what the leader says about them.
 pub(crate) struct Cluster {
     pub(crate) status: Status,
     pub(crate) health: Answer<HealthView>,
 }
 
-/// A document as it is sent.
+/// A document in serialized form.
 pub(crate) struct Sent<T> {
     pub(crate) body: Bytes,
     pub(crate) facts: T,
 }
 
-/// How many schedules there are.
+/// The schedules in numbers.
 pub(crate) struct ScheduleFacts {
     pub(crate) total: usize,
     pub(crate) enabled: usize,
@@ -73,7 +73,6 @@ pub(crate) struct ScheduleFacts {
     pub(crate) next_ms: Option<u64>,
 }
 
-/// The jobs.
 pub(crate) struct JobFacts {
     pub(crate) rows: Vec<Value>,
     pub(crate) total: usize,
@@ -106,7 +105,7 @@ impl Looks {
     }
 
     pub(crate) async fn cluster(&self) -> Answer<Aged<Cluster>> {
-        // A change that this node has seen itself makes whatever was read before old.
+        // A newer epoch seen by this node makes what was read before stale.
         let epoch = self.annex.leadership().borrow().epoch;
         if self.cluster.last().is_some_and(|last| last.value.status.epoch < epoch) {
             self.cluster.stale();
@@ -145,7 +144,7 @@ impl Looks {
     }
 }
 
-/// Looks, and counts what that takes.
+/// Runs a look and counts its requests.
 fn look<T, F, W>(way: &Way, how: F) -> impl Future<Output = Looked<T>> + Send + 'static + use<T, F, W>
 where
     F: FnOnce(Way) -> W + Send + 'static,
@@ -160,7 +159,7 @@ where
     }
 }
 
-/// The node takes part, or watches: it need not watch the holder anew to know whether it lives.
+/// The node already takes part or watches, so it need not watch the holder again to know whether it is alive.
 async fn cluster(way: Way, annex: Annex) -> Answer<Cluster> {
     let keys = Keys::global(&way.namespace);
     let mut status = Status::read_at(&way.lanes, &way.namespace, &keys, Duration::ZERO).await?;
@@ -172,7 +171,7 @@ async fn cluster(way: Way, annex: Annex) -> Answer<Cluster> {
     Ok(Cluster { status, health })
 }
 
-/// This node leads itself, or has seen it renew within its hold.
+/// Whether this node leads itself, or has seen the leader renew within its hold.
 fn is_seen_alive(annex: &Annex, leader: &LeaderStatus, epoch: u64) -> bool {
     let leadership = annex.leadership();
     let known = leadership.borrow();
@@ -237,7 +236,7 @@ async fn jobs(way: Way) -> Answer<JobFacts> {
 }
 
 pub(crate) fn bytes_of(value: &impl serde::Serialize) -> Bytes {
-    // Only a map with keys that are no text could fail, and there is none.
+    // Only a map with non-string keys could fail, and there is none.
     serde_json::to_vec(value).unwrap_or_default().into()
 }
 

@@ -1,4 +1,4 @@
-//! The routes, and the document that describes them: one list for both.
+//! The routes and the document that describes them, from one list.
 
 use crate::access::Need;
 use crate::guard;
@@ -16,7 +16,7 @@ use utoipa::openapi::{
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 
-/// What may happen to any request.
+/// Problems that any request may get.
 const ANYWHERE: [(&str, &str); 9] = [
     ("400", "the request cannot be understood"),
     ("401", "a bearer token is needed, and this is not it"),
@@ -41,7 +41,7 @@ fn routes() -> OpenApiRouter<Shared> {
     routes::all(OpenApiRouter::with_openapi(openapi))
 }
 
-/// The document.
+/// The OpenAPI document.
 pub fn document() -> OpenApi {
     let mut openapi = routes().into_openapi();
     for (path, item) in &mut openapi.paths.paths {
@@ -55,7 +55,7 @@ pub fn document() -> OpenApi {
     openapi
 }
 
-/// `get_v1_schedules_id`
+/// Example: `get_v1_schedules_id`
 fn operation_id(method: &Method, path: &str) -> String {
     let words = path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     std::iter::once(method.as_str().to_ascii_lowercase().as_str())
@@ -70,7 +70,7 @@ fn operations(item: &mut PathItem) -> [Option<&mut Operation>; 4] {
     [item.get.as_mut(), item.post.as_mut(), item.put.as_mut(), item.delete.as_mut()]
 }
 
-/// Adds what may happen anywhere, and the token: for reads it may be left out on loopback.
+/// Adds the common problems and the token, which is optional for reads on loopback.
 fn complete(operation: &mut Operation, need: Need) {
     for (status, words) in ANYWHERE {
         operation.responses.responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(problem(words)));
@@ -88,7 +88,7 @@ fn problem(words: &str) -> Response {
     ResponseBuilder::new().description(words).content(PROBLEM_JSON, content).build()
 }
 
-/// Every route as `GET /v1/leader`, in order.
+/// Every route, for example `GET /v1/leader`, in order.
 pub fn route_names() -> Vec<String> {
     let mut names = Vec::new();
     for (path, mut item) in document().paths.paths {

@@ -1,4 +1,4 @@
-//! How the server is to serve: where, for whom, and how much of it.
+//! How the server serves: where, for whom, and how much.
 
 use crate::access::Access;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 
-/// Where `tenure run` serves if it is not told otherwise. It serves by default, because nobody looks at a node that cannot be
-/// asked; and on loopback, because others on the network need a token.
+/// Where `tenure run` serves by default. It serves by default because a node that cannot be queried is a node nobody looks at,
+/// and on loopback because other addresses need a token.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:7420";
 
 /// Shorter tokens can be guessed.
 const TOKEN_MIN_CHARS: usize = 16;
 
-/// Longer ones do not fit into a header beside everything else.
+/// Longer tokens do not fit into a header with everything else.
 const TOKEN_MAX_CHARS: usize = 1024;
 
 /// A bearer token. Never shown; compared in constant time.
@@ -21,7 +21,7 @@ const TOKEN_MAX_CHARS: usize = 1024;
 pub struct Token(Box<[u8]>);
 
 impl Token {
-    /// Takes 16 to 1,024 visible ASCII characters; white space around them is left out. The error never repeats the text.
+    /// Accepts 16 to 1,024 visible ASCII characters; white space around them is removed. The error never repeats the text.
     pub fn new(text: &str) -> Result<Token, OptionsError> {
         let text = text.trim();
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -31,7 +31,7 @@ impl Token {
         Ok(Token(text.as_bytes().into()))
     }
 
-    /// Whether it is this one. Takes as long for a near miss as for a far one; only the length can be told.
+    /// Whether the tokens are equal. Takes constant time; only the length can leak.
     pub(crate) fn is(&self, other: &[u8]) -> bool {
         self.0.ct_eq(other).into()
     }
@@ -43,26 +43,26 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Why the server cannot be set up like that.
+/// Why these options are refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OptionsError {
-    /// Others could reach it, and no token keeps them out.
+    /// Other machines could reach the server, and no token keeps them out.
     #[error(
         "listening on {0} needs a token, because it is not a loopback address and others could reach it: give \
          --http-token-file FILE or TENURE_HTTP_TOKEN, or listen on {DEFAULT_LISTEN}"
     )]
     Open(SocketAddr),
-    /// The token breaks a rule.
+    /// The token is too short, too long, or has other characters.
     #[error(
         "a bearer token must have {TOKEN_MIN_CHARS} to {TOKEN_MAX_CHARS} visible ASCII characters and no spaces"
     )]
     Token,
-    /// A name of the host breaks a rule.
+    /// Not a valid host name.
     #[error("{0:?} is no host name: letters, digits, '-' and '.', without a port")]
     Host(String),
 }
 
-/// How the server is to serve.
+/// The server's settings.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub(crate) listen: SocketAddr,
@@ -72,8 +72,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// Listens there, and lets whoever has the token read and change things. On a loopback address everybody of the machine may
-    /// read. Without a token nothing can be changed, and no other address is served.
+    /// Listens on this address, and lets anybody with the token read and make changes. On a loopback address, everybody on the
+    /// machine may read. Without a token, nothing can be changed, and only loopback is served.
     pub fn new(listen: SocketAddr, token: Option<Token>) -> Result<Options, OptionsError> {
         let loopback = is_loopback(listen.ip());
         if token.is_none() && !loopback {
@@ -83,14 +83,14 @@ impl Options {
         Ok(Options { listen, access, hosts: Vec::new(), limits: Limits::default() })
     }
 
-    /// With a token that may only read, for scrapers and dashboards. Where there is one, reading takes a token on loopback too.
+    /// Adds a token that may only read, for scrapers and dashboards. With one set, reading needs a token on loopback too.
     pub fn read_token(mut self, token: Token) -> Options {
         self.access.read = Some(token);
         self
     }
 
-    /// Answers to this name too, beside `localhost` and addresses: a page of another site cannot then have its own name point
-    /// here.
+    /// Answers to this name too, besides `localhost` and addresses. Names must be listed, so that another site cannot point its
+    /// own name here.
     pub fn host(mut self, name: &str) -> Result<Options, OptionsError> {
         let fine = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
         if name.is_empty() || name.len() > 253 || !name.chars().all(fine) {
@@ -100,18 +100,18 @@ impl Options {
         Ok(self)
     }
 
-    /// With other limits.
+    /// Replaces the limits.
     pub fn limits(mut self, limits: Limits) -> Options {
         self.limits = limits;
         self
     }
 
-    /// Where it is to listen.
+    /// The address to listen on.
     pub fn listen(&self) -> SocketAddr {
         self.listen
     }
 
-    /// Whether a `Host` header names this server: any address, `localhost`, or a name that was given.
+    /// Whether a `Host` header names this server: any address, `localhost`, or a configured name.
     pub(crate) fn knows_host(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => match rest.split_once(']') {
@@ -124,7 +124,7 @@ impl Options {
                 None => host,
             },
         };
-        // An address cannot be made to point elsewhere; names can.
+        // An address cannot be made to point elsewhere; a name can.
         name.parse::<IpAddr>().is_ok()
             || name.eq_ignore_ascii_case("localhost")
             || self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
@@ -135,46 +135,46 @@ fn is_port(text: &str) -> bool {
     text.strip_prefix(':').is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// `127.0.0.0/8`, `::1`, and the former written as an IPv6 address.
+/// `127.0.0.0/8`, also written as IPv6, and `::1`.
 fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
 
-/// What a client may use up. Every one of them has a test.
+/// What clients may use. Each limit has a test.
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Connections at once, and never more than the process may open; another one takes the place of an idle one.
+    /// Most connections, and never more than the process may open; a further one replaces an idle one.
     pub connections: usize,
-    /// Event streams among them.
+    /// Most event streams among them.
     pub streams: usize,
-    /// Bytes of a body.
+    /// The largest body, in bytes.
     pub body_bytes: usize,
-    /// Time for the head of a request, also while a connection is idle.
+    /// The time limit for the head of a request; also the longest a connection may be idle.
     pub head: Duration,
-    /// Time for the body of a request.
+    /// The time limit for the body of a request.
     pub body: Duration,
-    /// Time for an answer that is not waited for on purpose.
+    /// The time limit for an answer that does not wait on purpose.
     pub answer: Duration,
-    /// Time in which a client must take something of an answer, once it takes nothing.
+    /// How long a client may take nothing of its answer.
     pub write: Duration,
-    /// A comment on an event stream this often, so that both sides notice that the other is gone.
+    /// How often to send a comment on an event stream, so that each side notices when the other is gone.
     pub keep_alive: Duration,
-    /// Requests to the store a second that clients may cause beside the cached documents …
+    /// Store requests per second that clients may cause, besides the cached documents …
     pub store_per_second: f64,
-    /// … and at once, after a pause.
+    /// … and in one burst after a pause.
     pub store_burst: f64,
-    /// Documents from the store are at least this old before they are read again …
+    /// How old a document from the store must be before it is read again …
     pub fresh: Duration,
-    /// … and this long for every request that reading them took.
+    /// … and how much older for every request that reading it took.
     pub fresh_per_request: Duration,
-    /// Workers that may be registered through this node, if their heartbeats leave something of `store_per_second` …
+    /// Most workers registered through this node, as long as their heartbeats fit into `store_per_second` …
     pub workers: usize,
     /// … and from one address.
     pub workers_per_client: usize,
-    /// The longest timeout of such a worker: as long may one that is gone cost writes.
+    /// The longest timeout of such a worker: a worker that is gone may cause writes for that long.
     pub worker_timeout: Duration,
-    /// Step-downs over HTTP are at least this far apart.
+    /// The shortest time between two step-downs over HTTP.
     pub step_down_pause: Duration,
 }
 

@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use utoipa::ToSchema;
 
-/// What the store does not say within this is left out, or taken from the last time.
+/// How long to wait for the store; without an answer, the part is left out or the last one is used.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Workers listed; `/v1/workers` has all of them.
+/// Most workers listed; `/v1/workers` has all of them.
 const WORKERS_LISTED: usize = 200;
 
 /// The cluster at a glance. What this node knows itself is of this moment; `nodes`, `health`, `schedules` and `jobs` are from
@@ -93,7 +93,7 @@ pub struct LeaderView {
 }
 
 impl LeaderView {
-    /// As far as the node that answers can tell: it has not been silent for a whole hold.
+    /// Whether it may still act, as far as this node can tell: it has not been silent for a whole hold.
     fn may_act(&self) -> bool {
         self.is_this_node || self.silent_ms.is_none_or(|ms| ms <= self.lease_hold_ms)
     }
@@ -297,14 +297,14 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
     }
 }
 
-/// A judgement that was made before the leader fell silent or left.
+/// Overrides a judgement made before the leader fell silent or left.
 fn without_leader(mut health: Value) -> Value {
     health["status"] = "critical".into();
     health["reasons"] = json!([{"code": "no_leader", "detail": "nobody leads"}]);
     health
 }
 
-/// What was read now, or else the last there was.
+/// What was just read, or else the last known value.
 fn newest<T>(
     what: &str,
     now: Result<Answer<Aged<T>>, tokio::time::error::Elapsed>,
@@ -323,7 +323,7 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The leader as this node knows it; what only the seat says is added if it is the same term.
+/// The leader as this node knows it, plus what only the seat says if that is from the same term.
 pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<LeaderView> {
     let (node, epoch, remaining, leads) = {
         let known = state.leadership.borrow();
@@ -347,7 +347,7 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
     })
 }
 
-/// The nodes of the store, with what the leader says of them.
+/// The nodes on the store, with the leader's judgement of each.
 pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
     let judged = cluster.health.as_ref().map(|health| health.nodes.as_slice()).unwrap_or_default();
     let row = |node: &tenure::admin::NodeStatus| {
@@ -355,7 +355,7 @@ pub(crate) fn nodes(cluster: &Cluster) -> Vec<NodeRow> {
         NodeRow {
             node: node.node.clone(),
             role: node.role.to_owned(),
-            // A judgement is as old as the leader's last look.
+            // A judgement is only as recent as the leader's last look.
             state: match node.role {
                 "gone" => Some("down".to_owned()),
                 _ => judged.map(|judged| judged.state.as_str().to_owned()),

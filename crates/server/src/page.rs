@@ -1,13 +1,13 @@
-//! The dashboard: a few files that are part of the binary. They hold no data; what the page shows it asks for like anybody else.
+//! The dashboard: a few files that are part of the binary. They contain no data; the page requests it like any other client.
 //!
-//! No framework and no build step: it is one page, what a browser has is enough for it, and nothing of it goes stale.
+//! No framework and no build step: it is one page, the browser has everything it needs, and nothing goes out of date.
 
 use crate::problem::{Answer, Problem};
 use axum::extract::Path;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 
-/// Where the files of the page are.
+/// The path of the page's files.
 pub(crate) const ASSETS: &str = "/assets/";
 
 /// Nothing from outside, nothing inline, no frames.
@@ -63,7 +63,7 @@ pub(crate) async fn asset(Path(name): Path<String>) -> Answer<Response> {
 mod tests {
     use super::*;
 
-    /// The page asks for nothing that is not here, and for nothing from outside.
+    /// The page uses only files in the binary, and nothing from outside.
     #[test]
     fn every_file_the_page_names_is_part_of_the_binary() {
         let texts = FILES.iter().map(|(.., content)| *content).chain([HTML]);

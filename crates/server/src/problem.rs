@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it.
+//! Errors in the format of RFC 9457.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -128,7 +128,7 @@ impl Problem {
     }
 }
 
-/// A text for people and terminals: on one line, cut.
+/// A text for people and terminals: on one line, and cut.
 fn told(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(1000).collect()
 }

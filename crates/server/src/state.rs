@@ -1,4 +1,4 @@
-//! What the routes know.
+//! The state shared by the routes.
 
 use crate::bucket::{Bucket, Pause, Turns};
 use crate::crew::Crew;
@@ -23,7 +23,7 @@ use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// What the server sees of a node. It does not hold the node, and keeps it from nothing.
+/// What the server uses of a node. It does not own the node and never keeps it from stopping.
 #[derive(Debug)]
 pub struct Parts {
     pub(crate) annex: Annex,
@@ -37,7 +37,7 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Must be called on the runtime the node runs on: whatever the server asks the store is asked there.
+    /// Must be called on the node's runtime: all requests to the store run there.
     pub fn of(node: &Node) -> Parts {
         Parts {
             annex: node.annex(),
@@ -51,13 +51,13 @@ impl Parts {
         }
     }
 
-    /// With events from the very first on; see [`tenure::NodeBuilder::events`].
+    /// Uses these events, from the very first on; see [`tenure::NodeBuilder::events`].
     pub fn events(mut self, events: broadcast::Receiver<Event>) -> Parts {
         self.events = events;
         self
     }
 
-    /// With settings to show, and where each came from. They hold no secret: credentials come from the environment alone.
+    /// Adds settings to show, and where each came from. They hold no secret: credentials come only from the environment.
     pub fn config(mut self, resolved: &Resolved) -> Parts {
         let entry = |origin: &Origin| {
             let value = json!({"value": origin.value.to_json(), "from": origin.source.to_string()});
@@ -85,12 +85,12 @@ pub(crate) struct State {
     pub(crate) crew: Crew,
     pub(crate) bucket: Arc<Bucket>,
     pub(crate) step_downs: Pause,
-    /// For looking through all jobs there are.
+    /// For searches through all jobs.
     pub(crate) searches: Turns,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
     pub(crate) openapi: Bytes,
-    /// When the node's runtime was last seen to run.
+    /// When the node's runtime last showed a sign of life.
     signed: Mutex<Option<Instant>>,
 }
 
@@ -136,8 +136,8 @@ impl State {
         Ok((Arc::new(state), parts.events))
     }
 
-    /// Does something on the node's runtime, where the store is spoken to. It goes on if the client goes away, and is dropped
-    /// when the server closes.
+    /// Runs something on the node's runtime, which talks to the store. It continues if the client goes away, and is dropped when
+    /// the server closes.
     pub(crate) async fn on_node<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -167,7 +167,7 @@ fn masked(token: Option<&Token>) -> &'static str {
     if token.is_some() { "set (masked)" } else { "not set" }
 }
 
-/// A role as the documents have it.
+/// The role as named in the documents.
 pub(crate) fn role_name(role: Role) -> &'static str {
     match role {
         Role::Standby => "standby",

@@ -1,4 +1,4 @@
-//! Looking at the cluster, asking its fence, and asking its leader to hand over.
+//! Viewing the cluster, asking its fence, and asking its leader to step down.
 
 use super::{aged, json};
 use crate::extract::{Params, Payload};
@@ -21,7 +21,7 @@ use tenure::admin::{HandOver, StepDownAnswer, hand_over, request_step_down};
 use tenure::fence::EPOCH_MAX;
 use utoipa::{IntoParams, ToSchema};
 
-/// How long a hand-over may be waited for.
+/// The longest wait for a handover.
 const WAIT_MAX_MS: u64 = 10_000;
 
 /// Who leads, from memory: as fast as it gets, and of this moment

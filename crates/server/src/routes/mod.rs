@@ -48,12 +48,12 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(schedules::job))
 }
 
-/// JSON that is there already.
+/// An answer from serialized JSON.
 fn json(body: Bytes) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], body).into_response()
 }
 
-/// The same, and how old it is.
+/// The same, with its age.
 fn aged<T>(found: &Aged<T>, body: Bytes) -> Response {
     let mut response = json(body);
     response.headers_mut().insert(header::AGE, HeaderValue::from(found.age.as_secs()));

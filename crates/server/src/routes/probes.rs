@@ -1,4 +1,4 @@
-//! For orchestrators, load balancers and collectors.
+//! Routes for orchestrators, load balancers and metric collectors.
 
 use super::json;
 use crate::problem::{Answer, Problem};
@@ -9,16 +9,16 @@ use axum::response::{IntoResponse, Response};
 use std::time::Duration;
 use tenure::metrics::prometheus_client::encoding::text;
 
-/// The node's runtime must answer within this.
+/// How soon the node's runtime must answer.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(2);
 
-/// A sign of life is good for this long.
+/// How long a sign of life remains valid.
 const SIGN_KEPT: Duration = Duration::from_secs(1);
 
 /// Whether the process works: the runtime of the node gets to run
 #[utoipa::path(get, path = "/livez", tag = "probes", responses((status = 200, description = "it works", body = String, content_type = "text/plain")))]
 pub(crate) async fn livez(State(state): State<Shared>) -> Answer<&'static str> {
-    // Anybody may ask, so asking must not become work for the node.
+    // Anybody may ask, so asking must not create work for the node.
     if state.last_sign().is_some_and(|last| last.elapsed() < SIGN_KEPT) {
         return Ok("ok\n");
     }
@@ -76,7 +76,7 @@ pub(crate) async fn leaderz(State(state): State<Shared>) -> Answer<&'static str>
 )]
 pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
     let mut body = String::new();
-    // Writing to a text cannot fail.
+    // Writing to a string cannot fail.
     let _ = text::encode(&mut body, &state.registry);
     ([(header::CONTENT_TYPE, "application/openmetrics-text; version=1.0.0; charset=utf-8")], body)
         .into_response()

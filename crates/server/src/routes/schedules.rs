@@ -18,10 +18,10 @@ use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
 use utoipa::{IntoParams, ToSchema};
 
-/// Inboxes that are looked into for the jobs of one schedule.
+/// Most inboxes searched for the jobs of one schedule.
 const INBOXES: usize = 8;
 
-/// A search for a job that takes longer is given up.
+/// The time limit of a search for a job.
 const FIND_MAX: Duration = Duration::from_secs(10);
 
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
@@ -88,7 +88,7 @@ pub(crate) async fn put(
     Ok((status, axum::Json(outcome(&state, &schedule, change.as_str()))).into_response())
 }
 
-/// By the rules of a file.
+/// Applies the rules of a schedule file.
 fn parse(body: Map<String, Value>) -> Answer<Schedule> {
     let text = Value::Array(vec![Value::Object(body)]).to_string();
     let mut found = read_file(&text, &Rules::default()).map_err(|faults| {
@@ -199,7 +199,7 @@ pub(crate) async fn run_now(
     Id(schedule): Id<ScheduleId>,
     Payload(ask): Payload<RunAsk>,
 ) -> Answer<Response> {
-    // Twelve letters and digits, by the rule for names.
+    // Twelve letters and digits, as the rule for names demands.
     let name = ask.name.unwrap_or_else(|| format!("{:012x}", rand::random::<u64>() >> 16));
     let job = RunRequest::job_id(&schedule, &name)?;
     state.bucket.take(2.0)?;
@@ -282,7 +282,7 @@ pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answ
     let turn = state.searches.take()?;
     let (way, named) = (state.way.counted(&turn.meter), job.clone());
     let row = state.on_node(async move {
-        // The search goes on if its client leaves, and so does its turn.
+        // The search continues if its client leaves, and so does its turn.
         let _turn = turn;
         let search = async {
             let task = TaskList::find(&way.lanes, &way.namespace, &named).await?;

@@ -13,10 +13,10 @@ use tenure::id::{JobId, WorkerId};
 use tenure::tasks::TaskOutcome;
 use utoipa::ToSchema;
 
-/// How long a task may be waited for.
+/// The longest wait for a task.
 const WAIT_MAX_MS: u64 = 30_000;
 
-/// The longest result, as the library has it.
+/// The longest result; the library has the same limit.
 const RESULT_MAX_BYTES: usize = 1024;
 
 /// A worker that wants work.
@@ -53,7 +53,7 @@ pub(crate) async fn next(
     if wait_ms > WAIT_MAX_MS {
         return Err(Problem::invalid(format!("waitMs = {wait_ms}: must be at most {WAIT_MAX_MS}")));
     }
-    // Waiting is no sign of life: it must not outlast the time in which one is due.
+    // Waiting is no sign of life, so the wait must end before the next one is due.
     let wait = Duration::from_millis(wait_ms.min(member.timeout_ms / 2));
     let task = state.closing.run_until_cancelled(member.desk.next(wait)).await.flatten();
     if task.is_some() {

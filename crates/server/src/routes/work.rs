@@ -20,10 +20,10 @@ use utoipa::{IntoParams, ToSchema};
 /// How long a registration waits for the store.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Kinds of tasks one worker may do.
+/// Most kinds of tasks per worker.
 const KINDS_MAX: usize = 64;
 
-/// Tasks one worker may do at once.
+/// Most tasks one worker may run at once.
 const CONCURRENCY_MAX: usize = 16;
 
 /// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
@@ -101,7 +101,7 @@ impl NewWorker {
                 "concurrency = {concurrency}: must be 1 to {CONCURRENCY_MAX}"
             )));
         }
-        // One write per heartbeat, and for one that takes tasks one look at its inbox.
+        // One write per heartbeat and, if it takes tasks, one look at its inbox.
         let looks_ms = settings.task_idle_interval_ms.max(settings.task_poll_interval_ms);
         let looks = if self.kinds.is_empty() { 0.0 } else { 1000.0 / looks_ms as f64 };
         let requests_per_second = 1000.0 / settings.worker_heartbeat_interval_ms as f64 + looks;
@@ -120,7 +120,7 @@ impl NewWorker {
     }
 }
 
-/// An id in a body is a matter of its rules, not of the request's shape.
+/// A bad id in a body breaks a rule; it does not make the request malformed.
 fn unprocessable(problem: Problem) -> Problem {
     Problem::invalid(problem.detail)
 }
@@ -149,7 +149,7 @@ pub(crate) async fn register(
     let shared = state.clone();
     let (member, new) = state.on_node(async move { shared.crew.join(recruit) }).await??;
     member.settled(SETTLE).await;
-    // Whoever was refused learns why.
+    // If the registration was refused, this returns why.
     let member = state.crew.member(&member.id, &member.registration)?;
     let status = match (new, member.is_registered()) {
         (false, _) => StatusCode::OK,
