@@ -1,6 +1,7 @@
-//! How long the machine itself stood still: a thread that sleeps briefly, over and over, and notes when it woke late.
+//! How long the machine itself stood still: a thread that sleeps briefly, again and again, and notes when it wakes late.
 //!
-//! Safety is never excused by this. Timing is: a bound holds for a machine that runs, and a shared one does not always.
+//! This never excuses a safety violation. It does excuse timing: a bound holds for a machine that runs, and a shared machine does
+//! not always run.
 
 use crate::clock::boot_ms;
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const NAP_MS: u64 = 5;
-/// A wake-up this late is usual on a busy machine.
+/// A wake-up this late is normal on a busy machine.
 const USUAL_MS: u64 = 10;
 
 /// One late wake-up.
@@ -24,7 +25,7 @@ pub struct Stall {
     pub stalled_ms: u64,
 }
 
-/// The time that was lost to stalls between two moments.
+/// The time lost to stalls between two moments.
 pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
     let overlap = |stall: &Stall| {
         let begin = stall.until_ms.saturating_sub(stall.stalled_ms).max(from_ms);
@@ -33,7 +34,7 @@ pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
     stalls.iter().map(overlap).sum()
 }
 
-/// The thread.
+/// The thread that measures stalls.
 #[derive(Debug)]
 pub struct Canary {
     over: Arc<AtomicBool>,
@@ -42,7 +43,7 @@ pub struct Canary {
 }
 
 impl Canary {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start() -> Canary {
         let (over, stalls): (Arc<AtomicBool>, Arc<Mutex<Vec<Stall>>>) = Default::default();
         let (end, noted) = (Arc::clone(&over), Arc::clone(&stalls));
@@ -61,12 +62,12 @@ impl Canary {
         Canary { over, stalls, thread: Some(thread) }
     }
 
-    /// What it saw until now.
+    /// The stalls so far.
     pub fn so_far(&self) -> Vec<Stall> {
         self.stalls.lock().clone()
     }
 
-    /// Ends it and tells what it saw.
+    /// Ends the thread and returns the stalls it saw.
     pub fn finish(mut self) -> Vec<Stall> {
         self.end();
         std::mem::take(&mut *self.stalls.lock())

@@ -1,4 +1,4 @@
-//! The nodes: processes of the binary, what they say, and signals to them.
+//! The nodes: processes of the binary, their events, and signals to them.
 
 use crate::clock::boot_ms;
 use crate::ledger::Said;
@@ -15,24 +15,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often processes are looked after while nothing is said.
+/// How often to check the processes while no event arrives.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A run in which more than this goes wrong by itself is not worth going on with.
+/// A run with more unexpected failures than this is not worth continuing.
 const COMPLAINTS_MAX: usize = 20;
 
-/// How the binary is started.
+/// How to start the binary.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// The binary.
+    /// The `tenure` binary under test.
     pub binary: PathBuf,
     /// The store's URL.
     pub store: String,
-    /// The set of defaults.
+    /// The preset of settings.
     pub preset: String,
-    /// libfaketime, if there is one.
+    /// The path of libfaketime, if it is installed.
     pub faketime: Option<PathBuf>,
-    /// Keys and the like, the same for all.
+    /// Keys and the like, the same for all nodes.
     pub environment: Vec<(String, String)>,
 }
 
@@ -44,14 +44,14 @@ impl Launch {
         all
     }
 
-    /// Where they meet: all that commands need that only look.
+    /// The store and namespace: all that read-only commands need.
     pub fn place(&self) -> Vec<String> {
         ["--namespace", "chaos", "--store", &self.store].map(str::to_owned).to_vec()
     }
 
-    /// The binary, with nothing in its environment that is not meant for it.
+    /// The binary, with a clean environment except for what it is meant to get.
     pub fn command(&self, home: &Path) -> Command {
-        // Through this very program, which binds it to our own life and becomes it.
+        // Started through this very program, which ties it to our own life and then becomes it.
         let mut command = Command::new("/proc/self/exe");
         command.arg("bound").arg(std::process::id().to_string()).arg("--").arg(&self.binary);
         command.env_clear().envs(self.environment.iter().cloned()).current_dir(home).stdin(Stdio::null());
@@ -60,13 +60,13 @@ impl Launch {
     }
 }
 
-/// One process.
+/// One process of a node.
 #[derive(Debug)]
 struct Life {
     record: LifeRecord,
     slot: usize,
     child: Child,
-    /// What it was told, so that its end surprises nobody.
+    /// It was told to end, so its end is no surprise.
     asked: bool,
     paused_ms: Option<u64>,
     joined: bool,
@@ -77,13 +77,13 @@ struct Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // Also ends a stopped one; an error means that it is gone.
+        // Kills a stopped process too; an error means that it is gone.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// One node: what it is started with, and its process while it has one.
+/// One node: how to start it, and its process while it has one.
 #[derive(Debug)]
 struct Slot {
     name: String,
@@ -91,7 +91,7 @@ struct Slot {
     life: Option<usize>,
 }
 
-/// All nodes.
+/// All nodes of a run.
 #[derive(Debug)]
 pub struct Cluster {
     launch: Launch,
@@ -107,7 +107,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Nodes that do not run yet; what they say goes into the record's directory.
+    /// Creates nodes that do not run yet; their output goes into the record's directory.
     pub fn new(launch: Launch, dir: &Path, nodes: Vec<(String, Vec<(String, String)>)>) -> Result<Cluster> {
         std::fs::create_dir_all(dir.join("logs"))?;
         let events = BufWriter::new(File::create(dir.join("events.jsonl"))?);
@@ -129,25 +129,25 @@ impl Cluster {
         })
     }
 
-    /// How many nodes there are, running or not.
+    /// The number of nodes, running or not.
     pub fn size(&self) -> usize {
         self.slots.len()
     }
 
-    /// A node's name.
+    /// The name of a node.
     pub fn name(&self, slot: usize) -> &str {
         &self.slots[slot].name
     }
 
-    /// Starts a node, its wall clock shifted by so many seconds.
+    /// Starts a node, with its wall clock shifted by this many seconds.
     pub fn start(&mut self, slot: usize, skew_s: i64) -> Result<()> {
         let (life, Slot { name, environment, .. }) = (self.lives.len(), &self.slots[slot]);
         let mut command = self.launch.command(&self.dir);
-        // Without HTTP: dozens of nodes on one machine would all want one port.
+        // Without HTTP: dozens of nodes on one machine would all want the same port.
         command.args(["run", "--events", "--no-http", "--node", name]).args(self.launch.settings());
         command.envs(environment.iter().cloned());
         if let Some(library) = self.launch.faketime.as_ref().filter(|_| skew_s != 0) {
-            // Only what people call the time: leases run on other clocks, which must stay what they are.
+            // Shift only the wall clock: leases use other clocks, which must not change.
             command.env("LD_PRELOAD", library).env("FAKETIME", format!("{skew_s:+}s"));
             command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
         }
@@ -185,7 +185,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Sends a signal to a node that runs, and says when: before it was sent.
+    /// Sends a signal to a running node and returns a time just before it was sent.
     pub fn signal(&mut self, slot: usize, signal: Signal) -> u64 {
         let now_ms = boot_ms();
         let Some(life) = self.slots[slot].life.map(|life| &mut self.lives[life]) else { return now_ms };
@@ -198,7 +198,7 @@ impl Cluster {
         if signal == Signal::STOP {
             life.paused_ms = Some(now_ms);
         }
-        // An error means that it is gone already, which the next look finds out.
+        // An error means that it is already gone, which the next check finds out.
         let _ = kill_process(Pid::from_child(&life.child), signal);
         if let Some(from_ms) = life.paused_ms.filter(|_| signal == Signal::CONT) {
             life.record.pauses.push((from_ms, boot_ms()));
@@ -207,7 +207,7 @@ impl Cluster {
         now_ms
     }
 
-    /// Hears and looks after everybody until it is true, or until then.
+    /// Listens to all nodes and checks on them until the condition holds or the time is up.
     pub fn wait(&mut self, until_ms: u64, mut is_true: impl FnMut(&Cluster) -> bool) -> Result<bool> {
         loop {
             self.look_after()?;
@@ -263,7 +263,7 @@ impl Cluster {
             } else if self.complaints.len() > COMPLAINTS_MAX {
                 anyhow::bail!("too much went wrong by itself, at last: {node} ended with {status}");
             } else if !joined && status.code() == Some(4) {
-                // A store that is just starting may refuse; before a node has joined it says so and leaves.
+                // A store that is just starting may refuse requests; a node that has not joined yet reports that and exits.
                 self.refused_at_start += 1;
                 self.start(slot, skew_s)?;
             } else {
@@ -274,7 +274,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What was said until now.
+    /// The events so far.
     pub fn history(&self) -> &[Said] {
         &self.history
     }
@@ -289,7 +289,7 @@ impl Cluster {
         self.slots.iter().all(|slot| slot.life.is_some_and(|life| self.lives[life].joined))
     }
 
-    /// Whoever leads, by the latest word of those that run: node, process, epoch, and the last renewal.
+    /// The leader, by the latest events of the running nodes: node, process, epoch, and last renewal.
     pub fn leader(&self) -> Option<(usize, usize, u64, u64)> {
         let running = self.slots.iter().filter_map(|slot| slot.life);
         let leading = running.filter_map(|life| Some((self.lives[life].leads?, life)));
@@ -298,7 +298,7 @@ impl Cluster {
         Some((life.slot, life.record.life, epoch, life.renewed_ms))
     }
 
-    /// Ends everything and waits until all that was said is heard. Returns the processes and what was wrong with them.
+    /// Ends all processes and waits until all their output is read. Returns the processes and what went wrong with them.
     pub fn finish(mut self) -> Result<(Vec<LifeRecord>, Vec<String>, usize)> {
         for slot in 0..self.slots.len() {
             self.signal(slot, Signal::KILL);

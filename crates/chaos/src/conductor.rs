@@ -1,4 +1,4 @@
-//! Carries a schedule out and leaves a record.
+//! Carries out a schedule and leaves a record.
 
 use crate::canary::Canary;
 use crate::clock::boot_ms;
@@ -14,42 +14,42 @@ use std::io::BufWriter;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Somebody must lead again by then, whatever else is wrong with the machine.
+/// Some node must lead again by then, whatever else is wrong with the machine.
 const PATIENCE_MS: u64 = 60_000;
 
 /// Stops and starts the store.
 pub trait Control {
-    /// Ends its processes.
+    /// Ends the store's processes.
     fn stop(&mut self) -> Result<()>;
-    /// Starts them again, on the same data, and waits until it can be used.
+    /// Starts them again on the same data, and waits until the store is usable.
     fn start(&mut self) -> Result<()>;
 }
 
-/// What a run needs.
+/// Everything a run needs.
 pub struct Plan {
-    /// How nodes are started.
+    /// How to start nodes.
     pub launch: Launch,
     /// The store's name, for the record.
     pub engine: String,
-    /// The store's addresses; the nodes share them out. Empty: there is no network.
+    /// The store's addresses, spread over the nodes. Empty: there is no network.
     pub endpoints: Vec<String>,
-    /// The database, if the store is one.
+    /// The database file, if the store is one.
     pub file: Option<PathBuf>,
     /// Stops and starts the store, if it survives that.
     pub control: Option<Box<dyn Control>>,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Decides the schedule.
+    /// Determines the schedule.
     pub seed: u64,
-    /// How long.
+    /// How long to run.
     pub length: Duration,
-    /// Where the record goes.
+    /// The directory of the record.
     pub dir: PathBuf,
-    /// What was left out already, and why.
+    /// What has already been left out, and why.
     pub notices: Vec<String>,
-    /// These faults and no others, all of them at whoever leads; empty: all that can be had.
+    /// Only these faults, all of them aimed at the leader; empty: all that are possible.
     pub only: Vec<Kind>,
-    /// The binary is broken on purpose: the run is over once the ledger shows it.
+    /// The binary is broken on purpose: the run ends once the ledger shows it.
     pub until_caught: bool,
 }
 
@@ -128,7 +128,7 @@ fn wait_for_the_last_request(proxies: &[Proxy]) {
     }
 }
 
-/// What the binary says of its own settings.
+/// The settings as the binary reports them.
 pub(crate) fn promise(launch: &Launch, dir: &std::path::Path) -> Result<Promise> {
     let ask = |arguments: &[&str]| -> Result<String> {
         let output = launch.command(dir).arg("config").args(arguments).args(launch.settings()).output()?;
@@ -153,7 +153,7 @@ pub(crate) fn promise(launch: &Launch, dir: &std::path::Path) -> Result<Promise>
     })
 }
 
-/// How long a leader may act after a renewal, by what `tenure config show --resolved --json` says.
+/// How long a leader may act after a renewal, according to `tenure config show --resolved --json`.
 pub(crate) fn hold_ms(values: &serde_json::Value) -> Result<u64> {
     let unit_ms =
         values["leaseTimeout"]["value"].as_u64().context("no leaseTimeout in tenure config show")?;
@@ -248,7 +248,7 @@ impl Conductor<'_> {
             cluster.leader().is_some_and(|(_, _, _, renewed_ms)| renewed_ms >= healed_ms)
         })?;
         played.settled_ms = settled.then(boot_ms);
-        // The next round shall find everybody there; who is not by then has to cope.
+        // The next round should find every node there; one that has not joined by then must cope.
         self.cluster.wait(boot_ms() + 5 * self.promise.lease_ms, Cluster::all_joined)?;
         Ok(played)
     }
@@ -327,7 +327,7 @@ impl Conductor<'_> {
         self.proxies.iter().for_each(|proxy| proxy.set(weather));
     }
 
-    /// Whom it hits: nobody who has trouble already.
+    /// The node to hit: never one that is already in trouble.
     fn choose(&self, target: Target, open: &[Open]) -> usize {
         let leader = self.cluster.leader().map(|(slot, ..)| slot);
         let is_free = |slot: &usize| open.iter().all(|fault| fault.slot != Some(*slot));

@@ -1,11 +1,11 @@
-//! `tenure exec` from outside: three nodes, a command that writes down that it is alive, and faults at whoever runs it.
-//! What is judged is what the commands wrote: never two alive at one instant.
+//! `tenure exec` from the outside: three nodes, a command that records that it is alive, and faults aimed at the node that runs
+//! it. The verdict rests on what the commands wrote: never two alive at the same instant.
 //!
-//! The command is as unwilling as a command can be: it ignores SIGTERM, and it has a daemon that left its session and its
-//! parent, which ignores it too and writes as well.
+//! The command is as uncooperative as a command can be: it ignores SIGTERM, and it has a daemon that left its session and its
+//! parent, ignores SIGTERM too, and writes as well.
 //!
-//! On a network each node has a way to the store of its own, so that one alone can be cut off. A database file has no such
-//! ways: there the store is away for all.
+//! On a network, each node has its own path to the store, so that one alone can be cut off. A database file has no such paths:
+//! there the store is away for all nodes.
 
 pub mod crew;
 #[cfg(target_os = "linux")]
@@ -30,36 +30,36 @@ use verdict::Evidence;
 /// The variable that tells the command where to write.
 pub const MARKS: &str = "MARKS";
 
-/// The variable that tells a run of the command from the next one.
+/// The variable that distinguishes one run of the command from the next.
 pub const RUN: &str = "RUN";
 
-/// A shell's script that runs the command "$@" and, with one more word, its daemon. Both ignore SIGTERM; the second has no
-/// parent and no session in common with the first.
+/// A shell script that runs the command "$@" and, with one more word, its daemon. Both ignore SIGTERM; the daemon shares neither
+/// parent nor session with the command.
 pub const COMMAND: &str = r#"trap "" TERM; export RUN=$$; ("$@" daemon &); exec "$@""#;
 
-/// What is done to whoever runs the command.
+/// A fault aimed at the node that runs the command.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// `tenure` is killed (kill -9).
     Kill,
-    /// `tenure` is stopped (SIGSTOP) and goes on long after its successor; its keeper is not.
+    /// `tenure` is stopped (SIGSTOP) and resumes long after its successor took over; its keeper keeps running.
     Pause,
     /// The store is away: for this node, or for all if there is no network.
     Cut,
     /// `tenure` is told to leave (SIGTERM).
     Stop,
-    /// The keeper is killed, and `tenure` has to notice: the same epoch goes on.
+    /// The keeper is killed, and `tenure` has to notice: the same epoch continues.
     Keeper,
     /// `tenure`, keeper and command are stopped together: nothing on this machine can help.
     Freeze,
 }
 
 impl Kind {
-    /// All of them, in the order they are played.
+    /// All kinds, in the order they are played.
     pub const ALL: [Kind; 6] = [Kind::Kill, Kind::Pause, Kind::Cut, Kind::Stop, Kind::Keeper, Kind::Freeze];
 
-    /// In words.
+    /// A description for people.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Kill => "tenure killed",
@@ -71,7 +71,7 @@ impl Kind {
         }
     }
 
-    /// In one word, as it is asked for.
+    /// The name used on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Kill => "kill",
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// Whether somebody stands still for the length of a pause.
+    /// Whether processes stand still for the length of a pause.
     pub fn pauses(self) -> bool {
         matches!(self, Kind::Pause | Kind::Freeze)
     }
@@ -99,18 +99,18 @@ impl FromStr for Kind {
     }
 }
 
-/// What is to be played.
+/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The binary `tenure`.
     pub tenure: PathBuf,
     /// The store's name, for the record.
     pub engine: String,
-    /// The store's URL; a database's file is made in `dir`.
+    /// The store's URL; a database file is created in `dir`.
     pub store: String,
-    /// The store's addresses; the nodes share them out, each behind a proxy of its own. Empty: there is no network.
+    /// The store's addresses, spread over the nodes, each behind a proxy of its own. Empty: there is no network.
     pub endpoints: Vec<String>,
-    /// The nodes' set of defaults.
+    /// The nodes' preset of settings.
     pub preset: String,
     /// Keys and the like, the same for all nodes.
     pub environment: Vec<(String, String)>,
@@ -118,48 +118,48 @@ pub struct Plan {
     pub marker: Vec<String>,
     /// The faults, in order.
     pub rounds: Vec<Kind>,
-    /// How long those that are stopped stand still, and at least until a successor runs.
+    /// How long stopped processes stand still; always at least until a successor runs.
     pub pause: Duration,
-    /// The binary is broken on purpose: the run is over once it shows.
+    /// The binary is broken on purpose: the run ends once it shows.
     pub until_caught: bool,
-    /// Where everything goes.
+    /// The directory for everything the run writes.
     pub dir: PathBuf,
 }
 
 impl Plan {
-    /// Where the commands write.
+    /// The file the commands write to.
     pub fn marks(&self) -> PathBuf {
         self.dir.join("marks")
     }
 
-    /// So many faults, these in turn; all kinds if none is named.
+    /// This many faults, of these kinds in turn; all kinds if none is named.
     pub fn rounds(count: usize, only: &[Kind]) -> Vec<Kind> {
         let kinds = if only.is_empty() { &Kind::ALL[..] } else { only };
         kinds.iter().copied().cycle().take(count).collect()
     }
 }
 
-/// One fault, and what came of it.
+/// One fault, and its effects.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Round {
-    /// What was done.
+    /// The kind of fault.
     pub kind: Kind,
-    /// To which node.
+    /// The node it hit.
     pub node: &'static str,
-    /// To which copy of the command.
+    /// The copy of the command it hit.
     pub copy: Copy,
-    /// When it was done: a renewal that counts was sent before.
+    /// When it was done: any renewal that counts was sent before.
     pub at_ms: u64,
-    /// How long the stopped stood still.
+    /// How long the stopped processes stood still.
     pub stood_ms: Option<u64>,
-    /// When the frozen were let go.
+    /// When frozen processes were resumed.
     pub woken_ms: Option<u64>,
-    /// What should have come about and did not.
+    /// What should have happened and did not.
     pub amiss: Vec<String>,
 }
 
-/// Plays it, and judges what the commands wrote.
+/// Runs the plan and judges what the commands wrote.
 pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let canary = Canary::start();
     let (kinds, until_caught, engine) = (plan.rounds.clone(), plan.until_caught, plan.engine.clone());
@@ -188,13 +188,13 @@ pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let evidence = stage.evidence(&rounds, canary.finish(), &left);
     let verdict = Verdict::of(&evidence, engine, pause_ms);
     match played {
-        // Whoever is broken may well not get to the end.
+        // A broken binary may well not get to the end.
         Err(error) if verdict.violations.is_empty() => Err(error),
         Ok(()) | Err(_) => Ok(verdict),
     }
 }
 
-/// What is told of a round.
+/// The line reported about a round.
 fn line(stage: &Stage, lead: &Lead, round: &Round, of: usize, number: usize, began_ms: u64) -> String {
     let mut text = format!(
         "round {:>3}/{of}: {} ({}, epoch {})",

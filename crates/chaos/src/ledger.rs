@@ -1,11 +1,10 @@
-//! The judge: from what the nodes said themselves, did two ever lead at once?
+//! The judge: by the nodes' own events, did two ever lead at once?
 //!
-//! A node may act from `became_leader` until the moment it says its work had stopped, and until its last deadline if it
-//! never says anything: killed and paused processes are held to the lease they had, which is stricter than to the
-//! moment they were stopped. What a killed process did not get to print is not seen here; the seat's own history
-//! ([`crate::register`]) sees it.
+//! A node may act from `became_leader` until the moment it says its work had stopped, or until its last deadline if it says
+//! nothing. Killed and paused processes are held to the lease they had, which is stricter than to the moment they were stopped.
+//! What a killed process did not get to print is not seen here; the seat's own history ([`crate::register`]) shows it.
 //!
-//! Each event that tells of a step of the election is one of the transitions of `proof/seat.py`, and its guard is checked as far
+//! Each event that reports a step of the election is one of the transitions of `proof/seat.py`, and its guard is checked as far
 //! as events show it:
 //!
 //! | event | transition | what is checked |
@@ -16,8 +15,8 @@
 //! | `lost_leadership` | `lose`, after `vacate` if it vacated | it leads in that epoch, and acted no longer than its deadline |
 //! | `leader:changed` | `standby_read` or `lead` | no epoch below one that it has named before |
 //!
-//! Not seen: which requests were sent and when each landed, claims that were lost, records that were vacated without having been
-//! led by, work that is spared, epochs that are retired, marks, and what a node read without telling.
+//! Not seen here: which requests were sent and when each landed, lost claims, records vacated without ever leading, work that is
+//! spared, retired epochs, marks, and what a node read without reporting it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -26,19 +25,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One event, as a process printed it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Said {
-    /// Which process, counted from the first that was started.
+    /// The number of the process, in order of start.
     pub life: usize,
-    /// Its name.
+    /// The node's name.
     pub node: String,
-    /// The line.
+    /// The event as JSON.
     pub event: Value,
-    /// When it was read, on the judge's own look at the boot-time clock; unknown in records made by hand.
+    /// When it was read, on the judge's own reading of the boot-time clock; unknown in records made by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_ms: Option<u64>,
 }
 
 impl Said {
-    /// The event's name without its prefix; `leader:changed` has none.
+    /// The event's name without its prefix; `leader:changed` has no prefix.
     pub fn name(&self) -> &str {
         let name = self.event["event"].as_str().unwrap_or_default();
         name.rsplit_once('.').map_or(name, |(_, last)| last)
@@ -47,62 +46,63 @@ impl Said {
     /// A number that must be there.
     ///
     /// # Panics
-    /// If it is not: an event without its documented fields is nothing to go on with.
+    ///
+    /// If it is missing: an event without its documented fields cannot be judged.
     pub fn number(&self, field: &str) -> u64 {
         self.event[field].as_u64().unwrap_or_else(|| panic!("no number {field:?} in {}", self.event))
     }
 
-    /// The epoch it speaks of.
+    /// The epoch of the event.
     pub fn epoch(&self) -> u64 {
         self.number("epoch")
     }
 
-    /// When, on the boot-time clock of the machine.
+    /// The time of the event, on the machine's boot-time clock.
     pub fn boot_ms(&self) -> u64 {
         self.number("bootMs")
     }
 
-    /// A text, empty if there is none.
+    /// A text field; empty if there is none.
     pub fn text(&self, field: &str) -> &str {
         self.event[field].as_str().unwrap_or_default()
     }
 }
 
-/// One leadership.
+/// One term of a leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Term {
-    /// Who.
+    /// The leader's name.
     pub node: String,
-    /// Which process of that name.
+    /// The number of its process.
     pub life: usize,
-    /// In which epoch.
+    /// The epoch it led in.
     pub epoch: u64,
-    /// Since when it may act.
+    /// When it began to act.
     pub from_ms: u64,
-    /// What its own lease allows.
+    /// The deadline of its last lease.
     pub deadline_ms: u64,
-    /// When its work had stopped, by its own word; said later if it slept, or if the seat was vacated in between.
+    /// When its work had stopped, by its own account; reported later if it slept, or if the seat was vacated in between.
     pub acted_until_ms: Option<u64>,
-    /// When it said that it leads no longer.
+    /// When it reported that it no longer leads.
     pub lost_ms: Option<u64>,
     /// Whether it vacated the seat.
     pub vacated: bool,
 }
 
 impl Term {
-    /// It may act until then.
+    /// The time until which it may act.
     pub fn until_ms(&self) -> u64 {
         self.acted_until_ms.map_or(self.deadline_ms, |acted_ms| acted_ms.min(self.deadline_ms))
     }
 }
 
-/// What the judge made of a history.
+/// The judge's result for a history.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Judged {
-    /// All leaderships, in order of epochs.
+    /// All terms, ordered by epoch.
     pub terms: Vec<Term>,
-    /// How many events were mapped to which transition of the proof.
+    /// How many events were mapped to each transition of the proof.
     pub transitions: BTreeMap<String, u64>,
 }
 
@@ -112,9 +112,9 @@ impl Judged {
     }
 }
 
-/// Finds a moment at which two processes could both act, an epoch with two holders, one that went down, or work past
-/// its deadline, or a step that is none of the proof's. Events of one process must be in the order it printed them; processes may
-/// be mixed in any way.
+/// Finds a moment at which two processes could both act, an epoch with two holders, an epoch that went down, work past its
+/// deadline, or a step that the proof does not have. Events of one process must be in the order it printed them; events of
+/// different processes may be interleaved in any way.
 pub fn check(history: &[Said]) -> Result<Judged, String> {
     let mut judged = follow(history)?;
     let terms = &mut judged.terms;
@@ -138,7 +138,7 @@ pub fn check(history: &[Said]) -> Result<Judged, String> {
 fn follow(history: &[Said]) -> Result<Judged, String> {
     let mut judged = Judged::default();
     let mut open: BTreeMap<usize, usize> = BTreeMap::new();
-    // Who was told to stop its work, and the highest epoch each has named.
+    // Leaders that were told to stop their work, and the highest epoch each process has named.
     let (mut at_risk, mut named) = (BTreeSet::new(), BTreeMap::new());
     for said in history {
         let term = open.get(&said.life).copied();
@@ -240,7 +240,7 @@ mod tests {
     fn the_judge_lets_the_innocent_go() {
         let lost = said(0, "lost_leadership", 1, 9_000, json!({"actedUntilBootMs": 2_000}));
         check(&[leads(0, 1, 1_000, 2_000), lost.clone(), leads(1, 2, 2_000, 3_000)]).expect("innocent");
-        // It slept over its deadline and says so late.
+        // It slept past its deadline and reports the loss late.
         check(&[leads(0, 1, 1_000, 2_000), leads(1, 2, 2_000, 3_000), lost]).expect("innocent");
         // Its work had stopped before it vacated the seat; the successor was faster than the answer.
         let vacated = said(0, "lost_leadership", 1, 1_500, json!({"actedUntilBootMs": 1_400}));

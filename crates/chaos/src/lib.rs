@@ -1,5 +1,5 @@
-//! Real processes of the real binary on a real store, with a fault proxy between each node and the store, and a judge
-//! over what all of them recorded.
+//! Real processes of the real binary on a real store, with a fault proxy between each node and the store, and a judge of what all
+//! of them recorded.
 //!
 //! | module | what |
 //! |---|---|
@@ -13,9 +13,9 @@
 //! | [`verdict`] | all checks and figures of a record |
 //! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
 //!
-//! Nothing here knows the crates it tests: bounds and deadlines come from what the binary prints, and the judge shares
-//! no code, and so no mistake, with the accused. What is not promised: that a run finds a given mistake. It is one schedule on
-//! one machine; the simulated schedules see millions.
+//! Nothing here uses the crates under test: bounds and deadlines come from what the binary prints, and the judge shares no code,
+//! and so no mistake, with the code it judges. A run need not find a given mistake: it is one schedule on one machine; the
+//! simulator runs millions of schedules.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The program behind `cargo xtask chaos`, which gives it a store and answers when that is to be restarted.
+//! The program behind `cargo xtask chaos`, which provides a store and restarts it on request.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -17,7 +17,7 @@ use tenure_chaos::verdict::{Verdict, judge};
 use tenure_chaos::{exec, polls, report};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Chooses the mistake of a binary that was built to have one; any other has no such variable.
+/// Selects the mistake of a binary built to have one; other binaries ignore this variable.
 const BROKEN: &str = "TENURE_BROKEN";
 
 #[derive(Parser)]
@@ -240,7 +240,7 @@ fn run(args: RunArgs) -> Result<bool> {
     let played = conductor::run(plan, &mut |line| println!("{line}"));
     let verdict = match check(&dir, args.stage.json.as_deref()) {
         Ok(verdict) => verdict,
-        // Nothing to judge: what went wrong before says why.
+        // Nothing to judge; the earlier error says why.
         Err(error) => return played.and(Err(error)).map(|()| false),
     };
     let good = verdict.violations.is_empty() && played.is_ok();
@@ -252,7 +252,7 @@ fn run(args: RunArgs) -> Result<bool> {
     played.map(|()| good)
 }
 
-/// An empty directory of this name.
+/// Creates an empty directory of this name.
 fn record_dir(records: &Path, name: &str) -> Result<PathBuf> {
     let dir = records.join(name);
     if dir.exists() {
@@ -265,7 +265,7 @@ fn record_dir(records: &Path, name: &str) -> Result<PathBuf> {
 /// The store's URL, and its file if it is one.
 fn store_of(store: &str, dir: &Path) -> (String, Option<PathBuf>) {
     match store.strip_prefix("sqlite:") {
-        // A database of the run's own, beside its record.
+        // A database of the run's own, next to its record.
         Some("") => (format!("sqlite:{}", dir.join("chaos.db").display()), Some(dir.join("chaos.db"))),
         Some(path) => (store.to_owned(), Some(PathBuf::from(path))),
         None => (store.to_owned(), None),
@@ -279,7 +279,7 @@ fn launch(
     faketime: Option<PathBuf>,
     more: Option<(String, String)>,
 ) -> Result<Launch> {
-    // By name: a variable of the caller's own must not lead the nodes past their proxies.
+    // Only these: one of the caller's variables must not lead the nodes past their proxies.
     let names = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
     let passed_on = names.into_iter().filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?)));
     Ok(Launch {
@@ -365,7 +365,7 @@ fn run_leftovers(_: LeftoversArgs) -> Result<bool> {
     bail!("`tenure lock` runs on Linux only")
 }
 
-/// Ctrl-C and SIGTERM end the nodes and all they run, too: what is frozen cannot end by itself.
+/// On Ctrl-C and SIGTERM, ends the nodes and everything they run, too: frozen processes cannot end by themselves.
 fn end_with_us(marks: PathBuf) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = runtime.enter();
@@ -384,7 +384,7 @@ fn end_with_us(marks: PathBuf) -> Result<()> {
     Ok(())
 }
 
-/// Writes a verdict down, and removes the record if nobody wants it.
+/// Writes the verdict, and removes the record unless it is wanted.
 fn conclude(
     dir: &Path,
     keep: bool,
@@ -414,7 +414,7 @@ fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {
     Ok(verdict)
 }
 
-/// Asks whoever started us, a line each way.
+/// Asks the program that started us, one line each way.
 struct Asking;
 
 impl Asking {
@@ -439,15 +439,15 @@ impl Control for Asking {
     }
 }
 
-/// The parent-death signal has to be asked for by the child itself; between fork and exec that needs unsafe code. So
-/// the child is first this very program. Returns only when it could not become the command.
+/// A child must request the parent-death signal itself, and doing that between fork and exec needs unsafe code. So the child is
+/// this very program first. Returns only if it could not become the command.
 fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
     #[cfg(target_os = "linux")]
     {
         if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
             return anyhow::anyhow!("cannot ask for the parent-death signal: {error}");
         }
-        // The parent may have died before we asked; then nobody will ever send the signal.
+        // The parent may have died before we asked; then nobody would ever send the signal.
         if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
             return anyhow::anyhow!("the parent {parent} is gone");
         }

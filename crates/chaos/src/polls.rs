@@ -1,5 +1,5 @@
-//! Polls on real processes: nodes and agents on a real store, a few dozen schedules a second, and a leader that is killed over and
-//! over. What is judged is what came out at the other end: every due time at the thing that is looked at, once.
+//! Polls on real processes: nodes and agents on a real store, a few dozen schedules due every second, and a leader that is killed
+//! again and again. The verdict rests on what arrives at the target of the checks: every due time, once.
 
 mod crew;
 mod story;
@@ -22,41 +22,41 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// A killed node stays away for this long, and until it is told to be missing, which those who watch nodes with this interval of
-/// presences do within the second figure on any machine.
+/// A killed node stays away for this long, and until it is reported missing. With this presence interval, that happens within the
+/// second figure on any machine.
 const AWAY_MS: u64 = 12_000;
 const MISSED_WITHIN_MS: u64 = 40_000;
 const PRESENCE_INTERVAL_MS: u64 = 1000;
 
-/// Nothing takes longer to come about.
+/// The longest any step may take.
 const PATIENCE_MS: u64 = 60_000;
 
-/// What agents wrote is recorded by then.
+/// How soon the leader must have recorded what agents wrote.
 const RECORDED_WITHIN_MS: u64 = 20_000;
 
-/// After the last kill everything gets this long to calm down.
+/// How long everything gets to settle after the last kill.
 const CALM_MS: u64 = 22_000;
 
-/// What is to be played.
+/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How processes are started.
+    /// How to start processes.
     pub launch: Launch,
-    /// The store's name.
+    /// The store's name, for the record.
     pub engine: String,
-    /// Addresses of the store, shared out among the processes; none if it is a file.
+    /// Addresses of the store, spread over the processes; none if it is a file.
     pub endpoints: Vec<String>,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// How many agents.
+    /// The number of agents.
     pub agents: usize,
-    /// How many schedules, each due every second.
+    /// The number of schedules, each due every second.
     pub schedules: usize,
-    /// How long.
+    /// How long to run.
     pub length: Duration,
-    /// How long between two kills.
+    /// The time between two kills.
     pub kill_every: Duration,
-    /// Where the record goes.
+    /// The directory of the record.
     pub dir: PathBuf,
 }
 
@@ -66,7 +66,7 @@ impl Plan {
         self.endpoints.get(number % count).cloned()
     }
 
-    /// The binary, asked for something once.
+    /// Runs the binary once and returns its output.
     fn ask(&self, arguments: &[&str]) -> Result<String> {
         let mut command: Command = self.launch.command(&self.dir);
         command.args(arguments).args(self.launch.place());
@@ -82,7 +82,7 @@ fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The schedules as a file. Those of one policy are named after it.
+/// The schedules as a file. Schedules are named after their policy.
 fn file(schedules: usize, url: &str) -> String {
     let mut text = String::new();
     for number in 0..schedules {
@@ -98,7 +98,7 @@ fn file(schedules: usize, url: &str) -> String {
     text
 }
 
-/// Plays it, and says what happened as it goes.
+/// Runs the plan and reports what happens as it goes.
 pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let presence = ("TENURE_PRESENCE_INTERVAL".to_owned(), PRESENCE_INTERVAL_MS.to_string());
     plan.launch.environment.push(presence);
@@ -157,7 +157,7 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     Ok(story.judge(&history))
 }
 
-/// The jobs the ledger has, once the leader has recorded what the agents wrote when they left.
+/// The jobs in the ledger, once the leader has recorded what the agents wrote when they left.
 fn last_jobs(plan: &Plan, cluster: &mut Cluster, target: &Target) -> Result<Value> {
     let limit_ms = boot_ms() + RECORDED_WITHIN_MS;
     let done: BTreeSet<String> = target.hits().into_iter().map(|hit| hit.job).collect();
@@ -200,7 +200,7 @@ fn kill_over_and_over(
             break;
         }
         cluster.wait(at_ms, |_| false)?;
-        // Nobody leads for a moment: then whoever does next.
+        // If nobody leads at the moment, wait for the next leader.
         if !cluster.wait(boot_ms() + PATIENCE_MS, |c| c.leader().is_some())? {
             bail!("nobody led within {} s", PATIENCE_MS / 1000);
         }

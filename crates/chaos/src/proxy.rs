@@ -1,7 +1,7 @@
-//! A way from one node to the store that can be disturbed, and that writes down every request for the seat.
+//! A path from one node to the store that can be disturbed, and that records every request for the seat.
 //!
-//! HTTP/1.1 on both sides; the `Host` header is passed on as it came, because S3 signatures cover it. A request that was
-//! passed on is carried to its end even if the node has given up: what happened on the store is what is written down.
+//! HTTP/1.1 on both sides; the `Host` header is passed on unchanged, because S3 signatures cover it. A request that was passed on
+//! is carried to its end even if the node has given up: the record shows what happened on the store.
 
 mod journal;
 
@@ -28,66 +28,66 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// No object of ours, and no page of a list, is larger.
+/// The largest object of ours, and the largest page of a list.
 const BODY_MAX_BYTES: usize = 16 << 20;
-/// A store that has not answered by then is not going to; the outcome is unknown.
+/// A store that has not answered by then will not; the outcome is unknown.
 const STORE_PATIENCE: Duration = Duration::from_secs(20);
-/// Connections to the store that idle longer are closed from this side.
+/// Idle connections to the store are closed from this side after this long.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// What the way does to requests and answers.
+/// What the path does to requests and answers.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Weather {
-    /// Nothing.
+    /// Passes everything on.
     #[default]
     Fair,
-    /// Neither requests nor answers get through, and nobody says so.
+    /// Neither requests nor answers get through, and no side is told.
     Cut,
     /// Requests do not arrive; answers to earlier ones still do.
     CutRequests,
-    /// Requests arrive and take effect; answers do not.
+    /// Requests arrive and take effect; answers do not get back.
     CutAnswers,
     /// Connections are closed at once.
     Refuse,
-    /// Answers come later, by up to this much.
+    /// Answers are delayed.
     SlowAnswers {
         /// The longest delay.
         max_ms: u64,
     },
-    /// Requests arrive later, by up to this much, also those the node no longer waits for.
+    /// Requests arrive late, even those the node no longer waits for.
     LateRequests {
         /// The longest delay.
         max_ms: u64,
     },
-    /// Some requests take effect, and instead of an answer the connection is closed.
+    /// Some requests take effect, and the connection is closed instead of an answer.
     DropAnswers {
-        /// How many of a thousand.
+        /// How many in a thousand.
         permille: u32,
     },
     /// Some requests are answered with 503 and do not arrive.
     Storm {
-        /// How many of a thousand.
+        /// How many in a thousand.
         permille: u32,
     },
-    /// Some requests take effect and are answered with 503 all the same.
+    /// Some requests take effect but are answered with 503.
     Lie {
-        /// How many of a thousand.
+        /// How many in a thousand.
         permille: u32,
     },
 }
 
-/// What is done to one request.
+/// What happens to one request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pass,
-    /// No answer, until the weather changes.
+    /// No answer until the weather changes.
     Swallow,
     Close,
     Refused503,
-    /// Passed on after this long.
+    /// Passed on after this delay.
     Late(Duration),
-    /// Answered this long after the store did.
+    /// Answered this long after the store answered.
     Slow(Duration),
     /// Passed on; no answer.
     Drop,
@@ -115,7 +115,7 @@ impl Weather {
         }
     }
 
-    /// Whether answers that are on their way are lost too.
+    /// Whether answers already on their way are lost too.
     fn loses_answers(self) -> bool {
         matches!(self, Weather::Cut | Weather::CutAnswers | Weather::Refuse)
     }
@@ -133,7 +133,7 @@ impl std::fmt::Display for Hangup {
 
 impl std::error::Error for Hangup {}
 
-/// The way of one node. It is there as long as this lives.
+/// The path of one node to the store. It exists as long as this value.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -143,7 +143,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A way for `node` to `http://host:port`. The seed decides which requests are hit.
+    /// Opens a path for `node` to `http://host:port`. The seed determines which requests are hit.
     pub async fn start(node: &str, store: &str, seed: u64, journal: Journal) -> Result<Proxy> {
         let store = store.strip_prefix("http://").context("the store's address must begin with http://")?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a proxy")?;
@@ -176,12 +176,12 @@ impl Proxy {
         Ok(Proxy { address, weather, under_way, listener })
     }
 
-    /// Where the node finds it.
+    /// The address for the node.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Changes the weather. Requests that were being swallowed are hung up on.
+    /// Changes the weather. Connections of requests being swallowed are closed.
     pub fn set(&self, weather: Weather) {
         self.weather.send_replace(weather);
     }
@@ -216,7 +216,7 @@ impl Way {
         }
         let _ = stream.set_nodelay(true);
         let service = service_fn(|request| self.clone().carry(request));
-        // Ends with an error whenever a node gives up or is hung up on, which is what this is for.
+        // Ends with an error whenever a node gives up or its connection is closed, which is the purpose here.
         let _ =
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     }
@@ -311,7 +311,7 @@ impl Way {
 
     async fn until_it_changes(mut self) {
         let now = *self.weather.borrow();
-        // An error means that the proxy is gone, and with it the connection.
+        // An error means that the proxy is gone, and the connection with it.
         let _ = self.weather.wait_for(|weather| *weather != now).await;
     }
 }

@@ -1,6 +1,6 @@
-//! What a run leaves on disk: everything the judge looks at, and nothing it does not.
+//! What a run leaves on disk: everything the judge looks at, and nothing else.
 //!
-//! The judge reads files, not the run itself: so a verdict can be repeated, and after a bad run the kept record is all there is
+//! The judge reads files, not the run itself. So a verdict can be repeated, and after a bad run the kept record is all there is
 //! to look at.
 //!
 //! | file | one line each |
@@ -24,7 +24,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::Path;
 
-/// The settings the nodes ran by, in their own words.
+/// The settings the nodes ran with, as they report them.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Promise {
@@ -32,7 +32,7 @@ pub struct Promise {
     pub heartbeat_ms: u64,
     /// How long a leader may act after a renewal.
     pub lease_ms: u64,
-    /// How long a request may take.
+    /// The time limit of a request.
     pub request_timeout_ms: u64,
     /// How often a standby looks.
     pub election_interval_ms: u64,
@@ -40,7 +40,7 @@ pub struct Promise {
     pub settle_ms: u64,
     /// How long work may take to stop.
     pub drain_ms: u64,
-    /// Within what a crashed leader is replaced, if the store answers at once.
+    /// How soon a crashed leader is replaced if the store answers at once.
     pub failover_bound_ms: u64,
 }
 
@@ -50,41 +50,41 @@ impl Promise {
         (self.heartbeat_ms / 4).clamp(10, 500) * nodes.saturating_sub(1).min(8) as u64
     }
 
-    /// The failover bound with what it leaves out: two requests that have to be given up, and ranks.
+    /// The failover bound plus what it leaves out: two requests that have to be given up, and ranks of dead nodes.
     pub fn failover_ms(&self, nodes: usize) -> u64 {
         self.failover_bound_ms + 2 * self.request_timeout_ms + self.hold_back_ms(nodes)
     }
 
-    /// The same for a cluster that has to find itself again after everything was mended, with processes just started.
+    /// The same for a cluster that has to recover after all faults have ended, with processes just started.
     pub fn recovery_ms(&self, nodes: usize) -> u64 {
         self.failover_ms(nodes) + self.settle_ms + 2 * self.request_timeout_ms
     }
 
-    /// Within what a leader that was asked to stop is replaced.
+    /// How soon a leader that was asked to stop is replaced.
     pub fn hand_over_ms(&self) -> u64 {
         self.drain_ms + self.election_interval_ms
     }
 }
 
-/// The run itself.
+/// The run as a whole.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Decides the schedule.
+    /// Determines the schedule.
     pub seed: u64,
-    /// The store.
+    /// The store's name.
     pub engine: String,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// The set of defaults they ran by.
+    /// The nodes' preset of settings.
     pub preset: String,
-    /// What they promise.
+    /// What these settings promise.
     pub promise: Promise,
-    /// When it began and ended, on the boot-time clock.
+    /// The start, on the boot-time clock.
     pub began_ms: u64,
-    /// See above.
+    /// The end, on the boot-time clock.
     pub ended_ms: u64,
-    /// How far the machine's wall clock was ahead of that.
+    /// How far the machine's wall clock was ahead of the boot-time clock.
     pub wall_ahead_ms: u64,
     /// What was left out, and why.
     pub notices: Vec<String>,
@@ -92,90 +92,90 @@ pub struct Run {
     pub complaints: Vec<String>,
 }
 
-/// One fault, as it happened.
+/// One fault as it happened.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FaultRecord {
-    /// What.
+    /// The kind of fault.
     pub kind: Kind,
-    /// Whom; nobody in particular if it was the store.
+    /// The node it hit; `None` if it was the store.
     pub node: Option<String>,
     /// Whether that node led.
     pub hit_leader: bool,
-    /// Before it began.
+    /// A time just before it began.
     pub begun_ms: u64,
-    /// After it was over.
+    /// A time just after it ended.
     pub ended_ms: u64,
 }
 
-/// Who led before a round.
+/// The leader before a round.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Incumbent {
-    /// Its name.
+    /// The leader's name.
     pub node: String,
-    /// Its process.
+    /// The number of its process.
     pub life: usize,
-    /// Its epoch.
+    /// The epoch it led in.
     pub epoch: u64,
 }
 
-/// One round.
+/// One round: one or two faults and the recovery.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RoundRecord {
-    /// Which one, in order.
+    /// The number of the round, in order.
     pub number: usize,
-    /// Who led before.
+    /// The leader before the round.
     pub leader: Option<Incumbent>,
-    /// What went wrong.
+    /// The faults of the round.
     pub faults: Vec<FaultRecord>,
-    /// When everything was mended.
+    /// When all faults had ended.
     pub healed_ms: u64,
-    /// When somebody led and had renewed since; `None`: nobody within patience.
+    /// When a node led and had renewed since; `None` if nobody did in time.
     pub settled_ms: Option<u64>,
 }
 
-/// One process.
+/// One process of a node.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LifeRecord {
-    /// Which one, in order.
+    /// The number of the process, in order of start.
     pub life: usize,
-    /// Its name.
+    /// The node's name.
     pub node: String,
     /// When it was started.
     pub started_ms: u64,
     /// How far its wall clock was shifted.
     pub skew_s: i64,
-    /// When it stood still because of us.
+    /// When we had it stopped.
     pub pauses: Vec<(u64, u64)>,
     /// When it was told to stop.
     pub told_ms: Option<u64>,
-    /// When it was seen to be gone.
+    /// When it was found to be gone.
     pub ended_ms: Option<u64>,
-    /// With which exit code; none for a signal.
+    /// The exit code; `None` after a signal.
     pub code: Option<i32>,
-    /// Whether it was killed by us.
+    /// Whether we killed it.
     pub killed: bool,
 }
 
 /// Everything about a run.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The run.
+    /// The run as a whole.
     pub run: Run,
-    /// What the nodes said.
+    /// The nodes' events.
     pub events: Vec<Said>,
-    /// What passed the proxies.
+    /// The requests that reached the proxies.
     pub requests: Vec<Exchange>,
-    /// What went wrong.
+    /// The rounds, in order.
     pub rounds: Vec<RoundRecord>,
-    /// The processes.
+    /// The processes, in order of start.
     pub lives: Vec<LifeRecord>,
     /// When the machine stood still.
     pub stalls: Vec<Stall>,
-    /// Lines of the nodes' logs that no node may ever write.
+    /// Lines in the nodes' logs that no node may ever write.
     pub alarms: Vec<String>,
 }
 
@@ -218,7 +218,7 @@ fn alarms(dir: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Writes one of the files, a line for each value.
+/// Writes one of the files, one line per value.
 pub fn save<T: Serialize>(dir: &Path, name: &str, values: &[T]) -> Result<()> {
     let path = dir.join(name);
     let write = || -> Result<()> {

@@ -17,21 +17,21 @@
 //!    bound, compute the least solution anew. Each refusal is forced at most once, so this ends; a bound that cannot be
 //!    met then is a proof that there is no order.
 //!
-//! A test holds this against an exhaustive search over random small histories.
+//! A test compares this with an exhaustive search over random small histories.
 //!
-//! Times are when the proxy passed a request on to the store and when it had the whole answer, so every interval
-//! contains the store's own: the check can miss, and never blames the innocent. Not the times between node and proxy: here the
+//! Times are when the proxy passed a request on to the store and when it had the whole answer, so every interval contains the
+//! store's own: the check can miss a fault, but never blames the innocent. The times between node and proxy are not used: these
 //! intervals are shorter and fewer outcomes are unknown, so the check sees more. What a node made of a lost answer shows in its
 //! events.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the seat said in one of its versions.
+/// The contents of one version of the seat.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Content {
-    /// The epoch.
+    /// The epoch of the holder.
     pub epoch: u64,
     /// The holder's name.
     pub node: String,
@@ -39,24 +39,24 @@ pub struct Content {
     pub incarnation: String,
     /// `held` or `vacant`.
     pub state: String,
-    /// New in every write.
+    /// New for every write.
     pub nonce: String,
 }
 
-/// What an operation did and what came of it. Versions are entity tags without quotes.
+/// An operation and its result. Versions are entity tags without quotes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
 pub enum Action {
-    /// There was nothing: a read answered 404, or a replacement.
+    /// There was nothing: a read or a replacement was answered with 404.
     SawNothing,
-    /// A read that was answered with an object.
+    /// A read answered with an object.
     Saw {
-        /// Its version.
+        /// The object's version.
         version: String,
-        /// What it said.
+        /// The object's contents.
         content: Content,
     },
-    /// A conditional read that was answered with "unchanged".
+    /// A conditional read answered with "unchanged".
     SawUnchanged {
         /// The version it named.
         version: String,
@@ -65,14 +65,14 @@ pub enum Action {
     Write {
         /// The version it replaces; `None`: there must be nothing.
         replaces: Option<String>,
-        /// What it says.
+        /// The contents to write.
         content: Content,
-        /// What came of it.
+        /// The result of the write.
         outcome: Outcome,
     },
 }
 
-/// What came of a conditional write.
+/// The result of a conditional write.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
@@ -88,13 +88,13 @@ pub enum Outcome {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Operation {
-    /// Who did it.
+    /// The node that did it.
     pub node: String,
-    /// Before it could reach the store.
+    /// A time before it could reach the store.
     pub invoke_us: u64,
-    /// When its answer was there; for an unknown outcome it may take effect at any time.
+    /// When its answer arrived; a write of unknown outcome may take effect at any time.
     pub return_us: u64,
-    /// What it was.
+    /// The operation and its result.
     #[serde(flatten)]
     pub action: Action,
 }
@@ -102,11 +102,11 @@ pub struct Operation {
 /// One effective write, in the order of versions.
 #[derive(Clone, Debug)]
 pub struct Effective<'a> {
-    /// The write.
+    /// The operation that wrote it.
     pub operation: &'a Operation,
     /// What it wrote.
     pub content: &'a Content,
-    /// Under which version.
+    /// The version it was stored under.
     pub version: &'a str,
 }
 
@@ -118,7 +118,7 @@ pub fn linearize(history: &[Operation]) -> Result<Vec<Effective<'_>>, String> {
     Ok(chain)
 }
 
-/// What must hold along the chain of writes, beyond that there is one: epochs never go down, and each has one holder.
+/// What must hold along the chain of writes, besides its existence: epochs never go down, and each has one holder.
 pub fn check_epochs(chain: &[Effective<'_>]) -> Result<(), String> {
     for pair in chain.windows(2) {
         let (a, b) = (pair[0].content, pair[1].content);
@@ -136,7 +136,7 @@ pub fn check_epochs(chain: &[Effective<'_>]) -> Result<(), String> {
     Ok(())
 }
 
-/// A conditional write, with what it did.
+/// A conditional write and its result.
 #[derive(Clone, Copy)]
 struct Attempt<'a> {
     operation: &'a Operation,
@@ -148,7 +148,7 @@ struct Attempt<'a> {
 struct Facts<'a> {
     history: &'a [Operation],
     attempts: Vec<Attempt<'a>>,
-    /// By nonce, the version somebody saw it under.
+    /// For each nonce, the version under which it was seen.
     seen: BTreeMap<&'a str, &'a str>,
 }
 
@@ -175,8 +175,8 @@ impl<'a> Facts<'a> {
         Ok(facts)
     }
 
-    /// Every write once. A write may be sent again, word for word, after a refusal that was a matter of spelling (the
-    /// quotes around an entity tag); then the last one counts, and the others say nothing.
+    /// Every write once. A write may be sent again, word for word, after a refusal caused only by spelling (the quotes around an
+    /// entity tag). Then the last one counts, and the others say nothing.
     fn attempts_once(&self) -> Result<Vec<Attempt<'a>>, String> {
         let mut last: BTreeMap<&str, Attempt<'a>> = BTreeMap::new();
         for operation in self.history {
@@ -275,7 +275,7 @@ impl<'a> Facts<'a> {
         }
     }
 
-    /// The unseen write that may stand at the end of the chain: of all that would fit, the one that was sent first.
+    /// The unseen write that may be at the end of the chain: of all that would fit, the one sent first.
     fn tail(&self, chain: &[Effective<'a>]) -> Option<u64> {
         let last = chain.last().map(|write| write.version);
         let fits = |attempt: &&Attempt<'a>| {
@@ -287,7 +287,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// When each version became current: the least solution of the bounds so far. Version 0 is "nothing", from ever on.
+/// When each version became current: the least solution of the bounds so far. Version 0 is "nothing", which was there from the
+/// start.
 struct Points<'a> {
     least: Vec<u64>,
     lower: Vec<(u64, Option<&'a Operation>)>,
@@ -303,7 +304,7 @@ impl<'a> Points<'a> {
             lower.push((operation.invoke_us, Some(operation)));
             upper.push((if known { operation.return_us } else { u64::MAX }, Some(operation)));
         }
-        // What comes after the last version: a write nobody saw, or never.
+        // What follows the last version: a write nobody saw, or nothing.
         lower.push((tail.unwrap_or(u64::MAX), None));
         upper.push((u64::MAX, None));
         Points { least: vec![0; lower.len()], lower, upper }

@@ -1,15 +1,15 @@
-//! Which faults, when, to whom: decided by a seed alone.
+//! Which faults, when, and to which node: determined by a seed alone.
 //!
-//! Faults come in rounds. Every round begins with a leader in office and ends when one is again, so that each can be
-//! judged by itself. Kinds are dealt from a shuffled deck that holds every kind, so that even a short run sees most and
-//! a long one all. The same seed gives the same schedule; what the nodes make of it is up to them and the machine.
+//! Faults come in rounds. Every round begins with a leader in office and ends when there is one again, so that each can be judged
+//! by itself. Kinds are dealt from a shuffled deck that holds every kind, so even a short run sees most of them and a long run
+//! sees all. The same seed gives the same schedule; how the nodes react is up to them and the machine.
 
 use crate::proxy::Weather;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
-/// What goes wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -29,28 +29,28 @@ pub enum Kind {
     Refuse,
     /// Answers are late.
     SlowAnswers,
-    /// Requests arrive late, long after the node gave them up.
+    /// Requests arrive late, long after the node gave up on them.
     LateRequests,
-    /// Some answers are lost; the write happened.
+    /// Some answers are lost, although the write happened.
     DropAnswers,
     /// Some requests are answered with 503.
     Storm,
-    /// Some requests take effect and are answered with 503.
+    /// Some requests take effect but are answered with 503.
     Lie,
-    /// Every request of the leader, and of nobody else, is answered with 503.
+    /// Every request of the leader, and of no other node, is answered with 503.
     Leader503,
-    /// Nobody reaches the store.
+    /// No node reaches the store.
     Outage,
     /// The store is stopped and started again.
     StoreRestart,
-    /// The database's lock is held by somebody else.
+    /// Another process holds the database's lock.
     StoreHeld,
-    /// A node is killed and comes back with another wall clock.
+    /// A node is killed and comes back with a different wall clock.
     Skew,
 }
 
 impl Kind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Kind; 17] = [
         Kind::Crash,
         Kind::Stop,
@@ -136,7 +136,7 @@ impl Kind {
         }
     }
 
-    /// Whether it concerns the store and thereby everybody.
+    /// Whether it affects the store, and thereby all nodes.
     pub fn is_everybodys(self) -> bool {
         matches!(self, Kind::Outage | Kind::StoreRestart | Kind::StoreHeld)
     }
@@ -150,14 +150,14 @@ enum Need {
     Faketime,
 }
 
-/// What can be done on this machine and this store.
+/// What is possible on this machine and this store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Means {
     /// There is a network between nodes and store.
     pub network: bool,
     /// The store can be stopped and started.
     pub restart: bool,
-    /// The store is a file that can be held.
+    /// The store is a file that can be locked.
     pub file: bool,
     /// Wall clocks can be shifted.
     pub faketime: bool,
@@ -175,36 +175,36 @@ impl Means {
     }
 }
 
-/// Whom it hits.
+/// Which node a fault hits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Target {
-    /// Whoever leads.
+    /// The node that leads.
     Leader,
-    /// One of the others, counted round.
+    /// One of the other nodes; the number wraps around.
     Standby(usize),
 }
 
-/// One fault.
+/// One planned fault.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fault {
-    /// What.
+    /// The kind of fault.
     pub kind: Kind,
-    /// Whom; meaningless for what concerns everybody.
+    /// The node to hit; meaningless for a kind that affects all nodes.
     pub target: Target,
-    /// How long after the round began.
+    /// How long after the start of the round it begins.
     pub after_ms: u64,
     /// How long it lasts.
     pub hold_ms: u64,
-    /// How many requests of a thousand it hits, where it hits some.
+    /// How many requests in a thousand it hits, for kinds that hit only some.
     pub permille: u32,
-    /// How far the wall clock is shifted, where it is.
+    /// How far the wall clock is shifted, for kinds that shift it.
     pub skew_s: i64,
 }
 
 impl Fault {
-    /// What it does to the target's way to the store; `None`: nothing.
+    /// What it does to the target's path to the store; `None` if nothing.
     pub fn weather(&self, lease_ms: u64) -> Option<Weather> {
         let permille = self.permille;
         Some(match self.kind {
@@ -229,22 +229,22 @@ impl Fault {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Round {
-    /// The first is the one the round is named after; a second hits a standby meanwhile.
+    /// The first fault names the round; a second one hits a standby during it.
     pub faults: Vec<Fault>,
-    /// How long the cluster is left alone before.
+    /// How long the cluster is left alone first.
     pub rest_ms: u64,
 }
 
-/// What durations are measured in.
+/// The times from which durations are derived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pace {
-    /// The lease.
+    /// The length of the lease.
     pub lease_ms: u64,
     /// How long a takeover may take.
     pub failover_ms: u64,
 }
 
-/// Rounds without end.
+/// An endless sequence of rounds.
 #[derive(Debug)]
 pub struct Schedule {
     random: ChaCha8Rng,
@@ -262,7 +262,7 @@ impl Schedule {
         Schedule { random: ChaCha8Rng::seed_from_u64(seed), deck, means, pace, dealt: 0, only }
     }
 
-    /// The same with these kinds alone, one at a time and always at the leader; none named: no change.
+    /// The same with only these kinds, one at a time and always aimed at the leader; an empty list changes nothing.
     pub fn only(self, only: Vec<Kind>) -> Schedule {
         Schedule { only, ..self }
     }
@@ -274,7 +274,7 @@ impl Schedule {
             self.deck = allowed.flat_map(|kind| std::iter::repeat_n(kind, kind.weight())).collect();
             self.deck.shuffle(&mut self.random);
             if self.dealt == 0 {
-                // What is measured, and the one that must be in every run, however short, come first.
+                // Kinds that are measured, and the one that every run must have however short, come first.
                 for kind in [Kind::Leader503, Kind::Stop, Kind::Crash] {
                     if let Some(index) = self.deck.iter().position(|card| *card == kind) {
                         let card = self.deck.remove(index);
@@ -290,7 +290,7 @@ impl Schedule {
     fn fault(&mut self, kind: Kind, target: Target) -> Fault {
         let Pace { lease_ms, failover_ms } = self.pace;
         let random = &mut self.random;
-        // Too short to matter, long enough for the lease, long enough for somebody else to lead.
+        // Too short to matter; longer than the lease; long enough for another node to lead.
         let lengths = [lease_ms * 6 / 10, lease_ms * 3 / 2, failover_ms + lease_ms];
         let hold_ms = match kind {
             Kind::Leader503 => failover_ms + lease_ms,
@@ -328,7 +328,7 @@ impl Iterator for Schedule {
         let leader = kind == Kind::Leader503 || !self.only.is_empty() || self.random.random_bool(share);
         let standby = Target::Standby(self.random.random_range(0..64));
         let mut faults = vec![self.fault(kind, if leader { Target::Leader } else { standby })];
-        // What is measured is measured alone, most of the time.
+        // Measured kinds mostly run alone.
         if self.only.is_empty()
             && kind != Kind::Leader503
             && self.random.random_bool(if measured { 0.1 } else { 0.3 })

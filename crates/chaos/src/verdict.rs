@@ -1,8 +1,8 @@
 //! All checks and figures of a record.
 //!
-//! Safety is strict: one finding fails the run, whatever the machine did meanwhile. Timing is held to what the settings
-//! promise plus what they leave out and was measured: the time the store took to answer the successor, and twice the
-//! time the machine stood still. What is late beyond that is a violation; what is late within it is told, not failed.
+//! Safety is strict: one finding fails the run, whatever the machine did at the time. Timing is held to what the settings
+//! promise, plus what they leave out and was measured: the time the store took to answer the successor, and twice the time the
+//! machine stood still. Anything later than that is a violation; anything late within it is reported, not failed.
 
 mod safety;
 mod timing;
@@ -11,24 +11,24 @@ use crate::record::{Promise, Record};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A set of durations in milliseconds, by nearest rank.
+/// A set of durations in milliseconds; percentiles by nearest rank.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
-    /// How many.
+    /// How many durations.
     pub count: usize,
     /// The median.
     pub p50_ms: u64,
-    /// Nine of ten are no longer.
+    /// 90 % are no longer.
     pub p90_ms: u64,
-    /// 99 of a hundred are no longer.
+    /// 99 % are no longer.
     pub p99_ms: u64,
     /// The longest.
     pub max_ms: u64,
 }
 
 impl Spread {
-    /// Of these durations.
+    /// Summarizes these durations.
     pub fn of(mut durations_ms: Vec<u64>) -> Spread {
         durations_ms.sort_unstable();
         let rank = |percent: usize| {
@@ -40,31 +40,31 @@ impl Spread {
     }
 }
 
-/// What is known about one kind of fault.
+/// The figures of one kind of fault.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KindFigures {
-    /// How often.
+    /// How often it occurred.
     pub count: usize,
-    /// How often it hit whoever led.
+    /// How often it hit the leader.
     pub hit_leader: usize,
-    /// How often it alone hit the leader and another leadership began, and how long after the beginning of the fault.
+    /// From its start to the next term, for the times it alone hit the leader and another term began.
     pub failover: Spread,
 }
 
-/// The case that must be in every run on a network: the leader, and only it, is answered with 503.
+/// The case that every run on a network must have: the leader, and only the leader, is answered with 503.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Leader503 {
-    /// How often.
+    /// How often it occurred.
     pub count: usize,
-    /// In how many of them somebody else led before it was over.
+    /// How often another node led before it was over.
     pub replaced: usize,
     /// From the first 503 to the next leader.
     pub failover: Spread,
-    /// How long before the next leader began the old one had stopped acting; the least.
+    /// The least time between the old leader's last act and the next leader's start.
     pub margin_min_ms: Option<i64>,
-    /// How long before its deadline the old one had stopped acting; the least. Below zero it would be past it.
+    /// The least time between the old leader's last act and its deadline. Negative means past the deadline.
     pub before_deadline_min_ms: Option<i64>,
 }
 
@@ -74,11 +74,11 @@ pub struct Leader503 {
 pub struct Linearizability {
     /// Whether there was a history to check: a store without a network has no proxy.
     pub recorded: bool,
-    /// Whether there is an order that explains it.
+    /// Whether some order explains the history.
     pub holds: bool,
-    /// All operations.
+    /// The number of all operations.
     pub operations: usize,
-    /// Reads, changed or not.
+    /// Reads, whether the seat had changed or not.
     pub reads: usize,
     /// Writes that won.
     pub won: usize,
@@ -86,83 +86,83 @@ pub struct Linearizability {
     pub lost: usize,
     /// Writes of unknown outcome.
     pub unknown: usize,
-    /// Of these, how many took effect after all.
+    /// Writes of unknown outcome that took effect after all.
     pub unknown_effective: usize,
     /// Requests that the proxies kept from the store.
     pub stopped: usize,
 }
 
-/// The least time between one leader's end and the next one's beginning.
+/// The least time between one leader's end and the next one's start.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Margins {
-    /// When the seat was vacated.
+    /// For seats that were vacated.
     pub vacated_min_ms: Option<i64>,
-    /// When it was not: the lease ran out, or the process died.
+    /// For seats that were not: the lease ran out, or the process died.
     pub expired_min_ms: Option<i64>,
 }
 
-/// The machine.
+/// How much the machine itself stood still.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Machine {
-    /// For how long it stood still in all.
+    /// The total time it stood still.
     pub stalled_ms: u64,
-    /// The longest time at once.
+    /// The longest single stall.
     pub stalled_max_ms: u64,
 }
 
-/// Everything.
+/// The verdict on a run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// Decided the schedule.
+    /// The seed of the schedule.
     pub seed: u64,
-    /// The store.
+    /// The store's name.
     pub engine: String,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Their settings.
+    /// The nodes' preset of settings.
     pub preset: String,
-    /// What these promise.
+    /// What these settings promise.
     pub promise: Promise,
-    /// How long it was.
+    /// The length of the run.
     pub seconds: u64,
-    /// How many faults.
+    /// The number of faults.
     pub faults: usize,
-    /// By kind.
+    /// The figures by kind of fault.
     pub kinds: BTreeMap<String, KindFigures>,
-    /// How many processes were started.
+    /// The number of processes started.
     pub processes: usize,
-    /// How many times somebody led.
+    /// The number of terms.
     pub leaderships: usize,
     /// The highest epoch.
     pub epochs: u64,
-    /// From SIGKILL of the leader to the next, where nothing else was wrong.
+    /// From SIGKILL of the leader to the next, when nothing else was wrong.
     pub crash_failover: Spread,
-    /// What is promised for it, and what with requests given up and ranks of the dead counted in.
+    /// The promised bound, and the same with abandoned requests and ranks of dead nodes included.
     pub crash_bound_ms: (u64, u64),
-    /// From SIGTERM of the leader to the next, where nothing else was wrong.
+    /// From SIGTERM of the leader to the next, when nothing else was wrong.
     pub hand_over: Spread,
-    /// What is promised for it.
+    /// The promised bound on `hand_over`.
     pub hand_over_bound_ms: u64,
-    /// Between leaders.
+    /// The least times between two leaders.
     pub margins: Margins,
-    /// The named scenario.
+    /// The case that every run on a network must have.
     pub leader503: Leader503,
-    /// The history of the seat.
+    /// The check of the seat's history.
     pub linearizability: Linearizability,
-    /// How many events were mapped to which transition of the proof.
+    /// How many events were mapped to each transition of the proof.
     pub transitions: BTreeMap<String, u64>,
-    /// How late after its deadline a leader said that it lost; the longest. It had stopped acting before.
+    /// The longest time from a deadline to the leader's report that it lost. It had stopped acting before.
     pub loss_told_late_max_ms: u64,
-    /// The machine.
+    /// How much the machine stood still.
     pub machine: Machine,
-    /// Late, but the machine or the store was too.
+    /// What was late while the machine or the store was late too.
     pub excused: Vec<String>,
-    /// What was left out.
+    /// What was left out, and why.
     pub notices: Vec<String>,
-    /// What must not be.
+    /// What must not have happened and did.
     pub violations: Vec<String>,
 }
 

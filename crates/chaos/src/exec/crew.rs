@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// A process that is killed when its test is over, however that ends. What it ran is ended by its keeper.
+/// A process that is killed when its test is over, however that ends. Its keeper ends whatever it ran.
 #[derive(Debug)]
 pub struct Node {
-    /// Its name.
+    /// The node's name.
     pub name: String,
     child: Child,
 }
@@ -26,14 +26,14 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Starts the binary with these arguments; its words go to a file.
+    /// Starts the command; its output goes to a file.
     pub fn start(name: &str, mut command: Command, log: &Path) -> Result<Node> {
         let log = File::options().create(true).append(true).open(log)?;
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
         Ok(Node { name: name.to_owned(), child: child.context("cannot start the binary")? })
     }
 
-    /// Its number.
+    /// The process id.
     pub fn pid(&self) -> i32 {
         Pid::from_child(&self.child).as_raw_nonzero().get()
     }
@@ -43,12 +43,12 @@ impl Node {
         Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
-    /// Whether it has not ended.
+    /// Whether it still runs.
     pub fn lives(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits for its end.
+    /// Waits for it to exit.
     pub fn wait(&mut self, limit_ms: u64) -> Result<ExitStatus> {
         let limit_ms = boot_ms() + limit_ms;
         loop {
@@ -61,7 +61,7 @@ impl Node {
     }
 }
 
-/// The parent of a process that runs; `None` if it does not.
+/// The parent of a running process; `None` if it does not run.
 pub fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
@@ -69,7 +69,7 @@ pub fn parent(pid: i32) -> Option<i32> {
     if matches!(state, "Z" | "X") { None } else { fields.next()?.parse().ok() }
 }
 
-/// Everything below a process.
+/// All descendants of a process.
 pub fn below(root: i32) -> Vec<i32> {
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -83,7 +83,7 @@ pub fn below(root: i32) -> Vec<i32> {
     found.split_off(1)
 }
 
-/// Stops processes, and returns once every thread of them has stopped: the signal alone is only a request.
+/// Stops processes, and returns once all their threads have stopped: the signal alone is only a request.
 pub fn stop_all(pids: &[i32]) -> Result<()> {
     signal_all(pids, Signal::STOP);
     let limit_ms = boot_ms() + 10_000;
@@ -96,7 +96,7 @@ pub fn stop_all(pids: &[i32]) -> Result<()> {
     Ok(())
 }
 
-/// Whether no thread of a process runs. One that is gone does not.
+/// Whether no thread of a process runs. True for a process that is gone.
 pub fn is_stopped(pid: i32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
     let mut states = threads.flatten().filter_map(|thread| {
@@ -106,27 +106,27 @@ pub fn is_stopped(pid: i32) -> bool {
     states.all(|state| matches!(state.as_str(), "T" | "t" | "Z" | "X"))
 }
 
-/// Sends a signal to each of them that is still there.
+/// Sends a signal to each process that still exists.
 pub fn signal_all(pids: &[i32], signal: Signal) {
     for pid in pids.iter().filter_map(|&pid| Pid::from_raw(pid)) {
         let _ = kill_process(pid, signal);
     }
 }
 
-/// Those that have this among the variables they were started with, wherever they have got to.
+/// Processes that were started with this variable, wherever they are now.
 pub fn with_variable(name: &str, value: &Path) -> Vec<i32> {
     let wanted = [name.as_bytes(), b"=", value.as_os_str().as_bytes()].concat();
     let Ok(folder) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = folder.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let has = |pid: &i32| {
-        // What may not be read is not ours.
+        // A process whose environment we may not read is not ours.
         let variables = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         variables.split(|&byte| byte == 0).any(|variable| variable == wanted) && parent(*pid).is_some()
     };
     numbers.filter(has).collect()
 }
 
-/// Kills all that have this variable, until nothing is left of them.
+/// Kills all processes with this variable until none is left.
 pub fn end_all(name: &str, value: &Path) {
     let limit_ms = boot_ms() + 10_000;
     loop {
@@ -139,7 +139,7 @@ pub fn end_all(name: &str, value: &Path) {
     }
 }
 
-/// Holds the lock of a database file: nobody writes meanwhile.
+/// Holds the lock of a database file: nobody else can write in the meantime.
 #[derive(Debug)]
 pub struct Held(rusqlite::Connection);
 
@@ -155,7 +155,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // Closing it rolls back as well.
+        // Closing the connection rolls back as well.
         let _ = self.0.execute_batch("ROLLBACK");
     }
 }

@@ -1,8 +1,8 @@
-//! Whether anything a command started is alive once `tenure lock` has ended: many short runs of commands that start daemons
-//! by forking twice, over and over, at random moments.
+//! Whether anything a command started is still alive after `tenure lock` has ended: many short runs of commands that start
+//! daemons by forking twice, again and again, at random moments.
 //!
-//! The judge is exact. This process is a child subreaper, so whatever outlives its `tenure` becomes a child of ours, and
-//! `wait` says whether we have one. Only for a process that has no other children.
+//! The check is exact. This process is a child subreaper, so anything that outlives its `tenure` becomes our child, and `wait`
+//! says whether we have one. Only for a process that has no other children.
 
 use anyhow::{Context, Result, bail};
 use rand::{RngExt, SeedableRng};
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 /// The exit code of a `tenure lock` that lost its lock.
 const LOST: i32 = 12;
 
-/// No run takes this long, however busy the machine is.
+/// The longest any run takes, however busy the machine is.
 const RUN_LIMIT: Duration = Duration::from_secs(120);
 
-/// Starts $1 daemons at once. Each is reached by $2 hops; a hop forks, and whoever forked ends. The last one leaves its session
-/// and stays. The command itself ends while they are on their way. $3 is what they do about SIGTERM.
+/// Starts $1 daemons at once, each after $2 hops; at each hop a process forks and ends. The last one leaves its session and
+/// stays. The command itself ends while they are still hopping. $3 says what they do on SIGTERM.
 const SCRIPT: &str = r#"
 [ "$3" = ignore ] && trap "" TERM
 hop() { if [ "$1" -gt 0 ]; then ( hop $(($1 - 1)) & ); else exec setsid sleep 3600; fi; }
@@ -29,37 +29,36 @@ while [ $i -lt "$1" ]; do ( hop "$2" & ); i=$((i + 1)); done
 exit 0
 "#;
 
-/// What is to be run.
+/// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The binary `tenure`.
     pub tenure: PathBuf,
-    /// How many runs.
+    /// The number of runs.
     pub runs: u32,
-    /// How many of them at a time.
+    /// How many runs at a time.
     pub at_once: u32,
-    /// Decides how many daemons there are, and how far they run.
+    /// Determines how many daemons there are, and how many hops they take.
     pub seed: u64,
-    /// Variables of `tenure`, besides those of this process.
+    /// Variables for `tenure`, in addition to those of this process.
     pub environment: Vec<(String, String)>,
-    /// Where the databases are made.
+    /// Where the databases are created.
     pub dir: PathBuf,
 }
 
-/// What came of it.
+/// The counts of all runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
     /// How many times a command was run.
     pub runs: u32,
-    /// How many of them lost the lock meanwhile, on a machine too busy to renew it. They count all the same: nothing
-    /// may be left of them, either.
+    /// Runs that lost the lock, on a machine too busy to renew it. They count all the same: they may leave nothing behind either.
     pub lost: u32,
-    /// How many processes were alive after the `tenure` that they were under.
+    /// Processes that outlived the `tenure` they ran under.
     pub left: u32,
 }
 
 impl Outcome {
-    /// In the form of the other judges' verdicts.
+    /// In the format of the other judges' verdicts.
     pub fn verdict(&self) -> serde_json::Value {
         let violations: Vec<String> = (self.left > 0)
             .then(|| format!("{} processes alive after their `tenure`", self.left))
@@ -105,7 +104,7 @@ pub fn run(plan: &Plan, tell: &mut dyn FnMut(&str)) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Starts one `tenure lock`, on a database that nobody else uses meanwhile.
+/// Starts one `tenure lock`, on a database that no other run uses at the time.
 fn one(plan: &Plan, slot: u32, dice: &mut ChaCha8Rng) -> Result<Child> {
     let daemons = dice.random_range(1..=4_u32);
     let hops = if dice.random_bool(0.1) { 200 } else { dice.random_range(0..=24_u32) };
@@ -122,7 +121,7 @@ fn one(plan: &Plan, slot: u32, dice: &mut ChaCha8Rng) -> Result<Child> {
     command.spawn().context("cannot start the binary")
 }
 
-/// Whether it lost the lock.
+/// Waits for the end of a run; returns whether it lost the lock.
 fn ends(mut child: Child) -> Result<bool> {
     let deadline = Instant::now() + RUN_LIMIT;
     loop {
@@ -136,7 +135,7 @@ fn ends(mut child: Child) -> Result<bool> {
     }
 }
 
-/// Whether any child is left. Those that have ended are reaped.
+/// Whether any child is left. Reaps those that have ended.
 fn has_children() -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
@@ -147,7 +146,7 @@ fn has_children() -> bool {
     }
 }
 
-/// Kills whatever is below us, until nothing is left; how many there were.
+/// Kills all our descendants until none is left; returns how many there were.
 fn end_all() -> u32 {
     let mut seen = std::collections::BTreeSet::new();
     let deadline = Instant::now() + RUN_LIMIT;

@@ -1,4 +1,4 @@
-//! What the commands under `tenure exec` leave behind: a line every few milliseconds, for as long as they live.
+//! What the commands under `tenure exec` leave behind: a line every few milliseconds, as long as they live.
 
 use super::{MARKS, RUN};
 use crate::clock::boot_ms;
@@ -10,20 +10,20 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How often a line is written: the end of a command is known no more exactly than this, and its beginning to 10 ms, rather
-/// too early.
+/// How often a line is written. The end of a command is known no more precisely than this; its beginning is known to 10 ms, and
+/// rather too early.
 pub const EVERY_MS: u64 = 5;
 
-/// One line.
+/// One line: a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// When, on the boot-time clock.
+    /// The time on the boot-time clock.
     pub at_ms: u64,
-    /// By which process.
+    /// The process that wrote it.
     pub pid: i32,
-    /// In which epoch it was started.
+    /// The epoch in which that process was started.
     pub epoch: u64,
-    /// By which run of the command: the process it began with, 0 if it does not say.
+    /// The run of the command: the id of its first process, or 0 if unknown.
     pub run: i32,
 }
 
@@ -39,24 +39,24 @@ impl Mark {
         words.next().is_none().then_some(mark)
     }
 
-    /// Which copy of the command it is a sign of.
+    /// The copy of the command it belongs to.
     pub fn copy(&self) -> Copy {
         Copy { epoch: self.epoch, run: self.run }
     }
 }
 
-/// One run of the command, with all it started.
+/// One run of the command, with everything it started.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Copy {
-    /// In this epoch.
+    /// The epoch in which it was started.
     pub epoch: u64,
-    /// The process it began with.
+    /// The id of its first process.
     pub run: i32,
 }
 
-/// What a command does that is watched: it writes lines until it is killed. Where to, and for which copy, the environment
-/// says. A daemon leaves its session first.
+/// The watched command: writes lines until it is killed. The environment says where to, and for which copy. A daemon leaves its
+/// session first.
 pub fn live(daemon: bool) -> Result<()> {
     if daemon {
         rustix::process::setsid()?;
@@ -66,9 +66,9 @@ pub fn live(daemon: bool) -> Result<()> {
     let run: i32 = std::env::var(RUN).unwrap_or_else(|_| "0".to_owned()).parse().context("the run")?;
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
     let pid = std::process::id();
-    // One write each: lines of several processes do not mix.
+    // One write per line, so that lines of several processes do not mix.
     let mut sign = |at_ms: u64| file.write_all(format!("{at_ms} {pid} {epoch} {run}\n").as_bytes());
-    // The copy is as old as the process it began with, which was a shell, and something else before that.
+    // The copy is as old as its first process, which was a shell, and something else before that.
     let stat = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/stat"));
     let oldest = stat(&run.to_string()).or_else(|_| stat("self"))?;
     sign(born_ms(&oldest).context("when it began")?)?;
@@ -84,14 +84,14 @@ fn born_ms(stat: &str) -> Option<u64> {
     Some(ticks * 10)
 }
 
-/// All lines so far. The last may be half written.
+/// All lines so far. The last may be incomplete.
 pub fn read(path: &Path) -> Result<Vec<Mark>> {
     let mut reader = Reader::new(path.to_owned());
     reader.read_on()?;
     Ok(reader.marks)
 }
 
-/// Reads a file that grows, each line once.
+/// Reads a growing file, each line once.
 #[derive(Debug)]
 pub struct Reader {
     path: PathBuf,
@@ -99,17 +99,17 @@ pub struct Reader {
     half: Vec<u8>,
     /// All lines so far.
     pub marks: Vec<Mark>,
-    /// The lives they tell of.
+    /// The lives of the copies, derived from the lines.
     pub lives: BTreeMap<Copy, Life>,
 }
 
 impl Reader {
-    /// Nothing is read yet.
+    /// Starts at the beginning of the file.
     pub fn new(path: PathBuf) -> Reader {
         Reader { path, at: 0, half: Vec::new(), marks: Vec::new(), lives: BTreeMap::new() }
     }
 
-    /// Reads what has come since. A line that is half written is left for the next time.
+    /// Reads what was added since. Leaves an incomplete line for the next time.
     pub fn read_on(&mut self) -> Result<()> {
         let mut file = match File::open(&self.path) {
             Ok(file) => file,
@@ -129,13 +129,13 @@ impl Reader {
     }
 }
 
-/// When a copy of the command was alive, as far as it wrote.
+/// When a copy of the command was alive, according to its lines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Life {
-    /// Its first line.
+    /// The time of its first line.
     pub first_ms: u64,
-    /// Its last.
+    /// The time of its last line.
     pub last_ms: u64,
 }
 
@@ -152,8 +152,8 @@ pub fn lives<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> BTreeMap<Copy, Li
     lives
 }
 
-/// From the last sign of life of each copy to the first of the next, by the copy that ended; and in words, each time two
-/// were alive at one instant, or a copy of an epoch began after one of a later epoch.
+/// The time from the last sign of life of each copy to the first of the next, keyed by the copy that ended. Also, in words, each
+/// case of two copies alive at the same instant, or of a copy that began after one of a later epoch.
 pub fn gaps(lives: &BTreeMap<Copy, Life>) -> (BTreeMap<Copy, u64>, Vec<String>) {
     let mut in_order: Vec<(&Copy, &Life)> = lives.iter().collect();
     in_order.sort_by_key(|(_, life)| life.first_ms);
@@ -184,7 +184,7 @@ pub fn gaps(lives: &BTreeMap<Copy, Life>) -> (BTreeMap<Copy, u64>, Vec<String>) 
     (gaps, wrong)
 }
 
-/// The gaps; an error if two copies were ever alive at one instant.
+/// The gaps; an error if two copies were ever alive at the same instant.
 pub fn margins(marks: &[Mark]) -> Result<BTreeMap<Copy, u64>> {
     match gaps(&lives(marks)) {
         (gaps, wrong) if wrong.is_empty() => Ok(gaps),
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn two_at_one_instant_are_told_whoever_writes_first() {
-        // A grandchild of the old one goes on for 5 ms.
+        // A grandchild of the old one lives on for 5 ms.
         let told = marks(&[(100, 7, 1), (300, 9, 2), (305, 8, 1), (310, 9, 2)]);
         let told = margins(&told).expect_err("two at once").to_string();
         assert!(told.contains("epoch 1") && told.contains("305 ms") && told.contains("epoch 2"), "{told}");

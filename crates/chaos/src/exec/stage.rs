@@ -1,4 +1,4 @@
-//! Three nodes that run a command while they lead, and what is done to whoever does.
+//! Three nodes that run a command while they lead, and the faults aimed at the one that does.
 
 use super::crew::{self, Held, Node};
 use super::marks::{Copy, EVERY_MS, Reader};
@@ -16,24 +16,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Nothing that has to come about takes longer.
+/// The longest any step may take.
 const PATIENCE_MS: u64 = 60_000;
 
-/// What has to come about without anybody else's help, and is a fault of the accused if it does not.
+/// How soon a step that needs no other node must happen; a delay is the tested node's fault.
 const SOON_MS: u64 = 10_000;
 
-/// Before each fault the command has run for so long.
+/// How long the command must have run before each fault.
 const CALM_MS: u64 = 400;
 
 const NODES: [&str; 3] = ["pod-a", "pod-b", "pod-c"];
 
-/// What a node says when its leadership is over.
+/// What a node logs when its leadership is over.
 const OVER: &str = "NO LONGER LEADING";
 
-/// What a node says when it has found the others.
+/// What a node logs when it has found the others.
 const JOINED: &str = "joined";
 
-/// Whoever runs the command.
+/// The node that runs the command.
 #[derive(Clone, Debug)]
 pub(super) struct Lead {
     node: usize,
@@ -51,20 +51,20 @@ impl Lead {
 
 pub(super) struct Stage {
     plan: Plan,
-    /// The database, if the store is one.
+    /// The database file, if the store is one.
     file: Option<PathBuf>,
     lease_ms: u64,
     marks: Reader,
     marks_file: PathBuf,
     nodes: Vec<Node>,
-    /// One for each node, if there is a network.
+    /// One per node, if there is a network.
     proxies: Vec<Proxy>,
-    /// Carries the proxies.
+    /// Runs the proxies.
     _runtime: tokio::runtime::Runtime,
 }
 
 impl Drop for Stage {
-    /// Nothing is left behind, whatever the accused left undone.
+    /// Leaves nothing behind, whatever the tested binary left running.
     fn drop(&mut self) {
         self.nodes.clear();
         crew::end_all(MARKS, &self.marks_file);
@@ -92,7 +92,7 @@ impl Stage {
             }
         }
         let marks_file = plan.marks();
-        // A judge that was killed leaves behind what was frozen at that moment, and nothing else.
+        // An earlier run that was killed leaves behind what was frozen at that moment, and nothing else.
         crew::end_all(MARKS, &marks_file);
         let marks = Reader::new(marks_file.clone());
         let lease_ms = lease_ms(&plan)?;
@@ -116,7 +116,7 @@ impl Stage {
         self.marks.read_on()
     }
 
-    /// What there is to judge so far.
+    /// The evidence so far.
     pub(super) fn evidence<'a>(
         &'a self,
         rounds: &'a [Round],
@@ -129,7 +129,7 @@ impl Stage {
     fn start(&self, number: usize) -> Result<Node> {
         let (name, tenure) = (NODES[number], &self.plan.tenure);
         let mut command = Command::new(tenure);
-        // Bound to our own life first: whoever kills the judge is rid of the accused.
+        // Ties the node to our own life first: killing the judge kills the nodes.
         command.arg("bound").arg(format!("--parent={}", std::process::id())).arg("--").arg(tenure);
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.plan.environment.iter().cloned());
@@ -145,25 +145,25 @@ impl Stage {
         self.plan.dir.join(format!("{}.log", NODES[number]))
     }
 
-    /// How much a node has said.
+    /// How much a node has logged.
     fn log_length(&self, number: usize) -> usize {
         std::fs::metadata(self.log(number)).map_or(0, |log| usize::try_from(log.len()).unwrap_or(0))
     }
 
-    /// Whether a node has said this since then.
+    /// Whether a node has logged this since then.
     fn said(&self, number: usize, since: usize, words: &str) -> bool {
         let log = std::fs::read(self.log(number)).unwrap_or_default();
         String::from_utf8_lossy(log.get(since..).unwrap_or_default()).contains(words)
     }
 
-    /// A new process for a node that has ended; returns when it can take over.
+    /// Starts a new process for a node that has ended; returns when it can take over.
     fn restart(&mut self, number: usize) -> Result<()> {
         let since = self.log_length(number);
         self.nodes[number] = self.start(number)?;
         self.until("a node is back", |stage| stage.said(number, since, JOINED))
     }
 
-    /// Waits until a command and its daemon have run undisturbed for a moment, and says whose they are.
+    /// Waits until a command and its daemon have run undisturbed for a moment, and returns the node they belong to.
     pub(super) fn calm(&mut self) -> Result<Lead> {
         let limit_ms = boot_ms() + PATIENCE_MS;
         while boot_ms() < limit_ms {
@@ -178,11 +178,11 @@ impl Stage {
         bail!("no command ran within {} s", PATIENCE_MS / 1000)
     }
 
-    /// Whoever runs the command now, by what it last wrote.
+    /// The node that runs the command now, by the last lines written.
     fn lead(&mut self) -> Result<Option<Lead>> {
         self.marks.read_on()?;
         let since_ms = boot_ms().saturating_sub(20 * EVERY_MS);
-        // Lines are written in order, give or take what a writer was kept waiting.
+        // Lines are written in order, except for small delays of a writer.
         let late = self.marks.marks.iter().rev().take(200).filter(|mark| mark.at_ms >= since_ms);
         let late: Vec<_> = late.copied().collect();
         let Some(last) = late.iter().max_by_key(|mark| (mark.epoch, mark.at_ms)) else { return Ok(None) };
@@ -192,7 +192,6 @@ impl Stage {
         let Some(node) = self.nodes.iter().position(|node| node.pid() == tenure) else { return Ok(None) };
         let command: BTreeSet<i32> =
             late.iter().filter(|mark| mark.copy() == copy).map(|mark| mark.pid).collect();
-        // The command and its daemon.
         let command: Vec<i32> = command.into_iter().collect();
         Ok((command.len() >= 2).then_some(Lead { node, keeper, command, copy }))
     }
@@ -238,7 +237,7 @@ impl Stage {
                 })?;
             }
             Kind::Freeze => {
-                // The command is woken first: it has as much of a start as can be.
+                // The command is woken first, to give it the largest possible head start.
                 let all = [&lead.command[..], &[lead.keeper, tenure]].concat();
                 self.stand_still(&all, lead, &mut round)?;
                 if !self.soon(|_| alive(&lead.command).is_empty())? {
@@ -249,8 +248,8 @@ impl Stage {
         Ok(round)
     }
 
-    /// Stops these, `tenure` the last of them, for the length of the pause and until a successor runs; lets them go on, and
-    /// waits until `tenure` has noticed that its time is over.
+    /// Stops these processes, `tenure` last, for the length of the pause and until a successor runs; then resumes them, and waits
+    /// until `tenure` has noticed that its time is over.
     fn stand_still(&mut self, pids: &[i32], lead: &Lead, round: &mut Round) -> Result<()> {
         {
             // Never in the middle of a write to a database: it would stay locked for everybody.
@@ -291,7 +290,7 @@ impl Stage {
         }
         match held {
             None => self.successor(lead)?,
-            // Nobody can follow; it stays away until anybody could have.
+            // Nobody can succeed it; the store stays away until somebody could have.
             Some(held) => {
                 let until_ms = round.at_ms + self.lease_ms * 5 / 2;
                 std::thread::sleep(Duration::from_millis(until_ms.saturating_sub(boot_ms())));
@@ -321,7 +320,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether it comes about soon enough.
+    /// Whether it happens soon enough.
     fn soon(&mut self, come: impl Fn(&Stage) -> bool) -> Result<bool> {
         self.within(SOON_MS, come)
     }
@@ -340,7 +339,7 @@ impl Stage {
         }
     }
 
-    /// All nodes leave in order. Says what they left behind.
+    /// Lets all nodes leave in order. Returns the processes they left behind.
     pub(super) fn leave(&mut self) -> Result<Vec<i32>> {
         self.calm()?;
         for node in &self.nodes {
@@ -358,7 +357,7 @@ fn alive(pids: &[i32]) -> Vec<i32> {
     pids.iter().copied().filter(|&pid| crew::parent(pid).is_some()).collect()
 }
 
-/// How long a leader may act after a renewal, by what the binary says of its own settings.
+/// How long a leader may act after a renewal, according to the binary's own settings.
 fn lease_ms(plan: &Plan) -> Result<u64> {
     let mut command = Command::new(&plan.tenure);
     command.env_clear().env("HOME", &plan.dir).args(["config", "show", "--resolved", "--json"]);

@@ -7,17 +7,17 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Least, middle and most of some figures, in ms.
+/// The minimum, median and maximum of some durations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// How many.
+    /// How many durations.
     pub count: usize,
-    /// The least.
+    /// The shortest.
     pub least_ms: u64,
-    /// The middle one.
+    /// The median.
     pub median_ms: u64,
-    /// The most.
+    /// The longest.
     pub most_ms: u64,
 }
 
@@ -33,42 +33,42 @@ impl Figures {
     }
 }
 
-/// The judgement.
+/// The verdict on a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
     /// What must not have happened and did.
     pub violations: Vec<String>,
-    /// The store.
+    /// The store's name.
     pub engine: String,
-    /// How long a lease is.
+    /// The length of a lease.
     pub lease_ms: u64,
-    /// How long the stopped were to stand still.
+    /// How long stopped processes were meant to stand still.
     pub pause_ms: u64,
-    /// How many faults of each kind.
+    /// The number of faults of each kind.
     pub rounds: BTreeMap<&'static str, usize>,
     /// By kind: from the fault to the last sign of life of the command it hit.
     pub lived_on: BTreeMap<&'static str, Figures>,
     /// By kind: from the last sign of life of the old command to the first of the new.
     pub margins: BTreeMap<&'static str, Figures>,
-    /// Over all of them.
+    /// The margins of all kinds together.
     pub margin: Option<Figures>,
-    /// How long the stopped stood still.
+    /// How long stopped processes stood still.
     pub stood: Option<Figures>,
-    /// How long frozen commands wrote on after they were woken, beside their successors.
+    /// How long frozen commands kept writing after they were woken, alongside their successors.
     pub woken: Option<Figures>,
-    /// How many lines were judged.
+    /// The number of lines judged.
     pub marks: usize,
 }
 
-/// What there is to judge.
+/// The evidence to judge.
 pub(super) struct Evidence<'a> {
     pub(super) marks: &'a [Mark],
     pub(super) rounds: &'a [Round],
-    /// When the machine itself stood still. Excuses what is late, never two at one instant.
+    /// When the machine itself stood still. Excuses lateness, never two at the same instant.
     pub(super) stalls: Vec<Stall>,
     pub(super) lease_ms: u64,
-    /// Processes that were there when all nodes had left.
+    /// Processes that still existed after all nodes had left.
     pub(super) left: &'a [i32],
 }
 
@@ -77,8 +77,8 @@ impl Evidence<'_> {
         self.rounds.iter().find(|round| round.copy == copy)?.woken_ms
     }
 
-    /// Commands that were frozen together with their keeper are judged up to the moment they were woken; what they wrote
-    /// after that is counted apart, because nothing could have kept them from it.
+    /// The lives that count. A command frozen together with its keeper is judged up to the moment it was woken; what it wrote
+    /// after that is counted separately, because nothing could have prevented it.
     fn honoured(&self) -> BTreeMap<Copy, Life> {
         let frozen: BTreeMap<Copy, u64> =
             self.rounds.iter().filter_map(|round| Some((round.copy, round.woken_ms?))).collect();
@@ -87,27 +87,27 @@ impl Evidence<'_> {
         marks::lives(self.marks.iter().filter(is_honoured))
     }
 
-    /// From the end of each command to the next, and what was wrong with that.
+    /// The gap from each command to the next, and what was wrong there.
     pub(super) fn gaps(&self) -> (BTreeMap<Copy, u64>, Vec<String>) {
         marks::gaps(&self.honoured())
     }
 
-    /// From a fault to the last sign of life of the command it hit. Nothing is known of one that was frozen.
+    /// From a fault to the last sign of life of the command it hit. Unknown for a frozen command.
     pub(super) fn lived_on(&self, round: &Round) -> Option<u64> {
         let signs = self.marks.iter().rev().filter(|mark| mark.copy() == round.copy);
         let last_ms = signs.map(|mark| mark.at_ms).max()?;
         (round.kind != Kind::Freeze).then(|| last_ms.saturating_sub(round.at_ms))
     }
 
-    /// How long a frozen command wrote on after it was woken; nothing at all counts, too.
+    /// How long a frozen command kept writing after it was woken; 0 if it wrote nothing.
     fn wrote_on(&self, round: &Round) -> Option<u64> {
         let woken_ms = self.woken_ms(round.copy)?;
         let signs = self.marks.iter().filter(|mark| mark.copy() == round.copy);
         Some(signs.map(|mark| mark.at_ms).max()?.saturating_sub(woken_ms))
     }
 
-    /// The last renewal was sent before the fault: a lease after it the command is gone. With `tenure` dead it is not even
-    /// given that long: the keeper ends it at once, and half a lease is twice what it may take.
+    /// The last renewal was sent before the fault, so one lease later the command must be gone. If `tenure` is dead, it has even
+    /// less time: the keeper ends it at once, and half a lease is twice what that may take.
     fn overdue(&self, round: &Round) -> Option<String> {
         let (limit_ms, whom) = match round.kind {
             Kind::Kill => (self.lease_ms / 2, "its tenure"),
@@ -125,7 +125,7 @@ impl Evidence<'_> {
         })
     }
 
-    /// An epoch that was over is over: whoever wakes in it, or comes back, starts nothing in it.
+    /// An epoch that is over stays over: a node that wakes up in it or comes back must start nothing in it.
     fn again(&self, round: &Round, lives: &BTreeMap<Copy, Life>) -> Option<String> {
         if round.kind == Kind::Keeper {
             return None;
@@ -187,7 +187,7 @@ impl Verdict {
         }
     }
 
-    /// For people.
+    /// The verdict for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let three = |figures: Option<&Figures>| match figures {
@@ -239,7 +239,7 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    /// A mark of the one command of its epoch.
+    /// A mark of the only command of its epoch.
     fn mark(at_ms: u64, epoch: u64) -> Mark {
         of_run(at_ms, epoch, 1)
     }
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(found(&good, &kill), [""; 0]);
         let bad = [&good[..], &[of_run(405, 1, 1)]].concat();
         assert_eq!(found(&bad, &kill).len(), 1);
-        // After any other fault the epoch was over.
+        // After any other fault, the epoch was over.
         assert!(found(&good, &[round(Kind::Pause, 1, 200, None)])[0].contains("begun too late"));
     }
 

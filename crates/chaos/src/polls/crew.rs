@@ -1,4 +1,4 @@
-//! The agents: processes of the binary that do what the leader gives out.
+//! The agents: processes of the binary that run the jobs the leader assigns.
 
 use crate::clock::boot_ms;
 use crate::cluster::Launch;
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-/// An agent that drains has nothing long to do.
+/// The longest a drain may take: agents have nothing long to do.
 const DRAIN_LIMIT_MS: u64 = 60_000;
 
-/// What an agent says of itself when it has drained.
+/// What an agent reports about itself when it has drained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Jobs it claimed.
     pub claimed: u64,
     /// Entries of former epochs that it refused.
     pub stale: u64,
-    /// Entries that were delivered again after it had done them.
+    /// Entries delivered again after it had done them.
     pub duplicates: u64,
 }
 
@@ -38,13 +38,13 @@ impl Drop for Agent {
     }
 }
 
-/// All agents.
+/// All agents of a run.
 #[derive(Debug)]
 pub(super) struct Crew(Vec<Agent>);
 
 impl Crew {
-    /// Starts them, each past its own door to the store. The last has a wall clock that is an hour ahead, if that can be had: nothing
-    /// may depend on it.
+    /// Starts them, each with its own address of the store. The last one's wall clock is an hour ahead, if that is possible:
+    /// nothing may depend on it.
     pub(super) fn start(launch: &Launch, dir: &Path, doors: &[Option<String>]) -> Result<Crew> {
         std::fs::create_dir_all(dir.join("logs"))?;
         let mut agents = Vec::new();
@@ -64,7 +64,7 @@ impl Crew {
         Ok(Crew(agents))
     }
 
-    /// Asks all of them to end, and what they did.
+    /// Asks all of them to end, and returns what they did.
     pub(super) fn drain(mut self) -> Result<Tally> {
         for agent in &self.0 {
             if kill_process(Pid::from_child(&agent.child), Signal::TERM).is_err() {
@@ -94,7 +94,7 @@ impl Crew {
     }
 }
 
-/// `… has drained … claimed=12 stale=0 duplicates=0 …`
+/// Parses `… has drained … claimed=12 stale=0 duplicates=0 …`
 fn tally(log: &str) -> Option<Tally> {
     let line = log.lines().rev().find(|line| line.contains("has drained"))?;
     let number = |name: &str| {

@@ -1,4 +1,4 @@
-//! What happened, and what is wrong with it. Knows no code of the accused: the policies are written down here once more.
+//! What happened, and what is wrong with it. Uses no code under test: the policies are written out again here.
 
 use super::crew::Tally;
 use super::target::Hit;
@@ -12,31 +12,31 @@ use std::collections::{BTreeMap, BTreeSet};
 /// All schedules are due at every full second.
 const SECOND_MS: u64 = 1000;
 
-/// At both ends of the record due times are not judged: some were there before, some were on their way.
+/// Due times at both ends of the record are not judged: some were there before, some were still on their way.
 const HEAD_MS: u64 = 2000;
 const TAIL_MS: u64 = 8000;
 
-/// Between the successor's lead and its first job: what the former left has to be taken over, schedules and agents have to be
-/// read, and an agent has to look into its inbox.
+/// The time from a successor's claim to its first job: it has to take over what its predecessor left and read schedules and
+/// agents, and an agent has to look into its inbox.
 const TAKE_OVER_MS: u64 = 5000;
 
-/// What becomes of due times that were missed.
+/// What happens to missed due times.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Policy {
-    /// They are late, not missed: every one is made up for.
+    /// They count as late, not missed: every one is made up for.
     Patient,
     /// None is made up for.
     Skip,
-    /// The newest is.
+    /// The newest one is made up for.
     RunOnce,
-    /// The newest two are.
+    /// The newest two are made up for.
     CatchUp,
 }
 
 impl Policy {
     const ALL: [Policy; 4] = [Policy::Patient, Policy::Skip, Policy::RunOnce, Policy::CatchUp];
 
-    /// The policies take turns.
+    /// The policy of the schedule with this number; they take turns.
     pub fn of(number: usize) -> Policy {
         Policy::ALL[number % Policy::ALL.len()]
     }
@@ -50,7 +50,7 @@ impl Policy {
         }
     }
 
-    /// A schedule of this policy.
+    /// The name of a schedule with this policy.
     pub fn schedule(self, number: usize) -> String {
         format!("{}.{number}", self.name())
     }
@@ -60,7 +60,7 @@ impl Policy {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// As a schedule says it.
+    /// The policy as written in a schedule.
     pub fn words(self) -> &'static str {
         match self {
             Policy::Patient | Policy::RunOnce => "run_once",
@@ -77,7 +77,7 @@ impl Policy {
         }
     }
 
-    /// How many of those that were missed together are made up for.
+    /// How many due times missed together are made up for.
     fn made_up(self) -> u64 {
         match self {
             Policy::Patient | Policy::Skip => 0,
@@ -87,89 +87,89 @@ impl Policy {
     }
 }
 
-/// One kill of whoever led.
+/// One kill of the leader.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kill {
-    /// Whom.
+    /// The node that was killed.
     pub node: String,
     /// The epoch it led in.
     pub epoch: u64,
-    /// When, on the boot-time clock.
+    /// The time of the kill, on the boot-time clock.
     pub killed_ms: u64,
     /// When it was started again.
     pub back_ms: u64,
 }
 
-/// All that is judged but what the nodes said.
+/// Everything to judge, except the nodes' events.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Story {
-    /// The store.
+    /// The store's name.
     pub engine: String,
-    /// How many schedules.
+    /// The number of schedules.
     pub schedules: usize,
-    /// When all of them had run once, and when the agents were asked to drain; on the boot-time clock.
+    /// When all schedules had run once, on the boot-time clock.
     pub began_ms: u64,
-    /// See above.
+    /// When the agents were asked to drain, on the boot-time clock.
     pub ended_ms: u64,
-    /// How far the wall clock, by which schedules are due, was ahead of that.
+    /// How far the wall clock, by which schedules are due, was ahead of the boot-time clock.
     pub wall_ahead_ms: u64,
-    /// Within what a crashed leader is replaced.
+    /// How soon a crashed leader must be replaced.
     pub bound_ms: u64,
     /// How long a killed node stayed away.
     pub away_ms: u64,
-    /// The kills.
+    /// The kills, in order.
     pub kills: Vec<Kill>,
-    /// The checks that were done.
+    /// The checks that arrived at the target.
     pub hits: Vec<Hit>,
-    /// What the agents say of themselves.
+    /// What the agents reported about themselves.
     #[serde(skip)]
     pub tally: Tally,
-    /// What `tenure jobs` said at the end.
+    /// The output of `tenure jobs` at the end.
     pub jobs: Value,
-    /// What went wrong with processes by itself.
+    /// Processes that failed by themselves.
     pub complaints: Vec<String>,
     /// When the machine stood still.
     pub stalls: Vec<Stall>,
 }
 
-/// What came of it.
+/// The verdict on a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// The store.
+    /// The store's name.
     pub engine: String,
-    /// How many schedules, kills, and checks that were done.
+    /// The number of schedules.
     pub schedules: usize,
-    /// See above.
+    /// The number of kills.
     pub kills: usize,
-    /// See above.
+    /// The number of checks that arrived at the target.
     pub checks: usize,
-    /// Due times that were judged.
+    /// The number of due times judged.
     pub due_times: u64,
-    /// Of these, those that had no job because their policy says so, by policy.
+    /// By policy: due times without a job, as the policy demands.
     pub missed: BTreeMap<String, u64>,
     /// From a kill to the next leader.
     pub failover: Spread,
     /// From a kill to the first check of the next leader.
     pub work_gap: Spread,
-    /// The bound of the first.
+    /// The bound on `failover`.
     pub bound_ms: u64,
-    /// From the due time to the check, of all that were judged.
+    /// From the due time to the check, for all that were judged.
     pub lateness: Spread,
     /// Entries of former epochs that agents refused.
     pub stale_refused: u64,
-    /// Entries that were delivered twice and done once.
+    /// Entries delivered twice and done once.
     pub duplicates_suppressed: u64,
-    /// What was told of nodes and of health.
+    /// The events about nodes and health.
     pub told: Vec<String>,
-    /// What is wrong; empty: nothing is.
+    /// What is wrong; empty if nothing is.
     pub violations: Vec<String>,
 }
 
 impl Story {
-    /// All checks and figures.
+    /// Runs all checks and computes all figures.
     pub fn judge(&self, history: &[Said]) -> Verdict {
         let mut verdict = Verdict {
             engine: self.engine.clone(),
@@ -190,14 +190,14 @@ impl Story {
         verdict
     }
 
-    /// No due time has two jobs, and no job two effects.
+    /// No due time has two jobs, and no job has two effects.
     fn judge_hits(&self, verdict: &mut Verdict) {
         let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
         for hit in &self.hits {
             if hit.due().is_none() {
                 verdict.violations.push(format!("a job with no due time: {}", hit.job));
             }
-            // No agent died and no check failed: nothing had to be tried again.
+            // No agent died and no check failed, so nothing had to be retried.
             if let Some(before) = seen.insert(&hit.job, hit.attempt) {
                 let attempt = hit.attempt;
                 verdict
@@ -227,8 +227,8 @@ impl Story {
         missing
     }
 
-    /// Whatever was missed, each policy lost exactly what it says. What was missed together was missed by all schedules alike
-    /// at its newer end, for they were planned together; how far it reaches back depends on what the former leader had done.
+    /// Each policy lost exactly what it says. Due times missed together end at the same one for all schedules, because they were
+    /// planned together; how far back they reach depends on what the former leader had done.
     fn judge_missed(&self, verdict: &mut Verdict) {
         let missing = self.missing();
         verdict.due_times = self.due_times() * self.schedules as u64;
@@ -270,7 +270,7 @@ impl Story {
         missing: &BTreeMap<String, BTreeSet<u64>>,
         verdict: &mut Verdict,
     ) {
-        // The newest that was missed is lost by those who make up for nothing.
+        // Only schedules that make up for nothing lose the newest missed due time.
         let Some(newest) = gap.last().copied() else { return };
         for (schedule, dues) in missing {
             let Some(policy) = Policy::of_schedule(schedule).filter(|policy| *policy != Policy::Patient)
@@ -288,7 +288,7 @@ impl Story {
         }
     }
 
-    /// Somebody leads again within the bound, and works soon after.
+    /// A node leads again within the bound, and its work starts soon after.
     fn judge_gaps(&self, history: &[Said], verdict: &mut Verdict) {
         let (mut failovers, mut gaps) = (Vec::new(), Vec::new());
         for kill in &self.kills {
@@ -324,8 +324,8 @@ impl Story {
         stalled_ms(&self.stalls, from_ms, until_ms)
     }
 
-    /// Health tells the story in order: a killed node is down once, then up once; nobody else is ever down; a status follows from
-    /// the one before.
+    /// Health reports the events in order: a killed node is down once, then up once; no other node is ever down; each status
+    /// follows from the one before.
     fn judge_health(&self, history: &[Said], verdict: &mut Verdict) {
         let mut told: Vec<&Said> = history
             .iter()
@@ -358,8 +358,8 @@ impl Story {
                     .filter(|said| (from_ms..until_ms).contains(&said.boot_ms()))
                     .count()
             };
-            // One that goes down again and again has to be steady for a while until it is told to be back: sometime before it
-            // is killed again.
+            // A node that goes down repeatedly must be steady for a while before it is reported up, but that must happen before
+            // it is killed again.
             let again = self.kills.iter().find(|other| other.node == node && other.killed_ms > killed_ms);
             let until_ms = again.map_or(u64::MAX, |again| again.killed_ms);
             let (down, up) = (of("node_down", killed_ms, back_ms), of("node_up", back_ms, until_ms));
@@ -379,7 +379,7 @@ impl Story {
         }
     }
 
-    /// What the ledger still has is over, and well.
+    /// All jobs still in the ledger have ended, and ended well.
     fn judge_jobs(&self, verdict: &mut Verdict) {
         let done: BTreeSet<&str> = self.hits.iter().map(|hit| hit.job.as_str()).collect();
         for job in self.jobs["jobs"].as_array().into_iter().flatten() {
@@ -399,7 +399,7 @@ impl Story {
 }
 
 impl Verdict {
-    /// For people.
+    /// The verdict for people.
     pub fn text(&self) -> String {
         let spread =
             |spread: &Spread| format!("p50 {} p99 {} max {} ms", spread.p50_ms, spread.p99_ms, spread.max_ms);

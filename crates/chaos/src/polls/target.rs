@@ -1,4 +1,4 @@
-//! What is looked at: an HTTP server that notes who asked for what, when.
+//! The target of the checks: an HTTP server that notes who asked for what, and when.
 
 use crate::clock::boot_ms;
 use anyhow::{Context, Result};
@@ -9,20 +9,20 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// No request of an agent is longer.
+/// The largest request of an agent.
 const REQUEST_MAX_BYTES: usize = 4096;
 
-/// One request: a check was done.
+/// One request: a check was run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Hit {
-    /// The job: schedule and due time.
+    /// The job id: schedule and due time.
     pub job: String,
-    /// Which attempt of it.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// The epoch of the leader that gave it out.
+    /// The epoch of the leader that assigned the job.
     pub epoch: u64,
-    /// When it came, on the boot-time clock.
+    /// When it arrived, on the boot-time clock.
     pub at_ms: u64,
 }
 
@@ -42,7 +42,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// On a free port of the loopback.
+    /// Listens on a free loopback port.
     pub fn start() -> Result<Target> {
         let listener = TcpListener::bind("127.0.0.1:0").context("a port for the target")?;
         let target = Target { address: listener.local_addr()?, hits: Arc::default() };
@@ -50,14 +50,14 @@ impl Target {
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let serving = serving.clone();
-                // One thread each: there are a few dozen a second, and each is over at once.
+                // One thread each: there are a few dozen a second, and each ends at once.
                 std::thread::spawn(move || serving.serve(stream));
             }
         });
         Ok(target)
     }
 
-    /// What a check asks.
+    /// The address that checks request.
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
@@ -66,7 +66,7 @@ impl Target {
         self.hits.lock()
     }
 
-    /// What was asked until now.
+    /// The requests so far.
     pub fn hits(&self) -> Vec<Hit> {
         self.lock().clone()
     }
@@ -84,7 +84,7 @@ impl Target {
         if let Some(hit) = hit(&String::from_utf8_lossy(&request)) {
             self.lock().push(hit);
         }
-        // Whoever asked may be dead by now.
+        // The client may be dead by now.
         let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
     }
 }

@@ -1,4 +1,4 @@
-//! What the proxies write down.
+//! What the proxies record.
 
 use crate::clock::boot_us;
 use crate::register::{Action, Content, Operation, Outcome};
@@ -14,21 +14,21 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exchange {
-    /// Whose.
+    /// The node that sent it.
     pub node: String,
-    /// The method and the key's last parts.
+    /// The method and the last parts of the key.
     pub what: String,
-    /// When it was passed on, or stopped.
+    /// When it was passed on or stopped.
     pub invoke_us: u64,
-    /// When the store had answered; the same as above if it never got there.
+    /// When the store had answered; equal to `invoke_us` if it never got there.
     pub return_us: u64,
-    /// The store's status.
+    /// The status the store answered with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
     /// Why it never reached the store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
-    /// For a request for the seat that says something about it.
+    /// What it says about the seat, if it was a request for the seat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<Action>,
     #[serde(skip)]
@@ -78,7 +78,7 @@ fn asked(request: &Request<Bytes>) -> Option<Asked> {
     }
 }
 
-/// An entity tag without its quotes: engines differ in whether they have them.
+/// An entity tag without its quotes: engines differ in whether they send them.
 fn tag(headers: &HeaderMap, name: &str) -> Option<String> {
     let name = HeaderName::try_from(name).ok()?;
     Some(headers.get(name)?.to_str().ok()?.trim_matches('"').to_owned())
@@ -96,11 +96,11 @@ fn content(body: &[u8]) -> Option<Content> {
     })
 }
 
-/// What the exchange says about the register. Refusals that are no verdict on the condition (409, 403) say nothing.
+/// What the exchange says about the register. Refusals that do not judge the condition (409, 403) say nothing.
 fn verdict(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Action> {
     let status = answer.map(|answer| answer.status().as_u16());
     let version = |answer: &Response<Bytes>| tag(answer.headers(), "etag");
-    // A store that is starting may not know its bucket yet; that is no word about the seat.
+    // A store that is starting may not know its bucket yet; that says nothing about the seat.
     if answer.is_ok_and(|answer| answer.body().windows(12).any(|bytes| bytes == b"NoSuchBucket")) {
         return None;
     }
@@ -117,7 +117,7 @@ fn verdict(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Actio
             let outcome = match status {
                 Ok(200..=299) => answer.ok().and_then(version).map_or(Outcome::Unknown, Outcome::Won),
                 Ok(412) => Outcome::Lost,
-                // Did not happen, or never left.
+                // It did not happen, or was never sent.
                 Ok(400..=407 | 409) | Err(true) => return None,
                 Ok(_) | Err(false) => Outcome::Unknown,
             };
@@ -126,7 +126,7 @@ fn verdict(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Actio
     }
 }
 
-/// Where the proxies write: one JSON object a line.
+/// Where the proxies write: one JSON object per line.
 #[derive(Clone)]
 pub struct Journal(Arc<Mutex<dyn Write + Send>>);
 
@@ -142,14 +142,14 @@ impl Journal {
         Journal(Arc::new(Mutex::new(to)))
     }
 
-    /// A request that never reached the store.
+    /// Records a request that never reached the store.
     pub(super) fn stopped(&self, node: &str, request: &Request<Bytes>, why: &str) {
         let mut exchange = Exchange::new(node, request);
         exchange.stopped = Some(why.to_owned());
         self.write(&exchange);
     }
 
-    /// A request that reached the store, unless the error says that it certainly did not.
+    /// Records a request that reached the store, unless the error says that it certainly did not.
     pub(super) fn exchanged(&self, mut exchange: Exchange, answer: Result<&Response<Bytes>, bool>) {
         exchange.status = answer.ok().map(|answer| answer.status().as_u16());
         exchange.stopped = (answer.err() == Some(true)).then(|| "not connected".to_owned());
@@ -159,11 +159,11 @@ impl Journal {
 
     fn write(&self, exchange: &Exchange) {
         let mut to = self.0.lock();
-        // A full disk is found out when the record is read back and has no end.
+        // A full disk is noticed when the record is read back and has no end.
         let _ = serde_json::to_writer(&mut *to, exchange).map(|()| to.write_all(b"\n"));
     }
 
-    /// Makes sure everything is written.
+    /// Flushes everything to the underlying writer.
     pub fn flush(&self) -> std::io::Result<()> {
         self.0.lock().flush()
     }

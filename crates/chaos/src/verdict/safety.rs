@@ -5,7 +5,7 @@ use crate::ledger::{self, Judged, Said, Term};
 use crate::record::Record;
 use crate::register::{self, Action, Effective, Operation, Outcome};
 
-/// Checks safety and counts; returns the leaderships in order.
+/// Checks safety and counts; returns the terms in order.
 pub(super) fn judge(record: &Record, verdict: &mut Verdict) -> Vec<Term> {
     let Judged { terms, transitions } = ledger::check(&record.events).unwrap_or_else(|broken| {
         verdict.violations.push(broken);
@@ -33,7 +33,7 @@ fn margins(terms: &[Term], verdict: &mut Verdict) {
     }
 }
 
-/// Milliseconds since the machine was started fit easily.
+/// Milliseconds since boot fit easily.
 pub(super) fn signed(ms: u64) -> i64 {
     i64::try_from(ms).unwrap_or(i64::MAX)
 }
@@ -62,7 +62,7 @@ fn clocks(record: &Record, verdict: &mut Verdict) {
     }
 }
 
-/// The history of the seat: linearizable, epochs in order, and in accord with what the nodes said.
+/// The history of the seat: linearizable, epochs in order, and consistent with the nodes' events.
 fn seat(record: &Record, terms: &[Term], verdict: &mut Verdict) {
     if record.requests.is_empty() {
         return;
@@ -93,7 +93,7 @@ fn seat(record: &Record, terms: &[Term], verdict: &mut Verdict) {
     }
 }
 
-/// Nobody leads in an epoch that is not its own on the store.
+/// Nobody leads in an epoch that it does not hold on the store.
 fn claims(terms: &[Term], chain: &[Effective<'_>]) -> Option<String> {
     let stray = terms.iter().find(|term| {
         !chain.iter().any(|write| write.content.epoch == term.epoch && write.content.node == term.node)
@@ -101,7 +101,7 @@ fn claims(terms: &[Term], chain: &[Effective<'_>]) -> Option<String> {
     Some(format!("it led without a claim on the store: {stray:?}"))
 }
 
-/// A lease counts from the sending of the write that earned it, and the proxy had that write later than it was sent.
+/// A lease counts from the sending of the write that earned it, and the proxy saw that write later than it was sent.
 fn leases(events: &[Said], chain: &[Effective<'_>], lease_ms: u64) -> Option<String> {
     let granted = events.iter().filter(|said| ["became_leader", "lease_renewed"].contains(&said.name()));
     for said in granted {
@@ -111,7 +111,7 @@ fn leases(events: &[Said], chain: &[Effective<'_>], lease_ms: u64) -> Option<Str
             write.content.epoch == epoch && write.operation.node == said.node && sent_ms <= boot_ms
         });
         let sent_ms = earned.map(|write| write.operation.invoke_us / 1000).max();
-        // Both are cut off to milliseconds.
+        // Both are truncated to milliseconds.
         if sent_ms.is_none_or(|sent_ms| said.number("deadlineBootMs") > sent_ms + lease_ms + 1) {
             return Some(format!(
                 "a lease longer than its renewal earned, sent at {sent_ms:?}: {}",

@@ -8,7 +8,7 @@ use crate::record::{FaultRecord, Record, RoundRecord};
 use crate::schedule::Kind;
 use std::collections::BTreeMap;
 
-/// A node notices its deadline within its next look at the clock; the rest is room for a busy machine.
+/// A node notices its deadline at its next look at the clock; the rest is room for a busy machine.
 const NOTICED_MS: u64 = 1_000;
 
 pub(super) fn judge(record: &Record, terms: &[Term], verdict: &mut Verdict) {
@@ -47,7 +47,7 @@ struct Timing<'a> {
 }
 
 impl<'a> Timing<'a> {
-    /// The first leadership after a round began, if the round was one fault and hit the leader.
+    /// The first term after a round began, if the round was one fault and hit the leader.
     fn succession(&self, round: &'a RoundRecord) -> Option<(&'a FaultRecord, &'a Term)> {
         let [fault] = &round.faults[..] else { return None };
         let next = self.next(round)?;
@@ -60,8 +60,8 @@ impl<'a> Timing<'a> {
         self.terms.iter().find(|term| term.epoch > leader.epoch)
     }
 
-    /// Somebody leads in time: within the failover bound if one fault silenced the leader, else within the bound of a
-    /// recovery, counted from when everything was mended.
+    /// A node leads in time: within the failover bound if one fault silenced the leader, otherwise within the recovery bound,
+    /// counted from when all faults had ended.
     fn round(&self, round: &RoundRecord, verdict: &mut Verdict) {
         let Some(settled_ms) = round.settled_ms else {
             verdict.violations.push(format!("nobody led again after {round:?}"));
@@ -84,7 +84,7 @@ impl<'a> Timing<'a> {
         self.in_office(round, recovered_by_ms, verdict);
     }
 
-    /// Whoever leads when the round is over began in time after everything was mended.
+    /// The leader at the end of the round began in time after all faults had ended.
     fn in_office(&self, round: &RoundRecord, by_ms: u64, verdict: &mut Verdict) {
         let settled_ms = round.settled_ms.unwrap_or(u64::MAX);
         if let Some(last) = self.terms.iter().rev().find(|term| term.from_ms <= settled_ms) {
@@ -109,7 +109,7 @@ impl<'a> Timing<'a> {
         );
     }
 
-    /// How long the store took to answer this node in this time.
+    /// How long the store took to answer this node in this period.
     fn store_ms(&self, node: &str, from_ms: u64, until_ms: u64) -> u64 {
         let within = self.record.requests.iter().filter(|exchange| {
             let at_ms = exchange.invoke_us / 1000;
@@ -136,8 +136,8 @@ impl<'a> Timing<'a> {
         if excused { &mut verdict.excused } else { &mut verdict.violations }.push(line);
     }
 
-    /// What a node says is heard when it says it happened, but for the time it stood still itself: else its clock is behind,
-    /// and by its own words it would look innocent of anything.
+    /// An event is heard when the node says it happened, apart from the time the node itself stood still. Otherwise its clock is
+    /// behind, and by its own account it would look innocent of anything.
     fn stamps(&self, verdict: &mut Verdict) {
         for life in &self.record.lives {
             let said = self.record.events.iter().filter(|said| said.life == life.life);
@@ -157,7 +157,7 @@ impl<'a> Timing<'a> {
         }
     }
 
-    /// Every loss is told by its deadline, or when a paused process came to itself.
+    /// Every loss is reported by its deadline, or as soon as a paused process resumes.
     fn losses(&self, verdict: &mut Verdict) {
         for term in self.terms {
             let Some(lost_ms) = term.lost_ms else { continue };
@@ -179,7 +179,7 @@ impl<'a> Timing<'a> {
         }
     }
 
-    /// A process that was told to stop is gone after the drain and one lease at the latest.
+    /// A process that was told to stop is gone, at the latest, after the drain and one lease.
     fn ends(&self, verdict: &mut Verdict) {
         let promise = &self.record.run.promise;
         for life in self.record.lives.iter().filter(|life| !life.killed) {
@@ -205,8 +205,8 @@ impl<'a> Timing<'a> {
     }
 }
 
-/// Whether a fault of the leader ends its leadership for certain, and lets no further write of its through: then the
-/// successor's clock runs from the beginning of the fault.
+/// Whether a fault of the leader is sure to end its leadership and lets none of its later writes through. Then the successor's
+/// time counts from the start of the fault.
 fn silences(fault: &FaultRecord, lease_ms: u64) -> bool {
     match fault.kind {
         Kind::Crash | Kind::Stop | Kind::Skew => true,
@@ -225,7 +225,7 @@ fn silences(fault: &FaultRecord, lease_ms: u64) -> bool {
     }
 }
 
-/// How long after its end a fault may still let writes of an earlier leader through, each of which is a sign of life.
+/// How long after its end a fault may still let writes of an earlier leader through; each is a sign of life.
 fn lingering_ms(kind: Kind, lease_ms: u64) -> u64 {
     if kind == Kind::LateRequests { 2 * lease_ms } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! A story without a fault, and what the judge says when one thing in it is otherwise.
+//! A story without a fault, and what the judge says when one thing in it changes.
 
 use super::*;
 use serde_json::json;
@@ -14,7 +14,7 @@ fn said(name: &str, at_ms: u64, epoch: u64, more: Value) -> Said {
     Said { life: 0, node: "pod-x".to_owned(), event, heard_ms: Some(at_ms) }
 }
 
-/// Eight schedules for a minute. The leader dies at 20.5 s; the next plans at 24.5 s, when everything up to 22 s is missed.
+/// Eight schedules for a minute. The leader dies at 20.5 s; the next plans at 24.5 s, when everything up to 22 s has been missed.
 fn sound() -> (Story, Vec<Said>) {
     let mut hits = Vec::new();
     for number in 0..8 {
