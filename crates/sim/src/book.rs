@@ -1,4 +1,4 @@
-//! What is true of tasks: every write of ledger and inbox that took effect, every run, every update. It knows no machine.
+//! The truth about tasks: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
 
 use crate::check::name;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +10,16 @@ use tenure_core::{JobId, SeriesId, WorkerId};
 
 type Key = (JobId, u32);
 
-/// Who writes as leader: its epoch, and which dispatcher of it. Later ones have higher numbers.
+/// A leader as a writer: its epoch, and the incarnation of its dispatcher. Later ones have higher numbers.
 type Leader = (Epoch, Incarnation);
 
-/// A claim that landed: by which life of the worker, and what the nodes' clocks showed.
+/// A claim that landed: the worker's incarnation, and what the nodes' clocks showed.
 struct Claim {
     by: Incarnation,
     local: Vec<Time>,
 }
 
-/// Something that must not be: the check, and in words.
+/// A violation: the check, and a description.
 pub(crate) type Wrong = (&'static str, String);
 
 /// The truth about tasks.
@@ -30,7 +30,7 @@ pub(crate) struct Book {
     pub(crate) attempts_max: u32,
     /// How much longer than its timeout a leader waits for a run.
     pub(crate) margin_ms: u64,
-    /// The ledger on the store.
+    /// The ledger as it is on the store.
     pub(crate) records: BTreeMap<JobId, TaskRecord>,
     /// Due times that became jobs.
     pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
@@ -39,18 +39,18 @@ pub(crate) struct Book {
     finals: BTreeMap<JobId, TaskState>,
     results: BTreeMap<JobId, Arc<[u8]>>,
     told: BTreeMap<JobId, TaskState>,
-    /// What was answered to have been created.
+    /// Jobs whose creation was confirmed to a caller.
     pub(crate) promised: BTreeSet<JobId>,
     claims: BTreeMap<Key, Claim>,
     pub(crate) runs: BTreeMap<Key, u32>,
-    /// Changes that leaders told of; of these, attempts that were given out.
+    /// Changes that leaders reported, and among them attempts that were dispatched.
     pub(crate) updates: u64,
     pub(crate) dispatched: u64,
-    /// Attempts that the ledger says were never begun.
+    /// Attempts that the ledger says never began.
     unbegun: BTreeSet<Key>,
-    /// Workers that a leader was told to be gone.
+    /// Workers that a leader was told are gone.
     pub(crate) absent: BTreeSet<(Incarnation, WorkerId)>,
-    /// When the last job of a series was open, in true time.
+    /// When a job of a series was last open, in true time.
     pub(crate) open_at: BTreeMap<SeriesId, u64>,
     wrong: Vec<Wrong>,
 }
@@ -68,7 +68,7 @@ impl Book {
         self.finals.len() as u64
     }
 
-    /// A run begins on this life of a worker.
+    /// A run begins in this incarnation of a worker.
     pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation) {
         let key = (id.clone(), attempt);
         if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
@@ -208,7 +208,7 @@ impl Book {
         }
         let (attempt, unbegun, given_up) =
             old.map_or((0, 0, false), |old| (old.attempt, old.unbegun, old.given_up));
-        // Exactly one attempt was declared unbegun by this write: it must never have run, nor ever run.
+        // This write declared exactly one attempt as never begun: it must not have run before, nor ever run.
         if new.unbegun == unbegun + 1 && new.attempt.saturating_sub(attempt) <= 1 {
             let which = if new.attempt > attempt && !new.state.is_out() { new.attempt } else { attempt };
             if which > 0 {
@@ -224,7 +224,7 @@ impl Book {
         }
     }
 
-    /// A claimed attempt is given up only if its worker was said to be gone, or its time was over on the leader's clock.
+    /// A claimed attempt is given up only if its worker was reported gone, or its time was over on the leader's clock.
     fn gives_up(&mut self, new: &TaskRecord, by: Incarnation, (node, local): (usize, Time)) {
         let Some(worker) = new.worker.clone() else { return };
         let Some(claim) = self.claims.get(&(new.id.clone(), new.attempt)) else { return };
@@ -239,7 +239,7 @@ impl Book {
         }
     }
 
-    /// A leader's write of an inbox lands. `owner`: whose the shard of a task is on the store.
+    /// A leader's write of an inbox lands. `owner`: the owner of a task's shard on the store.
     pub(crate) fn dispatch(
         &mut self,
         worker: &WorkerId,
@@ -265,7 +265,7 @@ impl Book {
                     let what = format!("{id} attempt {attempt} is dispatched past the ledger");
                     self.say(name::TASK_RECORDED, what);
                 }
-                // A leader of the past may come before its successor writes this inbox: what it dispatches is recorded.
+                // A former leader may write before its successor writes this inbox: what it dispatches is in the ledger.
                 Some(record) if owner(record).is_none_or(|owner| owner < after.leader) => {
                     let what = format!("{id} is dispatched by {leader:?}, whose ledger it is not yet");
                     self.say(name::TASK_RECORDED, what);
@@ -300,7 +300,7 @@ impl Book {
         }
     }
 
-    /// What is not over yet, of those that were created.
+    /// A created task that has not ended yet.
     pub(crate) fn open(&self) -> Option<String> {
         let missing = self.promised.iter().find(|id| !self.created.contains(*id));
         if let Some(id) = missing {

@@ -1,13 +1,14 @@
-//! What a cluster at peace may cost.
+//! What a cluster may cost in the steady state.
 
 use crate::check::name;
 use crate::node::Kind;
 use crate::world::World;
 
-/// Counts requests for so long and holds them against the published cost: a standby makes one read per election interval,
-/// the leader one write per heartbeat, each node one write per presence interval, all by the leader's settings, and nothing else.
+/// Counts requests for this long and compares them with the published cost: one read per election interval for a standby, one
+/// write per heartbeat for the leader, one write per presence interval for each node, all by the leader's settings, and nothing
+/// else.
 pub(crate) fn steady(world: &mut World, ms: u64) {
-    // A leader that has just begun is not known to all yet, and some may still be about to claim.
+    // Not all nodes know a leader that has just begun, and some may still be about to claim.
     let look = world.nodes.iter().map(|node| node.config.election_interval_ms).max().unwrap_or(0);
     world.run_for(2 * look + 4 * world.latency_ms.1);
     let Some(leader) = world.acting().first().copied() else { return };

@@ -1,5 +1,5 @@
-//! The process that gives out work: the production dispatcher, the production planner, and what the library's feeder and the
-//! poll plugin's term do around them.
+//! The process that assigns work: the production dispatcher and planner, and what the library's feeder and the poll plugin's term
+//! do around them.
 
 use crate::check::name;
 use crate::neglect::Neglect;
@@ -17,11 +17,11 @@ use tenure_core::{
 };
 use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
 
-/// Wall clocks begin here.
+/// Wall clocks start here.
 pub(crate) const WALL_MS: u64 = 1_000_000_000;
-/// Nothing is left alone for longer …
+/// The longest time between two wake-ups …
 const PAUSE_MAX_MS: u64 = 1000;
-/// … and nobody is asked again sooner.
+/// … and the shortest.
 const WAKE_LEAST_MS: u64 = 5;
 
 /// A schedule.
@@ -54,7 +54,7 @@ enum Submitted {
     ByHand(JobId),
 }
 
-/// One life of the process.
+/// One incarnation of the process.
 pub(crate) struct Bureau {
     pub(crate) instance: u64,
     pub(crate) incarnation: u64,
@@ -62,9 +62,9 @@ pub(crate) struct Bureau {
     dispatcher: Dispatcher,
     planner: Planner<Round>,
     ready: bool,
-    /// The workers as last told.
+    /// The workers as last reported.
     known: Option<(SnapshotMark, BTreeMap<WorkerId, bool>)>,
-    /// Whether its own node has listed them, and whether those are all.
+    /// Whether its own node has listed the workers, and whether that list is complete.
     told: Option<bool>,
     submitted: BTreeMap<u64, Submitted>,
     tokens: u64,
@@ -108,7 +108,7 @@ impl World {
         self.feed_bureau(node, incarnation, DispatchInput::Wake);
     }
 
-    /// Schedules are others now.
+    /// Applies the changed schedules.
     pub(crate) fn put_rounds(&mut self) {
         for office in &mut self.offices {
             if let Some(bureau) = &mut office.bureau {
@@ -132,7 +132,7 @@ impl World {
         }
     }
 
-    /// The registry of this node says something new.
+    /// The registry of this node has changed.
     pub(crate) fn tell_bureau(&mut self, node: usize) {
         if let Some(bureau) = self.offices.get(node).and_then(|office| office.bureau.as_ref()) {
             let incarnation = bureau.incarnation;
@@ -140,7 +140,7 @@ impl World {
         }
     }
 
-    /// Somebody asks the leader on this node to have something done, or to call it off.
+    /// Asks the leader on this node to run a task, or to cancel it.
     pub(crate) fn submit_by_hand(&mut self, node: usize, record: TaskRecord) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         bureau.tokens += 1;
@@ -160,7 +160,7 @@ impl World {
         }
         let epoch = bureau.epoch;
         if !self.guarded(node, epoch) {
-            // Leadership ended: it gives out nothing more, whatever it is told.
+            // Leadership ended: it assigns nothing more, whatever it is told.
             self.offices[node].bureau = None;
             return;
         }
@@ -175,7 +175,7 @@ impl World {
         self.rearm_bureau(node);
     }
 
-    /// Takes the registry's word for who is active.
+    /// Takes the active workers from the registry.
     fn muster(&mut self, node: usize) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         let Some(mark) = self.desks[node].bulletin.applied() else { return };
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// Plans, and submits what is due; whether anything was submitted.
+    /// Plans, and submits what is due; returns whether anything was submitted.
     fn plan_jobs(&mut self, node: usize) -> bool {
         let wall = self.wall(node);
         let anew = self.neglect == Some(Neglect::JobNamedAnew);
@@ -290,7 +290,7 @@ impl World {
         let mut records = Vec::new();
         for due in &dues {
             let id = due.schedule.job(due.due_ms).expect("a valid id").to_string();
-            // A name of one's own for each attempt at creating it.
+            // The broken variant: a different name for each attempt to create it.
             let (id, mark) = match anew {
                 true => (format!("{id}-{}", bureau.incarnation), 0),
                 false => (id, due.due_ms),
@@ -305,7 +305,7 @@ impl World {
         true
     }
 
-    /// Of the due times that were missed only the newest are made up for, as many as the policy says.
+    /// Of the missed due times, only the newest are made up for, as many as the policy allows.
     fn check_misfire(&mut self, wall: u64, dues: &[Due]) {
         let now = self.now;
         for due in dues {
@@ -352,7 +352,7 @@ impl Bureau {
         self.ready
     }
 
-    /// The worker with the least to do, and not the one that had it last if there is another; as the library's default.
+    /// The least busy worker, and not the one that had the task last if there is another; like the library's default.
     fn assign(&mut self, now: Time) {
         let waiting: Vec<TaskRecord> = self.dispatcher.unassigned(now).cloned().collect();
         let Some((_, list)) = &self.known else { return };
@@ -387,10 +387,10 @@ fn told(request: &DispatchRequest) -> String {
     }
 }
 
-/// The kind of a job.
+/// The kind of job tasks.
 const JOB: &str = "job";
 
-/// A task as it is submitted.
+/// A task as submitted.
 pub(crate) fn task(id: &str, series: &SeriesId, mark: u64, limits: TaskLimits) -> TaskRecord {
     TaskRecord {
         id: JobId::new(id).expect("a valid id"),

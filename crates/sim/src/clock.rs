@@ -1,8 +1,8 @@
-//! A node's clock: its own pace, its own origin, and what may happen to it.
+//! A node's clock: its own rate, its own origin, and the faults that may hit it.
 
 use tenure_core::Time;
 
-/// A clock that runs at its own rate (thousandths of true time) and can be made to jump, to drift or to stand still.
+/// A clock with its own rate (thousandths of true time) that can jump, drift or stand still.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
     since: u64,
@@ -12,11 +12,11 @@ pub(crate) struct Clock {
     slow: bool,
 }
 
-/// No clock that keeps its promise runs slower: the rates of a schedule lie within 20 % of true time.
+/// The slowest clock that keeps its promise: the rates of a schedule lie within 20 % of true time.
 const SLOWEST: u64 = 800;
 
 impl Clock {
-    /// A clock with this rate. Its origin is its own.
+    /// A clock with this rate and an origin of its own.
     pub(crate) fn new(now: u64, rate: u64) -> Clock {
         Clock { since: now, local: 10_000 + now, rate, changed: false, slow: rate < SLOWEST }
     }
@@ -35,12 +35,12 @@ impl Clock {
         (self.rate > 0).then(|| self.since + (left * 1000).div_ceil(self.rate))
     }
 
-    /// Thousandths of true time.
+    /// The rate in thousandths of true time.
     pub(crate) fn rate(&self) -> u64 {
         self.rate
     }
 
-    /// Whether it ever did anything but run.
+    /// Whether it ever jumped or changed its rate.
     pub(crate) fn has_changed(&self) -> bool {
         self.changed
     }
@@ -50,13 +50,13 @@ impl Clock {
         self.slow
     }
 
-    /// Runs at another rate from now on; 0 stands still.
+    /// Changes the rate from now on; 0 stands still.
     pub(crate) fn set_rate(&mut self, now: u64, rate: u64) {
         (self.local, self.since, self.rate, self.changed) = (self.local(now).0, now, rate, true);
         self.slow |= rate < SLOWEST;
     }
 
-    /// Jumps forward. No clock here ever goes back: that is the caller's first duty.
+    /// Jumps forward. No clock here ever goes back: keeping that is the caller's first duty.
     pub(crate) fn jump(&mut self, now: u64, ms: u64) {
         (self.local, self.since, self.changed) = (self.local(now).0 + ms, now, true);
     }

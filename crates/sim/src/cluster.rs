@@ -1,8 +1,8 @@
-//! The production driver in trouble: real nodes with guards, settings and documents, on paused time over the memory store.
+//! The production driver under faults: real nodes with guards, settings and documents, on paused time over the memory store.
 //!
-//! Slower than the bare core by orders of magnitude, so there are fewer schedules; what it adds is everything between the
-//! core and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and
-//! whose handle is dropped; a process cannot be killed inside this one.
+//! This is slower than the bare core by orders of magnitude, so there are fewer schedules. It adds everything between the core
+//! and its users: the loop, the carrier, the wire format, the guard. A crash is a node whose link is cut for good and whose
+//! handle is dropped; a process cannot be killed inside this one.
 
 mod log;
 
@@ -23,33 +23,33 @@ use tenure::store::{Faults, Faulty, Lanes, Store};
 use tenure::{Leadership, Node, Settings, Watcher};
 use tokio::sync::watch;
 
-/// Faults strike for this long.
+/// How long faults strike.
 const TROUBLE: Duration = Duration::from_secs(45);
-/// A leader must be there this long after all was mended: late landings, a start, two failovers on a slow clock.
+/// How soon after the faults a leader must exist: late landings, a start, two failovers on a slow clock.
 const SETTLE: Duration = Duration::from_secs(45);
 const SEAT: &str = "plg_coordinator_global/sim/seat.json";
 
-/// What came of schedules with the driver.
+/// The result of many schedules with the driver.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// How many ran.
+    /// How many schedules ran.
     pub schedules: u64,
     /// Simulated seconds.
     pub simulated_s: u64,
-    /// Leaders there were.
+    /// The number of leaders.
     pub leaders: u64,
-    /// Pieces of work they did.
+    /// The number of work items they did.
     pub acts: u64,
-    /// Steps of their coordinators that were held against the proof's model.
+    /// Steps of the coordinators compared with the proof's model.
     pub followed: Followed,
-    /// What must not be, with the seed.
+    /// Violations, each with its seed.
     pub violations: Vec<(u64, String)>,
-    /// How long it took.
+    /// How long the run took.
     pub took: Duration,
 }
 
 impl Report {
-    /// For programs.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let violations: Vec<Value> =
             self.violations.iter().map(|(seed, what)| json!({"seed": seed, "what": what})).collect();
@@ -60,20 +60,20 @@ impl Report {
     }
 }
 
-/// What came of one.
+/// The result of one schedule.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// Leaders there were.
+    /// The number of leaders.
     pub leaders: u64,
-    /// Pieces of work.
+    /// The number of work items done.
     pub acts: u64,
-    /// Steps of coordinators that were held against the proof's model.
+    /// Steps of the coordinators compared with the proof's model.
     pub followed: Followed,
     /// A digest of who led when: same seed, same digest.
     pub trace: u64,
     /// Simulated seconds.
     pub simulated_s: u64,
-    /// What must not be.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
 }
 
@@ -115,7 +115,7 @@ pub fn run_broken(seed: u64, broken: Option<Broken>) -> Outcome {
     }
 }
 
-/// Leader-only work: many small effects, each after a look at the guard; then it takes its time to end.
+/// Leader-only work: many small effects, each after a look at the guard; ending takes it a while.
 async fn work(life: u64, mut leadership: watch::Receiver<Leadership>, log: Shared, linger: Duration) {
     loop {
         let guard = leadership.borrow_and_update().guard();
@@ -248,7 +248,7 @@ impl Cluster {
         let index = leader.filter(|_| self.rng.random_bool(0.5)).unwrap_or(any);
         match self.rng.random_range(0..11) {
             0 => {
-                // A crash: nothing of it reaches the store any more, and a new life begins at once or later.
+                // A crash: nothing it sends reaches the store any more, and a new life begins at once or later.
                 self.members[index].link.cut(true);
                 self.members[index].node = None;
             }
@@ -268,8 +268,8 @@ impl Cluster {
             3 | 4 => self.members[index].link.cut(true),
             5 | 6 => self.members[index].link.cut(self.members[index].node.is_none()),
             7 if leader == Some(index) => {
-                // Its machine slept. Only a leader's does here: a sleeper sees nothing of what others do meanwhile, and
-                // meanwhile nothing happens here.
+                // The machine slept. Only a leader's machine does so here: a sleeping standby would miss what others do in the
+                // meantime, and here nothing happens in the meantime.
                 let slept_ms = self.rng.random_range(1..6 * self.heartbeat_ms);
                 self.members[index].clock.slept_ms.fetch_add(slept_ms, Ordering::Relaxed);
             }

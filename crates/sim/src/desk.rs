@@ -1,5 +1,5 @@
-//! A node's desk for workers: the leader lists, judges and publishes; everybody else reads what was published when the seat
-//! names it. What the library's sweeper does, on the production roll and bulletin.
+//! A node's desk for workers: the leader lists, judges and publishes; all other nodes read what was published when the seat names
+//! it. Does what the library's sweeper does, with the production roll and bulletin.
 
 use crate::queue::Happening;
 use crate::store::Pointer;
@@ -9,9 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::WorkerId;
 use tenure_core::{Bulletin, Epoch, Listed, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time};
 
-/// Without workers the leader looks this many intervals apart.
+/// How many intervals apart the leader looks while there are no workers.
 const IDLE_INTERVALS: u64 = 4;
-/// Requests made at most to get one snapshot published; then the next sweep goes on.
+/// Most requests to get one snapshot published; after that the next sweep continues.
 const PUBLISH_TRIES: u32 = 3;
 
 #[derive(Clone, Debug)]
@@ -33,12 +33,12 @@ enum Step {
     Putting { id: u64, snapshot: Box<Snapshot> },
 }
 
-/// What a leader knows in one epoch, and what is true of it.
+/// What a leader knows in one epoch, and the truth about it.
 pub(crate) struct Tenure {
     pub(crate) epoch: Epoch,
     pub(crate) roll: Roll,
     writer: u64,
-    /// The version of the snapshot as last known.
+    /// The last known version of the snapshot.
     version: Option<u64>,
     unsettled: bool,
     due: Time,
@@ -49,7 +49,7 @@ pub(crate) struct Tenure {
     /// Every change of a worker's object, in true time and on the leader's clock.
     pub(crate) changes: BTreeMap<WorkerId, Vec<(u64, Time)>>,
     pub(crate) judged: BTreeSet<(WorkerId, SnapshotMark)>,
-    /// Objects that were read and are none of a worker's, and when.
+    /// Objects that were read and are not workers, and when.
     junk: BTreeMap<WorkerId, Time>,
 }
 
@@ -58,16 +58,16 @@ pub(crate) struct Desk {
     pub(crate) life: u64,
     pub(crate) bulletin: Bulletin,
     pub(crate) tenure: Option<Tenure>,
-    /// What the seat said: nothing yet, or which snapshot it names.
+    /// What the seat said: nothing yet, or the snapshot it names.
     pub(crate) sight: Option<Option<Pointer>>,
     pub(crate) reading: Option<u64>,
-    /// The seat named another one since the read that is under way was sent.
+    /// The seat has named another snapshot since the current read was sent.
     pub(crate) look_again: bool,
     pub(crate) failures: u32,
     asks: u64,
     pub(crate) ticket: u64,
     held: Vec<DeskInput>,
-    /// What the seat of this epoch is to name.
+    /// What the seat of this epoch should name.
     pub(crate) wanted: Option<(Epoch, Pointer)>,
 }
 
@@ -98,7 +98,7 @@ impl World {
         let life = self.new_life();
         let asks = self.desks.get(node).map_or(0, |desk| desk.asks);
         let mut desk = Desk::new(life, bulletin(self.mistake));
-        // Answers to the process before are nobody's.
+        // Answers to the former process reach nobody.
         desk.asks = asks;
         match node < self.desks.len() {
             true => self.desks[node] = desk,
@@ -144,11 +144,11 @@ impl World {
         self.cycle(node);
     }
 
-    /// The seat was read, or written by this node.
+    /// The node read or wrote the seat.
     pub(crate) fn saw_seat(&mut self, node: usize) {
         if self.manned && self.store.seat.is_some() {
             let sight = Some(self.store.seat.as_ref().and_then(|object| object.pointer));
-            // Only another object than the one named before is a reason to look.
+            // Look only if the seat names a different object than before.
             if std::mem::replace(&mut self.desks[node].sight, sight) == sight {
                 return;
             }
@@ -177,7 +177,7 @@ impl World {
         if epoch.is_some_and(|epoch| !self.leads(node, epoch)) {
             let desk = &mut self.desks[node];
             (desk.tenure, desk.ticket) = (None, desk.ticket + 1);
-            // What the seat named meanwhile was no reason to look, but is now.
+            // What the seat named in the meantime was no reason to look then, but is now.
             self.look(node);
         }
         let desk = &mut self.desks[node];
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// The clock changed: a sweep comes at another time now.
+    /// The clock changed, so the next sweep comes at a different time.
     pub(crate) fn rearm_desk(&mut self, node: usize) {
         if let Some(desk) = self.desks.get(node)
             && let Some(tenure) = &desk.tenure
@@ -238,7 +238,7 @@ impl World {
         if local < tenure.due {
             return self.rearm_desk(node);
         }
-        // Judging without knowing what was told already would tell it twice.
+        // Judging without knowing what was already reported would report it twice.
         match tenure.unsettled {
             true => self.settle_desk(node, false),
             false => self.list(node),
@@ -322,7 +322,7 @@ impl World {
         }
     }
 
-    /// What stands in the snapshot is taken over.
+    /// Takes over what the snapshot holds.
     fn settled(&mut self, node: usize, read: SnapshotRead) {
         let desk = &mut self.desks[node];
         let Some(tenure) = &mut desk.tenure else { return };
@@ -334,7 +334,7 @@ impl World {
                     return; // A newer leader has published.
                 } else {
                     tenure.roll.inherit(&snapshot);
-                    // Of this epoch too, if this node led in it before.
+                    // Including silences of this epoch, if this node led in it before.
                     let silences = snapshot
                         .workers
                         .iter()
@@ -345,7 +345,7 @@ impl World {
                 (tenure.version, tenure.unsettled) = (Some(version), false);
                 self.apply(node, &snapshot);
             }
-            // Derived from the workers' own objects, and nobody else's to write: made again.
+            // Derived from the workers' own objects, and nobody else may write it: make it again.
             SnapshotRead::Found(version, None) => {
                 desk.bulletin.begin_empty();
                 tenure.roll.found_spoiled();
@@ -364,7 +364,7 @@ impl World {
         let Some(tenure) = &mut self.desks[node].tenure else { return };
         let out = tenure.roll.sweep(sent, local, entries, 0, false);
         tenure.first.get_or_insert(local);
-        // What was gone for one list is another object.
+        // An object that was missing from one list is a different object.
         tenure.junk.retain(|worker, _| entries.iter().any(|entry| entry.worker == *worker));
         self.check_judgement(node, sent, landed, until);
         self.check_reads(node, &out.read, entries.len());
@@ -388,7 +388,7 @@ impl World {
         tenure.roll.read(local, worker, outcome);
     }
 
-    /// An object that is no worker's is not read again for a minute.
+    /// An object that is not a worker is not read again for a minute.
     fn check_reads(&mut self, node: usize, reads: &[WorkerId], listed: usize) {
         let local = self.nodes[node].clock.local(self.now);
         let Some(tenure) = &self.desks[node].tenure else { return };
@@ -459,7 +459,7 @@ impl World {
                 self.apply(node, &snapshot);
                 self.rest(node);
             }
-            // A refusal may be the echo of one's own write, and a lost answer is no lost race: what stands there tells.
+            // A refusal may be the echo of this node's own write, and a lost answer is not a lost race: the read-back decides.
             Put::Lost | Put::Unknown => {
                 tenure.unsettled = true;
                 self.publish(node);

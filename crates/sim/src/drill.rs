@@ -1,5 +1,5 @@
-//! Drills: a calm cluster, one event at a time, each held against what the documentation promises to the millisecond
-//! (the store's latency added, which no bound counts).
+//! Drills: a calm cluster, one event at a time, each compared with what the documentation promises to the millisecond (plus the
+//! store's latency, which no bound includes).
 
 use crate::check::name;
 use crate::fault::FaultKind;
@@ -8,10 +8,10 @@ use crate::world::World;
 use rand::RngExt;
 use tenure_core::{Config, Epoch, FenceRule, Input};
 
-/// How long a failover took, and what it was allowed to take by the settings alone.
+/// How long a failover took, and the limit by the settings alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Failover {
-    /// A crash, or a leader that gave the seat up.
+    /// A crash; otherwise a leader that gave up the seat.
     pub crash: bool,
     /// From the event to the next leader's work.
     pub took_ms: u64,
@@ -60,7 +60,7 @@ pub(crate) fn run(world: &mut World, change: &dyn Fn(&mut Config)) -> Vec<Failov
     if !world.judge.violations.is_empty() {
         return Vec::new();
     }
-    // The standbys' turns come and go, and each looks once more.
+    // The standbys' turns pass, and each looks once more.
     world.run_for(drill.config.settle_ms + 10 * drill.rank_step() + drill.config.election_interval_ms);
     crate::budget::steady(world, 60_000.max(8 * drill.config.heartbeat_ms));
     for _ in 0..4 {
@@ -79,7 +79,7 @@ pub(crate) fn run(world: &mut World, change: &dyn Fn(&mut Config)) -> Vec<Failov
     drill.failovers
 }
 
-/// Nobody may take part on a store that ignores conditions.
+/// No node may take part on a store that ignores conditions.
 fn unsafe_store(world: &mut World, config: &Config) {
     world.store.ignores_conditions = true;
     for index in 0..3 {
@@ -95,7 +95,7 @@ fn unsafe_store(world: &mut World, config: &Config) {
 }
 
 impl Drill {
-    /// Time for so many requests there and back, by the slowest.
+    /// The time for this many requests there and back, at the highest latency.
     fn trips(&self, world: &World, count: u64) -> u64 {
         count * 2 * world.latency_ms.1 + 30
     }
@@ -104,7 +104,7 @@ impl Drill {
         (self.config.heartbeat_ms / 4).clamp(10, 500)
     }
 
-    /// All start within a moment; the first by name leads, at the time that is promised.
+    /// All nodes start within a moment; the first by name leads, at the promised time.
     fn first_election(&mut self, world: &mut World) {
         let count = world.rng.random_range(3..=5);
         let mut order: Vec<usize> = (0..count).collect();
@@ -139,7 +139,7 @@ impl Drill {
         world.acting().first().copied()
     }
 
-    /// Waits for another leader, until the bound and what latency adds; says when it began, and who it is.
+    /// Waits for another leader until the bound plus latency; returns when it began, and which node it is.
     fn next_leader(&self, world: &mut World, old: Option<Epoch>, within: u64) -> Option<(u64, usize)> {
         let from = world.began.len();
         let end = world.now + within;
@@ -154,7 +154,7 @@ impl Drill {
         None
     }
 
-    /// `ahead` nodes that are dead still count as present and are waited for.
+    /// `ahead` dead nodes still count as present and are waited for.
     fn expect_failover(
         &mut self,
         world: &mut World,
@@ -181,7 +181,7 @@ impl Drill {
         }
     }
 
-    /// Dead nodes whose presence may still be taken for live.
+    /// Dead nodes whose presence may still look alive.
     fn ghosts(&self, world: &World) -> u64 {
         self.names.iter().filter(|node| !world.nodes[**node].running).count() as u64
     }
@@ -194,7 +194,7 @@ impl Drill {
         let Some(next) = self.expect_failover(world, true, self.config.failover_bound_ms(), ahead) else {
             return;
         };
-        // The old leader comes back, and stays a standby.
+        // The old leader comes back and stays a standby.
         let random = world.rng.random();
         world.restart(leader, random);
         let start = self.config.startup_jitter_max_ms + self.config.failover_bound_ms();
@@ -210,7 +210,7 @@ impl Drill {
         }
     }
 
-    /// Whoever is away is started, and given time to be a standby.
+    /// Starts all nodes that are down, and gives them time to become standbys.
     fn everybody_back(&self, world: &mut World) {
         for node in self.names.clone() {
             let random = world.rng.random();
@@ -232,12 +232,12 @@ impl Drill {
             world.strike(FaultKind::StepDown, leader);
             world.feed(leader, Input::StepDown);
         } else {
-            // The leader runs into the mark with its next renewal, and reads what is there.
+            // The leader notices the mark at its next renewal, and reads the seat.
             world.strike(FaultKind::Mark, leader);
             world.mark();
             bound += self.config.heartbeat_ms + self.trips(world, 2);
         }
-        // The one that steps down is ahead in the list, but not in the ranking.
+        // The node that steps down comes first in the list, but not in the ranking.
         let Some(next) = self.expect_failover(world, false, bound, 0) else { return };
         let now = world.now;
         if next == leader {
@@ -265,7 +265,7 @@ impl Drill {
         self.everybody_back(world);
     }
 
-    /// One renewal meets trouble; the leader must not lose its seat over it.
+    /// One renewal fails; the leader must not lose its seat over it.
     fn hiccup(&mut self, world: &mut World) {
         let Some(leader) = self.leader(world) else { return };
         let epoch = world.nodes[leader].acting.map(|acting| acting.epoch);
@@ -290,14 +290,14 @@ impl Drill {
         }
     }
 
-    /// The store refuses, is away, or is silent for a while: nobody storms it, and afterwards somebody leads.
+    /// The store refuses, is away, or is silent for a while: no node storms it, and afterwards a node leads.
     fn refusal(&mut self, world: &mut World) {
         let ms = 30_000.max(6 * self.config.election_interval_ms);
         let which = world.rng.random_range(0..4);
         let before: Vec<_> = world.nodes.iter().map(|node| node.sent).collect();
         let end = world.now + ms;
         if which == 3 {
-            // One that may read and not write is the one that could go on claiming for ever.
+            // A node that may read but not write is the one that could keep claiming forever.
             if let Some(leader) = self.leader(world) {
                 world.crash(leader);
             }
@@ -326,8 +326,8 @@ impl Drill {
             let sent = |kind: Kind| target.sent[kind as usize] - before[node][kind as usize];
             let looks = ms / self.config.election_interval_ms;
             let tries = 4 * self.config.hold_ms() / self.config.heartbeat_ms;
-            // A leader hurries for as long as its lease runs; a standby slows down to its usual look, once with the
-            // reading and once with the claim.
+            // A leader retries quickly while its lease runs; a standby slows down to its usual looks, once for the read and once
+            // for the claim.
             let (read, claim) = (sent(Kind::Read), sent(Kind::Claim));
             let (reads_max, claims_max) = (2 * looks + tries + 12, looks + 12);
             if read > reads_max || claim > claims_max {
@@ -344,7 +344,7 @@ impl Drill {
         }
     }
 
-    /// Nodes that have been dead for long are not waited for any more.
+    /// Nodes that have been dead for long are no longer waited for.
     fn long_dead(&mut self, world: &mut World) {
         let Some(leader) = self.leader(world) else { return };
         let last = self.names.iter().copied().max_by_key(|node| world.nodes[*node].id.clone());

@@ -1,15 +1,15 @@
-//! What can go wrong, each kind to be switched on and off by itself.
+//! What can go wrong; each kind can be switched on and off by itself.
 
 use std::fmt;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
-        /// One kind of misfortune.
+        /// One kind of fault.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
         pub enum FaultKind { $($(#[$doc])* $kind,)* }
 
         impl FaultKind {
-            /// Every kind there is.
+            /// All kinds.
             pub const ALL: &[FaultKind] = &[$(FaultKind::$kind,)*];
 
             /// The name on the command line and in reports.
@@ -21,7 +21,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Latency from a heavy-tailed distribution, beyond every timeout now and then.
+    /// Latency from a heavy-tailed distribution; now and then longer than any timeout.
     SlowNetwork = "slow-network",
     /// The request never arrives.
     LostRequest = "lost-request",
@@ -33,17 +33,17 @@ kinds! {
     RetryEcho = "retry-echo",
     /// A run of 409 and refused connections: nothing happened.
     Unavailable = "unavailable",
-    /// A run of 500 and 503, the write having happened.
+    /// A run of 500 and 503 although the writes happened.
     UnknownLanded = "unknown-landed",
-    /// A run of 500 and 503, the write not having happened.
+    /// A run of 500 and 503 where the writes did not happen.
     UnknownNotLanded = "unknown-not-landed",
     /// Permission denied.
     Denied = "denied",
-    /// A list that shows the past.
+    /// A list that shows an earlier state.
     StaleList = "stale-list",
-    /// Requests of a node do not arrive.
+    /// A node's requests do not arrive.
     CutOff = "cut-off",
-    /// Requests of a node arrive, answers do not.
+    /// A node's requests arrive, but the answers do not.
     AnswersCutOff = "answers-cut-off",
     /// A process dies.
     Crash = "crash",
@@ -55,13 +55,13 @@ kinds! {
     Drift = "drift",
     /// A clock jumps forward, as far as the settings tolerate.
     ClockJump = "clock-jump",
-    /// Clocks stand still, race or leap beyond all promises; only epochs are held to theirs then.
+    /// Clocks stand still, race or leap beyond all promises; only the promises about epochs still hold.
     WildClock = "wild-clock",
-    /// Somebody overwrites the seat with rubbish.
+    /// Somebody overwrites the seat with garbage.
     SeatCorrupt = "seat-corrupt",
     /// Somebody overwrites the seat with a record of a newer version.
     SeatNewer = "seat-newer",
-    /// Somebody overwrites the seat with a record of a stranger.
+    /// Somebody overwrites the seat with a stranger's record.
     SeatForeign = "seat-foreign",
     /// An operator deletes the seat.
     SeatDeleted = "seat-deleted",
@@ -69,23 +69,23 @@ kinds! {
     SeatRestored = "seat-restored",
     /// An operator deletes a presence.
     PresenceDeleted = "presence-deleted",
-    /// A node joins that was not there before.
+    /// A new node joins.
     Join = "join",
     /// A node leaves in order, and may come back.
     Leave = "leave",
-    /// A leader is asked to hand over.
+    /// A leader is asked to step down.
     StepDown = "step-down",
-    /// Somebody outside marks the seat, so that whoever holds it steps down.
+    /// Somebody outside marks the seat, so that its holder steps down.
     Mark = "mark",
     /// A second process runs under the id of another.
     Twin = "twin",
-    /// Nodes run by different settings.
+    /// Nodes run with different settings.
     MixedSettings = "mixed-settings",
-    /// Work takes all the time it is given to stop.
+    /// Work takes all the time it has to stop.
     SlowWork = "slow-work",
-    /// Work ignores that it should stop, and ends by its own deadline.
+    /// Work ignores the request to stop, and ends by its own deadline.
     StuckWork = "stuck-work",
-    /// Wake-ups that were replaced come all the same.
+    /// Replaced wake-ups still come.
     StaleWake = "stale-wake",
     /// The store's servers disagree about the time, within the margin.
     StoreSkew = "store-skew",
@@ -97,11 +97,11 @@ kinds! {
     WorkerLeave = "worker-leave",
     /// A second process runs under the id of a worker.
     WorkerTwin = "worker-twin",
-    /// Somebody overwrites a worker's object with rubbish.
+    /// Somebody overwrites a worker's object with garbage.
     WorkerCorrupt = "worker-corrupt",
     /// An operator deletes a worker's object.
     WorkerDeleted = "worker-deleted",
-    /// Somebody overwrites the snapshot with rubbish.
+    /// Somebody overwrites the snapshot with garbage.
     SnapshotCorrupt = "snapshot-corrupt",
     /// A leader-only process ends by itself, fails or panics.
     ProcessFails = "process-fails",
@@ -115,28 +115,28 @@ impl fmt::Display for FaultKind {
     }
 }
 
-/// Which kinds may strike.
+/// The kinds that may strike.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct FaultMix(u64);
 
 impl FaultMix {
-    /// Nothing goes wrong.
+    /// No kind may strike.
     pub fn calm() -> FaultMix {
         FaultMix(0)
     }
 
-    /// Everything may.
+    /// Every kind may strike.
     pub fn all() -> FaultMix {
         FaultKind::ALL.iter().fold(FaultMix::calm(), |mix, kind| mix.with(*kind))
     }
 
-    /// The same and this kind.
+    /// Adds this kind.
     #[must_use]
     pub fn with(self, kind: FaultKind) -> FaultMix {
         FaultMix(self.0 | 1 << kind as u64)
     }
 
-    /// The same without this kind.
+    /// Removes this kind.
     #[must_use]
     pub fn without(self, kind: FaultKind) -> FaultMix {
         FaultMix(self.0 & !(1 << kind as u64))
@@ -147,7 +147,7 @@ impl FaultMix {
         self.0 & 1 << kind as u64 != 0
     }
 
-    /// What may strike in both.
+    /// The kinds that are in both.
     #[must_use]
     pub fn and(self, other: FaultMix) -> FaultMix {
         FaultMix(self.0 & other.0)
@@ -173,12 +173,12 @@ impl FaultCounts {
         self.0.iter_mut().zip(other.0).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Kinds with their counts.
+    /// The kinds with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (FaultKind, u64)> {
         FaultKind::ALL.iter().map(|kind| (*kind, self.0[*kind as usize]))
     }
 
-    /// All together.
+    /// The sum of all counts.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }

@@ -1,4 +1,4 @@
-//! The other side of a desk: reading what the leader published, and telling what is new in it.
+//! The other side of a desk: reads what the leader published, and reports what is new in it.
 
 use crate::neglect::Neglect;
 use crate::wire::{Ask, Put, SnapshotRead};

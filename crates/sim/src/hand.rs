@@ -1,4 +1,4 @@
-//! A worker's hand: the production taker, and the runs it has begun. What the library's runner does.
+//! A worker's hand: the production taker, and the runs it has started. Does what the library's runner does.
 
 use crate::fault::FaultKind;
 use crate::node::Gate;
@@ -19,9 +19,9 @@ type Key = (JobId, u32);
 /// One worker's hand, as long as it has its id.
 pub(crate) struct Hand {
     pub(crate) taker: Taker,
-    /// What runs, and by which number its end is known.
+    /// What is running, and the number that identifies the end of each run.
     running: BTreeMap<Key, u64>,
-    /// On a machine of its own: what it knows of leaders.
+    /// On a machine of its own: what it knows about leaders.
     gate: Gate,
     token: u64,
     held: Vec<TakerInput>,
@@ -50,12 +50,12 @@ impl World {
         self.feed_hand(index, TakerInput::Wake);
     }
 
-    /// A worker without its id does nothing; what ran is stopped.
+    /// A worker without its id does nothing; its runs are stopped.
     pub(crate) fn end_hand(&mut self, index: usize) {
         self.hands.remove(&index);
     }
 
-    /// The worker leaves: first what it has is ended, then its id is given up.
+    /// The worker leaves: it finishes what it has, then gives up its id.
     pub(crate) fn drain_hand(&mut self, index: usize) -> bool {
         let busy = self.hands.contains_key(&index);
         if busy {
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// What was run comes to its end.
+    /// A run comes to its end.
     pub(crate) fn run_ends(&mut self, index: usize, key: Key, token: u64, kind: OutcomeKind) {
         let Some(hand) = self.hands.get_mut(&index) else { return };
         if hand.running.get(&key) != Some(&token) {
@@ -134,7 +134,7 @@ impl World {
                 if dropped {
                     hand.running.remove(&key);
                 } else if ran {
-                    // It stops when asked, after a moment.
+                    // It stops a moment after it is asked to.
                     let token = hand.running[&key];
                     let ends = Happening::RunEnds { key, token, kind: OutcomeKind::Cancelled };
                     self.schedule(now + 20, index, life, ends);
@@ -162,7 +162,7 @@ impl World {
             _ if peace => (OutcomeKind::Succeeded, 200),
             0..3 if fails => (OutcomeKind::Failed, 1500),
             3 if fails => (OutcomeKind::Partial, 1500),
-            // Longer than it may take.
+            // Longer than its time limit.
             4 if fails => (OutcomeKind::Succeeded, 12_000),
             _ => (OutcomeKind::Succeeded, 3000),
         };
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// The fence judges what nobody has claimed yet.
+    /// The fence judges entries that nobody has claimed yet.
     fn fence_entries(&mut self, index: usize, input: TakerInput) -> TakerInput {
         let TakerInput::Read(id, TakerRead::Found { doc, version, .. }) = input else { return input };
         let (now, rule) = (self.now, self.fence);

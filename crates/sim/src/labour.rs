@@ -12,17 +12,16 @@ use tenure_core::{
 };
 use tenure_core::{JobId, ScheduleId};
 
-/// Requests are counted for this long.
+/// How long to count requests.
 const STEADY_MS: u64 = 20_000;
-/// Everything that was begun is over within this, once all is mended.
+/// How soon after the faults everything that was started must be over.
 const OVER_MAX_MS: u64 = 150_000;
-/// What one task costs at the worst, in requests of leader and worker together: 11 as published, and putting it away and
-/// tidying up one by one.
+/// The most requests one task costs leader and worker together: 11 as published, plus archiving and tidying up one by one.
 const TASK_COST_MAX: u64 = 16;
-/// No leader makes more requests for tasks in a second.
+/// Most requests per second that a leader makes for tasks.
 pub(crate) const STORM_MAX: u64 = 60;
 
-/// By what the work of a schedule is done.
+/// The settings of the work in a schedule.
 pub(crate) struct Labour {
     pub(crate) dispatcher: DispatcherConfig,
     pub(crate) taker: TakerConfig,
@@ -32,22 +31,22 @@ pub(crate) struct Labour {
     by_hand: u64,
 }
 
-/// What leaders had done.
+/// What leaders got done.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct WorkDone {
     /// Schedules in which leaders have work.
     pub schedules: u64,
-    /// Attempts at tasks that were begun.
+    /// Attempts at tasks that were started.
     pub runs: u64,
-    /// Tasks that came to an end.
+    /// Tasks that ended.
     pub finished: u64,
     /// Due times that became jobs.
     pub jobs: u64,
     /// Results that came too late.
     pub late: u64,
-    /// Processes that were started again.
+    /// Processes that were restarted.
     pub restarts: u64,
-    /// Leaderships that were given up because processes did not run.
+    /// Leaderships given up because processes did not run.
     pub gave_up: u64,
 }
 
@@ -111,7 +110,7 @@ impl Default for Labour {
     }
 }
 
-/// Before there are nodes: whether leaders of this storm have work, and which.
+/// Draws, before there are nodes, whether leaders of this storm have work, and which.
 pub(crate) fn draw(world: &mut World) {
     world.staffed = world.manned && world.rng.random_bool(0.75);
     if !world.staffed {
@@ -124,7 +123,7 @@ pub(crate) fn draw(world: &mut World) {
         FaultKind::SeatDeleted,
         FaultKind::SeatRestored,
     ] {
-        // Where epochs repeat nothing is promised about tasks.
+        // Nothing is promised about tasks where epochs repeat.
         world.mix = world.mix.without(kind);
     }
     let timeout_ms = world.timeout_ms;
@@ -139,7 +138,7 @@ pub(crate) fn draw(world: &mut World) {
     (labour.taker.fast_ms, labour.taker.slow_ms, labour.taker.linger_ms) = (fast_ms, slow_ms, fast_ms / 4);
     labour.limits.timeout_ms = [2000, 5000][rng.random_range(0..2)];
     labour.limits.attempts_max = rng.random_range(1..=3);
-    // The first is the one that gives out work: what a former leader left has to be read before it is ready.
+    // The first process assigns work: it is ready only once it has read what a former leader left.
     let first =
         ProcessPlan { restart: Restart::Permanent, ready_within_ms: Some(60_000), stop_grace_ms: 200 };
     labour.supervision.processes = vec![first];
@@ -170,7 +169,7 @@ pub(crate) fn draw(world: &mut World) {
     (world.book.attempts_max, world.book.margin_ms) = (labour.limits.attempts_max, margin_ms);
 }
 
-/// Somebody wants something done, or called off.
+/// Submits a task, or cancels one.
 pub(crate) fn demand(world: &mut World) {
     let open: Vec<usize> =
         (0..world.offices.len()).filter(|node| world.offices[*node].bureau.is_some()).collect();
@@ -187,7 +186,7 @@ pub(crate) fn demand(world: &mut World) {
     }
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
     let limits = TaskLimits { deadline_ms, ..world.labour.limits.clone() };
-    // Once a mark was used nothing at or below it is created in that series again.
+    // Once a mark was used, nothing at or below it is created in that series again.
     let record = task(&name, &id.series(), 1, limits);
     world.submit_by_hand(node, record);
 }
@@ -199,12 +198,12 @@ pub(crate) fn mend(world: &mut World) {
     }
 }
 
-/// The wall clock until which every due time must have become a job.
+/// The wall clock time up to which every due time must have become a job.
 fn until(world: &World, leader: usize) -> u64 {
     world.wall(leader).saturating_sub(2500 + 12 * world.latency_ms.1)
 }
 
-/// A due time after this moment that should be a job and is none.
+/// A due time after this moment that should be a job and is not.
 fn missing(world: &World, leader: usize, from: u64) -> Option<String> {
     let until = until(world, leader);
     let wall = world.wall(leader);
@@ -219,7 +218,7 @@ fn missing(world: &World, leader: usize, from: u64) -> Option<String> {
         let open_at = world.book.open_at.get(&round.id.series()).copied().unwrap_or(0);
         let open_wall = world.wall(leader) - (world.now - open_at);
         let blocked = match round.terms.misfire {
-            // It is due while the way is free, or never.
+            // With this policy, a due time is run while nothing blocks it, or never.
             Misfire::Skip => open_wall >= due,
             Misfire::RunOnce | Misfire::CatchUp(_) => open_wall >= until,
         };
@@ -231,10 +230,10 @@ fn missing(world: &World, leader: usize, from: u64) -> Option<String> {
     None
 }
 
-/// After all was mended and a leader is there: everything comes to an end, every due time becomes a job, and at rest it
-/// costs what is published.
+/// After the faults, with a leader in office: everything comes to an end, every due time becomes a job, and the idle cost is as
+/// published.
 pub(crate) fn settle(world: &mut World) {
-    // A snapshot that was spoiled is made again with the next change, not before: until then leaders may give work to the dead.
+    // A spoiled snapshot is made again only with the next change: until then leaders may assign work to dead workers.
     let spoiled = world.registry.snapshot.as_ref().is_some_and(|there| there.content.is_none());
     if !world.staffed || spoiled || !world.judge.violations.is_empty() {
         return;
@@ -261,17 +260,17 @@ pub(crate) fn settle(world: &mut World) {
     }
     world.labour.rounds.iter_mut().for_each(|round| round.terms.enabled = false);
     world.put_rounds();
-    // What was submitted before stands in the ledger by then.
+    // By then, what was submitted before is in the ledger.
     world.run_for(4000);
     if run_until(world, leader, world.now + OVER_MAX_MS, |world| world.book.open()) {
-        // What was recorded is tidied up and put away.
+        // What was recorded is tidied up and archived.
         let slow_ms = world.labour.dispatcher.slow_ms;
         world.run_for(6 * slow_ms * 1000 / 800 + 12_000);
         steady(world, leader);
     }
 }
 
-/// Goes on until nothing is said any more; it must be so by then.
+/// Runs until nothing is reported any more, which must happen by `end`.
 fn run_until(world: &mut World, leader: usize, end: u64, left: impl Fn(&World) -> Option<String>) -> bool {
     while let Some(what) = left(world) {
         let now = world.now;
@@ -298,7 +297,7 @@ fn window(world: &mut World, leader: usize, from: u64) {
     while world.now < start + 2 * longest + 4000 {
         world.run_for(500);
         let now = world.now;
-        // The newest of those that passed before counts too, unless that is nobody's business by its policy.
+        // The newest due time from before counts too, unless its policy skips it.
         let kept = world.labour.rounds.iter().all(|round| round.terms.misfire != Misfire::Skip);
         let since = if kept && now > start + 4000 { WALL_MS } else { from };
         if let Some(what) = missing(world, leader, since) {
@@ -309,7 +308,7 @@ fn window(world: &mut World, leader: usize, from: u64) {
         }
     }
     let spent = world.task_requests(leader) - leaders + hand_requests(world) - hands;
-    // An attempt that its worker does not get to in time is taken back, and costs as much as one that is run.
+    // An attempt that its worker does not start in time is taken back, and costs as much as one that runs.
     let begun = (world.book.runs.len() as u64 - runs).max(world.book.dispatched - given);
     let idle = (world.now - start) * 1200 / 1000 / world.labour.taker.slow_ms + 2;
     let most = TASK_COST_MAX * (begun + 2) + idle * world.hands.len() as u64;
@@ -325,7 +324,7 @@ fn hand_requests(world: &World) -> u64 {
     world.hands.values().map(|hand| hand.sent).sum()
 }
 
-/// At rest a leader makes no request for tasks, and a worker one look every idle interval.
+/// An idle leader makes no request for tasks, and an idle worker looks once per idle interval.
 fn steady(world: &mut World, leader: usize) {
     let before = world.task_requests(leader);
     let hands: Vec<(usize, u64)> = world.hands.iter().map(|(index, hand)| (*index, hand.sent)).collect();
@@ -352,7 +351,7 @@ fn steady(world: &mut World, leader: usize) {
 }
 
 impl World {
-    /// A leader's requests for tasks are bounded in trouble, too.
+    /// A leader's requests for tasks are bounded during faults, too.
     pub(crate) fn check_task_storm(&mut self, node: usize, kind: Kind) {
         if !matches!(kind, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Archive) {
             return;
@@ -361,7 +360,7 @@ impl World {
         let before = self.task_second.get(&node).copied().filter(|(last, ..)| *last == second);
         let (_, count, updates) = before.unwrap_or((second, 0, self.book.updates));
         self.task_second.insert(node, (second, count + 1, updates));
-        // Where something comes of them, there may be more: a write for what was seen, and one for what follows from it.
+        // Requests with an effect may add to this: a write for what was seen, and one for what follows from it.
         let most = STORM_MAX + 2 * (self.book.updates - updates);
         if count + 1 > most && !self.wild {
             self.judge.violated(now, name::TASK_BUDGET, || {
@@ -370,7 +369,7 @@ impl World {
         }
     }
 
-    /// Requests a node has made for tasks as a leader.
+    /// The requests a node has made for tasks as a leader.
     pub(crate) fn task_requests(&self, node: usize) -> u64 {
         [Kind::Ledger, Kind::Inbox, Kind::Inboxes, Kind::Archive]
             .iter()

@@ -1,4 +1,4 @@
-//! Requests about tasks take effect, whether their sender lives or not; and what must be true of each.
+//! Requests about tasks take effect, whether their sender is alive or not; and what must hold for each.
 
 use crate::neglect::Neglect;
 use crate::queue::Then;
@@ -107,7 +107,7 @@ impl World {
         Told::Take(TakerInput::Written(id, WriteAnswer::Won(version)))
     }
 
-    /// What the book says is wrong is wrong.
+    /// Turns everything wrong in the book into violations.
     pub(crate) fn hold_book(&mut self) {
         let now = self.now;
         for (check, what) in self.book.take_wrong() {

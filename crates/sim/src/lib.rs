@@ -7,7 +7,7 @@
 //! - [`teeth`] runs both on deliberately broken variants, which must be caught.
 //! - [`cluster`] does the same with the production driver on paused time, in smaller numbers.
 //!
-//! None of it is a proof: schedules find what they find, and the explorer is exhaustive within its limits only.
+//! None of it is a proof: schedules find what they find, and the explorer is exhaustive only within its limits.
 
 mod book;
 mod budget;

@@ -1,4 +1,4 @@
-//! A node dies, comes back as another life, stands still and goes on.
+//! How a node dies, comes back with a new life, stands still and resumes.
 
 use crate::neglect::Neglect;
 use crate::node::Gate;
@@ -18,7 +18,7 @@ impl World {
         }
     }
 
-    /// A new life of a dead node.
+    /// Starts a new life of a dead node.
     pub(crate) fn restart(&mut self, node: usize, random: u64) {
         let life = self.new_life();
         let target = &mut self.nodes[node];
@@ -62,7 +62,7 @@ impl World {
         }
         self.trace.note(self.now, node, || Noted::Resumed);
         let mut held = std::mem::take(&mut self.nodes[node].held);
-        // What came in meanwhile is found in any order.
+        // What came in during the pause is handled in any order.
         use rand::seq::SliceRandom;
         held.shuffle(&mut self.rng);
         for input in held {

@@ -1,4 +1,4 @@
-//! `tenure-sim`: schedules, replays, the explorer and the broken variants from the command line.
+//! `tenure-sim`: runs schedules, replays, the explorer and the broken variants from the command line.
 #![allow(clippy::print_stdout, reason = "it is a command")]
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -97,7 +97,7 @@ enum Size {
 }
 
 fn main() -> ExitCode {
-    // An assertion of the core that fails is reported as a violation, with its seed.
+    // A failed assertion of the core is reported as a violation, with its seed.
     std::panic::set_hook(Box::new(|_| {}));
     let result = match Args::parse().command {
         Command::Run { seeds, from, minutes, threads, without, driver, json } => {
@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The terms before there was a hold of its own are there for comparison.
+/// The settings from before the hold was separate are here for comparison.
 fn far(days: u64, seed: u64) {
     let of = |heartbeat_ms, lease_ms, election_interval_ms, hold_factor_permille| tenure_core::Config {
         heartbeat_ms,

@@ -1,11 +1,11 @@
-//! Ties the proof to the code: each step of the production coordinator must be made of transitions of `proof/seat.py`.
+//! Ties the proof to the code: each step of the production coordinator must consist of transitions of `proof/seat.py`.
 //!
-//! `follow` takes what a coordinator looked like before a step, what it was told and what it did, plays the transitions that
-//! this must have been, checks the guard of each, and compares what comes out with what the coordinator looks like afterwards. A
-//! step that is none of the model's is an error.
+//! `follow` takes the coordinator's state before a step, its input and its effects. It plays the transitions that this must have
+//! been, checks the guard of each, and compares the result with the coordinator's state afterwards. A step that the model does
+//! not have is an error.
 //!
-//! What it does not see: whether a write that an answer speaks of has landed, and whether work that is reported stopped has
-//! stopped. Those are the store's and the caller's word; `monitor.rs` checks them against the truth. The meaning of the cold
+//! It does not see whether a write that an answer speaks of has landed, or whether work that is reported stopped has stopped. For
+//! those it takes the word of the store and the caller; `monitor.rs` checks them against the truth. The meaning of the cold
 //! start's margin is an assumption of the proof.
 
 use crate::transition::{Followed, Transition};
@@ -22,14 +22,14 @@ pub(crate) struct Terms<'a> {
     pub(crate) aged: Option<&'a Version>,
 }
 
-/// One step: when by the node's clock, what it was told, what it did.
+/// One step: its time on the node's clock, its input, its effects.
 pub(crate) struct Step<'a> {
     pub(crate) now: Time,
     pub(crate) input: &'a Input,
     pub(crate) effects: &'a [Effect],
 }
 
-/// The version that this list shows to be long dead, if it does: the condition of the model's `claim_cold`.
+/// The version that this list shows to be long dead, if any: the condition of the model's `claim_cold`.
 pub(crate) fn aged(before: &View, me: &Holder, config: &Config, input: &Input) -> Option<Version> {
     let Input::Answer { answer: Answer::Nodes(tenure_core::NodesAnswer::Found { nodes, .. }), .. } = input
     else {
@@ -50,8 +50,8 @@ pub(crate) fn is_over(view: &View, acts: Option<Epoch>, epoch: Epoch) -> bool {
     gone || going
 }
 
-/// Whether the coordinator knows that work of this epoch runs: it leads in it and its work has not stopped, or it has retired it and
-/// spares it.
+/// Whether the coordinator knows that work of this epoch runs: it leads in the epoch and its work has not stopped, or it has
+/// retired the epoch and spares its work.
 pub(crate) fn is_known(view: &View, epoch: Epoch) -> bool {
     match view.lead.filter(|lead| lead.epoch == epoch) {
         Some(lead) => lead.work,
@@ -89,9 +89,9 @@ struct Replay<'a> {
     terms: &'a Terms<'a>,
     now: Time,
     node: View,
-    /// The write whose landing this step was told, and when it was sent.
+    /// The write whose success this step reports, and when it was sent.
     won: Option<(Nonce, Time)>,
-    /// The epoch lost in this step, until the coordinator says so.
+    /// The epoch lost in this step, until the coordinator reports it.
     lost: Option<Epoch>,
     followed: &'a mut Followed,
 }
@@ -111,7 +111,7 @@ impl Replay<'_> {
         seat.holder == *self.terms.me
     }
 
-    /// When a write that is not forgotten was sent.
+    /// When a write that is still remembered was sent.
     fn sent(&self, nonce: Nonce) -> Option<Time> {
         let known = |(write, _): &&(Nonce, Time)| *write == nonce;
         self.won.iter().chain(&self.node.pending).find(known).map(|(_, sent)| *sent)
@@ -198,7 +198,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Another record than before: the silence begins anew, and a leader that does not find its own stops.
+    /// A different record than before: the silence starts over, and a leader that does not find its own record stops.
     fn saw(&mut self, found: Option<(&Seat, &Version)>) -> Result<(), String> {
         self.node.seen = match found {
             None => SeenView::Absent,
@@ -330,7 +330,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// A seat write leaves the node: which transition that is, its content says.
+    /// A seat write leaves the node; its content says which transition that is.
     fn sends(&mut self, new: &Seat, expect: &Expect) -> Result<(), String> {
         let (now, hold_ms) = (self.now, self.hold_ms());
         let (seen, since) = match &self.node.seen {
@@ -395,7 +395,7 @@ impl Replay<'_> {
         self.fire(by, &[claim[0], claim[1], claim[2], other, expired])
     }
 
-    /// Whether the coordinator is where the model is.
+    /// Whether the coordinator agrees with the model.
     fn agrees(mut self, after: &View) -> Result<(), String> {
         if let Some(epoch) = self.lost {
             return Err(format!("{epoch:?} is over, and the node does not say so"));
@@ -430,7 +430,7 @@ impl Replay<'_> {
                 format!("{:?}", flight(after)),
             )?;
         }
-        // Writes may be forgotten at any time; but one that is remembered was sent when it is said to.
+        // Writes may be forgotten at any time, but one that is remembered must have the right sending time.
         if let Some(write) = after.pending.iter().find(|write| !self.node.pending.contains(write)) {
             return Err(format!("{write:?} is remembered, and was not sent then"));
         }

@@ -1,8 +1,8 @@
-//! The clauses of the proof that can be seen from outside, watched at every step. They know the truth, as the proof does: when each
-//! write landed, and what every clock showed then.
+//! The clauses of the proof that can be seen from outside, checked at every step. They know the truth, as the proof does: when
+//! each write landed, and what every clock showed then.
 //!
-//! Not watched where an assumption of the proof does not hold: while somebody's hand is on the seat, and with clocks beyond the
-//! promise. A life that has crashed acts no more, so nothing is asked of it.
+//! Not checked where an assumption of the proof does not hold: while somebody changes the seat by hand, and with clocks beyond
+//! the promise. A crashed incarnation no longer acts, so nothing is checked for it.
 
 use crate::check::name;
 use crate::model::{self, Step, Terms, is_over};
@@ -17,7 +17,7 @@ use tenure_core::{
 /// A write to the seat.
 struct Write {
     seat: Seat,
-    /// By the sender's clock; `None` if somebody outside sent it.
+    /// On the sender's clock; `None` if somebody outside sent it.
     sent: Option<Time>,
     /// What the clocks of all nodes showed when it landed.
     landed: Option<Vec<Time>>,
@@ -27,9 +27,9 @@ struct Write {
 pub(crate) struct Monitors {
     writes: BTreeMap<Nonce, Write>,
     current: Option<Nonce>,
-    /// The highest epoch that a life has sent a vacate for.
+    /// The highest epoch for which an incarnation has sent a vacate.
     vacated: BTreeMap<u64, Epoch>,
-    /// Landed claims and renewals of a life, the newest last.
+    /// Landed claims and renewals of an incarnation, newest last.
     own: BTreeMap<u64, Vec<Nonce>>,
     /// The version that a node was shown to be long dead.
     aged: BTreeMap<u64, Version>,
@@ -39,7 +39,7 @@ pub(crate) struct Monitors {
 }
 
 impl World {
-    /// Holds one step of a node against the model, and what it sends against the truth.
+    /// Compares one step of a node with the model, and what it sends with the truth.
     pub(crate) fn follow(&mut self, node: usize, before: &View, input: &Input, effects: &[Effect]) {
         let (now, target) = (self.now, &self.nodes[node]);
         let local = target.clock.local(now);
@@ -112,7 +112,7 @@ impl World {
         }
     }
 
-    /// Every clause about this node, now.
+    /// Checks every clause about this node now.
     pub(crate) fn watch(&mut self, node: usize) {
         if !self.monitored() {
             return;
@@ -130,7 +130,7 @@ impl World {
         let hold_ms = target.config.hold_ms();
         if let SeenView::Record { seat, since, .. } = &view.seen {
             let landed = monitors.writes.get(&seat.nonce).and_then(|write| write.landed.as_ref());
-            // Nodes that joined later are not in the list: they were not there when it landed.
+            // Nodes that joined later are not in the list: they did not exist when it landed.
             if landed.is_none_or(|clocks| clocks.get(node).is_some_and(|landed| landed > since)) {
                 return Some((name::K1, format!("saw {seat:?} since {since:?}, landed {landed:?}")));
             }

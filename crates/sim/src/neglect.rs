@@ -5,22 +5,22 @@
 pub enum Neglect {
     /// Work is reported as stopped when it was only told to stop.
     StoppedToldTooSoon,
-    /// Work does not look at its deadline.
+    /// Work does not check its deadline.
     DeadlineUnchecked,
     /// The clock stands still while the machine sleeps.
     ClockSleeps,
     /// Half a lease of the settings is taken for the one in the seat: the deadline handed to work is too late.
     DeadlineDoubled,
-    /// The snapshot of the workers is written whatever stands there.
+    /// The snapshot of the workers is written unconditionally.
     SnapshotUnconditional,
-    /// A worker writes its inbox whatever stands there.
+    /// A worker writes its inbox unconditionally.
     ClaimUnconditional,
-    /// A job has another name each time somebody tries to create it, and no mark.
+    /// A job gets a different name at each attempt to create it, and no mark.
     JobNamedAnew,
 }
 
 impl Neglect {
-    /// All of them.
+    /// All neglected duties.
     pub const ALL: &[Neglect] = &[
         Neglect::StoppedToldTooSoon,
         Neglect::DeadlineUnchecked,

@@ -1,4 +1,4 @@
-//! Between nodes and store, and between leaders and receivers of tasks.
+//! Messages between nodes and store, and between leaders and receivers of tasks.
 
 use crate::check::name;
 use crate::fault::FaultKind;
@@ -10,11 +10,11 @@ use crate::world::World;
 use rand::RngExt;
 use tenure_core::{Answer, ElectionCause, Epoch, Request, RequestId, SeatState, Verdict, WriteAnswer};
 
-/// A late write lands within this, so that a world can be told to be at peace.
+/// The latest landing of a late write, so that a world can be known to be calm.
 pub(crate) const LATE_MAX_MS: u64 = 12_000;
-/// A slow message takes no longer than this.
+/// The longest time a slow message takes.
 const SLOW_MAX_MS: u64 = 6000;
-/// A leader sends a task this often.
+/// How often a leader sends a task.
 const DISPATCH_MS: u64 = 700;
 
 const PER_REQUEST: [(FaultKind, Fate); 9] = [
@@ -30,7 +30,7 @@ const PER_REQUEST: [(FaultKind, Fate); 9] = [
 ];
 
 impl World {
-    /// A fault for one request, of a kind that may strike.
+    /// Draws a fault for one request, of a kind that may strike.
     pub(crate) fn draw_fate(&mut self) -> Option<(FaultKind, Fate)> {
         let (kind, mut fate) = PER_REQUEST[self.rng.random_range(0..PER_REQUEST.len())];
         let late = self.rng.random_range(self.timeout_ms..LATE_MAX_MS);
@@ -63,7 +63,7 @@ impl World {
             return Fate::Slow(out, ms - out);
         }
         if self.mix.has(FaultKind::SlowNetwork) && self.rng.random_range(0..100) < 4 {
-            // A Pareto tail: most are a little slow, a few are very.
+            // A Pareto tail: most are a little slow, a few are very slow.
             let slow = |share: f64| ((40.0 / share.max(1e-4)) as u64).min(SLOW_MAX_MS);
             let fate = Fate::Slow(slow(self.rng.random()), slow(self.rng.random()));
             self.strike(FaultKind::SlowNetwork, node);
@@ -119,7 +119,7 @@ impl World {
             self.schedule(now + delay, node, life, Happening::Land { id, request, sent: now, down, then });
         }
         if !sure {
-            // The sender waits by its own clock; where that stands still the answer is given up by true time.
+            // The sender waits by its own clock; if that stands still, true time decides when it gives up.
             let clock = &self.nodes[node].clock;
             let local = clock.local(now);
             let at = clock.when(local + timeout).unwrap_or(now + timeout);
@@ -128,7 +128,7 @@ impl World {
     }
 
     fn check_sending(&mut self, node: usize, kind: Kind, request: &Request) {
-        // By whoever's settings it goes.
+        // The shortest heartbeat decides, because any node's settings may be in force.
         let heartbeat_ms = self.nodes.iter().map(|node| node.config.heartbeat_ms).min().unwrap_or(0);
         let (now, target) = (self.now, &mut self.nodes[node]);
         if target.second.0 != now / 1000 {
@@ -138,7 +138,7 @@ impl World {
         let retry_ms = (heartbeat_ms / 4).clamp(10, 1000);
         let limit = 3 * 1000 / retry_ms + 16;
         let (second, sent) = target.second;
-        // Pauses are kept by the node's own clock; one that races says nothing about a second of ours.
+        // Pauses follow the node's own clock; a racing clock says nothing about a second of true time.
         if sent == limit + 1 && !self.wild {
             self.judge.violated(now, name::NO_STORM, || {
                 format!("{node} makes more than {limit} requests in second {second}")
@@ -184,8 +184,8 @@ impl World {
                     let (kind, epoch) = (Kind::of(request), seat.epoch);
                     self.trace.note(now, node, || Noted::Landed(kind, epoch));
                     if kind == Kind::Claim {
-                        // An epoch that is claimed twice by one life, the seat having been deleted in between: whoever has
-                        // seen the first record has not seen this one.
+                        // One incarnation claimed this epoch twice, with the seat deleted in between: a node that saw the first
+                        // record has not seen this one.
                         self.witnesses.forget_holder(life, epoch);
                     }
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
@@ -224,7 +224,7 @@ impl World {
         if !self.nodes[node].cut_in {
             self.schedule(now + back, node, life, Happening::Answer { id, answer });
         } else {
-            // The way back was cut meanwhile: the sender gives up.
+            // The way back was cut in the meantime: the sender gives up.
             let at = now + self.timeout_ms;
             self.schedule(at, node, life, Happening::Answer { id, answer: request.unanswered() });
         }
@@ -247,8 +247,8 @@ impl World {
             && !target.clock.has_changed()
         {
             let waited = sent.saturating_sub(object.landed) * target.clock.rate() / 1000 + 2;
-            // The leader's settings count, until another leads.
-            // Where the record does not say, those of one before it do.
+            // The leader's settings count until another node leads. If the record does not have them, the settings of an earlier
+            // record do.
             let least_ms = || self.nodes.iter().map(|node| node.config.takeover_delay_ms).min().unwrap_or(0);
             let delay_ms = held.terms.map_or_else(least_ms, |terms| terms.takeover_delay_ms);
             let due = held.lease.expiry_ms + if down { delay_ms } else { 0 };
@@ -260,8 +260,7 @@ impl World {
         }
     }
 
-    /// Somebody outside marks the seat, by compare-and-swap on what is there, so that its holder steps down. Whether there
-    /// was anybody to ask.
+    /// Somebody outside marks the seat by compare-and-swap, so that its holder steps down. Returns whether there was a holder.
     pub(crate) fn mark(&mut self) -> bool {
         let found = self.store.seat.as_ref().and_then(|object| object.seat()).cloned();
         let Some(seat) = found.filter(|seat| seat.state == SeatState::Held && !seat.step_down) else {
@@ -276,7 +275,7 @@ impl World {
         true
     }
 
-    /// A leader's work sends a task to somebody, as long as it may act.
+    /// A leader's work sends a task to some node, as long as it may act.
     pub(crate) fn dispatch(&mut self, node: usize, epoch: Epoch) {
         let target = &self.nodes[node];
         if target.acting.is_none_or(|acting| acting.epoch != epoch) {
@@ -297,7 +296,7 @@ impl World {
         self.schedule(now + DISPATCH_MS, node, life, Happening::Dispatch { epoch });
     }
 
-    /// A task arrives. Judged twice: by the production rule, and by what must be true of its verdict.
+    /// A task arrives. It is judged twice: by the production rule, and by what must be true of its verdict.
     pub(crate) fn receive(&mut self, node: usize, epoch: Epoch, dispatched: i64) {
         let (now, rule) = (self.now, self.fence);
         let target = &mut self.nodes[node];
@@ -333,7 +332,7 @@ impl World {
     }
 }
 
-/// What a client whose own retry is refused makes of a write that happened.
+/// How a client whose own retry is refused sees a write that happened.
 fn echo(answer: Answer) -> Answer {
     match answer {
         Answer::SeatWritten(WriteAnswer::Won(_)) => Answer::SeatWritten(WriteAnswer::Lost),

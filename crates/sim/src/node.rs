@@ -1,4 +1,4 @@
-//! A simulated node: the production core, and all that surrounds it on its machine.
+//! A simulated node: the production core, and everything around it on its machine.
 
 use crate::clock::Clock;
 use std::collections::VecDeque;
@@ -7,56 +7,56 @@ use tenure_core::{
     WakeToken,
 };
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// Does the store honour conditions?
+    /// Checks whether the store honours conditions.
     Probe,
-    /// Reading the seat.
+    /// Reads the seat.
     Read,
-    /// Taking the seat.
+    /// Takes the seat.
     Claim,
-    /// Staying on it.
+    /// Renews the seat.
     Renew,
-    /// Giving it up.
+    /// Gives up the seat.
     Vacate,
-    /// Being seen.
+    /// Writes the node's presence.
     Presence,
-    /// Being seen no more.
+    /// Removes the node's presence.
     Leave,
-    /// Who is there?
+    /// Lists the presences.
     List,
-    /// The heartbeat of a worker.
+    /// A worker's heartbeat.
     Beat,
     /// Another request of a worker for its own object.
     Own,
-    /// Listing the workers.
+    /// Lists the workers.
     Sweep,
-    /// Reading or removing a worker's object as leader.
+    /// Reads or removes a worker's object as leader.
     Worker,
-    /// Reading the snapshot.
+    /// Reads the snapshot.
     Snapshot,
-    /// Writing the snapshot.
+    /// Writes the snapshot.
     Publish,
-    /// Reading or writing a shard of the ledger.
+    /// Reads or writes a shard of the ledger.
     Ledger,
-    /// Reading or writing an inbox as leader.
+    /// Reads or writes an inbox as leader.
     Inbox,
-    /// Listing the inboxes.
+    /// Lists the inboxes.
     Inboxes,
-    /// Putting finished tasks away.
+    /// Archives finished tasks.
     Archive,
-    /// A worker's look at its inbox.
+    /// A worker looks at its inbox.
     Look,
-    /// A worker's write of its inbox.
+    /// A worker writes its inbox.
     Hand,
 }
 
 impl Kind {
-    /// How many there are.
+    /// The number of kinds.
     pub const COUNT: usize = 20;
 
-    /// What a request is for.
+    /// The kind of a request.
     pub fn of(request: &Request) -> Kind {
         match request {
             Request::Probe => Kind::Probe,
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// Its name in reports.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Probe => "probe",
@@ -107,7 +107,7 @@ impl Kind {
     }
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     Pass,
@@ -120,7 +120,7 @@ pub(crate) enum Fate {
     UnknownNotLanded,
     Denied,
     StaleList,
-    /// Takes this long to arrive, and this long to be answered.
+    /// It takes this long to arrive, and this long to be answered.
     Slow(u64, u64),
 }
 
@@ -132,7 +132,7 @@ pub(crate) enum Work {
     Stuck,
 }
 
-/// Work that runs in the name of an epoch.
+/// Work that runs on behalf of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Acting {
     pub(crate) epoch: Epoch,
@@ -143,7 +143,7 @@ pub(crate) struct Acting {
     pub(crate) since: u64,
 }
 
-/// What a receiver of tasks knows, as the library's fence keeps it.
+/// What a receiver of tasks knows, as in the library's fence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate {
     pub(crate) known: Epoch,
@@ -157,7 +157,7 @@ impl Gate {
         }
     }
 
-    /// As the library's fence judges: a newer epoch is news, everything else is for the rule.
+    /// Judges like the library's fence: a newer epoch is remembered, everything else follows the rule.
     pub(crate) fn judge(
         &mut self,
         rule: FenceRule,
@@ -199,7 +199,7 @@ pub(crate) struct Node {
     pub(crate) id: NodeId,
     pub(crate) core: Coordinator,
     pub(crate) config: Config,
-    /// Which life of which node this is: the incarnation.
+    /// Identifies the node and its life: the incarnation.
     pub(crate) life: u64,
     pub(crate) alive: bool,
     pub(crate) paused: bool,
@@ -208,15 +208,15 @@ pub(crate) struct Node {
     pub(crate) work: Work,
     pub(crate) clock: Clock,
     pub(crate) last_jump: u64,
-    /// The clock's rate when the machine does not sleep.
+    /// The clock's rate while the machine is awake.
     pub(crate) awake_rate: u64,
     /// How far its wall clock is off.
     pub(crate) wall_off_ms: i64,
-    /// Faults that wait for a request they fit.
+    /// Faults that wait for a matching request.
     pub(crate) faults: VecDeque<(Option<Kind>, Fate)>,
-    /// Of a thousand requests this many meet a fault.
+    /// How many requests in a thousand meet a fault.
     pub(crate) burst: u32,
-    /// Dies after this many effects.
+    /// It dies after this many effects.
     pub(crate) crash_in: Option<u32>,
     pub(crate) held: Vec<Input>,
     pub(crate) acting: Option<Acting>,
@@ -226,13 +226,13 @@ pub(crate) struct Node {
     pub(crate) outstanding: Vec<(RequestId, bool)>,
     pub(crate) sent: [u64; Kind::COUNT],
     pub(crate) gate: Gate,
-    /// The highest epoch this life has lost.
+    /// The highest epoch this incarnation has lost.
     pub(crate) lost: Epoch,
-    /// Asked to leave, and not gone yet.
+    /// It was asked to leave, and is not gone yet.
     pub(crate) stopping: bool,
-    /// Taking part.
+    /// It takes part.
     pub(crate) running: bool,
-    /// Requests within the second that began then.
+    /// The current second, and the number of requests in it.
     pub(crate) second: (u64, u64),
 }
 
@@ -242,7 +242,7 @@ impl Node {
         self.alive && self.acting.as_ref().is_some_and(in_time)
     }
 
-    /// When its work stopped acting, in true time, as far as that can be told by now.
+    /// When its work stopped acting, in true time, as far as is known by now.
     pub(crate) fn acted_until(&self, now: u64) -> Option<u64> {
         match &self.acting {
             Some(acting) => self.clock.when(acting.deadline).map(|end| end.min(now)),

@@ -1,5 +1,5 @@
-//! A node's office: the processes that run while it leads, on the production supervision. What the library's supervisor does;
-//! the first process is the one that gives out work.
+//! A node's office: the processes that run while it leads, under the production supervision. Does what the library's supervisor
+//! does; the first process is the one that assigns work.
 
 use crate::bureau::Bureau;
 use crate::check::name;
@@ -15,14 +15,14 @@ use tenure_core::{
     SupervisionEvent, SupervisionInput,
 };
 
-/// A step-down that failed because the node does not lead is followed by another look at leadership after this.
+/// How long to wait before looking at leadership again, after a step-down failed because the node does not lead.
 const LOOK_AGAIN_MS: u64 = 1000;
 
 #[derive(Clone, Debug)]
 pub(crate) enum OfficeInput {
-    /// Leadership may look different.
+    /// Leadership may have changed.
     Look,
-    /// Time has passed, unless another wake-up was asked for since.
+    /// Time has passed, unless another wake-up was requested since.
     Wake(u64),
     Ready(usize, u64),
     Exited(usize, u64, ProcessOutcome),
@@ -30,7 +30,7 @@ pub(crate) enum OfficeInput {
     AsideOver,
 }
 
-/// An instance of a process that runs.
+/// A running instance of a process.
 pub(crate) struct Instance {
     pub(crate) number: u64,
     epoch: Epoch,
@@ -44,15 +44,15 @@ pub(crate) struct Instance {
 /// One node's office.
 pub(crate) struct Office {
     machine: Supervision,
-    /// The lease taken up.
+    /// The lease under which processes run.
     pub(crate) lease: Option<Epoch>,
-    /// Its end was told to the machine.
+    /// The supervision was told that the lease has ended.
     told: bool,
     /// Leadership is being given up.
     aside: bool,
-    /// Everything that runs, by process; more than one of a process never.
+    /// Everything that runs, by process; a process never has more than one instance.
     pub(crate) instances: Vec<Vec<Instance>>,
-    /// Epochs whose work is to stop and has not been reported to have.
+    /// Epochs whose work must stop and has not been reported as stopped.
     owed: BTreeSet<Epoch>,
     token: u64,
     held: Vec<OfficeInput>,
@@ -60,7 +60,7 @@ pub(crate) struct Office {
 }
 
 impl World {
-    /// A new process of a node has a new office, and nothing runs in it.
+    /// A new process of a node has a new, empty office.
     pub(crate) fn new_office(&mut self, node: usize) {
         if !self.staffed {
             return;
@@ -93,7 +93,7 @@ impl World {
         target.alive && target.acting.is_some_and(live)
     }
 
-    /// Leadership looks different: seen with the next step of the office.
+    /// Leadership has changed: the next step of the office sees it.
     pub(crate) fn nudge_office(&mut self, node: usize) {
         if self.staffed {
             let (now, life) = (self.now, self.nodes[node].life);
@@ -101,13 +101,13 @@ impl World {
         }
     }
 
-    /// The core wants work of this epoch to stop, and to hear when it has.
+    /// The core wants work of this epoch to stop, and wants to hear when it has.
     pub(crate) fn close_office(&mut self, node: usize, epoch: Epoch) {
         self.offices[node].owed.insert(epoch);
         self.nudge_office(node);
     }
 
-    /// Leadership was lost: whoever gives it up need not wait any longer.
+    /// Leadership was lost: giving it up need not wait any longer.
     pub(crate) fn left_office(&mut self, node: usize) {
         if self.staffed && self.offices[node].aside {
             let (now, life) = (self.now, self.nodes[node].life);
@@ -135,10 +135,10 @@ impl World {
             return;
         }
         self.steps += 1;
-        // Whatever comes in, the guard is looked at first.
+        // Check the guard first, whatever comes in.
         self.check_lease(node);
         match input {
-            // Whatever has fallen due meanwhile is done with every look.
+            // Every look does whatever has fallen due.
             OfficeInput::Look => self.supervise(node, SupervisionInput::Wake),
             OfficeInput::Wake(token) if token != self.offices[node].token => return,
             OfficeInput::Wake(_) => self.supervise(node, SupervisionInput::Wake),
@@ -174,7 +174,7 @@ impl World {
         self.supervise(node, SupervisionInput::Lost { by });
     }
 
-    /// Takes leadership up, if there is one to take up.
+    /// Takes up leadership, if there is any.
     fn take_up(&mut self, node: usize) {
         let office = &self.offices[node];
         if office.lease.is_some() || office.aside {
@@ -233,7 +233,7 @@ impl World {
         }
     }
 
-    /// The processes cannot work here: leadership is to be given up.
+    /// The processes cannot work here: leadership must be given up.
     pub(crate) fn stand_aside(&mut self, node: usize, hold_ms: u64) {
         if matches!(self.nodes[node].core.role(), Some(Role::Leader | Role::Draining)) {
             self.feed(node, Input::StandAside { hold_ms });
@@ -248,7 +248,7 @@ impl World {
     fn start_process(&mut self, node: usize, process: usize, number: u64, attempt: u32) {
         let (now, life, peace) = (self.now, self.nodes[node].life, self.peace);
         let Some(epoch) = self.offices[node].lease.filter(|epoch| self.guarded(node, *epoch)) else {
-            // Its guard is over before it has begun: nothing of it runs.
+            // Its guard ended before it began: nothing of it runs.
             let outcome = ProcessOutcome::Done;
             let leads = self.offices[node].lease.is_some();
             if !leads {
@@ -315,7 +315,7 @@ impl World {
         self.feed_office(node, OfficeInput::Exited(process, number, outcome));
     }
 
-    /// A process is asked to stop, or cut off. Its guard is over either way.
+    /// A process is asked to stop, or aborted. Its guard is over either way.
     fn end_process(&mut self, node: usize, process: usize, abort: bool) {
         let (now, life) = (self.now, self.nodes[node].life);
         if process == 0 {
@@ -346,7 +346,7 @@ impl World {
         self.supervise(node, SupervisionInput::Exited { process, instance: number, outcome });
     }
 
-    /// Nothing runs past the lease, but what was cut off and does not listen.
+    /// Nothing runs past the lease, except what was aborted and ignores that.
     fn check_office(&mut self, node: usize) {
         let now = self.now;
         let office = &self.offices[node];
@@ -396,11 +396,11 @@ impl World {
         }
     }
 
-    /// The wake-up comes at another time now: the clock changed, or something else did.
+    /// The wake-up comes at a different time now: the clock or something else changed.
     pub(crate) fn rearm_office(&mut self, node: usize) {
         let office = &self.offices[node];
         let local = self.nodes[node].clock.local(self.now);
-        // The supervisor wakes when its guard is over by its own deadline, too.
+        // The supervisor also wakes when its guard ends by its own deadline.
         let lease = office.lease.filter(|_| !office.told);
         let lease = lease.and_then(|epoch| self.nodes[node].acting.filter(|acting| acting.epoch == epoch));
         let due = office.machine.due().into_iter().chain(lease.map(|acting| acting.deadline)).min();
@@ -413,7 +413,7 @@ impl World {
         self.schedule(when, node, life, Happening::Office(OfficeInput::Wake(token)));
     }
 
-    /// All is mended: whatever is still starting gets ready.
+    /// Faults have ended: every process that is still starting gets ready.
     pub(crate) fn mend_office(&mut self, node: usize) {
         for process in 1..self.offices[node].instances.len() {
             let numbers: Vec<u64> =
@@ -425,7 +425,7 @@ impl World {
     }
 }
 
-/// The office's part of a digest.
+/// The office's part of the digest.
 impl crate::trace::Trace {
     pub(crate) fn office(&mut self, at: u64, node: usize, what: &impl Hash) {
         self.worker(at, node + 1000, what);

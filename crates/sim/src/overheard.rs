@@ -1,5 +1,5 @@
-//! The store of the driver's schedules. It tells which record of the seat has landed; `cluster/log.rs` holds it against what the
-//! nodes know and do.
+//! The store of the driver's schedules. It reports which record of the seat has landed; `cluster/log.rs` compares that with what
+//! the nodes know and do.
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use std::sync::Arc;
 use tenure::store::{Condition, List, MemoryStore, Read, Remove, Store, StoreTime, Version, Write};
 use tenure_core::{Incarnation, Nonce};
 
-/// A record of the seat, as far as the proof speaks of it.
+/// The parts of a seat record that the proof uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     pub(crate) epoch: u64,
     pub(crate) held: bool,
-    /// The holder's.
+    /// The holder's incarnation.
     pub(crate) incarnation: Incarnation,
     pub(crate) nonce: Nonce,
     pub(crate) hold_ms: u64,
@@ -42,7 +42,7 @@ fn nonce(text: &str) -> Option<Nonce> {
     Some(Nonce { incarnation: incarnation(writer)?, sequence: sequence.parse().ok()? })
 }
 
-/// Tells of every record that lands, `None` for what is no record.
+/// Reports everything that lands; `None` if it is not a record.
 pub(crate) struct Overheard {
     inner: MemoryStore,
     key: &'static str,

@@ -1,11 +1,11 @@
-//! What is to happen, in order of true time.
+//! Pending events, ordered by true time.
 
 use crate::office::OfficeInput;
 use crate::wire::{Ask, Party, Told};
 use tenure_core::JobId;
 use tenure_core::{Answer, Epoch, OutcomeKind, ProcessOutcome, Request, RequestId, WakeToken};
 
-/// What happens.
+/// An event of the simulation.
 #[derive(Debug)]
 pub(crate) enum Happening {
     Wake { token: WakeToken },
@@ -28,22 +28,22 @@ pub(crate) enum Happening {
     RunEnds { key: (JobId, u32), token: u64, kind: OutcomeKind },
 }
 
-/// What becomes of the answer of a request that landed.
+/// What happens to the answer of a request that landed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Then {
-    /// Comes after this long.
+    /// It comes after this long.
     Answer(u64),
-    /// Never comes.
+    /// It never comes.
     Nothing,
-    /// Comes after this long, as the refusal of the client's own retry.
+    /// It comes after this long, as the refusal of the client's own retry.
     Echo(u64),
-    /// Comes after this long, as a failure of unknown effect.
+    /// It comes after this long, as a failure of unknown effect.
     Unknown(u64),
-    /// A list: comes after this long, and shows the past.
+    /// A list: comes after this long, and shows an earlier state.
     Stale(u64, usize),
 }
 
-/// Something that happens to a node, or a worker.
+/// An event for a node or a worker.
 pub(crate) struct Entry {
     pub(crate) at: u64,
     pub(crate) sequence: u64,

@@ -1,4 +1,4 @@
-//! The workers' part of the simulated store: their objects, the snapshot, and lists of the past.
+//! The workers' part of the simulated store: their objects, the snapshot, and old lists.
 
 use crate::store::SimStore;
 use std::collections::{BTreeMap, VecDeque};
@@ -8,11 +8,11 @@ use tenure_core::{
     WriteAnswer,
 };
 
-/// How many old lists a stale one is taken from.
+/// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
-/// No list is older: one that shows a past beyond a worker's timeout may wake the dead, and the roll cannot know.
+/// The oldest list returned: one from before a worker's timeout could bring the dead back to life, and the roll cannot know.
 pub(crate) const STALE_MAX_MS: u64 = 1200;
-/// A worker's document; junk has another size.
+/// The size of a worker's document; junk has a different size.
 const BYTES: u64 = 240;
 
 /// What a worker wrote.
@@ -24,25 +24,25 @@ pub(crate) struct Written {
     pub(crate) details: WorkerDetails,
 }
 
-/// An object among the workers.
+/// An object in `workers/`.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     version: u64,
     modified_ms: u64,
-    /// In true time.
+    /// When it landed, in true time.
     pub(crate) landed: u64,
-    /// `None` if it is none of a worker's.
+    /// `None` if it is not a worker.
     pub(crate) written: Option<Written>,
 }
 
-/// The snapshot's object: who wrote it, and what; `None` if it cannot be read.
+/// The snapshot's object: its writer and content; `None` if it cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
     pub(crate) version: u64,
     pub(crate) content: Option<(Snapshot, u64)>,
 }
 
-/// Workers and snapshot.
+/// The workers' objects and the snapshot.
 #[derive(Default)]
 pub(crate) struct Registry {
     pub(crate) objects: BTreeMap<WorkerId, Object>,
@@ -56,7 +56,7 @@ fn version(number: u64) -> Version {
 }
 
 impl Registry {
-    /// Puts an object there, whatever was there before.
+    /// Stores an object, replacing any other.
     pub(crate) fn put(
         &mut self,
         store: &SimStore,
@@ -116,7 +116,7 @@ impl Registry {
         }
     }
 
-    /// As the leader reads it.
+    /// The object as the leader reads it.
     pub(crate) fn details(&self, worker: &WorkerId) -> ReadOutcome {
         match self.objects.get(worker) {
             None => ReadOutcome::Nothing,
@@ -147,14 +147,14 @@ impl Registry {
         self.objects.iter().map(entry).collect()
     }
 
-    /// The objects, or an old list of them; and since when that may be untrue.
+    /// The objects, or an old list of them, and the time from which that may be untrue.
     pub(crate) fn list(&self, now: u64, stale: Option<usize>) -> (u64, Vec<Listed>) {
         let old = stale.and_then(|back| self.lists.iter().rev().nth(back)).cloned();
         let old = old.filter(|(until, _)| *until + STALE_MAX_MS >= now);
         old.unwrap_or_else(|| (now, self.entries()))
     }
 
-    /// Publishes if what is there has this version, or nothing is; always if nobody cares.
+    /// Publishes if the stored version matches, or if nothing is stored and nothing is expected; always if unconditional.
     pub(crate) fn publish(
         &mut self,
         expect: Option<Option<u64>>,

@@ -14,44 +14,44 @@ use std::time::{Duration, Instant};
 /// How many failing seeds are kept in full.
 const FAILURES_KEPT: usize = 20;
 
-/// What came of many schedules.
+/// The result of many schedules.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// The first seed.
     pub from: u64,
     /// How many schedules ran.
     pub schedules: u64,
-    /// Simulated milliseconds, all together.
+    /// Simulated milliseconds in total.
     pub simulated_ms: u64,
     /// Inputs fed to cores.
     pub steps: u64,
-    /// Steps that were held against the proof's model.
+    /// Steps compared with the proof's model.
     pub followed: Followed,
     /// How often the clauses of the proof were checked.
     pub clauses: u64,
     /// Claims that landed.
     pub claims: u64,
-    /// Stale tasks that were turned away.
+    /// Stale tasks that were refused.
     pub fenced: u64,
-    /// Silences of workers that were told, by all nodes together.
+    /// Reports of a worker's silence, over all nodes.
     pub timeouts: u64,
-    /// What leaders had done.
+    /// What leaders got done.
     pub work: WorkDone,
     /// Faults by kind.
     pub faults: FaultCounts,
     /// How many schedules had a violation.
     pub violated: u64,
-    /// Some of them: the seed and what was found first.
+    /// Some of them: the seed and the first violation.
     pub failures: Vec<(u64, Violation)>,
-    /// Failovers that were measured, sorted by share of the bound.
+    /// Measured failovers, sorted by share of the bound.
     pub failovers: Vec<Failover>,
-    /// The smallest distance between two leaders' work, in thousandths of a lease, and its seed.
+    /// The smallest gap between two leaders' work, in thousandths of a lease, and its seed.
     pub margin: Option<(u64, u64)>,
-    /// How long it took.
+    /// How long the run took.
     pub took: Duration,
 }
 
-/// Runs seeds from `from` on, `count` of them or for so long, on so many threads.
+/// Runs `count` seeds starting at `from`, or as many as fit into the time, on this many threads.
 pub fn run_many(from: u64, count: u64, time: Option<Duration>, threads: usize, options: &Options) -> Report {
     let started = Instant::now();
     let (next, sum) = (AtomicU64::new(0), Mutex::new(Report { from, ..Report::default() }));
@@ -121,14 +121,14 @@ impl Report {
         };
     }
 
-    /// Simulated seconds in a second of one thread's time, if there was one thread.
+    /// Simulated seconds per second of one thread, if the run had one thread.
     pub fn speed(&self) -> f64 {
         self.simulated_ms as f64 / 1000.0 / self.took.as_secs_f64().max(1e-9)
     }
 
     fn percentiles(&self, crash: bool) -> Value {
         let all: Vec<&Failover> = self.failovers.iter().filter(|failover| failover.crash == crash).collect();
-        // In thousandths of the settings' bound; beyond 1000 lies the latency of the store and the ranks of the dead.
+        // In thousandths of the settings' bound; above 1000 are the store's latency and the ranks of dead nodes.
         let at = |share: f64| {
             let index = ((all.len() as f64 * share) as usize).min(all.len().saturating_sub(1));
             all.get(index).map(|failover| failover.took_ms * 1000 / failover.bound_ms.max(1))
@@ -139,7 +139,7 @@ impl Report {
         })
     }
 
-    /// The report for programs.
+    /// The report as JSON.
     pub fn to_json(&self) -> Value {
         let faults: serde_json::Map<String, Value> =
             self.faults.iter().map(|(kind, count)| (kind.name().to_owned(), count.into())).collect();

@@ -11,10 +11,10 @@ use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tenure_core::{Config, Mutant};
 
-/// Every fourth schedule is a drill, the others are storms.
+/// Every fourth schedule is a drill; the others are storms.
 const DRILL_EVERY: u64 = 4;
 
-/// How a schedule is run.
+/// How to run a schedule.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Kinds of faults that may strike.
@@ -25,7 +25,7 @@ pub struct Options {
     pub neglect: Option<Neglect>,
     /// Keep everything that happened.
     pub record: bool,
-    /// Hold every step against the proof's model, and every state against its clauses.
+    /// Compare every step with the proof's model, and every state with its clauses.
     pub modelled: bool,
 }
 
@@ -47,10 +47,10 @@ impl Options {
     }
 }
 
-/// What came of one schedule.
+/// The result of one schedule.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What must not be.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
     /// A digest of everything that happened: same seed, same digest.
     pub trace: u64,
@@ -58,31 +58,31 @@ pub struct Outcome {
     pub simulated_ms: u64,
     /// Inputs fed to cores.
     pub steps: u64,
-    /// Steps that were held against the proof's model.
+    /// Steps compared with the proof's model.
     pub followed: Followed,
     /// How often the clauses of the proof were checked.
     pub clauses: u64,
     /// Claims that landed.
     pub claims: u64,
-    /// Stale tasks that were turned away.
+    /// Stale tasks that were refused.
     pub fenced: u64,
-    /// Silences of workers that were told, by all nodes together.
+    /// Reports of a worker's silence, over all nodes.
     pub timeouts: u64,
-    /// What leaders had done.
+    /// What leaders got done.
     pub work: WorkDone,
     /// Faults by kind.
     pub faults: FaultCounts,
-    /// Failovers that were measured.
+    /// Measured failovers.
     pub failovers: Vec<Failover>,
-    /// The smallest distance between two leaders' work, in thousandths of a lease.
+    /// The smallest gap between two leaders' work, in thousandths of a lease.
     pub margin_permille: Option<u64>,
-    /// Names of the nodes.
+    /// The names of the nodes.
     pub nodes: Vec<String>,
-    /// Everything that happened, if it was to be kept.
+    /// Everything that happened, if it was recorded.
     pub notes: Vec<Note>,
 }
 
-/// Runs one schedule. An assertion of the core that fails is a violation like any other.
+/// Runs one schedule. A failed assertion of the core is a violation like any other.
 pub fn run(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;

@@ -1,10 +1,10 @@
-//! The tasks' part of the simulated store: the ledger, the inboxes, lists of the past.
+//! The tasks' part of the simulated store: the ledger, the inboxes, and old lists.
 
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::WorkerId;
 use tenure_core::{Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, TakerRead, Version};
 
-/// How many old lists a stale one is taken from.
+/// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
 
 /// Ledger and inboxes, each with its version.
@@ -72,7 +72,7 @@ impl Shelf {
         }
     }
 
-    /// As its worker reads it; what the fence turns away is for the worker to say.
+    /// The inbox as its worker reads it; the worker itself applies the fence.
     pub(crate) fn own_inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> TakerRead {
         match self.inbox(worker, unless) {
             InboxRead::Found(doc, version) => TakerRead::Found { doc, version, fenced: Default::default() },

@@ -1,4 +1,4 @@
-//! What is true of workers: every change of their objects, every silence that was told, and by whom.
+//! The truth about workers: every change of their objects, every reported silence, and who reported it.
 
 use crate::check::name;
 use crate::world::World;
@@ -6,24 +6,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::WorkerId;
 use tenure_core::{Snapshot, SnapshotMark, Time, WorkerChange, WorkerEvent};
 
-/// An object that is no worker's is not read again before this, by the leader's clock.
+/// How long an object that is not a worker is not read again, on the leader's clock.
 pub(crate) const READ_AGAIN_MS: u64 = 60_000;
 
 /// The truth about workers.
 #[derive(Default)]
 pub(crate) struct Watch {
-    /// When each object last changed, at whatever hand; every time of it.
+    /// Every time each object changed, whoever changed it.
     changes: BTreeMap<WorkerId, Vec<u64>>,
     writers: BTreeSet<(WorkerId, u64)>,
-    /// The change after which the worker was silent, for every judgement.
+    /// For every judgement, the change after which the worker was silent.
     judged: BTreeMap<(WorkerId, SnapshotMark), u64>,
     /// The silence that was published last.
     published: BTreeMap<WorkerId, (SnapshotMark, u64)>,
-    /// What each desk has told.
+    /// What each desk has reported.
     told: BTreeSet<(u64, WorkerId, SnapshotMark)>,
     told_last: BTreeMap<(u64, WorkerId), u64>,
     spoiled_at: Option<u64>,
-    /// Silences that were told, by all nodes together.
+    /// Reported silences, over all nodes.
     pub(crate) timeouts: u64,
 }
 
@@ -41,7 +41,7 @@ impl Watch {
         changes.iter().rev().find(|at| **at < until).copied().unwrap_or(0)
     }
 
-    /// The snapshot was spoiled: silences that began before are forgotten, and may be told again.
+    /// The snapshot was spoiled: silences that began earlier are forgotten, and may be reported again.
     pub(crate) fn spoiled(&mut self, now: u64) {
         self.spoiled_at = Some(now);
     }
@@ -52,7 +52,7 @@ impl Watch {
 }
 
 impl World {
-    /// A write of a worker has landed.
+    /// A worker's write has landed.
     pub(crate) fn landed(&mut self, worker: &WorkerId, life: u64) {
         self.watch.writers.insert((worker.clone(), life));
         self.object_changed(worker);
@@ -70,7 +70,7 @@ impl World {
         }
     }
 
-    /// A leader has judged by a list that landed then, on its own clock, and may be untrue since then.
+    /// A leader has judged by a list that landed at `landed` on its own clock, and may be untrue after `until`.
     pub(crate) fn check_judgement(&mut self, node: usize, sent: Time, landed: Time, until: u64) {
         let now = self.now;
         let Some(tenure) = &mut self.desks[node].tenure else { return };
@@ -85,7 +85,7 @@ impl World {
             if !tenure.judged.insert((worker.clone(), mark)) {
                 continue;
             }
-            // On the judge's own clock, so whatever that clock did is taken into account.
+            // On the judge's own clock, so anything that clock did is taken into account.
             let changes = tenure.changes.get(&worker).map_or(&[][..], Vec::as_slice);
             let last = changes.iter().rev().find(|(at, _)| *at < until).map(|(_, local)| *local);
             if let Some(last) = last.filter(|last| landed.since(*last) < timeout_ms) {
@@ -108,13 +108,13 @@ impl World {
         }
     }
 
-    /// A snapshot has landed on this one.
+    /// A snapshot has replaced this one.
     pub(crate) fn check_published(&mut self, before: Option<&Snapshot>, snapshot: &Snapshot) {
         let now = self.now;
         if self.judge.rolled_back {
             return; // Epochs repeat, and so do the names of silences.
         }
-        // A new leader writes what it found once more, to the letter.
+        // A new leader writes what it found once more, unchanged.
         let falls = |before: &&Snapshot| before.mark >= snapshot.mark && *before != snapshot;
         if let Some(before) = before.filter(falls).map(|before| before.mark) {
             self.judge
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// A node tells what a snapshot says.
+    /// A node reports what a snapshot says.
     pub(crate) fn check_told(&mut self, node: usize, snapshot: &Snapshot, event: &WorkerEvent) {
         let (now, life, worker) = (self.now, self.desks[node].life, event.worker.clone());
         if event.change != WorkerChange::Timeout || self.judge.rolled_back {
@@ -161,7 +161,7 @@ impl World {
     /// A worker that leaves removes its object.
     pub(crate) fn check_removal(&mut self, index: usize, life: u64, sent: u64) {
         let (now, timeout_ms) = (self.now, self.timeout_ms);
-        // Whose clock stands still, or all but does, cannot know how long ago it looked.
+        // A worker whose clock stands almost still cannot know how long ago it looked.
         if self.worker_clock(index).was_slow() {
             return;
         }

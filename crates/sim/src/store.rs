@@ -1,4 +1,4 @@
-//! The simulated store: one seat, the presences, what was there before.
+//! The simulated store: one seat, the presences, and earlier states.
 
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::{
@@ -6,19 +6,18 @@ use tenure_core::{
     SnapshotMark, Version, WriteAnswer,
 };
 
-/// The store's clock has its own origin, far from everybody else's.
+/// The store's clock has its own origin, far from all others.
 const ORIGIN_MS: u64 = 1_000_000_000;
 /// How many old records an operator can restore from.
 const BACKUPS_MAX: usize = 12;
-/// How many old lists a stale one is taken from.
+/// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
 
-/// What the seat's object holds.
+/// The content of the seat's object.
 #[derive(Clone, Debug)]
 pub(crate) enum Stored {
-    /// A record.
     Seat(Seat),
-    /// Something else.
+    /// Something that is not a record.
     Garbage(SeatProblem),
 }
 
@@ -28,17 +27,15 @@ pub(crate) type Pointer = (SnapshotMark, u64);
 /// The seat's object.
 #[derive(Clone, Debug)]
 pub(crate) struct SeatObject {
-    /// Its content.
     pub(crate) stored: Stored,
-    /// Its version.
     pub(crate) version: Version,
-    /// When it was written, by the store's own clock.
+    /// When it was written, on the store's own clock.
     pub(crate) modified_ms: u64,
     /// When it was written, in true time.
     pub(crate) landed: u64,
     /// An operator put it there.
     pub(crate) by_hand: bool,
-    /// The snapshot of the workers that it names.
+    /// The workers' snapshot that it names.
     pub(crate) pointer: Option<Pointer>,
 }
 
@@ -57,9 +54,9 @@ impl SeatObject {
 pub(crate) struct SimStore {
     pub(crate) seat: Option<SeatObject>,
     pub(crate) nodes: BTreeMap<NodeId, (u64, u64)>,
-    /// Ignores conditions, and a probe finds that out.
+    /// Ignores conditions, which a probe finds out.
     pub(crate) ignores_conditions: bool,
-    /// How far the clocks of its servers are apart.
+    /// How far apart the clocks of its servers are.
     pub(crate) skew_ms: u64,
     pub(crate) backups: VecDeque<SeatObject>,
     lists: VecDeque<Vec<NodeEntry>>,
@@ -72,12 +69,12 @@ impl SimStore {
         Version::new(&format!("v{}", self.versions))
     }
 
-    /// The time by whichever server happened to write.
+    /// The time on whichever server handled the write.
     fn time(&self, now: u64) -> u64 {
         self.time_of(now, self.versions)
     }
 
-    /// The time by the server that made this write.
+    /// The time on the server that handled this write.
     pub(crate) fn time_of(&self, now: u64, write: u64) -> u64 {
         let server = write.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         ORIGIN_MS + now + if self.skew_ms == 0 { 0 } else { server % self.skew_ms }

@@ -1,4 +1,4 @@
-//! Storms: for a minute something goes wrong all the time; then all is mended, and one leader must be there.
+//! Storms: for a minute something goes wrong all the time; then the faults end, and there must be one leader.
 #![allow(
     clippy::wildcard_enum_match_arm,
     reason = "a table of misfortunes: each function knows its own kinds"
@@ -15,12 +15,12 @@ use tenure_core::{
     Config, Epoch, FenceRule, Holder, Incarnation, Input, Lease, NodeId, Nonce, Seat, SeatProblem, SeatState,
 };
 
-/// Faults strike for this long.
+/// How long faults strike.
 const TROUBLE_MS: u64 = 60_000;
-/// Requests are counted for this long once all is calm.
+/// How long to count requests once all is calm.
 const STEADY_MS: u64 = 20_000;
 
-/// What strikes a node as such; per-request faults are drawn elsewhere.
+/// Faults that strike a whole node; faults of single requests are drawn elsewhere.
 const MISFORTUNES: [(FaultKind, u32); 20] = [
     (FaultKind::Crash, 6),
     (FaultKind::CrashMidway, 6),
@@ -61,7 +61,7 @@ pub(crate) struct Storm {
     jump_max_ms: u64,
 }
 
-/// A mix for this schedule: each kind is on more often than not, the rare and rough ones less.
+/// Draws the mix of this schedule: each kind is on more often than not, the rare and rough ones less often.
 fn draw_mix(world: &mut World, allowed: FaultMix) -> FaultMix {
     let mut mix = FaultMix::calm();
     let rough = world.rng.random_bool(0.25);
@@ -90,7 +90,7 @@ fn draw_mix(world: &mut World, allowed: FaultMix) -> FaultMix {
     mix.and(allowed)
 }
 
-/// Settings for this schedule.
+/// Draws the settings of this schedule.
 fn draw_config(world: &mut World) -> Config {
     let rng = &mut world.rng;
     let heartbeat_ms = [250, 400, 1000][rng.random_range(0..3)];
@@ -126,7 +126,7 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
     let storm = Storm { jump_max_ms: slack * shortest / 1000, config, rates };
     let low = world.rng.random_range(1..40);
     world.latency_ms = (low, low + world.rng.random_range(1..80));
-    // Longer than a sane driver would wait, sometimes: safety must not hang on it.
+    // Sometimes longer than a sane driver would wait: safety must not depend on it.
     world.timeout_ms = [storm.config.hold_ms() * 3 / 10, 750, 2000][world.rng.random_range(0..3)];
     world.fence = FenceRule { enabled: true, grace_ms: [0, 1000, 5000][world.rng.random_range(0..3)] };
     if world.mix.has(FaultKind::StoreSkew) {
@@ -140,7 +140,7 @@ pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Con
     }
     crate::workforce::populate(world, storm.rates);
     while world.now < TROUBLE_MS {
-        // Misfortunes come alone or in quick succession.
+        // Faults come alone or in quick succession.
         let longest = if world.rng.random_bool(0.5) { 1500 } else { 100 };
         let gap = world.rng.random_range(1..longest);
         world.run_for(gap);
@@ -178,7 +178,7 @@ impl Storm {
         node
     }
 
-    /// One misfortune of one node; the leader is hit as often as all others together.
+    /// One fault on one node; the leader is hit as often as all others together.
     fn trouble(&self, world: &mut World) {
         if world.staffed && world.rng.random_bool(0.2) {
             crate::labour::demand(world);
@@ -200,7 +200,7 @@ impl Storm {
             return self.bad_wire(world, node);
         }
         if !world.nodes[node].alive || !world.nodes[node].running {
-            // What is down comes back before anything else happens to it.
+            // A node that is down comes back before anything else happens to it.
             let random = world.rng.random();
             match world.nodes[node].alive {
                 true => world.start(node, random),
@@ -275,7 +275,7 @@ impl Storm {
         }
     }
 
-    /// Somebody's hand on the seat.
+    /// Somebody changes the seat by hand.
     fn meddle(&self, world: &mut World, kind: FaultKind) {
         let now = world.now;
         let first = !std::mem::replace(&mut world.meddled, true);
@@ -294,7 +294,7 @@ impl Storm {
                 };
                 let nonce = Nonce { incarnation: holder.incarnation, sequence: now };
                 let epoch = Epoch(epoch + world.rng.random_range(1..3));
-                // With a shorter lease than its victim's it would be taken over too soon: nothing is promised about that.
+                // With a shorter lease than its victim's it would be taken over too soon; nothing is promised about that.
                 let longest = |value: fn(&Config) -> u64| {
                     world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(1)
                 };
@@ -325,7 +325,7 @@ impl Storm {
                     if world.rng.random_bool(0.5) {
                         drop(world.store.put(now, object.stored, true));
                     } else {
-                        // The same bytes, and on most engines the same version.
+                        // The same bytes and, on most engines, the same version.
                         object.by_hand = true;
                         world.witnesses.put_back(now, object.version.clone());
                         world.store.seat = Some(object);
@@ -339,7 +339,7 @@ impl Storm {
     fn bad_wire(&self, world: &mut World, node: usize) {
         match world.rng.random_range(0..6) {
             0 => world.nodes[node].burst = [0, 100, 400][world.rng.random_range(0..3)],
-            // A connection that goes bad: one answer crawls in, then nothing comes any more.
+            // A connection that goes bad: one answer arrives slowly, then nothing comes any more.
             1 if world.mix.has(FaultKind::SlowNetwork) => {
                 world.strike(FaultKind::SlowNetwork, node);
                 let crawl = world.rng.random_range(100..world.timeout_ms.max(200));
@@ -377,7 +377,7 @@ impl Storm {
         }
     }
 
-    /// Everything is mended.
+    /// Ends all faults.
     fn mend(&self, world: &mut World) {
         let wild = world.wild;
         let lossy = world.manned && world.mix.has(FaultKind::LostRequest);
@@ -392,7 +392,7 @@ impl Storm {
             let target = &mut world.nodes[node];
             (target.cut_out, target.cut_in, target.burst, target.crash_in) = (false, false, 0, None);
             target.faults.clear();
-            // One thing is lost in peace, too: the next snapshot, which must not count as published then.
+            // One loss happens even after the faults: that of the next snapshot, which must not count as published then.
             if lossy && world.rng.random_bool(0.5) {
                 target.faults.push_back((Some(Kind::Publish), Fate::LoseRequest));
                 world.struck.add(FaultKind::LostRequest);
@@ -405,7 +405,7 @@ impl Storm {
             }
             world.resume(node);
             world.free_work(node);
-            // Of two processes under one id one is taken away.
+            // Of two processes under one id, one is removed.
             let first = ids.insert(world.nodes[node].id.clone());
             if !first {
                 world.crash(node);
@@ -415,10 +415,10 @@ impl Storm {
         crate::labour::mend(world);
     }
 
-    /// All is mended; somebody must lead soon, and nobody beside them.
+    /// The faults have ended: some node must lead soon, and no other beside it.
     fn settle(&self, world: &mut World) {
         self.mend(world);
-        // If the clocks were wild two may act from before; that ends with their leases.
+        // If clocks were wild, two nodes may still act; that ends with their leases.
         let slow = |ms: u64| ms * 1000 / self.rates.0 + 1;
         let longest =
             |value: fn(&Config) -> u64| world.nodes.iter().map(|node| value(&node.config)).max().unwrap_or(0);
@@ -427,7 +427,7 @@ impl Storm {
         let start =
             slow(longest(|config| config.startup_jitter_max_ms + config.settle_ms + 2 * config.heartbeat_ms));
         let presence = slow(longest(|config| config.presence_ms));
-        // A node that is still leaving hears no start; by then everybody has left or stayed.
+        // A node that is still leaving ignores a start; by then every node has left or stayed.
         world.run_for(leave);
         world.wild = false;
         let mut ids = std::collections::BTreeSet::new();
@@ -440,10 +440,10 @@ impl Storm {
                 world.start(node, random);
             }
         }
-        // Late landings still under way, a start with its presence, and two failovers in a row at the worst.
+        // Late landings, a start with its presence, and at worst two failovers in a row.
         let mut bound = LATE_MAX_MS + start + presence + 2 * failover + 3000;
         if world.staffed {
-            // Leaders whose processes gave up claim nothing for a while, and work that was cut off may not listen.
+            // Leaders whose processes gave up claim nothing for a while, and aborted work may ignore that.
             bound += slow(world.labour.supervision.hold_max_ms) + 10_000;
         }
         world.run_for(bound);

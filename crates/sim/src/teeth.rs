@@ -11,10 +11,10 @@ use tenure_core::Mutant;
 
 /// Every variant must be caught within this many schedules.
 pub const SEEDS_MAX: u64 = 10_000;
-/// The explorer is given this many states of each of its small searches.
+/// Most states the explorer visits in each of its small searches.
 const STATES_MAX: u64 = 400_000;
 
-/// Those whose mistake needs no long story: the explorer must catch them by itself.
+/// Mutants whose mistake shows quickly: the explorer must catch them by itself.
 pub const FOR_THE_EXPLORER: &[Mutant] = &[
     Mutant::DeadlineFromAnswer,
     Mutant::LostTakenForWon,
@@ -26,7 +26,7 @@ pub const FOR_THE_EXPLORER: &[Mutant] = &[
     Mutant::VacateResetsEpoch,
 ];
 
-/// Those that the proof forbids: the model must catch them, and no later than any other check does.
+/// Mutants that the proof forbids: the model must catch them, and no later than any other check does.
 pub const FORBIDDEN: &[Mutant] = &[
     Mutant::DeadlineFromAnswer,
     Mutant::LostTakenForWon,
@@ -55,14 +55,14 @@ pub const FORBIDDEN: &[Mutant] = &[
 pub enum Broken {
     /// A mistake in the core.
     Core(Mutant),
-    /// A duty of the caller, numbered in the core's documentation, that is neglected.
+    /// A neglected duty of the caller; the core's documentation numbers the duties.
     Caller(Neglect),
     /// A mistake in the production driver.
     Driver(DriverMutant),
 }
 
 impl Broken {
-    /// Every variant there is. Those of the core only in builds with the feature `teeth`.
+    /// All variants. Those of the core exist only in builds with the feature `teeth`.
     pub fn all() -> Vec<Broken> {
         let core = Mutant::ALL.iter().chain(Mutant::LEADERS_WORK).map(|mutant| Broken::Core(*mutant));
         let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
@@ -72,7 +72,7 @@ impl Broken {
         core.filter(teeth).chain(callers).chain(drivers.filter(teeth)).collect()
     }
 
-    /// Its name.
+    /// The name used in reports.
     pub fn name(self) -> String {
         match self {
             Broken::Core(mutant) => format!("{mutant:?}"),
@@ -89,7 +89,7 @@ impl Broken {
         }
     }
 
-    /// The first violation of one schedule: of the bare core, or of the production driver where that is broken.
+    /// The first violation of one schedule: of the bare core, or of the production driver if that is broken.
     fn first_violation(self, seed: u64, options: &Options) -> Option<Violation> {
         let violations = match self {
             Broken::Core(_) | Broken::Caller(_) => run(seed, options).violations,
@@ -102,20 +102,20 @@ impl Broken {
 /// How a variant was caught.
 #[derive(Clone, Debug)]
 pub struct Caught {
-    /// The check that said so first.
+    /// The check that failed first.
     pub check: &'static str,
-    /// What it said.
+    /// The violation's description.
     pub what: String,
-    /// The seed.
+    /// The seed of the schedule.
     pub seed: u64,
 }
 
-/// Runs schedules until the variant is caught. The model is left out: every other check must bite by itself.
+/// Runs schedules until the variant is caught. Leaves out the model: every other check must bite by itself.
 pub fn by_schedules(broken: Broken) -> Option<Caught> {
     caught(broken, &Options { modelled: false, ..broken.options() })
 }
 
-/// Runs schedules until a step is none of the model's, or a clause of the proof does not hold.
+/// Runs schedules until a step is not one of the model's, or a clause of the proof does not hold.
 pub fn by_model(mutant: Mutant) -> Option<Caught> {
     let broken = Broken::Core(mutant);
     caught(broken, &broken.options()).filter(|caught| name::OF_THE_PROOF.contains(&caught.check))
@@ -128,7 +128,7 @@ fn caught(broken: Broken, options: &Options) -> Option<Caught> {
     })
 }
 
-/// Explores two nodes until the variant is caught: the check, and how many states it took.
+/// Explores two nodes until the variant is caught; returns the check, and how many states it took.
 pub fn by_explorer(mutant: Mutant) -> Option<(&'static str, u64)> {
     let mut before = 0;
     for limits in Limits::small(2).into_iter().chain(Limits::large(2).into_iter().take(1)) {

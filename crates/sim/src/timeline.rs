@@ -5,7 +5,7 @@ use crate::trace::{Note, Noted};
 use std::fmt::Write;
 use tenure_core::Event;
 
-/// Everything but the looks of standbys and the renewals that went well.
+/// Everything except standbys' looks and successful renewals.
 pub fn text(outcome: &Outcome) -> String {
     let mut said = String::new();
     for Note { at, node, what } in &outcome.notes {
@@ -38,7 +38,7 @@ const LEFT: f64 = 90.0;
 const WIDTH: f64 = 1500.0;
 const ROW: f64 = 46.0;
 
-/// A row for each node: bars while its work may run, marks for requests, faults, deaths and pauses.
+/// A row per node: bars while its work may run, marks for requests, faults, deaths and pauses.
 pub fn svg(outcome: &Outcome, title: &str) -> String {
     let end = outcome.simulated_ms.max(1) as f64;
     let x = |at: u64| LEFT + at as f64 / end * WIDTH;

@@ -1,4 +1,4 @@
-//! What happened: always as a digest, and in full where somebody wants to read it.
+//! What happened: always as a digest, and in full on request.
 
 use crate::fault::FaultKind;
 use crate::node::Kind;
@@ -8,31 +8,31 @@ use tenure_core::{Effect, Epoch, Event, RequestId};
 /// Something worth drawing.
 #[derive(Clone, Debug)]
 pub enum Noted {
-    /// The core said so.
+    /// The core emitted this event.
     Event(Event),
-    /// A request left; what became of it follows.
+    /// A request was sent; its outcome follows.
     Sent(Kind, RequestId),
     /// A conditional write or another request took effect.
     Landed(Kind, Epoch),
     /// Work may run.
     Began(Epoch),
-    /// Work should stop.
+    /// Work must stop.
     Ending(Epoch),
-    /// At rest.
+    /// The node is at rest.
     Rests,
-    /// A misfortune.
+    /// A fault struck.
     Fault(FaultKind),
     /// The process died.
     Crashed,
-    /// A new life of the node.
+    /// A new life of the node began.
     Restarted,
-    /// Stands still for so long.
+    /// The process stands still for this long.
     Paused(u64),
-    /// Goes on.
+    /// The process resumed.
     Resumed,
-    /// Of a worker or the registry, in words.
+    /// About a worker or the registry, in words.
     Worker(String),
-    /// Of a leader's work, in words.
+    /// About a leader's work, in words.
     Work(String),
 }
 
@@ -41,13 +41,13 @@ pub enum Noted {
 pub struct Note {
     /// True time.
     pub at: u64,
-    /// Index of the node; none for lines of the worker registry.
+    /// The index of the node; unused for lines of the worker registry.
     pub node: usize,
-    /// What.
+    /// What happened.
     pub what: Noted,
 }
 
-/// FNV-1a over words: the same on every machine, unlike the hasher of the standard library.
+/// FNV-1a over words: the same on every machine, unlike the standard library's hasher.
 #[derive(Clone, Debug)]
 pub(crate) struct Digest(u64);
 
@@ -59,7 +59,7 @@ impl Default for Digest {
 
 impl Hasher for Digest {
     fn finish(&self) -> u64 {
-        // The last words would show in the low bits only.
+        // Otherwise the last words would affect only the low bits.
         (self.0 ^ self.0 >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ self.0 >> 32
     }
 
@@ -106,12 +106,12 @@ impl Trace {
         }
     }
 
-    /// Something a worker does, or a node tells of one.
+    /// Something a worker does, or a node reports about one.
     pub(crate) fn worker(&mut self, at: u64, index: usize, what: &impl Hash) {
         (at, index, what).hash(&mut self.digest);
     }
 
-    /// Of the registry, in words: nobody's line in a picture.
+    /// About the registry, in words: belongs to no row in a picture.
     pub(crate) fn say(&mut self, at: u64, what: impl FnOnce() -> String) {
         if self.recording {
             self.notes.push(Note { at, node: usize::MAX, what: Noted::Worker(what()) });

@@ -9,10 +9,10 @@ macro_rules! transitions {
         pub enum Transition { $(#[doc = $name] $id,)* }
 
         impl Transition {
-            /// All that nodes make.
+            /// All transitions that nodes make.
             pub const ALL: &[Transition] = &[$(Transition::$id,)*];
 
-            /// Its name in `proof/seat.py`.
+            /// The name in `proof/seat.py`.
             pub fn name(self) -> &'static str {
                 match self { $(Transition::$id => $name,)* }
             }
@@ -44,9 +44,9 @@ transitions! {
 /// How often each transition was made, and in how many steps.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Followed {
-    /// Steps that were checked, those that change nothing for the model included.
+    /// Steps that were checked, including those that change nothing in the model.
     pub steps: u64,
-    /// By transition.
+    /// How often each transition was made.
     pub transitions: [u64; Transition::ALL.len()],
 }
 
@@ -57,7 +57,7 @@ impl Default for Followed {
 }
 
 impl Followed {
-    /// Both together.
+    /// Adds another count.
     pub fn add(&mut self, other: &Followed) {
         self.steps += other.steps;
         self.transitions.iter_mut().zip(other.transitions).for_each(|(all, more)| *all += more);
@@ -69,7 +69,7 @@ impl Followed {
         Transition::ALL.iter().filter(never).map(|transition| transition.name()).collect()
     }
 
-    /// For programs.
+    /// The counts as JSON.
     pub fn to_json(&self) -> Value {
         let count = |transition: &Transition| {
             (transition.name().to_owned(), Value::from(self.transitions[*transition as usize]))

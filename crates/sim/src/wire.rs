@@ -14,10 +14,10 @@ use tenure_core::{
     WriteAnswer,
 };
 
-/// What the stores give a whole list, in request timeouts.
+/// The time limit of a whole list, in request timeouts, as in the stores.
 const LIST_TIMEOUTS_MAX: u64 = tenure_store::LIST_TIMEOUTS_MAX as u64;
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Party {
     Worker(usize),
@@ -34,11 +34,11 @@ pub(crate) enum Ask {
     Snapshot,
     /// On condition of this version.
     Publish(Box<Snapshot>, u64, Option<u64>),
-    /// A request of a dispatcher, and of which.
+    /// A dispatcher's request, with the dispatcher's number.
     Dispatch(u64, RequestId, Box<DispatchRequest>),
     /// A worker's look at its inbox, unless it still has this version.
     Look(RequestId, Option<Version>),
-    /// A worker asks whose its id is.
+    /// A worker asks who holds its id.
     Confirm(RequestId),
     /// A worker's write of its inbox, on condition of this version.
     Work(RequestId, Box<InboxDoc>, Version),
@@ -47,7 +47,7 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Own(RegistrationAnswer),
-    /// When it landed on the sender's clock, until when in true time it was true, and what is there.
+    /// When it landed on the sender's clock, until when it was true in true time, and the entries.
     List(Option<(Time, u64, Vec<Listed>)>),
     Object(ReadOutcome),
     Removed,
@@ -59,7 +59,7 @@ pub(crate) enum Told {
 
 #[derive(Clone, Debug)]
 pub(crate) enum SnapshotRead {
-    /// The version, and what and whose it is, if it can be read.
+    /// The version and, if it can be read, the snapshot and its writer.
     Found(u64, Option<(Snapshot, u64)>),
     Absent,
     Unavailable,
@@ -168,7 +168,7 @@ impl Ask {
 }
 
 impl World {
-    /// Whatever concerns workers: `index` is one of theirs, or a node's for what its desk asked.
+    /// Everything about workers: `index` is a worker's, or a node's for requests of its desk.
     pub(crate) fn happen_to_workers(&mut self, index: usize, life: u64, what: Happening) {
         let present = |party: Party| match party {
             Party::Worker(index) => self.workers[index].life == life && self.workers[index].alive,
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// A request lands, whether its sender lives or not.
+    /// A request lands, whether its sender is alive or not.
     pub(crate) fn land_ask(&mut self, who: Party, life: u64, id: u64, ask: &Ask, sent: u64, then: Then) {
         let now = self.now;
         let told = self.perform(who, life, ask, sent, then);
@@ -450,7 +450,7 @@ fn refusal(denied: bool) -> WriteAnswer {
     if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable }
 }
 
-/// What a client whose own retry is refused makes of a write that happened.
+/// How a client whose own retry is refused sees a write that happened.
 fn echo(told: Told) -> Told {
     match told {
         Told::Own(RegistrationAnswer::Written(WriteAnswer::Won(_))) => {

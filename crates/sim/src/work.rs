@@ -1,4 +1,4 @@
-//! Leader-only work: when it starts and stops, and that no two nodes do any at one instant.
+//! Leader-only work: when it starts and stops, and that no two nodes do any at the same instant.
 
 use crate::check::name;
 use crate::desk::DeskInput;
@@ -66,7 +66,7 @@ impl World {
         }
         let target = &mut self.nodes[node];
         if neglect == Some(Neglect::StoppedToldTooSoon) && target.work != Work::Prompt {
-            // The core hears what is not true; the work goes on.
+            // The core is told something untrue; the work continues.
             let acting = target.acting;
             self.feed(node, Input::ProcessesStopped { epoch });
             self.nodes[node].acting = acting;
@@ -83,10 +83,10 @@ impl World {
         }
     }
 
-    /// Work that was stuck stops at last; until then its node leads no more.
+    /// Stuck work finally stops; until then its node no longer leads.
     pub(crate) fn free_work(&mut self, node: usize) {
         let target = &mut self.nodes[node];
-        // A supervisor says itself when its processes have stopped.
+        // A supervisor reports itself when its processes have stopped.
         if target.work != Work::Stuck || self.staffed {
             return;
         }
@@ -97,7 +97,7 @@ impl World {
         }
     }
 
-    /// Who acts at this instant.
+    /// The nodes that act at this instant.
     pub(crate) fn acting(&self) -> Vec<usize> {
         let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
         (0..self.nodes.len()).filter(|index| self.nodes[*index].acts(self.now, unchecked)).collect()
@@ -130,8 +130,8 @@ impl World {
         }
     }
 
-    /// No two act at one instant. Where somebody took the seat away by hand, only those who had seen its holder are held
-    /// to waiting for it; where it was deleted and nothing else, all who had seen a seat, for an expiry not longer than their own.
+    /// No two nodes act at the same instant. If somebody took the seat away by hand, only nodes that had seen its holder are held
+    /// to waiting for it. If it was only deleted, all nodes that had seen a seat are, for an expiry not longer than their own.
     fn check_apart(&mut self) {
         let acting = self.acting();
         if acting.len() < 2 {

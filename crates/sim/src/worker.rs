@@ -14,7 +14,7 @@ use tenure_core::{
 };
 use tenure_core::{NodeId, PluginName, WorkerId};
 
-/// One process that is a worker.
+/// One worker process.
 pub(crate) struct Worker {
     pub(crate) id: WorkerId,
     pub(crate) details: WorkerDetails,
@@ -24,7 +24,7 @@ pub(crate) struct Worker {
     pub(crate) machine: Registration,
     pub(crate) life: u64,
     pub(crate) alive: bool,
-    /// On a machine of its own: this machine's clock and link.
+    /// If it has a machine of its own: that machine's clock and link.
     pub(crate) clock: Clock,
     pub(crate) paused: bool,
     pub(crate) cut_out: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     held: Vec<RegistrationInput>,
     flight: Option<RequestId>,
     token: u64,
-    /// It believes to have the id.
+    /// It thinks it has the id.
     pub(crate) registered: bool,
     pub(crate) ended: bool,
     /// Writes and other requests.
@@ -42,7 +42,7 @@ pub(crate) struct Worker {
 }
 
 impl World {
-    /// A worker's process that starts now.
+    /// Adds a worker process that starts now.
     pub(crate) fn add_worker(
         &mut self,
         id: &WorkerId,
@@ -80,7 +80,7 @@ impl World {
         index
     }
 
-    /// A new life of a worker that is dead or has ended.
+    /// Starts a new life of a worker that is dead or has ended.
     pub(crate) fn begin_worker(&mut self, index: usize) {
         let life = self.new_life();
         let worker = &mut self.workers[index];
@@ -99,7 +99,7 @@ impl World {
         self.say_worker(index, || "dead".to_owned());
     }
 
-    /// The workers on a node share what happens to it.
+    /// The workers on a node share its fate.
     pub(crate) fn workers_on(&self, node: usize) -> Vec<usize> {
         if self.workers.is_empty() {
             return Vec::new();
@@ -140,7 +140,7 @@ impl World {
 
     pub(crate) fn stop_worker(&mut self, index: usize) {
         self.say_worker(index, || "leaves".to_owned());
-        // Whoever is in a hurry does not end what it has.
+        // A worker in a hurry does not finish what it has.
         let orderly = self.staffed && rand::RngExt::random_bool(&mut self.rng, 0.6);
         if !orderly || !self.drain_hand(index) {
             self.feed_worker(index, RegistrationInput::Stop);
@@ -242,7 +242,7 @@ impl World {
         }
     }
 
-    /// A write of a worker is about to land.
+    /// A worker's write is about to land.
     pub(crate) fn check_worker_landing(&mut self, index: usize, life: u64, sent: u64) {
         let now = self.now;
         let id = self.workers[index].id.clone();

@@ -1,4 +1,4 @@
-//! The workers of a storm: who they are, what befalls them, and what must be shown of them in the end.
+//! The workers of a storm: which there are, what happens to them, and what must be shown of them in the end.
 #![allow(clippy::wildcard_enum_match_arm, reason = "a table of misfortunes: these are the workers' own")]
 
 use crate::check::name;
@@ -8,7 +8,7 @@ use crate::world::World;
 use rand::RngExt;
 use tenure_core::WorkerId;
 
-/// What strikes workers as such.
+/// Faults that strike workers.
 const MISFORTUNES: [FaultKind; 7] = [
     FaultKind::WorkerCrash,
     FaultKind::WorkerPause,
@@ -18,19 +18,19 @@ const MISFORTUNES: [FaultKind; 7] = [
     FaultKind::WorkerDeleted,
     FaultKind::SnapshotCorrupt,
 ];
-/// Processes at most.
+/// Most worker processes.
 const WORKERS_MAX: usize = 8;
-/// Requests are counted for this long.
+/// How long to count requests.
 const STEADY_MS: u64 = 20_000;
 
-/// Before there are nodes: whether this schedule has workers.
+/// Draws, before there are nodes, whether this schedule has workers.
 pub(crate) fn draw(world: &mut World) {
     world.manned = world.rng.random_bool(0.45);
     world.sweep_ms = [500, 1000, 2500][world.rng.random_range(0..3)];
     world.retention_ms = [15_000, 3_600_000][world.rng.random_range(0..2)];
 }
 
-/// The first workers.
+/// Creates the first workers.
 pub(crate) fn populate(world: &mut World, rates: (u64, u64)) {
     if !world.manned {
         return;
@@ -45,7 +45,7 @@ pub(crate) fn populate(world: &mut World, rates: (u64, u64)) {
     }
 }
 
-/// One misfortune of one worker.
+/// One fault on one worker.
 pub(crate) fn trouble(world: &mut World, rates: (u64, u64)) {
     let index = world.rng.random_range(0..world.workers.len());
     let hosted = world.workers[index].host.is_some();
@@ -64,7 +64,7 @@ pub(crate) fn trouble(world: &mut World, rates: (u64, u64)) {
     let up = world.workers[index].alive && !world.workers[index].ended;
     let kind = MISFORTUNES[world.rng.random_range(0..MISFORTUNES.len())];
     if !up {
-        // It comes back, unless the node it lives on is down.
+        // It comes back, unless the node it runs on is down.
         let host_up = world.workers[index].host.is_none_or(|host| world.nodes[host].alive);
         if host_up && world.rng.random_bool(0.5) {
             world.begin_worker(index);
@@ -117,7 +117,7 @@ fn befall(world: &mut World, index: usize, kind: FaultKind, rates: (u64, u64)) {
     }
 }
 
-/// Links and machines are mended, rubbish is removed. Who is dead stays dead.
+/// Repairs links and machines, and removes garbage. Dead workers stay dead.
 pub(crate) fn mend(world: &mut World) {
     for index in 0..world.workers.len() {
         let worker = &mut world.workers[index];
@@ -133,12 +133,12 @@ pub(crate) fn mend(world: &mut World) {
     }
 }
 
-/// A snapshot that was spoiled is made again with the next change or the next leader, not before.
+/// A spoiled snapshot is made again only with the next change or the next leader.
 fn is_spoiled(world: &World) -> bool {
     world.registry.snapshot.as_ref().is_some_and(|there| there.content.is_none())
 }
 
-/// What is wrong with what is shown: of every id, whether a process lives under it, and what each node believes.
+/// What is wrong with what is shown: for every id, whether a process is alive under it, and what each node thinks.
 fn wrong(world: &World) -> Option<String> {
     let ids: std::collections::BTreeSet<&WorkerId> = world.workers.iter().map(|worker| &worker.id).collect();
     for id in ids {
@@ -161,7 +161,8 @@ fn wrong(world: &World) -> Option<String> {
     None
 }
 
-/// After all was mended and a leader is there, within a bound every node shows who lives, and it costs what is published.
+/// After the faults, with a leader in office: within a bound every node shows which workers are alive, and the cost is as
+/// published.
 pub(crate) fn settle(world: &mut World) {
     if !world.manned || world.judge.rolled_back || !world.judge.violations.is_empty() {
         return;
@@ -169,7 +170,7 @@ pub(crate) fn settle(world: &mut World) {
     let slow = |ms: u64| ms * 1000 / 800 + 1;
     let longest = world.workers.iter().map(|w| 3 * w.heartbeat_ms + w.details.timeout_ms).max().unwrap_or(0);
     let looks = world.nodes.iter().map(|n| n.config.heartbeat_ms + n.config.election_interval_ms).max();
-    // What could not be read is read again after a pause that grows.
+    // An object that could not be read is read again after a growing pause.
     let read = match (world.had_junk, world.had_unread) {
         (true, _) => 4 * crate::silence::READ_AGAIN_MS,
         (false, true) => 80_000,
@@ -177,7 +178,7 @@ pub(crate) fn settle(world: &mut World) {
     };
     let bound =
         slow(longest + 5 * world.sweep_ms + 2 * looks.unwrap_or(0) + read) + 40 * world.latency_ms.1 + 3000;
-    // A snapshot that was spoiled hides from the check what is still to be read, and is made again with it.
+    // A spoiled snapshot hides from the check what is still to be read, and is made again once that is read.
     let read_by = world.now + bound;
     while read > 0 && is_spoiled(world) && world.now < read_by {
         world.run_for(500);
@@ -193,13 +194,13 @@ pub(crate) fn settle(world: &mut World) {
         }
         world.run_for(500);
     }
-    // What was skipped is counted anew by the next sweep, and published once more.
+    // The next sweep counts skipped objects again and publishes once more.
     let last = slow(3 * world.sweep_ms + 2 * looks.unwrap_or(0)) + 10 * world.latency_ms.1;
     world.run_for(last);
     steady(world);
 }
 
-/// One list a sweep, one write a heartbeat, and nothing else; if nobody is dead, whose object would be removed.
+/// One list per sweep, one write per heartbeat, and nothing else; only if no worker is dead, since its object would be removed.
 fn steady(world: &mut World) {
     let Some(leader) = world.acting().first().copied() else { return };
     let dead = world.workers.iter().any(|worker| !worker.alive || worker.ended);

@@ -1,4 +1,4 @@
-//! The world: nodes of the production core, one store, true time on one heap, one source of chance.
+//! The world: nodes of the production core, one store, true time on one heap, one random source.
 
 use crate::book::Book;
 use crate::check::Judge;
@@ -29,10 +29,10 @@ use tenure_core::{
     SeatAnswer, WakeToken,
 };
 
-/// More does not happen at one instant, unless things feed each other.
+/// Most events at one instant; more means that events feed each other.
 const AT_ONCE_MAX: u64 = 20_000;
 
-/// Work started: when, where, in which epoch, and whether it is a new epoch.
+/// A start of work: when, where, in which epoch, and whether it is a new epoch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began {
     pub(crate) at: u64,
@@ -53,25 +53,25 @@ pub(crate) struct World {
     pub(crate) timeout_ms: u64,
     pub(crate) far: Far,
     pub(crate) fence: FenceRule,
-    /// Clocks beyond the promise: two may act then.
+    /// Clocks are beyond the promise: two nodes may act then.
     pub(crate) wild: bool,
-    /// Seat objects were changed by hand: claims by those who cannot know are not held against anybody.
+    /// The seat was changed by hand: claims by nodes that cannot know are not held against them.
     pub(crate) meddled: bool,
     /// How often the seat was marked from outside.
     pub(crate) marks: u64,
     pub(crate) neglect: Option<Neglect>,
     pub(crate) trace: Trace,
     pub(crate) began: Vec<Began>,
-    /// The smallest distance between the work of a silent leader and that of the one who took over, in thousandths of a
-    /// lease. Crashes do not count, nor what lies beyond the promise.
+    /// The smallest gap between the work of a silent leader and that of the node that took over, in thousandths of a lease.
+    /// Crashes do not count, nor does anything beyond the promise.
     pub(crate) margin: Option<u64>,
     /// The last epoch that was claimed over a held record.
     pub(crate) taken_over: Epoch,
     pub(crate) steps: u64,
-    /// Stale tasks that were turned away.
+    /// Stale tasks that were refused.
     pub(crate) fenced: u64,
     pub(crate) witnesses: Witnesses,
-    /// Whether steps are held against the proof.
+    /// Whether steps are compared with the proof.
     pub(crate) modelled: bool,
     pub(crate) monitors: Monitors,
     queue: BinaryHeap<Reverse<Entry>>,
@@ -84,30 +84,30 @@ pub(crate) struct World {
     pub(crate) retention_ms: u64,
     pub(crate) workers: Vec<Worker>,
     pub(crate) registry: Registry,
-    /// One for each node, if there are workers.
+    /// One per node, if there are workers.
     pub(crate) desks: Vec<Desk>,
     pub(crate) watch: Watch,
-    /// Rubbish lay among the workers' objects when all was mended.
+    /// There was garbage among the workers' objects when the faults ended.
     pub(crate) had_junk: bool,
     /// A worker's object could not be read.
     pub(crate) had_unread: bool,
-    /// The mistake of the machines that have no settings of their own.
+    /// The mistake of the state machines that have no settings of their own.
     pub(crate) mistake: Option<Mutant>,
     /// Whether leaders have work of their own: processes, tasks, schedules.
     pub(crate) staffed: bool,
-    /// All was mended: nothing fails by itself any more.
+    /// The faults have ended: nothing fails by itself any more.
     pub(crate) peace: bool,
     pub(crate) labour: Labour,
     pub(crate) shelf: Shelf,
     pub(crate) book: Book,
-    /// One for each node, if leaders have work.
+    /// One per node, if leaders have work.
     pub(crate) offices: Vec<Office>,
-    /// Of workers that have their id.
+    /// The hands of workers that have their id.
     pub(crate) hands: BTreeMap<usize, Hand>,
     pub(crate) work_done: WorkDone,
-    /// How many things happened at this instant.
+    /// How many events happened at this instant.
     at_once: u64,
-    /// Requests for tasks within the second that began then, by node.
+    /// By node: the current second, the requests for tasks in it, and the count of updates at its start.
     pub(crate) task_second: BTreeMap<usize, (u64, u64, u64)>,
 }
 
@@ -165,7 +165,7 @@ impl World {
         }
     }
 
-    /// A node at rest; several may share one id.
+    /// Adds a node at rest; several may share one id.
     pub(crate) fn add(&mut self, id: &str, config: Config, rate: u64, work: Work) -> usize {
         self.lives += 1;
         let id = NodeId::new(id).expect("a valid id");
@@ -225,7 +225,7 @@ impl World {
         self.feed(node, Input::Stop);
     }
 
-    /// The clock changed: the wake-up asked for comes at another time now.
+    /// The clock changed, so the requested wake-up comes at a different time now.
     pub(crate) fn rearm(&mut self, node: usize) {
         self.rearm_desk(node);
         if self.staffed {
@@ -247,7 +247,7 @@ impl World {
         }
     }
 
-    /// Runs until the given time, everything due included.
+    /// Runs until the given time, including everything due by then.
     pub(crate) fn run_until(&mut self, end: u64) {
         while let Some(Reverse(entry)) = self.queue.peek() {
             if entry.at > end {
@@ -286,7 +286,7 @@ impl World {
         if workers {
             return self.happen_to_workers(node, life, what);
         }
-        // A request on the wire lands even if its sender is dead by now; everything else dies with it.
+        // A request on the wire lands even if its sender is dead by now; everything else dies with the sender.
         let present = self.nodes[node].life == life && self.nodes[node].alive;
         match what {
             Happening::Land { id, request, sent, down, then } => {
@@ -341,7 +341,7 @@ impl World {
             }
             Some(_) | None if self.mix.has(FaultKind::StaleWake) && !target.paused => {
                 self.strike(FaultKind::StaleWake, node);
-                // Ignored, so what has fallen due is left to the wake-up that counts.
+                // It is ignored; anything that has fallen due is left to the wake-up that counts.
                 self.step(node, Input::Wake(token));
             }
             Some(_) | None => {}
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// Whether there was a step that ran to its end.
+    /// One step; returns whether it ran to its end.
     fn step(&mut self, node: usize, input: Input) -> bool {
         let target = &mut self.nodes[node];
         if !target.alive {
@@ -427,7 +427,7 @@ impl World {
             Effect::Stopped(_) => {
                 let target = &mut self.nodes[node];
                 (target.running, target.stopping) = (false, false);
-                // Whoever is at rest waits for no answer any more, and starts again with what it never forgets.
+                // A node at rest waits for no answer any more, and starts again with what it never forgets.
                 target.outstanding.clear();
                 self.witnesses.forget(life);
                 self.new_desk(node);

@@ -1,4 +1,4 @@
-//! What real nodes and their work did, and what must hold of it.
+//! What real nodes and their work did, and what must hold for it.
 
 use crate::check::{self, Violation};
 use crate::model::{self, Step, Terms};
@@ -18,7 +18,7 @@ use tenure_core::{
 };
 use tokio::sync::{broadcast, watch};
 
-/// What is checked, by name.
+/// The names of the checks.
 pub(super) mod name {
     pub(in crate::cluster) const ORDER: &str = "nobody acts in an older epoch";
     pub(in crate::cluster) const HOLDER: &str = "one holder per epoch";
@@ -32,7 +32,7 @@ pub(super) mod name {
     pub(in crate::cluster) const RUNTIME: &str = "the schedule runs";
 }
 
-/// A clock with a rate of its own. It leaps when its machine was asleep; timers of the runtime know nothing of that.
+/// A clock with its own rate. It jumps after its machine slept; the runtime's timers do not notice.
 #[derive(Debug)]
 pub(super) struct DriftingClock {
     pub(super) origin: tokio::time::Instant,
@@ -47,7 +47,7 @@ impl Clock for DriftingClock {
     }
 }
 
-/// Everything that was done in anybody's name.
+/// Everything the nodes and their work did.
 #[derive(Default)]
 pub(super) struct Log {
     pub(super) origin: Option<tokio::time::Instant>,
@@ -58,17 +58,17 @@ pub(super) struct Log {
     landed: BTreeMap<Nonce, Landed>,
     /// The one on it now.
     seat: Option<Nonce>,
-    /// When each write was sent, by its sender's clock.
+    /// When each write was sent, on its sender's clock.
     sent: BTreeMap<Nonce, Time>,
     pub(super) acts: u64,
     pub(super) followed: Followed,
-    /// The version that a list showed a life to be long dead.
+    /// The version that a list showed to an incarnation as long dead.
     aged: BTreeMap<u64, Version>,
     pub(super) digest: Digest,
     pub(super) violations: Vec<Violation>,
 }
 
-/// What the clauses ask about a coordinator.
+/// What the clauses need to know about a coordinator.
 pub(super) struct Core {
     me: Incarnation,
     hold_ms: u64,
@@ -77,20 +77,20 @@ pub(super) struct Core {
 
 struct Landed {
     record: Record,
-    /// What every life's clock showed.
+    /// What the clock of every incarnation showed.
     clocks: BTreeMap<u64, u64>,
 }
 
-/// One life of a node, from outside.
+/// One incarnation of a node, seen from outside.
 pub(super) struct Watched {
     pub(super) leadership: watch::Receiver<Leadership>,
     pub(super) events: broadcast::Receiver<Event>,
     pub(super) clock: Arc<DriftingClock>,
-    /// Until when it may act in which epoch, by its own word.
+    /// For each epoch, until when it may act, by its own account.
     pub(super) deadlines: BTreeMap<u64, u64>,
-    /// Its work of this epoch runs.
+    /// The epoch of its running work.
     pub(super) works: Option<u64>,
-    /// And was told to stop.
+    /// That work was told to stop.
     pub(super) winding_down: bool,
     /// The highest epoch it has sent a vacate for.
     pub(super) vacated: Option<Epoch>,
@@ -126,7 +126,7 @@ impl Log {
         self.violations.push(Violation { at, check, what });
     }
 
-    /// What everybody has said until now.
+    /// Takes in all events so far.
     pub(super) fn listen(&mut self) {
         let mut died = None;
         for (life, watched) in &mut self.watched {
@@ -170,7 +170,7 @@ impl Log {
         lives.into_iter().for_each(|life| self.watch(life));
     }
 
-    /// M3, seen where a claim lands and not where it is sent.
+    /// M3, checked where a claim lands instead of where it is sent.
     fn lands_early(&self, record: &Record) -> Option<String> {
         let Landed { record: held, clocks } =
             self.on_the_seat().filter(|seat| seat.record.held && record.epoch > seat.record.epoch)?;
@@ -210,7 +210,7 @@ impl Log {
         self.watch(life);
     }
 
-    /// Every clause about this life, now.
+    /// Checks every clause about this incarnation now.
     fn watch(&mut self, life: u64) {
         if let Some((check, what)) = self.breaks(life) {
             self.violated(check, format!("life {life}: {what}"));
@@ -222,7 +222,7 @@ impl Log {
         let Core { me, hold_ms, view } = watched.core.as_ref()?;
         if let SeenView::Record { seat, since, .. } = &view.seen {
             let landed = self.landed.get(&seat.nonce).map(|landed| landed.clocks.get(&life));
-            // Lives that began later are not in the list: they were not there when it landed.
+            // Incarnations that began later are not in the list: they did not exist when it landed.
             if landed.is_none_or(|shown| shown.is_some_and(|shown| *shown > since.0)) {
                 return Some((check::name::K1, format!("saw {seat:?} since {since:?}, landed {landed:?}")));
             }
@@ -254,7 +254,7 @@ impl Log {
         gone.then(|| (check::name::L2, format!("its record of {epoch} is gone: {view:?}")))
     }
 
-    /// One piece of work, done under a guard that was valid a moment ago.
+    /// One work item, done under a guard that was valid a moment ago.
     pub(super) fn act(&mut self, life: u64, epoch: u64) {
         self.acts += 1;
         self.listen();

@@ -1,4 +1,4 @@
-//! Telling a state from now, with small numbers, so that it is recognised when it comes again.
+//! Rewrites a state relative to now, with small numbers, so that it is recognised when it recurs.
 
 use super::state::{NOW, Node, SeatOutcome, State};
 use crate::trace::Digest;
@@ -8,12 +8,12 @@ use tenure_core::{
     WriteAnswer,
 };
 
-/// New ids and nonces go on from here, well above the few in use.
+/// New ids and nonces start here, well above the few in use.
 const FRESH: u64 = 1000;
-/// Beyond this many failures in a row the pauses grow no more.
+/// After this many failures in a row, the pauses stop growing.
 const FAILURES_MAX: u32 = 4;
 
-/// Nonces in the order they are met; a node's ids and times while it is being told.
+/// Renumbers nonces in the order of their appearance, and one node's ids and times at a time.
 #[derive(Default)]
 struct Names {
     nonces: Vec<Nonce>,
@@ -108,7 +108,7 @@ impl Names {
 
 impl Renumber for Names {
     fn time(&mut self, time: &mut Time) {
-        // What is further off than any setting is long ago, or never.
+        // A time further away than any setting counts as long ago, or never.
         *time = Time((time.0 + NOW).saturating_sub(self.shift).min(2 * NOW));
     }
 
@@ -148,7 +148,7 @@ impl Renumber for Names {
     }
 }
 
-/// Whether somebody may still hear of this record, or learn what became of it as of an own write.
+/// Whether some node may still hear of this record, or learn the outcome of writing it.
 fn is_remembered(state: &State, nonce: Nonce) -> bool {
     let read = |answer: &SeatAnswer| matches!(answer, SeatAnswer::Found { seat, .. } if seat.nonce == nonce);
     let on_the_seat = state.seat.as_ref().is_some_and(|seat| seat.nonce == nonce);

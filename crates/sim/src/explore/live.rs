@@ -1,8 +1,8 @@
-//! Liveness: from every state that was reached, once faults end, somebody leads within the bound.
+//! Liveness: from every reached state, once faults end, a node leads within the bound.
 //!
-//! Faults end: the dead start again, the paused go on, no request is lost or late any more. Writes that somebody had given up are
-//! tried both ways, once as landing at that moment and once as lost. From there on there is one way to go: everything under way is
-//! served, everything due is done, and only then does time go on.
+//! Once faults end, dead nodes restart, paused nodes resume, and no request is lost or late any more. Abandoned writes are tried
+//! both ways: landing at that moment, and lost. From there on only one thing can happen next: every request in flight is served,
+//! everything due is done, and only then does time advance.
 
 use super::Limits;
 use super::canon::canonical;
@@ -14,14 +14,14 @@ use std::collections::HashMap;
 /// What is known so far.
 #[derive(Default)]
 pub(super) struct Liveness {
-    /// How many ticks it takes from a calm state, by its digest.
+    /// How many ticks it takes from a calm state, by the state's digest.
     known: HashMap<u128, u16>,
-    /// The most it took from any state, in ms of true time.
+    /// The longest it took from any state, in ms of true time.
     pub(super) longest_ms: u64,
 }
 
 impl Liveness {
-    /// Whether somebody leads in time from this state on, whatever becomes of writes that were given up.
+    /// Whether a node leads in time from this state on, whatever happens to abandoned writes.
     pub(super) fn check(&mut self, state: &State, limits: &Limits, live_ms: u64) -> Option<Violation> {
         let given_up = state.wires.iter().any(|wire| wire.orphan);
         let ways: &[bool] = if given_up { &[true, false] } else { &[true] };
@@ -67,7 +67,7 @@ impl State {
         (0..self.nodes.len()).any(|index| self.acts(index))
     }
 
-    /// Faults end. Writes that were given up land, or never do.
+    /// Ends all faults. Abandoned writes land now, or never.
     fn calm_down(&mut self, land: bool, limits: &Limits) {
         (self.faults, self.crashes, self.pauses, self.step_downs) = (0, 0, 0, 0);
         while let Some(index) = self.wires.iter().position(|wire| wire.orphan) {
@@ -84,7 +84,7 @@ impl State {
         }
     }
 
-    /// The one thing that happens next where nothing goes wrong.
+    /// The one thing that happens next when nothing goes wrong.
     fn next_in_peace(&self) -> Move {
         if let Some(wire) = self.wires.first() {
             return if wire.answer.is_some() { Move::Answer(0) } else { Move::Serve(0) };

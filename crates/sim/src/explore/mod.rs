@@ -1,12 +1,12 @@
 //! The explorer: every state that a few nodes of the production core can reach, breadth first.
 //!
-//! Time goes in ticks. At every moment anything that may happen next is tried: a write lands, is refused, lands without
-//! an answer or long after its sender gave up; a read is answered or not; a wake-up comes; a process crashes, comes back,
-//! stands still; time goes on. Times are told from now and ids renumbered, so a state that recurs is recognised and the
-//! search ends when there is nothing new.
+//! Time advances in ticks. At every moment it tries everything that may happen next: a write lands, is refused, lands without an
+//! answer or long after its sender gave up; a read is answered or not; a wake-up comes; a process crashes, comes back, stands
+//! still; time advances. Times are relative to now and ids are renumbered, so a recurring state is recognised and the search ends
+//! when there is nothing new.
 //!
-//! Limits, all of them part of the claim: so many epochs, faults, crashes and pauses in one run; presences and lists are
-//! answered at once; work stops as soon as it is told to or ends by its deadline; clocks keep the rates given.
+//! The limits are part of the claim: bounded numbers of epochs, faults, crashes and pauses per run; presences and lists are
+//! answered at once; work stops as soon as it is told to or ends by its deadline; clocks keep the given rates.
 
 mod canon;
 mod live;
@@ -23,37 +23,37 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use tenure_core::Mutant;
 
-/// What is explored, and how far.
+/// What to explore, and how far.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: usize,
-    /// No claim beyond this epoch.
+    /// No claims beyond this epoch.
     pub epochs: u64,
-    /// Outcomes that are lost, late or refused by echo.
+    /// Most outcomes that are lost, late or refused by echo.
     pub faults: u8,
-    /// Crashes, each with a new life afterwards.
+    /// Most crashes, each followed by a new life.
     pub crashes: u8,
-    /// Times a node stands still.
+    /// How often a node may stand still.
     pub pauses: u8,
-    /// Times the leader is asked to hand over.
+    /// How often the leader may be asked to step down.
     pub step_downs: u8,
-    /// Clock rates in thousandths, one for each node: as far apart as the settings tolerate.
+    /// Clock rates in thousandths, one per node: as far apart as the settings tolerate.
     pub rates: [u64; 3],
-    /// Whether steps and states are held against the clauses of the proof.
+    /// Whether to check steps and states against the clauses of the proof.
     pub clauses: bool,
     /// Whether every step must be one of the proof's model.
     pub replay: bool,
-    /// From every state somebody leads within this, in true time, once faults end; `None` does not look.
+    /// How soon a node must lead, in true time, from every state once faults end; `None` skips the check.
     pub live_ms: Option<u64>,
-    /// At most this many states.
+    /// Most states to visit.
     pub states: u64,
-    /// At most this long.
+    /// The longest time to search.
     pub time: Duration,
 }
 
 impl Limits {
-    /// So many nodes and budgets of faults, crashes, pauses and hand-overs, two epochs beyond which nothing is claimed.
+    /// This many nodes, these budgets of faults, crashes, pauses and step-downs, and two epochs.
     fn new(nodes: usize, [faults, crashes, pauses, step_downs]: [u8; 4]) -> Limits {
         Limits {
             nodes,
@@ -71,7 +71,7 @@ impl Limits {
         }
     }
 
-    /// Searches small enough for every run of the tests: each combines the misfortunes another way.
+    /// Searches small enough for every test run; each combines the faults differently.
     pub fn small(nodes: usize) -> Vec<Limits> {
         let budgets: &[[u8; 4]] = match nodes {
             2 => &[[2, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 1]],
@@ -91,7 +91,7 @@ impl Limits {
     }
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
     /// States visited.
@@ -102,13 +102,13 @@ pub struct Found {
     pub depth: u64,
     /// Nothing was left to visit.
     pub complete: bool,
-    /// Steps of nodes that were held against the proof's model.
+    /// Steps of nodes compared with the proof's model.
     pub followed: Followed,
-    /// The most it took until somebody led, from any of the states, once faults had ended; in ms of true time.
+    /// The longest time until a node led, from any state, once faults had ended; in ms of true time.
     pub longest_ms: u64,
     /// The first violation, with the steps that lead to it.
     pub violation: Option<(Violation, Vec<String>)>,
-    /// How long it took.
+    /// How long the search took.
     pub took: Duration,
 }
 
@@ -127,7 +127,7 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
     };
     let mut liveness = Liveness::default();
     let mut visited: HashSet<u128> = HashSet::new();
-    // The way back, for telling how a violation came about: parent and the step from it.
+    // The way back, to show how a violation came about: parent and step.
     let mut ways: Vec<(u32, u16)> = Vec::new();
     let mut frontier: VecDeque<(State, u64, u32)> = VecDeque::new();
     let mut first = State::start(limits, mutant);
@@ -192,7 +192,7 @@ fn retrace(limits: &Limits, mutant: Option<Mutant>, ways: &[(u32, u16)], mut way
     let mut state = State::start(limits, mutant);
     let mut steps = Vec::new();
     for index in indices.into_iter().rev() {
-        // The states on the frontier were rewritten before their moves were listed; so is this one.
+        // States on the frontier were rewritten before their moves were listed, so rewrite this one too.
         canonical(&mut state);
         let Some(step) = state.moves(limits).into_iter().nth(usize::from(index)) else { break };
         steps.push(format!("{step:?}"));

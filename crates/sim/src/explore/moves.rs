@@ -1,4 +1,4 @@
-//! What may happen next, and making it happen.
+//! What may happen next, and how it happens.
 
 use super::Limits;
 use super::state::{Landed, STOOD_TICKS, SeatOutcome, State, TICK_MS, TIMEOUT_TICKS, Wire, version_of};
@@ -13,13 +13,13 @@ use tenure_core::{
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Move {
-    /// Time goes on by one tick.
+    /// Time advances by one tick.
     Tick,
     /// The wake-up that is due.
     Wake(u8),
-    /// A request or its answer takes its time from now on, or never comes.
+    /// A request or its answer is slow from now on, or never comes.
     Delay(u8),
-    /// A request takes effect, and its answer is under way.
+    /// A request takes effect, and its answer is on its way.
     Land(u8),
     /// An answer arrives.
     Answer(u8),
@@ -33,15 +33,15 @@ pub(super) enum Move {
     Forget(u8),
     /// The write lands, and the client's own retry is refused.
     Echo(u8),
-    /// Dead.
+    /// A process dies.
     Crash(u8),
-    /// A new life.
+    /// A dead node starts a new life.
     Restart(u8),
-    /// Stands still.
+    /// A process stands still.
     Pause(u8),
-    /// Goes on.
+    /// A paused process resumes.
     Resume(u8),
-    /// Asked to hand over.
+    /// The leader is asked to step down.
     StepDown(u8),
 }
 
@@ -80,8 +80,8 @@ impl State {
                 continue;
             }
             let late = wire.age >= TIMEOUT_TICKS;
-            // Served within its tick, unless a fault was spent on it. Otherwise the phases of polls and renewals against each
-            // other make up nearly all states, and nothing goes wrong in them.
+            // Served within its tick, unless a fault was spent on it. Otherwise the relative phases of polls and renewals would
+            // make up nearly all states, and nothing goes wrong in those.
             idle &= (wire.slow && !late) || self.nodes[usize::from(wire.node)].paused;
             if wire.answer.is_some() {
                 moves.push(Move::Answer(at));
@@ -239,7 +239,7 @@ impl State {
         }
     }
 
-    /// An answer reaches its node, or waits for it to go on.
+    /// An answer reaches its node, or waits until the node resumes.
     fn answer(&mut self, wire: usize, outcome: SeatOutcome) {
         let Wire { node, id, orphan, .. } = self.wires.remove(wire);
         if orphan {
@@ -287,7 +287,7 @@ impl State {
         self.feed(node, Input::Start { random: 0 });
     }
 
-    /// An input, and whatever follows from it at once.
+    /// Feeds an input, and whatever follows from it at once.
     pub(super) fn feed(&mut self, node: usize, input: Input) {
         let mut inputs = VecDeque::from([input]);
         while let Some(input) = inputs.pop_front() {
@@ -314,14 +314,14 @@ impl State {
         }
     }
 
-    /// Holds a step against the model, and against the clauses that it could break.
+    /// Compares a step with the model, and with the clauses that it could break.
     fn follow(&mut self, node: usize, before: &View, input: &Input, effects: &[Effect]) {
         let target = &self.nodes[node];
         let terms = Terms { me: target.core.me(), config: &self.config, aged: None };
         let step = Step { now: target.local, input, effects };
         let after = target.core.view();
         let followed = model::follow(&terms, before, &step, &after, &mut self.followed);
-        // A clause by its name tells more.
+        // A violated clause says more than a failed comparison.
         if let Some((check, what)) =
             self.claims_early(effects).or_else(|| self.knows_wrong(node, before, &after))
         {
@@ -338,13 +338,13 @@ impl State {
         self.landed.iter().find(|landed| landed.nonce == nonce)
     }
 
-    /// By a node's clock.
+    /// How long the record has been there, on this node's clock.
     fn stood_ms(&self, node: usize, landed: &Landed) -> u64 {
         u64::from(landed.ticks) * TICK_MS * self.rates[node] / 1000
     }
 
-    /// M3: a claim on a held record, by the holder's clock. A claim on top of an older record than the one on the seat is left out:
-    /// it cannot land.
+    /// M3: a claim on a held record, by the holder's clock. Ignores a claim based on an older record than the one on the seat: it
+    /// cannot land.
     fn claims_early(&self, effects: &[Effect]) -> Option<(&'static str, String)> {
         let held = self.seat.as_ref().filter(|seat| seat.state == SeatState::Held)?;
         let claims = |effect: &Effect| {
@@ -359,7 +359,7 @@ impl State {
         early.then(|| (name::M3, format!("claims over a record of {stood_ms} of {hold_ms} ms")))
     }
 
-    /// K1: what it saw anew had landed by then. K3: a lease that is new counts from the sending of an own write that landed.
+    /// K1: what the node newly saw had landed by then. K3: a new lease counts from the sending of an own write that landed.
     fn knows_wrong(&self, node: usize, before: &View, after: &View) -> Option<(&'static str, String)> {
         if let SeenView::Record { seat, since, .. } = &after.seen
             && after.seen != before.seen
@@ -382,7 +382,7 @@ impl State {
         (!rests).then(|| (name::K3, format!("{lead:?} rests on no write that landed: {before:?}")))
     }
 
-    /// Carries an effect out; what is answered at once is returned.
+    /// Carries out an effect; returns any immediate answer.
     fn carry_out(&mut self, node: usize, effect: Effect) -> Option<Input> {
         match effect {
             Effect::Request(id, request) => {

@@ -9,13 +9,13 @@ use tenure_core::{
     SeatAnswer, SeatState, Time, Version, WakeToken, WriteAnswer,
 };
 
-/// One tick of true time. The core retries after 10 ms at the least, so nothing finer happens.
+/// One tick of true time. The core retries after 10 ms at the earliest, so nothing finer happens.
 pub(super) const TICK_MS: u64 = 10;
-/// A sender gives up after so many ticks.
+/// How many ticks a sender waits before it gives up.
 pub(super) const TIMEOUT_TICKS: u8 = 2;
-/// How long a record stood is told up to here: the slowest clock has counted a hold by then.
+/// How long a record has been there is counted only up to this: the slowest clock has counted a hold by then.
 pub(super) const STOOD_TICKS: u8 = 5;
-/// Where every node's clock stands in a state told from now. Nothing in the settings is longer than a third of it.
+/// What every node's clock shows in a state relative to now. No setting is longer than a third of it.
 pub(super) const NOW: u64 = 300;
 
 /// Numbers small enough for states to recur: heartbeat 20, hold 50, wind-down 40, expiry 100.
@@ -36,7 +36,7 @@ fn config(mutant: Option<Mutant>) -> Config {
     with(config, mutant)
 }
 
-/// A crashed leader is replaced within the bound, and whoever has just stepped down claims nothing for a while.
+/// A crashed leader is replaced within the bound, and a node that has just stepped down claims nothing for a while.
 pub(super) fn live_ms() -> u64 {
     let config = config(None);
     config.failover_bound_ms() + 2 * config.election_interval_ms
@@ -74,9 +74,9 @@ pub(super) struct Wire {
     pub(super) id: RequestId,
     pub(super) request: Request,
     pub(super) age: u8,
-    /// May take its time; all others are served within the tick.
+    /// It may be slow; all others are served within the tick.
     pub(super) slow: bool,
-    /// Landed, with this answer under way.
+    /// It has landed, and this answer is on its way.
     pub(super) answer: Option<SeatOutcome>,
     /// Its sender has given up or is dead.
     pub(super) orphan: bool,
@@ -106,13 +106,13 @@ pub(super) struct State {
     pub(super) rates: [u64; 3],
     pub(super) lives: u64,
     pub(super) top: Epoch,
-    /// Which life leads or led which epoch.
+    /// Which incarnation leads or led each epoch.
     pub(super) led: Vec<u64>,
     pub(super) faults: u8,
     pub(super) crashes: u8,
     pub(super) pauses: u8,
     pub(super) step_downs: u8,
-    /// What no node knows and the clauses speak of: the records that landed, as far as somebody may still hear of them.
+    /// What no node knows but the clauses need: the records that landed, as long as some node may still hear of them.
     pub(super) landed: Vec<Landed>,
     pub(super) clauses: bool,
     pub(super) replay: bool,
@@ -177,7 +177,7 @@ impl State {
         node.alive && node.acting.is_some_and(|(_, deadline)| node.local < deadline)
     }
 
-    /// Whether this is further than was asked for.
+    /// Whether this state is beyond the limits.
     pub(super) fn beyond(&self, limits: &Limits) -> bool {
         self.top.0 > limits.epochs
     }
@@ -193,7 +193,7 @@ impl State {
                 .core
                 .lease()
                 .filter(|(_, deadline)| node.alive && !node.paused && *deadline <= node.local);
-            // A clock has gone on, but the node has not had its turn yet: the wake-up for it is due now.
+            // The clock has advanced, but the node has not had its turn yet: its wake-up is due now.
             let due = node.wake.is_some_and(|(_, at)| at <= node.local);
             if let Some((epoch, _)) = past.filter(|_| !due) {
                 self.violated(name::LIVE_LEASE, format!("{index} leads {epoch:?} past its deadline"));
@@ -207,8 +207,8 @@ impl State {
         }
     }
 
-    /// The clauses of the proof that can be seen in one state, L2 for the record that a leader leads by. M3, K1 and K3 are checked
-    /// in the step that could break them, see `follow`.
+    /// The clauses of the proof that can be checked in a single state; L2 for the record that a leader leads by. M3, K1 and K3
+    /// are checked in the step that could break them, see `follow`.
     fn breaks(&self, index: usize) -> Option<(&'static str, String)> {
         let node = &self.nodes[index];
         let (view, life) = (node.core.view(), node.core.me().incarnation.0);
@@ -245,7 +245,7 @@ impl State {
     }
 }
 
-/// What a failed assertion of the core says.
+/// The violation for a failed assertion of the core.
 pub(super) fn assertion(panic: Box<dyn std::any::Any + Send>) -> Violation {
     let said = panic.downcast_ref::<String>().cloned();
     let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
