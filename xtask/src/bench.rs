@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: the benchmarks, optimised. They print figures for people to compare; no test depends on them.
+//! `cargo xtask bench`: runs the optimised benchmarks. They print figures for people to compare; no test depends on them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::process;
 use crate::workspace::Workspace;
 
-/// Compiling everything optimised takes most of it.
+/// The optimised build takes most of it.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 #[derive(clap::Args)]

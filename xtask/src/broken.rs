@@ -1,9 +1,9 @@
-//! `cargo xtask chaos --broken`: binaries that are broken on purpose, each of which the judge of chaos must find guilty. Those
+//! `cargo xtask chaos --broken`: binaries that are broken on purpose; the chaos judge must find each of them guilty. The binaries
 //! of `cargo xtask exec --broken` are built and sentenced here, too.
 //!
-//! They are one binary, built once under a name of its own, so that nobody can take it for the product; the mistake is chosen when
-//! it runs. What it can be caught at is what it shows: its events, its requests, its end. A mistake that leaves no trace there is
-//! left to the simulator.
+//! They are one binary, built once under a name of its own, so that nobody mistakes it for the product; the mistake is chosen at
+//! run time. The binary can be caught only by what it shows: its events, its requests, its end. Mistakes that leave no trace
+//! there are left to the simulator.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::engine::{self, Engine, Site};
 use crate::workspace::Workspace;
 use crate::{chaos, process};
 
-/// Decides the schedules, unless told otherwise.
+/// The default seed of the schedules.
 pub(crate) const SEED: u64 = 1;
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// A run that is not over by then, with its last round and the judge, never will be.
+/// A run that has not ended by then, including its last round and the judge, never will.
 const PLAY_LIMIT: Duration = Duration::from_secs(6 * 60);
 /// Not broken: plays every fault of the others and must be found innocent, or their guilt means nothing.
 pub(crate) const SOUND: &str = "none";
@@ -29,10 +29,10 @@ pub(crate) const SOUND: &str = "none";
 struct Variant {
     name: &'static str,
     what: &'static str,
-    /// Played alone, one at a time, always at the leader.
+    /// Played one at a time, always aimed at the leader.
     faults: &'static [&'static str],
     nodes: u8,
-    /// On SeaweedFS, behind proxies; else on SQLite.
+    /// On SeaweedFS behind proxies; otherwise on SQLite.
     network: bool,
     seconds: u64,
 }
@@ -65,7 +65,7 @@ const VARIANTS: &[Variant] = &[
     Variant {
         name: "LostTakenForWon",
         what: "core: a refused write is taken for one that happened",
-        // All wait for the lock and claim when it is free.
+        // All nodes wait for the lock and claim when it is free.
         faults: &["store-held"],
         nodes: 7,
         network: false,
@@ -97,7 +97,7 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Plays the named variant, or all of them; whether each was found to be what it is.
+/// Plays the named variant, or all of them; returns whether each verdict was right.
 pub(crate) fn run(workspace: &Workspace, name: &str, seed: u64) -> Result<bool> {
     let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
     let chosen: Vec<&Variant> =
@@ -121,14 +121,14 @@ pub(crate) fn prove(workspace: &Workspace, seed: u64) -> Result<Vec<Value>> {
     VARIANTS.iter().map(|variant| play(workspace, variant, site.as_ref(), seed)).collect()
 }
 
-/// The store for those that need a network.
+/// The store for variants that need a network.
 fn site(workspace: &Workspace, chosen: &[&Variant]) -> Result<Option<Site>> {
     engine::clean_leftovers(workspace);
     let needed = chosen.iter().any(|variant| variant.network);
     needed.then(|| chaos::start(workspace, Engine::Seaweedfs)).transpose()
 }
 
-/// The binary that can be broken, once it is built. Never the product's own name.
+/// The binary that can be broken. Never the product's own name.
 const NAME: &str = "tenure-broken";
 
 pub(crate) fn program(workspace: &Workspace) -> PathBuf {
@@ -163,7 +163,7 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
         .arg(format!("--seconds={}", variant.seconds));
     command.args(variant.faults.iter().map(|fault| format!("--only={fault}")));
     command.args((variant.name != SOUND).then(|| format!("--broken={}", variant.name)));
-    // It is meant to fail; what it found is in the file.
+    // It is meant to fail; the file has what it found.
     process::run(&mut process::bound(&command), PLAY_LIMIT)?;
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
     let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
@@ -180,8 +180,8 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     }))
 }
 
-/// What the variant was found guilty of, in the judge's first words; or why it was not. Any violation convicts, and so does what
-/// the judge would have excused of a sound one: under the same faults that one was found innocent.
+/// What the variant was found guilty of, in the judge's first words; or why it was not. Any violation convicts. So does anything
+/// the judge would have excused, because under the same faults the sound binary was found innocent.
 pub(crate) fn sentence(name: &str, verdict: &Value) -> Result<String, String> {
     let lines = |field: &str| verdict[field].as_array().map(|lines| lines.iter().filter_map(Value::as_str));
     let violations = lines("violations").ok_or("no verdict")?;

@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: builds what is needed, lends a store, and lets `tenure-chaos` play.
+//! `cargo xtask chaos`: builds what is needed, provides a store, and runs `tenure-chaos`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -13,9 +13,9 @@ use crate::workspace::Workspace;
 use crate::{broken, process};
 
 pub(crate) const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// In a shorter run a restart of the store would take the place of everything else.
+/// In a shorter run, a restart of the store would leave time for little else.
 const RESTART_FROM: Duration = Duration::from_secs(120);
-/// What a run may take beyond the time it was given: the last round, the last requests, the judge.
+/// How much longer a run may take than it was given: the last round, the last requests, the judge.
 const EXTRA: Duration = Duration::from_secs(5 * 60);
 
 /// A store to play on.
@@ -102,7 +102,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         println!("xtask: ended and removed {leftover}, left behind by a killed run");
     }
     let mut build = workspace.cargo();
-    // All of them, as a test run does: other choices of packages choose other features and build everything anew.
+    // Build all of them, as a test run does: a different choice of packages selects different features and rebuilds everything.
     build.args(["build", "--workspace", "--bins"]);
     if !process::run(&mut build, BUILD_LIMIT)? {
         bail!("the build failed");
@@ -116,13 +116,13 @@ pub(crate) fn start(workspace: &Workspace, engine: Engine) -> Result<Site> {
     engine.start(workspace, &engine::run_dir(workspace, engine), Lifetime::Bound)
 }
 
-/// Several runs of one process do not meet.
+/// A new number per run, so that several runs of one process do not meet.
 fn next_place() -> u64 {
     static PLACES: AtomicU64 = AtomicU64::new(0);
     PLACES.fetch_add(1, Ordering::Relaxed)
 }
 
-/// Plays on a store that runs already.
+/// Plays on a store that is already running.
 pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Site>) -> Result<bool> {
     let length = Duration::from_secs(args.seconds.unwrap_or(args.minutes * 60));
     let mut command = Command::new(workspace.program("tenure-chaos"));
@@ -149,7 +149,7 @@ pub(crate) fn play(workspace: &Workspace, args: &Args, mut site: Option<&mut Sit
     })
 }
 
-/// Tells `tenure-chaos` where to play, and what can be done to that store in a run of this length.
+/// Tells `tenure-chaos` which store to use, and what it may do to that store in a run of this length.
 pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Duration) {
     place(command, site);
     if let Some(site) = site {
@@ -161,12 +161,12 @@ pub(crate) fn on_store(command: &mut Command, site: Option<&Site>, length: Durat
     }
 }
 
-/// Tells `tenure-chaos` where to play.
+/// Tells `tenure-chaos` which store to use.
 pub(crate) fn place(command: &mut Command, site: Option<&Site>) {
     match site {
         Some(site) => {
             let access = site.access();
-            // A place of its own in the bucket: the first seat of a run must be the first.
+            // A prefix of its own in the bucket: the first seat of a run must be the first.
             let place = format!("s3://{}/chaos-{}-{}/", access.bucket, std::process::id(), next_place());
             command.arg(format!("--engine={}", access.name.name())).arg(format!("--store={place}"));
             command.args(access.endpoints.iter().map(|endpoint| format!("--endpoint={endpoint}")));

@@ -1,4 +1,4 @@
-//! Programs of Debian's that some tests need: a browser, a Prometheus. Installed where that is possible.
+//! Debian programs that some tests need: a browser, a Prometheus. Installed where that is possible.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::process;
 
 const INSTALL_LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// Programs, and the packages that have them.
+/// Programs, and the packages that contain them.
 pub(crate) struct Needed {
     pub(crate) programs: &'static [&'static str],
     pub(crate) packages: &'static [&'static str],
@@ -29,7 +29,7 @@ impl Needed {
         self.programs.iter().copied().filter(|program| !there(program)).collect()
     }
 
-    /// Whether the programs are there, if need be by installing them. Where that is not possible: what is missing.
+    /// Makes sure that the programs are there, installing them if necessary. If that is not possible, says what is missing.
     pub(crate) fn provide(&self) -> Result<Result<(), String>> {
         if self.missing().is_empty() {
             return Ok(Ok(()));
@@ -43,7 +43,7 @@ impl Needed {
         install.args(["install", "--yes", "--quiet=2", "--no-install-recommends"]).args(self.packages);
         install.env("DEBIAN_FRONTEND", "noninteractive");
         if !process::capture(&mut install, INSTALL_LIMIT)?.success {
-            // The lists may be older than the packages.
+            // The package lists may be older than the packages.
             let mut update = Command::new("apt-get");
             process::capture(update.args(["update", "--quiet=2"]), INSTALL_LIMIT)?;
             process::capture(&mut install, INSTALL_LIMIT)?;

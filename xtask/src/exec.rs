@@ -1,4 +1,4 @@
-//! `cargo xtask exec`: real nodes that run a command while they lead, faults at whoever runs it, and a judge over what the
+//! `cargo xtask exec`: real nodes that run a command while they lead, faults aimed at the one that does, and a judge of what the
 //! commands themselves wrote.
 
 mod broken;
@@ -14,12 +14,12 @@ use crate::engine::{self, Site};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// No fault takes longer than this and the pause, on a machine that has other things to do.
+/// The longest a fault takes besides the pause, on a busy machine.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
 const EXTRA: Duration = Duration::from_secs(2 * 60);
-/// 10,000 runs take a few minutes; more may be asked for.
+/// 10,000 runs take a few minutes; more may be requested.
 const LEFTOVERS_LIMIT: Duration = Duration::from_secs(60 * 60);
-/// How long the stopped stand still, in seconds: many leases, and longer than any request is waited for.
+/// How long stopped processes stand still, in seconds: many leases, and longer than any request timeout.
 const PAUSE: u16 = 20;
 
 #[derive(clap::Args)]
@@ -100,7 +100,7 @@ fn leftovers(workspace: &Workspace, tenure: PathBuf, runs: u32) -> Command {
     command
 }
 
-/// The judge, and whom it is to judge where.
+/// The judge's command line: what to judge, and where.
 fn command(workspace: &Workspace, args: &Args, tenure: PathBuf, pause: u16, site: Option<&Site>) -> Command {
     let mut command = Command::new(workspace.program("tenure-chaos"));
     command.arg("exec").arg("--tenure").arg(tenure).arg("--record").arg(workspace.chaos());

@@ -1,4 +1,4 @@
-//! `cargo xtask fix`: everything a machine can mend.
+//! `cargo xtask fix`: everything a machine can repair.
 
 use std::time::Duration;
 

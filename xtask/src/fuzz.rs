@@ -1,6 +1,7 @@
-//! `cargo xtask fuzz`: the targets of `fuzz/`, one after the other, each for a while.
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` one after another, each for a while.
 //!
-//! What it needs (a nightly toolchain, cargo-fuzz) nobody else needs: where it cannot be had the task says so and passes.
+//! It needs a nightly toolchain and cargo-fuzz, which nothing else needs. Where they cannot be installed, the task says so and
+//! passes.
 
 use std::process::Command;
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::workspace::Workspace;
 
 const TOOL: Tool = Tool { verb: "fuzz", package: "cargo-fuzz", version: "0.13.2" };
 
-/// In the order in which they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
+/// In the order they run; each has a program in `fuzz/fuzz_targets` and seeds in `fuzz/seeds`.
 const TARGETS: [&str; 13] = [
     "seat", "worker", "snapshot", "ledger", "inbox", "presence", "settings", "url", "id", "health",
     "schedule", "apply", "words",
 ];
 
-/// Building comes before fuzzing, and the first time everything is built.
+/// Each target is built before it is fuzzed, and the first time everything is built.
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 const ASK_LIMIT: Duration = Duration::from_secs(60);
 
@@ -54,7 +55,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// Nightly cargo, with our tools in its path. What the cargo that runs us set for its own toolchain is taken back.
+/// Nightly cargo with our tools in its path. Removes what the cargo that runs us set for its own toolchain.
 fn nightly(workspace: &Workspace) -> Result<Command> {
     let mut command = Command::new("cargo");
     command.arg("+nightly").current_dir(&workspace.root);
@@ -71,13 +72,13 @@ fn prepare(workspace: &Workspace) -> Result<()> {
     TOOL.prepare(workspace, &mut nightly(workspace)?)
 }
 
-/// `Ok(false)` when the target failed, by an input or because it cannot be built.
+/// `Ok(false)` if the target failed, on an input or because it cannot be built.
 fn fuzz(workspace: &Workspace, name: &str, seconds: u64) -> Result<bool> {
     // New inputs are kept from run to run in the first directory; the seeds are only read.
     let corpus = workspace.fuzz().join("corpus").join(name);
     std::fs::create_dir_all(&corpus).with_context(|| format!("cannot create {}", corpus.display()))?;
     let mut command = nightly(workspace)?;
-    // No sanitizer: the code is safe, what is looked for are panics, overflows and broken promises.
+    // No sanitizer: the code is safe, so we look for panics, overflows and broken promises.
     command.args(["fuzz", "run", "--sanitizer=none", "--target-dir"]).arg(workspace.fuzz().join("build"));
     command.arg(name).arg(corpus).arg(workspace.root.join("fuzz/seeds").join(name));
     command.args(["--", "-max_len=8192", "-timeout=10", "-verbosity=1", "-print_final_stats=1"]);

@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: noticed by the loops that wait, so that every guard runs; a second one ends at once.
+//! Ctrl-C and SIGTERM: waiting loops notice them, so that every guard runs; a second signal ends the program at once.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use signal_hook::flag;
 
 static FLAG: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Installs the handlers; call once, before anything is started that needs a guard.
+/// Installs the handlers. Call it once, before starting anything that needs a guard.
 pub(crate) fn install() -> Result<()> {
     let pending = FLAG.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM, SIGHUP] {

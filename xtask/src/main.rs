@@ -1,10 +1,9 @@
-//! `cargo xtask`: what a developer of this workspace types.
+//! `cargo xtask`: the commands for developers of this workspace.
 //!
-//! `test` proves the workspace, with real S3 engines; `verify` checks everything that can be checked without
-//! running it and never writes; `chaos` disturbs a real cluster and judges it, `polls` one that polls,
-//! `exec` one that runs a command; `prove` does that and the simulator's work,
-//! and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside; `mutants` breaks
-//! the core by machine; `fix` writes; `bench` measures; `s3` lends a developer an engine.
+//! `test` runs all tests, with real S3 engines; `verify` checks everything that can be checked without running it, and never
+//! writes; `chaos` disturbs a real cluster and judges it, `polls` one that polls, `exec` one that runs a command; `prove` does
+//! that and runs the simulator, and writes the page of evidence; `fuzz` throws bytes at everything that is read from outside;
+//! `mutants` breaks the core by machine; `fix` writes; `bench` measures; `s3` gives a developer an engine.
 
 #![allow(clippy::print_stdout, reason = "a developer's tool talks on its terminal")]
 
@@ -101,7 +100,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// `Ok(false)` means the task ran, found something wrong and has already said what.
+/// `Ok(false)` means that the task ran, found something wrong and has already reported it.
 fn dispatch(workspace: &Workspace, task: Task) -> anyhow::Result<bool> {
     if let Task::Bound { parent, command } = task {
         return Err(process::become_bound(parent, &command));

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: a second opinion on the tests. Every line of the core is broken by machine, one at a time, and
-//! the tests of the core must notice. What nobody can notice is listed with its reason in `.cargo/mutants.toml`.
+//! `cargo xtask mutants`: a second opinion on the tests. A machine breaks every line of the core, one at a time, and the tests of
+//! the core must notice. `.cargo/mutants.toml` lists what nobody can notice, with the reason.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +18,7 @@ const TOOL: Tool = Tool { verb: "mutants", package: "cargo-mutants", version: "2
 const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 const SETTINGS: &str = ".cargo/mutants.toml";
-/// Broken on purpose, or built for the explorer only.
+/// Broken on purpose, or built only for the explorer.
 const NO_PRODUCT: [&str; 2] = ["crates/core/src/mutant.rs", "crates/core/src/explore.rs"];
 
 #[derive(clap::Args)]
@@ -63,17 +63,17 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let passed = process::run(&mut command, LIMIT)?;
     let outcome = Outcome::read(&output)?;
     println!("{}", outcome.told());
-    // The program leaves out by name whatever it replaces, but not the fields it deletes.
+    // The program excludes by name whatever it replaces, but not the fields it deletes.
     let missed = std::fs::read_to_string(output.join("mutants.out/missed.txt")).context("the survivors")?;
     let excused = |name: &&str| reasons.iter().any(|reason| reason.covers(name));
     let (excused, survivors): (Vec<_>, Vec<_>) = missed.lines().partition(excused);
     println!("{} of the survivors have a reason in {SETTINGS}", excused.len());
     survivors.iter().for_each(|name| println!("SURVIVES {name}"));
-    // A mutant that makes the tests hang fails the command, and is noticed all the same; so does one that has a reason.
+    // A mutant that hangs the tests fails the command, but it was noticed; an excused survivor fails it too.
     Ok(survivors.is_empty() && (passed || outcome.timeout + outcome.missed > 0))
 }
 
-/// Says what is left out, and whether every pattern still leaves out something.
+/// Reports what is left out, and returns whether every pattern still leaves out something.
 fn tell(all: &str, reasons: &[Reason]) -> bool {
     let product = |name: &&str| !NO_PRODUCT.iter().any(|file| name.starts_with(file));
     let held: Vec<&str> = all.lines().filter(product).collect();
@@ -95,7 +95,7 @@ fn tell(all: &str, reasons: &[Reason]) -> bool {
     fresh
 }
 
-/// Patterns of the settings and the comment above them.
+/// Patterns in the settings, and the comment above them.
 struct Reason {
     text: String,
     patterns: Vec<Regex>,
@@ -107,7 +107,7 @@ impl Reason {
     }
 }
 
-/// What the settings leave out by name, each with its reason. One pattern a line, as it is written there.
+/// What the settings leave out by name, each with its reason. One pattern per line, as written there.
 fn reasons(settings: &str) -> Result<Vec<Reason>> {
     let (_, list) = settings.split_once("exclude_re = [").context("there is no `exclude_re`")?;
     let mut reasons: Vec<Reason> = Vec::new();
@@ -131,7 +131,7 @@ fn reasons(settings: &str) -> Result<Vec<Reason>> {
     Ok(reasons)
 }
 
-/// What the run wrote down.
+/// The results file of the run.
 #[derive(Deserialize)]
 struct Outcome {
     total_mutants: u64,

@@ -1,4 +1,4 @@
-//! `cargo xtask newcomer`: the first minutes of the README, in a fresh clone, with a browser that looks on.
+//! `cargo xtask newcomer`: the first minutes of the README, in a fresh clone, with a browser watching.
 
 use std::fs;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! `cargo xtask polls`: real nodes and agents that poll, a leader that is killed over and over, and a judge over what was done.
+//! `cargo xtask polls`: real nodes and agents that poll, a leader that is killed again and again, and a judge of what was done.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::engine::{self, Site};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What a run may take beyond the time it was given: the start, the calm at the end, the judge.
+/// How much longer a run may take than it was given: the start, the calm at the end, the judge.
 const EXTRA: Duration = Duration::from_secs(5 * 60);
 
 #[derive(clap::Args)]
@@ -65,7 +65,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     play(workspace, args, site.as_ref())
 }
 
-/// Plays on a store that runs already.
+/// Plays on a store that is already running.
 pub(crate) fn play(workspace: &Workspace, args: &Args, site: Option<&Site>) -> Result<bool> {
     let mut command = Command::new(workspace.program("tenure-chaos"));
     command.arg("polls").arg("--tenure").arg(workspace.program("tenure"));

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::interrupt;
 
 const POLL: Duration = Duration::from_millis(20);
-/// How long a group may take to end after SIGTERM before SIGKILL.
+/// How long a group may take to end after SIGTERM before it gets SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A process identified by more than its number, so that a reused number is never mistaken for it.
@@ -24,7 +24,7 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// The identity of a live process, `None` when there is none (a zombie is none).
+    /// The identity of a live process; `None` if there is none (a zombie does not count).
     pub(crate) fn of(pid: u32) -> Option<Self> {
         born(pid).map(|born| Self { pid, born })
     }
@@ -33,7 +33,7 @@ impl Identity {
         Self::of(self.pid).as_ref() == Some(self)
     }
 
-    /// Ends the group this process leads: asks, waits, insists. Quiet when it is gone already.
+    /// Ends the group this process leads: asks, waits, insists. Does nothing if it is already gone.
     pub(crate) fn end(&self) {
         if !self.alive() {
             return;
@@ -47,11 +47,11 @@ impl Identity {
     }
 }
 
-/// When a process started, in whatever unit the system has; only ever compared for equality.
+/// When a process started, in whatever unit the system uses; only ever compared for equality.
 fn born(pid: u32) -> Option<String> {
     if cfg!(target_os = "linux") {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The command in parentheses may hold anything; the fields proper begin after the last one.
+        // The command in parentheses may contain anything; the other fields begin after the last parenthesis.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
         let (state, start_time) = (fields.first()?, fields.get(19)?);
         return (*state != "Z").then(|| (*start_time).to_owned());
@@ -77,7 +77,7 @@ pub(crate) struct Captured {
 }
 
 impl Captured {
-    /// The output if the command succeeded, else an error that carries what it said.
+    /// The output if the command succeeded, otherwise an error that includes the output.
     pub(crate) fn ok(self, what: &str) -> Result<String> {
         if self.success {
             return Ok(self.stdout);
@@ -86,7 +86,7 @@ impl Captured {
     }
 }
 
-/// Runs a command with its output on our terminal; `Ok(false)` when it failed.
+/// Runs a command with its output on our terminal; `Ok(false)` if it failed.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<bool> {
     Ok(supervise(start(command)?, limit, |_| ())?.success())
 }
@@ -108,8 +108,8 @@ pub(crate) fn tee(command: &mut Command, limit: Duration, mut see: impl FnMut(&s
     Ok(status.success())
 }
 
-/// As [`tee`], but a line that begins with `@` is a question: it goes to `answer`, on this thread, and what comes back
-/// goes to the command's standard input. On this thread, because what it starts dies with the thread that started it.
+/// Like [`tee`], but a line that begins with `@` is a question: it goes to `answer`, on this thread, and the reply goes to the
+/// command's standard input. On this thread, because what it starts dies with the thread that started it.
 pub(crate) fn converse(
     command: &mut Command,
     limit: Duration,
@@ -123,7 +123,7 @@ pub(crate) fn converse(
         scope.spawn(move || {
             for line in lines.map_while(Result::ok) {
                 match line.strip_prefix('@') {
-                    // Nobody listens any more: the command is being ended.
+                    // An error means that nobody listens any more: the command is being ended.
                     Some(question) => drop(ask.send(question.to_owned())),
                     None => println!("{line}"),
                 }
@@ -138,12 +138,12 @@ pub(crate) fn converse(
     Ok(status.success())
 }
 
-/// Runs a command and keeps what it says.
+/// Runs a command and keeps its output.
 pub(crate) fn capture(command: &mut Command, limit: Duration) -> Result<Captured> {
     capture_while(command, limit, || Ok(()))
 }
 
-/// As [`capture`], giving up as soon as `condition` fails.
+/// Like [`capture`], but gives up as soon as `condition` fails.
 pub(crate) fn capture_while(
     command: &mut Command,
     limit: Duration,
@@ -181,17 +181,17 @@ fn start(command: &mut Command) -> Result<Child> {
 fn start_with(command: &mut Command, stdin: Stdio) -> Result<Child> {
     interrupt::check()?;
     let name = command.get_program().to_string_lossy().into_owned();
-    // Its own group: a Ctrl-C on the terminal reaches us alone, and we pass it on to all the child's children.
+    // Its own group: Ctrl-C on the terminal reaches only us, and we pass it on to all the child's children.
     command.stdin(stdin).process_group(0).spawn().with_context(|| format!("cannot start `{name}`"))
 }
 
-/// Waits for the child; on a signal, a passed limit, or when `watch` sets its flag, ends its whole group.
+/// Waits for the child; ends its whole group on a signal, at the limit, or when `watch` sets its flag.
 fn supervise(mut child: Child, limit: Duration, mut watch: impl FnMut(&mut bool)) -> Result<ExitStatus> {
     let (pid, deadline) = (child.id(), Instant::now() + limit);
     let mut stop = false;
     loop {
         if let Some(status) = child.try_wait().context("wait for a child")? {
-            // What it left running in its group would hold our pipes open and outlive the run.
+            // Processes it left running in its group would hold our pipes open and outlive the run.
             signal_group(pid, Signal::KILL);
             return Ok(status);
         }
@@ -223,10 +223,10 @@ fn end_child(child: &mut Child) -> Result<ExitStatus> {
     child.wait().context("wait for a child")
 }
 
-/// A command that dies with this process, even when this process is killed without a chance to clean up.
+/// A command that dies with this process, even if this process is killed without a chance to clean up.
 ///
-/// The parent-death signal has to be asked for by the child itself; between fork and exec that needs unsafe code.
-/// So the child is first this very program, which asks and then becomes the command.
+/// A child must request the parent-death signal itself, and doing that between fork and exec needs unsafe code. So the child is
+/// this very program first, which requests the signal and then becomes the command.
 pub(crate) fn bound(command: &Command) -> Command {
     if !cfg!(target_os = "linux") {
         return copy_of(command);
@@ -248,14 +248,14 @@ fn copy_onto(mut target: Command, source: &Command) -> Command {
     target
 }
 
-/// The other half of [`bound`]: returns only when it could not become the command.
+/// The other half of [`bound`]: returns only if it could not become the command.
 pub(crate) fn become_bound(parent: i32, command: &[String]) -> anyhow::Error {
     #[cfg(target_os = "linux")]
     {
         if let Err(error) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
             return anyhow!("cannot ask for the parent-death signal: {error}");
         }
-        // The parent may have died before we asked; then nobody will ever send the signal.
+        // The parent may have died before we asked; then nobody would ever send the signal.
         if rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(parent) {
             return anyhow!("the parent {parent} is gone");
         }
@@ -289,7 +289,7 @@ mod tests {
         assert!(message.contains("still running after"), "{message}");
         assert!(started.elapsed() < Duration::from_secs(20));
         let pid: u32 = grandchild.trim().parse().expect("the shell printed a process number");
-        // It was signalled before `tee` returned; that the kernel has taken it away can only be waited for.
+        // It was signalled before `tee` returned; the kernel still needs time to remove it, so wait.
         let deadline = Instant::now() + Duration::from_secs(20);
         while Identity::of(pid).is_some() {
             assert!(Instant::now() < deadline, "the grandchild outlived the limit");

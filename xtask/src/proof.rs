@@ -19,13 +19,13 @@ fn command(workspace: &Workspace) -> Result<Option<Command>> {
     Ok(Some(command))
 }
 
-/// The proof by one solver: it takes seconds.
+/// Checks the proof with one solver: it takes seconds.
 pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
     let Some(mut command) = command(workspace)? else { return Ok(Played::Missing) };
     Ok(Played::of(process::run(&mut command, LIMIT)?))
 }
 
-/// The proof by both solvers, and all that shows that it bites. The stories of the mutants are printed.
+/// Checks the proof with both solvers, and everything that shows that it bites. Prints the stories of the mutants.
 pub(crate) fn prove(workspace: &Workspace) -> Result<Value> {
     let mut found = json!({});
     let parts: [(&str, &[&str]); 6] = [
@@ -67,7 +67,7 @@ pub(crate) fn prove(workspace: &Workspace) -> Result<Value> {
     Ok(found)
 }
 
-/// Whether all of it is as it should be.
+/// Whether everything is as it should be.
 pub(crate) fn holds(found: &Value) -> bool {
     let parts = ["z3", "cvc5", "mutants", "needed", "slack", "reachable"];
     parts.iter().all(|part| found[*part]["ok"] == true)

@@ -1,4 +1,4 @@
-//! `cargo xtask prove`: everything that speaks for the protocol, at a given budget, and the page of its figures.
+//! `cargo xtask prove`: all the evidence for the protocol, at a given budget, and the page with its figures.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,15 +14,15 @@ use crate::workspace::Workspace;
 use crate::{broken, process, proof};
 
 const PAGE: &str = "docs/internals/evidence.md";
-/// What stands between these is written by this command; the rest of the page is people's.
+/// This command writes what is between these; people write the rest of the page.
 const MARKS: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->");
-/// Behind the commit of a tree that is not quite that commit.
+/// Follows the commit if the tree differs from it.
 const CHANGED: &str = "-changed";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
-/// Simulated seconds per second of one core. A simulator that is slower shows too little in the time it is given. A figure of
-/// this machine, so that only a proof asks for it, never a test.
+/// Simulated seconds per second of one core. A slower simulator shows too little in its time. This depends on the machine, so
+/// only a proof checks it, never a test.
 const SPEED_LEAST: f64 = 10_000.0;
-/// The explorer and the teeth take what they take.
+/// The explorer and the teeth take as long as they take.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ pub(crate) struct Args {
     again: bool,
 }
 
-/// What was found, as the programs printed it.
+/// The results, as the programs printed them.
 struct Figures {
     proof: Value,
     schedules: Value,
@@ -64,13 +64,13 @@ struct Figures {
     explored: Vec<Value>,
     teeth: Vec<Value>,
     chaos: Option<Value>,
-    /// Binaries that are broken on purpose; none if chaos was not played.
+    /// The verdicts on binaries that are broken on purpose; empty if chaos was not played.
     broken: Vec<Value>,
 }
 
 pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     let commit = commit(workspace)?;
-    // A tree with changes is another one each time.
+    // A tree with changes may be a different one each time.
     let parts = Parts::of(workspace, &commit, args.again || commit.ends_with(CHANGED))?;
     let half = (args.minutes / 2).max(1);
     let (minutes, from, seeds) = (half.to_string(), args.from.to_string(), args.schedules.to_string());
@@ -127,8 +127,8 @@ fn rows(value: Value) -> Vec<Value> {
     value.as_array().cloned().unwrap_or_default()
 }
 
-/// What the parts of a long run found, on disk, so that one that was interrupted goes on where it stopped. Another
-/// commit or another budget begins anew: figures of two commits never stand on one page.
+/// The results of the parts of a long run, kept on disk so that an interrupted run continues where it stopped. Another commit or
+/// another budget starts over: figures of two commits never appear on one page.
 struct Parts {
     folder: PathBuf,
     again: bool,
@@ -153,7 +153,7 @@ impl Parts {
     }
 }
 
-/// Once, with the mistakes in it: which of them is made, if any, is chosen when it runs.
+/// Builds once, with the mistakes included: which of them is active, if any, is chosen at run time.
 fn build(workspace: &Workspace) -> Result<()> {
     let mut command = workspace.cargo();
     command.args(["build", "--release", "--package", "tenure-sim", "--features", "teeth"]);
@@ -163,7 +163,7 @@ fn build(workspace: &Workspace) -> Result<()> {
     Ok(())
 }
 
-/// Runs the simulator; what it prints is kept even if it found something.
+/// Runs the simulator; keeps its output even if it found something.
 fn sim(workspace: &Workspace, arguments: &[&str]) -> Result<Value> {
     let program = workspace.target.join("release/tenure-sim");
     let mut lines = String::new();
@@ -192,11 +192,11 @@ fn play(workspace: &Workspace, engine: Stage, minutes: u64) -> Result<Value> {
 impl Figures {
     fn is_clean(&self) -> bool {
         let none = |value: &Value| value.as_u64() == Some(0) || value.as_array().is_some_and(Vec::is_empty);
-        // What was not tried shows nothing.
+        // A variant that was not tried shows nothing.
         let caught =
             |variants: &[Value]| !variants.is_empty() && variants.iter().all(|one| one["caught"] == true);
         let searched = |found: &Value| found["violation"].is_null() && found["complete"] == true;
-        // Every step of a coordinator is held against the model, or the proof is of something else.
+        // Every step of a coordinator must have been compared with the model, or the proof is about something else.
         let followed = |found: &Value| found["followed"]["steps"].as_u64().is_some_and(|steps| steps > 0);
         proof::holds(&self.proof)
             && none(&self.schedules["violations"])
@@ -209,7 +209,7 @@ impl Figures {
             && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]) && caught(&self.broken))
     }
 
-    /// Simulated seconds per second of one thread; none without a figure.
+    /// Simulated seconds per second of one thread; 0 without a figure.
     fn speed(&self) -> f64 {
         let (all, threads) = (&self.schedules["simulatedPerWallSecond"], &self.schedules["threads"]);
         all.as_f64().zip(threads.as_f64()).map_or(0.0, |(all, threads)| all / threads)
@@ -447,7 +447,7 @@ fn commit(workspace: &Workspace) -> Result<String> {
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).args(["rev-parse", "--short=12", "HEAD"]);
     let commit = process::capture(&mut git, Duration::from_secs(10))?.ok("git rev-parse")?;
-    // The page is this command's own; any other change makes the figures those of no commit.
+    // The page belongs to this command; with any other change, the figures would belong to no commit.
     let mut git = Command::new("git");
     git.current_dir(&workspace.root).args(["status", "--porcelain", "--", ".", &format!(":!{PAGE}")]);
     let changed = process::capture(&mut git, Duration::from_secs(10))?.ok("git status")?;

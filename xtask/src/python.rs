@@ -1,4 +1,4 @@
-//! Programs of Python's that checks need, in one virtual environment in the target directory.
+//! Python programs that checks need, in one virtual environment in the target directory.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,16 +9,16 @@ use anyhow::{Context, Result};
 use crate::process;
 use crate::workspace::Workspace;
 
-/// What is installed: schemathesis makes up requests, z3 and cvc5 are the solvers of `proof/seat.py`.
+/// What is installed: schemathesis generates requests, z3 and cvc5 are the solvers for `proof/seat.py`.
 const PACKAGES: [&str; 3] = ["schemathesis==4.32.5", "z3-solver==5.4.0.0", "cvc5==1.4.2"];
 const INSTALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// What came of a check that needs Python.
+/// The result of a check that needs Python.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Played {
     Passed,
     Failed,
-    /// What it needs is not there and cannot be installed.
+    /// What it needs is missing and cannot be installed.
     Missing,
 }
 
@@ -28,7 +28,7 @@ impl Played {
     }
 }
 
-/// Where the programs are, installed if need be; `None` if they are not there and cannot be installed.
+/// Where the programs are, installed if necessary; `None` if they are missing and cannot be installed.
 pub(crate) fn programs(workspace: &Workspace) -> Result<Option<PathBuf>> {
     let home = workspace.tools().join("python");
     let (programs, list) = (home.join("bin"), home.join("installed"));
@@ -47,7 +47,7 @@ pub(crate) fn programs(workspace: &Workspace) -> Result<Option<PathBuf>> {
             return Ok(None);
         }
     }
-    // Written last: whatever was interrupted is begun anew.
+    // Written last, so that an interrupted installation starts over.
     std::fs::write(&list, wanted).with_context(|| format!("cannot write {}", list.display()))?;
     Ok(Some(programs))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask s3`: an engine that stays up until it is told to go.
+//! `cargo xtask s3`: an engine that runs until it is stopped by command.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ fn up(workspace: &Workspace, engine: Engine) -> Result<()> {
             site
         }
         None => {
-            // Half of it may be left: a gateway without its server.
+            // Part of it may be left: a gateway without its server.
             if let Some(wreck) = Site::open(&dir(workspace, engine)) {
                 wreck.stop();
             }
@@ -70,7 +70,7 @@ fn running(workspace: &Workspace, engine: Engine) -> Option<Site> {
     Site::open(&dir(workspace, engine)).filter(Site::running)
 }
 
-/// Lines for a shell, understood by this project's S3 store and by AWS's own tools alike.
+/// Lines for a shell, understood both by this project's S3 store and by AWS's own tools.
 fn exports(access: &Access) -> String {
     let mut text = String::new();
     let mut export = |name: &str, value: &str| text.push_str(&format!("export {name}={value}\n"));

@@ -1,8 +1,8 @@
-//! `cargo xtask schemathesis`: requests made up from the OpenAPI document, against a real node.
+//! `cargo xtask schemathesis`: requests generated from the OpenAPI document, against a real node.
 //!
-//! Asked of every answer: no 5xx, a documented status, a documented content type, a body that fits its schema. Left out: what
-//! answers 503 by design (`/leaderz`), what does not end (`/v1/events`) and what waits on purpose (`tasks/next`, as soon as a worker
-//! of a made-up name is registered); these have tests.
+//! Every answer must have no 5xx, a documented status, a documented content type, and a body that fits its schema. Left out:
+//! routes that answer 503 by design (`/leaderz`), that do not end (`/v1/events`), or that wait on purpose (`tasks/next`, as soon
+//! as a worker with a generated name is registered); these have tests of their own.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
 const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/tasks/next)$";
 
-/// Of a node that is gone when this is over.
+/// The token of a node that is gone when this ends.
 const TOKEN: &str = "schemathesis-token";
 
 pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
@@ -32,11 +32,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Played> {
     play(workspace)
 }
 
-/// With the binary that is built already.
+/// Uses the binary that is already built.
 pub(crate) fn play(workspace: &Workspace) -> Result<Played> {
     let Some(programs) = python::programs(workspace)? else { return Ok(Played::Missing) };
     let dir = workspace.target.join("schemathesis");
-    // What a former run left would be found by this one.
+    // This run would otherwise find what a former one left.
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir)?;
     let mut command = Command::new(workspace.program("tenure"));

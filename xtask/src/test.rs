@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check there is, with its duration, and one last line that says what was not run.
+//! `cargo xtask test`: every check, with its duration, and a last line that says what was not run.
 
 mod programs;
 
@@ -70,7 +70,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip("all tests (the build failed)");
         return Ok(report.finish());
     }
-    // As the README has it: a second binary would have to be told apart.
+    // As in the README: with a second binary, `cargo run` would need a name.
     report.step("cargo run", || process::run(workspace.cargo().args(["run", "--", "--version"]), LIMIT));
     let mut sites = Vec::new();
     for engine in args.engines() {
@@ -92,13 +92,13 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     });
     report.programs("tests", &programs, &args.filter, &sites, filtered);
     report.tests("examples in the documentation", test(&["--doc", "--"])?, true);
-    // Broken variants of the protocol live behind a feature, so that no product build carries them.
+    // Broken variants of the protocol are behind a feature, so that no product build contains them.
     let mut teeth = workspace.cargo();
     let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
     teeth.args(["test", "--workspace", "--features", features, "--test", "teeth", "--"]).args(&args.filter);
     report.tests("teeth", teeth, filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
-        // Built with the tests.
+        // Already built with the tests.
         report.step(&format!("example {example}"), || {
             let mut command = Command::new(workspace.program("examples").join(&example));
             process::tee(&mut command, LIMIT, |_| {})
@@ -110,8 +110,8 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.skip("engine tests (no engine started)");
     } else {
         let names: Vec<&str> = sites.iter().map(|site| site.access().name.name()).collect();
-        // By name: other tests that are marked as ignored need other things, or measure.
-        // One program at a time: together they would slow down the engines, and leases with them.
+        // By name: other ignored tests need other things, or measure. One program at a time: together they would slow down the
+        // engines, and the leases with them.
         let command = test(&["--test", "engines", "--", "--ignored"])?;
         report.tests(&format!("engine tests ({})", names.join(", ")), command, filtered);
     }
@@ -153,14 +153,14 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     Ok(report.finish())
 }
 
-/// The examples of the library, by name: each runs to its end and checks itself.
+/// The library's examples, by name: each runs to its end and checks itself.
 fn examples(workspace: &Workspace) -> Result<Vec<String>> {
     let files = workspace.files()?.into_iter().filter(|path| path.starts_with("crates/tenure/examples"));
     Ok(files.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect())
 }
 
 fn with_engines(command: &mut Command, sites: &[Site]) -> Result<()> {
-    // Never the caller's own: a test that finds addresses of engines that are not ours would be a mystery.
+    // Never the caller's own value: a test that finds addresses of engines that are not ours would be a mystery.
     command.env_remove(ENGINES_VARIABLE);
     if !sites.is_empty() {
         let access: Vec<_> = sites.iter().map(Site::access).collect();
@@ -169,7 +169,7 @@ fn with_engines(command: &mut Command, sites: &[Site]) -> Result<()> {
     Ok(())
 }
 
-/// What ran, how long it took, what did not run.
+/// What ran, how long it took, and what did not run.
 struct Report {
     began: Instant,
     passed: Vec<String>,
@@ -186,12 +186,12 @@ impl Report {
         self.skipped.push(what.to_owned());
     }
 
-    /// Runs one step; a failure is remembered, not passed on, so that the other steps still have their say.
+    /// Runs one step; a failure is remembered, not passed on, so that the other steps still run.
     fn step(&mut self, name: &str, action: impl FnOnce() -> Result<bool>) -> bool {
         self.may_start(name) && self.timed(name, || action().map(|passed| (passed, String::new())))
     }
 
-    /// Runs test programs and counts.
+    /// Runs test programs and counts their tests.
     fn tests(&mut self, name: &str, mut command: Command, filtered: bool) {
         if !self.may_start(name) {
             return;
@@ -203,7 +203,7 @@ impl Report {
         });
     }
 
-    /// The same for programs that are built already, in two lanes.
+    /// The same for programs that are already built, in two lanes.
     fn programs(
         &mut self,
         name: &str,
@@ -223,7 +223,7 @@ impl Report {
         });
     }
 
-    /// Tests that need programs of Debian's; without them they are left out, loudly.
+    /// Tests that need Debian programs; if those are missing, the tests are left out, loudly.
     fn with_programs(
         &mut self,
         name: &str,
@@ -244,7 +244,7 @@ impl Report {
         }
     }
 
-    /// A check that needs Python; without it, it is left out, loudly.
+    /// A check that needs Python; if that is missing, the check is left out, loudly.
     fn with_python(&mut self, name: &str, play: impl FnOnce() -> Result<Played>) {
         let mut missing = false;
         self.step(name, || {
@@ -314,7 +314,7 @@ struct Count {
 }
 
 impl Count {
-    /// That no test ran at all is a failure unless a filter explains it.
+    /// It is a failure if no test ran at all, unless a filter explains it.
     fn judge(&self, passed: bool, filtered: bool) -> Result<(bool, String)> {
         let idle = passed && self.passed == 0 && !filtered;
         if idle {

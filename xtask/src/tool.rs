@@ -1,4 +1,4 @@
-//! Programs of cargo's that a task needs and may install for itself, into the target directory and nowhere else.
+//! Cargo programs that a task needs and may install for itself, only into the target directory.
 
 use std::process::Command;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use crate::workspace::Workspace;
 const ASK_LIMIT: Duration = Duration::from_secs(60);
 const INSTALL_LIMIT: Duration = Duration::from_secs(20 * 60);
 
-/// A cargo subcommand, and the version that is installed if none is there.
+/// A cargo subcommand, and the version to install if it is missing.
 pub(crate) struct Tool {
     /// As typed after `cargo`.
     pub(crate) verb: &'static str,
-    /// The package that has it.
+    /// The package that contains it.
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
 }

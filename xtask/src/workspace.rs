@@ -1,4 +1,4 @@
-//! Where things are.
+//! The locations of things in the workspace.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ pub(crate) struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the workspace from what `cargo run` says, or from where xtask was built.
+    /// Finds the workspace from the environment `cargo run` sets, or from where xtask was built.
     pub(crate) fn locate() -> Result<Self> {
         let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
             .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
@@ -24,7 +24,7 @@ impl Workspace {
         Ok(Self { root, target })
     }
 
-    /// A workspace in a directory of a test's own.
+    /// A workspace in a test's own directory.
     #[cfg(test)]
     pub(crate) fn at(root: &Path) -> Self {
         Self { root: root.to_path_buf(), target: root.join("target") }
@@ -35,7 +35,7 @@ impl Workspace {
         self.target.join("engines")
     }
 
-    /// A program of the workspace, as `cargo build` leaves it.
+    /// A program of the workspace, where `cargo build` puts it.
     pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
     }
@@ -63,7 +63,7 @@ impl Workspace {
         command
     }
 
-    /// Every file git tracks or would add, relative to the root, sorted; what is ignored is nobody's text.
+    /// Every file git tracks or would add, relative to the root, sorted; ignored files do not count.
     pub(crate) fn files(&self) -> Result<Vec<PathBuf>> {
         let output = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -84,7 +84,7 @@ impl Workspace {
         Ok(files)
     }
 
-    /// A file's text, or `None` when it is not text.
+    /// A file's text, or `None` if it is not text.
     pub(crate) fn text(&self, path: &Path) -> Option<String> {
         std::fs::read(self.root.join(path)).ok().and_then(|bytes| String::from_utf8(bytes).ok())
     }

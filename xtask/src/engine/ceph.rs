@@ -1,4 +1,4 @@
-//! Ceph on one machine: monitor, one in-memory OSD, two S3 gateways; no manager, nothing here needs one.
+//! Ceph on one machine: a monitor, one in-memory OSD, two S3 gateways. No manager, because nothing here needs one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ impl Cluster {
             .replace("@MON_V2@", &self.monitor_ports[0].to_string())
             .replace("@MON_V1@", &self.monitor_ports[1].to_string());
         for (gateway, port) in GATEWAYS.iter().zip(self.gateway_ports) {
-            // Without tcp_nodelay a read takes 44 ms.
+            // Without tcp_nodelay, a read takes 44 ms.
             text.push_str(&format!(
                 "[{gateway}]\nrgw_frontends = beast endpoint=127.0.0.1:{port} tcp_nodelay=1\n"
             ));
@@ -76,19 +76,19 @@ impl Cluster {
         self.dir.join(name).display().to_string()
     }
 
-    /// A Ceph program with the cluster's settings, run to its end.
+    /// Runs a Ceph program with the cluster's settings to its end.
     fn tool(&self, program: &str, args: &[&str]) -> Result<String> {
         let mut command = Command::new(program);
         command.arg(&self.conf).args(args);
         process::capture(&mut command, LIMIT)?.ok(&format!("{program} {}", args.join(" ")))
     }
 
-    /// The administrator's command line.
+    /// Runs the administrator's command line.
     fn admin(&self, args: &[&str]) -> Result<String> {
         self.tool("ceph", &[&["--connect-timeout=30"], args].concat())
     }
 
-    /// One of Ceph's daemons, in the foreground, so that it is ours to end.
+    /// A Ceph daemon in the foreground, so that we can end it.
     fn daemon(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.arg(&self.conf).args(args).arg("-f");

@@ -11,14 +11,14 @@ use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// The directory of an installed Python wheel, installing it first if it is not there.
+/// The directory of an installed Python wheel; installs it first if it is missing.
 pub(super) fn wheel(workspace: &Workspace, package: &str, version: &str) -> Result<PathBuf> {
     let home = workspace.engines().join("wheels");
     let installed = home.join(format!("{package}-{version}"));
     if installed.is_dir() {
         return Ok(installed);
     }
-    // Complete or not there: parallel runs each install into a directory of their own and rename it.
+    // Complete or absent: parallel runs each install into a directory of their own and rename it.
     let staging = home.join(format!(".{package}-{version}.{}", std::process::id()));
     std::fs::create_dir_all(&staging).with_context(|| format!("cannot create {}", staging.display()))?;
     let requirement = format!("{package}=={version}");
@@ -26,7 +26,7 @@ pub(super) fn wheel(workspace: &Workspace, package: &str, version: &str) -> Resu
     if outcome.is_ok() && !installed.is_dir() && std::fs::rename(staging.join("py"), &installed).is_err() {
         anyhow::ensure!(installed.is_dir(), "cannot move {requirement} to {}", installed.display());
     }
-    // Only temporary files; what matters is whether `installed` is there.
+    // Only temporary files are left; what matters is whether `installed` exists.
     let _ = std::fs::remove_dir_all(&staging);
     outcome.map(|()| installed)
 }
@@ -35,7 +35,7 @@ fn install(staging: &Path, requirement: &str) -> Result<()> {
     let direct = pip(Path::new("python3"), staging, requirement);
     let Err(refused) = direct else { return Ok(()) };
     crate::interrupt::check()?;
-    // No pip, or one that the distribution manages: an environment of our own has a pip that may.
+    // No pip, or one managed by the distribution: a virtual environment of our own has a pip that may install.
     let venv = staging.join("venv");
     let mut create = Command::new("python3");
     create.args(["-m", "venv"]).arg(&venv);
@@ -56,7 +56,7 @@ fn pip(python: &Path, staging: &Path, requirement: &str) -> Result<()> {
     Ok(())
 }
 
-/// The library that shifts a process's wall clock, installing it from Debian if it is not there and we may.
+/// The library that shifts a process's wall clock; installs it from Debian if it is missing and we may.
 pub(crate) fn faketime() -> Result<PathBuf> {
     let find = || {
         let places =
@@ -86,7 +86,7 @@ pub(super) fn debian(programs: &[&str], packages: &[&str]) -> Result<()> {
         bail!("{} not found; on Debian, as root: {install}", missing(programs).join(", "));
     }
     eprintln!("xtask: {install}");
-    // Best effort: with package lists at hand the installation works without it.
+    // Best effort: with package lists already there, the installation works without it.
     let _ = apt(&["update"])?;
     apt(&[&["install", "-y", "--no-install-recommends"], packages].concat())?.ok(&install)?;
     let absent = missing(programs);

@@ -22,7 +22,7 @@ pub(super) fn start(workspace: &Workspace, site: &mut Site) -> Result<()> {
         .env("GATEWAY_PORT", port.to_string())
         .env("TMPDIR", &site.dir)
         .env("SERVICES", "s3")
-        // Nor do we want its MQTT broker, on a fixed port of every address.
+        // Disables its MQTT broker, which would listen on a fixed port of every address.
         .env("IOT_MTLS_ENABLED", "0")
         .env("SFTP_ENABLED", "0")
         .env("LOG_LEVEL", "WARNING");

@@ -1,7 +1,7 @@
-//! Real S3 engines on loopback, for tests and for a developer.
+//! Real S3 engines on loopback, for tests and for developers.
 //!
-//! A site is one started engine: its directory, its processes, its endpoints. Its state is on disk from the first
-//! moment, so that whatever a killed run leaves behind is found and ended by the next one.
+//! A site is one started engine: its directory, its processes, its endpoints. Its state is on disk from the first moment, so that
+//! the next run finds and ends whatever a killed run left behind.
 
 mod ceph;
 mod install;
@@ -35,7 +35,7 @@ pub(crate) enum Engine {
 }
 
 impl Engine {
-    /// What `cargo xtask test` runs without being asked.
+    /// What `cargo xtask test` runs by default.
     pub(crate) const DEFAULT: [Self; 3] = [Self::Seaweedfs, Self::Ministack, Self::Rclone];
 
     pub(crate) fn name(self) -> &'static str {
@@ -47,7 +47,7 @@ impl Engine {
         }
     }
 
-    /// First of the ports a developer's engine listens on; the others follow it.
+    /// The first port of a developer's engine; its other ports follow.
     fn base_port(self) -> u16 {
         match self {
             Self::Seaweedfs => 18333,
@@ -62,8 +62,8 @@ impl Engine {
         matches!(self, Self::Seaweedfs | Self::Ceph)
     }
 
-    /// How many of its processes, in the order they were started, are left alone by a restart: Ceph's monitor and its
-    /// storage, which lives in memory.
+    /// How many of its processes, in the order they were started, a restart leaves running: Ceph's monitor and its storage, which
+    /// is in memory.
     fn survivors(self) -> usize {
         match self {
             Self::Ceph => 2,
@@ -91,7 +91,7 @@ impl Engine {
     }
 }
 
-/// What a client has to know about a started engine. Field names are those of the tests' environment variable.
+/// What a client needs to know about a started engine. Field names are those of the tests' environment variable.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Access {
     pub(crate) name: Engine,
@@ -99,19 +99,19 @@ pub(crate) struct Access {
     pub(crate) bucket: String,
     pub(crate) access_key: String,
     pub(crate) secret_key: String,
-    /// An identity that may read and list only, where the engine has such a thing.
+    /// An identity that may only read and list, if the engine has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reader_access_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reader_secret_key: Option<String>,
-    /// An identity that may read everything and write only below `guest/plg_coordinator/`, where the engine has such a thing.
+    /// An identity that may read everything and write only below `guest/plg_coordinator/`, if the engine has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guest_access_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) guest_secret_key: Option<String>,
     /// `false`: the engine ignores conditions and must be refused.
     pub(crate) safe: bool,
-    /// How many ways to race on one key; SeaweedFS lets losers wait in steps of a second.
+    /// How many clients race for one key; SeaweedFS makes losers wait in steps of a second.
     pub(crate) race: u32,
 }
 
@@ -143,7 +143,7 @@ impl Access {
     }
 }
 
-/// Where S3 clients believe all of these engines are.
+/// The region that S3 clients assume for all of these engines.
 pub(crate) const REGION: &str = "us-east-1";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! `rclone serve s3`: answers every conditional write with success. What must be refused, is tested against this.
+//! `rclone serve s3`: answers every conditional write with success. Tests use it as the store that must be refused.
 
 use std::process::Command;
 

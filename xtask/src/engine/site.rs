@@ -25,17 +25,17 @@ const STATE: &str = "state.json";
 pub(crate) enum Lifetime {
     /// Until this process ends, however it ends.
     Bound,
-    /// Until somebody stops it.
+    /// Until it is stopped by command.
     Detached,
 }
 
 #[derive(Serialize, Deserialize)]
 struct State {
-    /// The run this engine belongs to; nobody's when detached.
+    /// The run this engine belongs to; `None` when detached.
     owner: Option<Identity>,
     /// In the order they were started.
     processes: Vec<Identity>,
-    /// Files the engine puts elsewhere and forgets when it is killed.
+    /// Files that the engine creates elsewhere and leaves behind when it is killed.
     litter: Vec<PathBuf>,
     access: Access,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// An empty site in a fresh `dir`, its state on disk.
+    /// An empty site in a fresh `dir`, with its state on disk.
     pub(super) fn create(engine: Engine, dir: &Path, lifetime: Lifetime) -> Result<Self> {
         if dir.exists() {
             fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
@@ -96,7 +96,7 @@ impl Site {
         &mut self.state.access
     }
 
-    /// Whether everything that was started still runs.
+    /// Whether all started processes still run.
     pub(crate) fn running(&self) -> bool {
         !self.state.processes.is_empty() && self.state.processes.iter().all(Identity::alive)
     }
@@ -107,7 +107,7 @@ impl Site {
         fs::rename(&temporary, &file).with_context(|| format!("cannot write {}", file.display()))
     }
 
-    /// `count` ports nobody listens on: any for a run of tests, always the same for a developer.
+    /// `count` free ports: any ports for a test run, always the same ones for a developer.
     pub(super) fn ports(&self, count: u16) -> Result<Vec<u16>> {
         let first = match self.lifetime {
             Lifetime::Bound => None,
@@ -124,7 +124,7 @@ impl Site {
         held.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
     }
 
-    /// Names a file outside the directory that must go with the engine.
+    /// Registers a file outside the directory that must be removed with the engine.
     pub(super) fn litter(&mut self, file: String) {
         self.state.litter.push(file.into());
     }
@@ -144,7 +144,7 @@ impl Site {
             Lifetime::Bound => process::bound(command),
             Lifetime::Detached => process::copy_of(command),
         };
-        // No `current_dir`: an engine gets absolute paths only.
+        // No `current_dir`: an engine gets only absolute paths.
         let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
@@ -159,7 +159,7 @@ impl Site {
         self.save()
     }
 
-    /// Ends the processes that keep no data of their own only in memory, the youngest first; the data stays.
+    /// Ends the processes that do not keep data only in memory, youngest first; the data stays.
     pub(crate) fn pause(&mut self) -> Result<()> {
         let from = self.state.access.name.survivors();
         for process in self.state.processes.split_off(from).into_iter().rev() {
@@ -171,7 +171,7 @@ impl Site {
         self.save()
     }
 
-    /// Starts what [`Site::pause`] ended, and waits until the bucket can be used again through every endpoint.
+    /// Starts what [`Site::pause`] ended, and waits until the bucket is usable again through every endpoint.
     pub(crate) fn resume(&mut self) -> Result<()> {
         let recipes = std::mem::take(&mut self.recipes);
         let from = self.state.access.name.survivors();
@@ -194,7 +194,7 @@ impl Site {
         Ok(())
     }
 
-    /// Announces an endpoint and waits until the bucket can be used through it.
+    /// Announces an endpoint and waits until the bucket is usable through it.
     pub(super) fn serve(&mut self, port: u16, reader_arn: Option<&str>) -> Result<()> {
         let endpoint = format!("http://127.0.0.1:{port}");
         self.state.access.endpoints.push(endpoint.clone());
@@ -222,7 +222,7 @@ impl Site {
         Ok(())
     }
 
-    /// The last lines of every log that has any.
+    /// The last lines of every log that is not empty.
     pub(super) fn log_tails(&self) -> String {
         let mut text = String::new();
         for path in &self.logs {
@@ -238,7 +238,7 @@ impl Site {
         text
     }
 
-    /// Ends the engine's processes, the youngest first, and removes its directory.
+    /// Ends the engine's processes, youngest first, and removes its directory.
     pub(crate) fn stop(mut self) {
         self.end();
     }
@@ -253,7 +253,7 @@ impl Site {
             let _ = child.wait();
         }
         for file in self.state.litter.drain(..) {
-            // Gone already if the engine had the time to end in order.
+            // Already gone if the engine had time to end in order.
             let _ = fs::remove_file(file);
         }
         if let Err(error) = fs::remove_dir_all(&self.dir)
@@ -272,12 +272,12 @@ impl Drop for Site {
     }
 }
 
-/// The directories of one run of tests: `<engines>/run/<process>-<engine>`.
+/// The directory of one test run: `<engines>/run/<process>-<engine>`.
 pub(crate) fn run_dir(workspace: &Workspace, engine: Engine) -> PathBuf {
     workspace.engines().join("run").join(format!("{}-{}", std::process::id(), engine.name()))
 }
 
-/// Ends engines whose run is gone; tells which.
+/// Ends engines whose run is gone; returns which.
 pub(crate) fn clean_leftovers(workspace: &Workspace) -> Vec<String> {
     let Ok(entries) = fs::read_dir(workspace.engines().join("run")) else { return Vec::new() };
     let mut cleaned = Vec::new();

@@ -1,4 +1,4 @@
-//! `cargo xtask exec --broken`: keepers that are broken on purpose, each of which the judge must find guilty.
+//! `cargo xtask exec --broken`: keepers that are broken on purpose; the judge must find each of them guilty.
 
 use std::fs;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use crate::engine::Site;
 use crate::workspace::Workspace;
 use crate::{chaos, process};
 
-/// Long enough for a successor, and for it to be seen beside what should be gone.
+/// Long enough for a successor to start, and to be seen beside what should be gone.
 const PAUSE: u16 = 3;
-/// A run that is not over by then never will be.
+/// A run that has not ended by then never will.
 const PLAY_LIMIT: Duration = Duration::from_secs(6 * 60);
 
-/// No fault: short runs of commands that start daemons.
+/// Not a fault: short runs of commands that start daemons.
 const LEFTOVERS: &str = "leftovers";
 
 /// A mistake, and what brings it to light.
 struct Variant {
     name: &'static str,
     what: &'static str,
-    /// Played in turn, until it shows.
+    /// Played in turn until the mistake shows.
     faults: &'static [&'static str],
     rounds: u16,
 }
@@ -83,13 +83,13 @@ const VARIANTS: &[Variant] = &[
     Variant {
         name: "EndedWhenTold",
         what: "the seat is vacated when the command was told to end, not when it has",
-        // It lives on for a grace; whoever follows may or may not look sooner than that.
+        // It lives on for a grace period; a successor may or may not look sooner than that.
         faults: &["stop"],
         rounds: 3,
     },
 ];
 
-/// Plays the named variant, or all of them; whether each was found to be what it is.
+/// Plays the named variant, or all of them; returns whether each verdict was right.
 pub(super) fn run(workspace: &Workspace, args: &Args, name: &str) -> Result<bool> {
     let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
     let chosen: Vec<&Variant> =
@@ -136,7 +136,7 @@ fn play(
     };
     command.arg("--json").arg(&file);
     command.args((variant.name != SOUND).then(|| format!("--broken={}", variant.name)));
-    // It is meant to fail; what it found is in the file.
+    // It is meant to fail; the file has what it found.
     process::run(&mut process::bound(&command), PLAY_LIMIT)?;
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
     let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;

@@ -1,7 +1,7 @@
 //! The test programs of the workspace, run in two lanes.
 //!
-//! `cargo test` runs one after the other. Those that start real processes mostly wait, the others compute: side by side they take
-//! less time, and each lane still has a core.
+//! `cargo test` runs one after another. Programs that start real processes mostly wait, the others compute: side by side they
+//! take less time, and each lane still has a core.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,14 +21,14 @@ const WAIT: [&str; 2] = ["crates/cli", "crates/store"];
 /// One program, as cargo built it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
-    /// Where its package is.
+    /// The directory of its package.
     folder: PathBuf,
     name: String,
     executable: PathBuf,
 }
 
 impl Program {
-    /// Builds all of them.
+    /// Builds all test programs.
     pub(crate) fn build(workspace: &Workspace, limit: Duration) -> Result<Vec<Program>> {
         let mut command = workspace.cargo();
         command.args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"]);
@@ -38,7 +38,7 @@ impl Program {
         Ok(programs)
     }
 
-    /// What a line of cargo's says about a test program, if it is about one.
+    /// The test program that a line of cargo's output is about, if any.
     fn of(line: &str) -> Option<Program> {
         let said: Value = serde_json::from_str(line).ok()?;
         let is_test = said["reason"] == "compiler-artifact" && said["profile"]["test"] == true;
@@ -52,7 +52,7 @@ impl Program {
         WAIT.iter().any(|folder| self.folder.ends_with(folder))
     }
 
-    /// As cargo would run it.
+    /// The command line cargo would use.
     fn command(&self, args: &[String]) -> Command {
         let mut command = Command::new(&self.executable);
         command.args(args).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -60,8 +60,8 @@ impl Program {
     }
 }
 
-/// Runs them with these arguments, those that wait beside the others. `prepare` adds to each command; `see` is shown every line of
-/// a program that has ended. Whether all passed.
+/// Runs them with these arguments, the waiting ones beside the others. `prepare` adds to each command; `see` gets every line of a
+/// program that has ended. Returns whether all passed.
 pub(crate) fn run(
     programs: &[Program],
     args: &[String],
@@ -76,7 +76,7 @@ pub(crate) fn run(
             let mut command = program.command(args);
             prepare(&mut command)?;
             if !waits {
-                // The other core is for those that wait.
+                // The other core is for the programs that wait.
                 command.env("RUST_TEST_THREADS", "1");
             }
             let folder = program.folder.file_name().unwrap_or_default().display();
@@ -127,7 +127,7 @@ mod tests {
         for (waits, computes, passed) in
             [("echo", "echo", true), ("false", "echo", false), ("echo", "false", false)]
         {
-            // Folders that exist, whatever they are.
+            // Any folders that exist.
             let mut both = [program("", computes), program("", waits)];
             let folder = tempfile::tempdir().expect("a directory");
             both[1].folder = folder.path().join(WAIT[0]);

@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 
-/// Unformatted places; a person runs `cargo xtask fix`.
+/// Places that are not formatted; `cargo xtask fix` repairs them.
 pub(super) fn fmt(workspace: &Workspace) -> Result<Vec<Violation>> {
     let captured = process::capture(workspace.cargo().args(["fmt", "--all", "--check"]), LIMIT)?;
     let found = unformatted(&captured.stdout, &workspace.root);

@@ -1,4 +1,4 @@
-//! Who may depend on whom.
+//! Which crate may depend on which.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,23 +13,23 @@ use crate::workspace::Workspace;
 
 const LIMIT: Duration = Duration::from_secs(120);
 const CORE: &str = "tenure-core";
-/// What is broken on purpose. A workspace build shares features, so nobody may ask for it by a dependency or by default.
+/// What is broken on purpose. A workspace build shares features, so no crate may enable it through a dependency or by default.
 const TEETH: &str = "teeth";
 
-/// For each crate of the workspace, the crates of the workspace it may know, also in its tests:
-/// cli → server → plugins → tenure → {store, core}; store and core know nothing of each other.
-/// A crate missing here is a violation, so that a new one gets its place before it gets its code.
+/// For each crate of the workspace, the crates of the workspace it may use, including in its tests: cli → server → plugins →
+/// tenure → {store, core}; store and core do not use each other. A crate missing here is a violation, so that a new one gets its
+/// place before it gets its code.
 const MAY_KNOW: [(&str, &[&str]); 10] = [
     (CORE, &[]),
     ("tenure-store", &[]),
     ("tenure", &["tenure-store", CORE]),
-    // Built on the public API only.
+    // Built only on the public API.
     ("tenure-plugins", &["tenure"]),
     // A view: what it shows comes from the library's public API.
     ("tenure-server", &["tenure-plugins", "tenure"]),
-    // The judge of recorded elections is shared with the tests of the binary.
+    // The judge of recorded elections is shared with the binary's tests.
     ("tenure-cli", &["tenure-server", "tenure-plugins", "tenure", "tenure-store", "tenure-chaos", CORE]),
-    // Drives the binary from outside: what it measures must not come from what it tests.
+    // Drives the binary from outside: its measurements must not come from the code it tests.
     ("tenure-chaos", &[]),
     ("tenure-sim", &["tenure", "tenure-store", CORE]),
     ("tenure-bench", &["tenure-server", "tenure-plugins", "tenure", "tenure-store", CORE]),

@@ -1,4 +1,4 @@
-//! `cargo xtask verify`: never writes; prints every violation as `path:line: rule: message`, all of them at once.
+//! `cargo xtask verify`: never writes; prints all violations at once, as `path:line: rule: message`.
 
 mod cargo;
 mod crates;
@@ -38,7 +38,7 @@ impl std::fmt::Display for Violation {
 
 type Check = fn(&Workspace) -> Result<Vec<Violation>>;
 
-/// Cheap ones first, but all of them always run.
+/// Cheap checks first, but all of them always run.
 const CHECKS: [(&str, Check); 8] = [
     ("text", text::check),
     ("requirements", requirements::check),

@@ -1,7 +1,7 @@
 //! What the code knows and what the reference pages list must be the same.
 //!
-//! The binary prints its names, one a line (`tenure reference settings`); a page lists each in backticks in the
-//! first column of a table.
+//! The binary prints its names, one per line (`tenure reference settings`); a page lists each in backticks in the first column of
+//! a table.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 const KINDS: [&str; 5] = ["settings", "events", "metrics", "exit-codes", "http"];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Violation>> {
-    // As everything else builds it: another choice of packages would be another set of features, and all of it once more.
+    // Built like everything else: a different choice of packages would be a different set of features, and a full rebuild.
     let mut build = workspace.cargo();
     let built = process::capture(build.args(["build", "--quiet", "--workspace", "--bins"]), LIMIT)?;
     built.ok("the build")?;

@@ -1,8 +1,8 @@
-//! Every requirement is either done, with a test that carries its id, or planned, in so many words.
+//! Every requirement is either done, with a test that has its id, or explicitly planned.
 //!
-//! `docs/reference/requirements.md` has two headings, "Done" and "Planned", each with a table `| id | test |`.
-//! A done row names its tests in backticks: `path::test_name`, the name starting with the id (`ef1_…`), or the path
-//! of a transcript that carries the id in its name or text.
+//! `docs/reference/requirements.md` has two headings, "Done" and "Planned", each with a table `| id | test |`. A done row names
+//! its tests in backticks: `path::test_name`, where the name starts with the id (`ef1_…`), or the path of a transcript that has
+//! the id in its name or text.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 const PAGE: &str = "docs/reference/requirements.md";
 const RULE: &str = "requirements";
 
-/// All ids there are.
+/// All requirement ids.
 const IDS: &str = "EF1 EF2 EF3 EF4 GT1 GT2 CD1 CD2 CD3 CD4 MX1 MX2 MX3 CE1 CE2 CE3 CE4 AP1 AP2 CP1 CP2 \
     FO1 FO2 FO3 FO4 SB1 SB2 SB3 TD1 TD2 TE1 TE2 TE3 TE4 JI1 JI2 JI3 JI4 JV1 JV2 JV3 JS1 JS2 JS3 JH1 JH2 JH3 \
     JB1 JB2 GC1 GC2 GD1 GD2 GD3 GD4 GD5 \
@@ -107,7 +107,7 @@ mod tests {
         #[tokio::test(start_paused = true)]\n#[ignore = \"needs an engine\"]\nasync fn ef2_accepts() {}\n\
         // #[test]\n// fn ef3_old() {}\n";
 
-    /// A page with every id planned, except for the rows given.
+    /// A page with every id planned, except for the given rows.
     fn page(done: &[(&str, &str)]) -> String {
         let mut page = "## Done\n| id | test |\n|---|---|\n".to_owned();
         for (id, test) in done {

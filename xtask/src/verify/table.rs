@@ -1,6 +1,6 @@
 //! Markdown tables, as far as the reference pages use them.
 
-/// A row of a table: where it stands, under which heading, and its cells.
+/// A row of a table: its line, its heading, and its cells.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Row<'a> {
     pub(super) line: usize,
@@ -8,7 +8,7 @@ pub(super) struct Row<'a> {
     pub(super) cells: Vec<String>,
 }
 
-/// The rows of every table, without headers and rules; code blocks hold no tables.
+/// The rows of every table, without headers and rules; code blocks contain no tables.
 pub(super) fn rows(markdown: &str) -> Vec<Row<'_>> {
     let lines: Vec<&str> = markdown.lines().map(str::trim).collect();
     let (mut heading, mut fenced, mut rows) = ("", false, Vec::new());
@@ -52,7 +52,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.into_iter().map(|cell| cell.replace("\\|", "|").trim().to_owned()).collect()
 }
 
-/// The texts between backticks of a cell.
+/// The texts between backticks in a cell.
 pub(super) fn code_spans(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).filter(|span| !span.is_empty()).collect()
 }

@@ -15,7 +15,7 @@ const LONG_MARK_WITHIN: usize = 10;
 /// Written in halves, so that this file does not break its own rule.
 const UNFINISHED: [&str; 3] = [concat!("todo", "!"), concat!("dbg", "!"), concat!("unimplemented", "!")];
 
-/// Package registries: what a build takes from where is the machine's business, and a page that says so goes stale.
+/// Package registries: where a build gets its packages is up to the machine, and a page that says so goes stale.
 const REGISTRIES: [&str; 9] = [
     concat!("crates", ".io"),
     concat!("pypi", ".org"),
@@ -28,7 +28,7 @@ const REGISTRIES: [&str; 9] = [
     concat!("docker", ".io"),
 ];
 
-/// Directories of some machine.
+/// Directories of a particular machine.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Violation>> {
@@ -52,19 +52,19 @@ fn has_component(path: &Path, name: &str) -> bool {
     path.components().any(|component| component.as_os_str() == name)
 }
 
-/// Rust and Markdown: the files whose whitespace is ours.
+/// Rust and Markdown: the files whose whitespace we control.
 pub(crate) fn is_prose_or_rust(path: &Path) -> bool {
     has_extension(path, "rs") || has_extension(path, "md")
 }
 
-/// A line without blanks before its end; the end itself stays.
+/// A line without trailing blanks; the line ending stays.
 pub(crate) fn without_trailing_whitespace(line: &str) -> String {
     let body = line.trim_end();
     if line.ends_with('\n') { format!("{body}\n") } else { body.to_owned() }
 }
 
 fn too_long(path: &Path, text: &str) -> Option<Violation> {
-    // Tests beside the code do not make it longer.
+    // Tests next to the code do not count.
     let lines = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
     let is_test = has_component(path, "tests") || path.ends_with("tests.rs");
     if !has_extension(path, "rs") || is_test || lines <= MAX_LINES {
@@ -184,7 +184,7 @@ fn leaves_the_root(path: &Path) -> bool {
     })
 }
 
-/// The line without what stands in backticks.
+/// The line without the parts in backticks.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("`")
 }
