@@ -16,14 +16,14 @@ fn fence() -> Fence {
     fence
 }
 
-/// The usual case: the task is of the leader that is known.
+/// The usual case: the task comes from the known leader.
 #[divan::bench]
 fn check_current(bencher: Bencher<'_, '_>) {
     let fence = fence();
     bencher.bench_local(|| black_box(&fence).check(black_box(7)));
 }
 
-/// The slow path: a task of a leader of the past. Reads the clock, counts, and tells the log, which nobody reads here.
+/// The slow path: a task from a former leader. Reads the clock, counts, and writes to the log, which nobody reads here.
 #[divan::bench]
 fn check_stale(bencher: Bencher<'_, '_>) {
     let fence = fence();
@@ -31,14 +31,14 @@ fn check_stale(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| black_box(&fence).check(black_box(6)));
 }
 
-/// Switched off, for whatever epoch.
+/// Switched off, for any epoch.
 #[divan::bench]
 fn check_disabled(bencher: Bencher<'_, '_>) {
     let fence = Fence::new(FenceRule { enabled: false, grace_ms: 0 }, Arc::new(BootClock));
     bencher.bench_local(|| black_box(&fence).check(black_box(6)));
 }
 
-/// A whole stamp. Its age is asked for only if it is not of the leader that is known.
+/// A whole stamp. Its age is read only if it does not come from the known leader.
 #[divan::bench]
 fn check_task_current(bencher: Bencher<'_, '_>) {
     let fence = fence();
@@ -46,7 +46,7 @@ fn check_task_current(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| black_box(&fence).check_task(black_box(&stamp)));
 }
 
-/// A stamp of a leader of the past: the wall clock is read for its age.
+/// A stamp from a former leader: reads the wall clock for its age.
 #[divan::bench]
 fn check_task_stale(bencher: Bencher<'_, '_>) {
     let fence = fence();
@@ -54,7 +54,7 @@ fn check_task_stale(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| black_box(&fence).check_task(black_box(&stamp)));
 }
 
-/// What the same question would cost behind a lock that nobody contends for.
+/// What the same question would cost behind an uncontended lock.
 #[divan::bench]
 fn behind_a_mutex(bencher: Bencher<'_, '_>) {
     let known = Mutex::new(7u64);

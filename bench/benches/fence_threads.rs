@@ -1,4 +1,4 @@
-//! How many checks several threads get done together on one fence, and on one mutex for comparison.
+//! How many checks several threads complete together on one fence, and on one mutex for comparison.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::hint::black_box;
@@ -37,7 +37,7 @@ fn report(name: &str, check: impl Fn() + Sync) {
     }
 }
 
-/// Checks per second of all threads together.
+/// Checks per second, all threads together.
 fn throughput(threads: usize, check: &(impl Fn() + Sync)) -> f64 {
     let (over, start) = (AtomicBool::new(false), Barrier::new(threads + 1));
     thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! HTTP at full speed while the node keeps its lease: `/v1/leader` from many connections, and 500 open event streams.
 //!
-//! Prints renewals that were missed (must be none), how much longer heartbeats take, and requests a second. The load comes from
-//! `wrk` if it is there, and else from a small client in this process; either way it takes its share of the same cores.
+//! Prints missed renewals (there must be none), how much longer heartbeats take, and requests per second. The load comes from
+//! `wrk` if it is installed, otherwise from a small client in this process; either way it uses the same cores.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark talks, and may end at once")]
 
@@ -17,17 +17,17 @@ use tenure_server::{Options, Parts, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::broadcast::Receiver;
 
-/// Idle and loaded phases take turns, so that a noisy machine does not fall upon one of them alone.
+/// Idle and loaded phases alternate, so that noise on the machine does not hit only one of them.
 const ROUNDS: usize = 3;
 const PHASE: Duration = Duration::from_secs(15);
 const STREAMS: usize = 500;
 const CONNECTIONS: usize = 64;
 
-/// The renewals of all phases of a kind.
+/// The renewals of all phases of one kind.
 #[derive(Default)]
 struct Renewals {
     latencies_ms: Vec<u64>,
-    /// Times between two renewals of more than twice the heartbeat interval.
+    /// Gaps between two renewals of more than twice the heartbeat interval.
     missed: u64,
     lost: u64,
 }
@@ -129,7 +129,7 @@ async fn measure(preset: &str, settings: Settings) {
     server.stop().await;
 }
 
-/// Opens the streams and reads them, on a thread of their own; counts the bytes.
+/// Opens the streams and reads them on a thread of their own; counts the bytes.
 fn streams(address: SocketAddr, stop: Arc<AtomicBool>) -> (Arc<AtomicU64>, std::thread::JoinHandle<()>) {
     let read = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&read);
@@ -155,7 +155,7 @@ fn streams(address: SocketAddr, stop: Arc<AtomicBool>) -> (Arc<AtomicU64>, std::
     (read, thread)
 }
 
-/// Requests a second.
+/// Requests per second.
 fn load(address: SocketAddr) -> f64 {
     let url = format!("http://{address}/v1/leader");
     let (connections, seconds) = (format!("-c{CONNECTIONS}"), format!("-d{}s", PHASE.as_secs()));

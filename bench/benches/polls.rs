@@ -1,7 +1,7 @@
 //! What a scheduled job costs with few and with many schedules: requests and CPU time, of leader and agents together.
 //!
-//! The memory store and simulated time; orchestrator, dispatcher and runners are the real ones. One process does the work of
-//! all, on one thread, so its CPU time is that of the whole cluster: nodes, registry and memory store included.
+//! Uses the memory store and simulated time; orchestrator, dispatcher and runners are the real ones. One process does all the
+//! work on one thread, so its CPU time is that of the whole cluster: nodes, registry and memory store included.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 /// 2026-11-15 00:00 UTC.
 const START: u64 = 1_794_700_800_000;
 
-/// Simulated seconds before anything is counted, and counted ones.
+/// Simulated seconds before counting starts, and while counting.
 const WARM_S: u64 = 120;
 const COUNTED_S: u64 = 300;
 
@@ -94,7 +94,7 @@ fn main() {
     }
 }
 
-/// Requests and CPU time without a single job are what the cluster costs anyway; the rest is the jobs'.
+/// What the cluster uses without a single job is its base cost; the rest is due to the jobs.
 fn report(name: &str, figures: &Figures, idle: Option<&Figures>) {
     let jobs = figures.jobs.max(1) as f64;
     let beyond = |all: u64, idle: Option<u64>| all.saturating_sub(idle.unwrap_or(0)) as f64 / jobs;
