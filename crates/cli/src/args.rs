@@ -39,9 +39,9 @@ use tenure::settings::{FIELDS, Field, Kind, Resolved, Source};
 #[derive(Parser)]
 #[command(name = "tenure", version, arg_required_else_help = true)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store not reached or \
+    after_help = "Exit codes: 0 done, 1 failed, 2 wrong arguments or settings, 3 no leader, 4 store unreachable or \
 refusing, 5 store unsafe, 6 object unreadable, 7 degraded, 8 critical, 9 health unknown, 10 no such \
-schedule or job, 11 lock held by another, 12 leadership lost. `exec` and `lock` pass the command's own on."
+schedule or job, 11 lock held by another, 12 leadership lost. `exec` and `lock` pass on the command's own."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -50,53 +50,53 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Run a node: it stands by, leads when it is its turn, and hands over when told to stop
+    /// Run a node: it stands by, leads when elected, and hands over when told to stop
     Run(RunArgs),
     /// Run a command while this node leads, and only then
     Exec(ExecArgs),
-    /// Run a command while holding a lock that one process at a time can have
+    /// Run a command while holding a lock that only one process can hold
     Lock(LockArgs),
-    /// Show who leads a namespace, since when, and which nodes are there
+    /// Show who leads a namespace, since when, and which nodes are up
     Status(StatusArgs),
     /// Watch a namespace: leader, epoch, nodes, workers, and what changes
     Watch(WatchArgs),
-    /// Print the events of a node, by way of its HTTP
+    /// Print a node's events, read over HTTP
     Events(EventsArgs),
-    /// Show the token that changes over HTTP need
+    /// Show the token needed to change things over HTTP
     Token(TokenArgs),
     /// Show how the cluster is doing and why: status, nodes, workers
     Health(HealthArgs),
     /// Print the id of the live leader, and nothing else
     Leader(LeaderArgs),
-    /// Ask the leader to hand over, and see who leads then
+    /// Ask the leader to hand over, and show who leads next
     StepDown(StepDownArgs),
-    /// Show the namespaces a store holds
+    /// List the namespaces in a store
     Namespaces(LookArgs),
     /// Forget a node that is gone
     Node(NodeArgs),
-    /// Run a worker, without a node
+    /// Run a worker without a node
     Worker(WorkerArgs),
     /// Show the workers of a namespace
     Workers(WorkersArgs),
-    /// Run an agent: a worker that does the checks of schedules
+    /// Run an agent: a worker that runs the checks of schedules
     Agent(AgentArgs),
-    /// Write a file of schedules: what is polled, when, and by whom
+    /// Write schedules from a file: what to check, when, and by whom
     Apply(ApplyArgs),
     /// Add, show, pause, run and remove schedules
     Schedule(ScheduleArgs),
-    /// Show jobs: what schedules led to, where it stands, and why it waits
+    /// Show the jobs of schedules: their state, and why they wait
     Jobs(JobsArgs),
     /// Show one job
     Job(JobArgs),
-    /// Show every node's figures: latencies, contention, elections, requests
+    /// Show every node's metrics: latencies, contention, elections, requests
     Metrics(MetricsArgs),
-    /// Show what a namespace costs a month, as measured and as projected
+    /// Show what a namespace costs per month, measured and projected
     Cost(CostArgs),
     /// Check whether a store can be trusted, and which presets it is fast enough for
     Doctor(DoctorArgs),
     /// Show, check or print settings
     Config(ConfigArgs),
-    /// Watch three nodes survive a crash, a pause and a hand-over, in under a minute
+    /// Watch three nodes survive a crash, a pause and a handover, in under a minute
     Demo(DemoArgs),
     /// Print a completion script for a shell
     Completions {
@@ -109,7 +109,7 @@ pub(crate) enum Verb {
     /// Become a command that dies with its keeper (internal)
     #[command(hide = true)]
     Bound(BoundArgs),
-    /// Print names this software uses, one a line, for checking the documentation
+    /// Print the names this software uses, one per line, to check the documentation
     #[command(hide = true)]
     Reference {
         /// What: settings, events, metrics, http or exit-codes
@@ -119,26 +119,26 @@ pub(crate) enum Verb {
 
 #[derive(Args)]
 #[command(
-    after_help = "SIGTERM or SIGINT: stop the work, vacate the seat, leave. A second signal ends at once.\n\
-A command after `--` gets what `tenure exec --help` says, and is started again when it ends by itself.\n\
-The log level is set by TENURE_LOG (error, warn, info, debug)."
+    after_help = "On SIGTERM or SIGINT it stops its work, vacates the seat and exits; a second signal exits at once.\n\
+A command after `--` runs as in `tenure exec --help`, and is restarted when it exits by itself.\n\
+TENURE_LOG sets the log level (error, warn, info, debug)."
 )]
 pub(crate) struct RunArgs {
     /// Print every event as one JSON object per line on stdout
     #[arg(long)]
     pub(crate) events: bool,
-    /// A worker of this node, enabled while it leads; may be given several times
+    /// Run this worker, enabled while the node leads; may be repeated
     #[arg(long = "worker", value_name = "ID[:TYPE]")]
     pub(crate) workers: Vec<String>,
-    /// Do not judge the cluster's health while this node leads: `tenure health` is then unknown
+    /// Do not judge cluster health while leading: `tenure health` then reports unknown
     #[arg(long)]
     pub(crate) no_health: bool,
-    /// Do not run schedules while this node leads; all nodes of a namespace should agree on it
+    /// Do not run schedules while leading; use it on all nodes of a namespace or on none
     #[arg(long)]
     pub(crate) no_polls: bool,
     #[command(flatten)]
     pub(crate) http: HttpArgs,
-    /// Form of the log on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
@@ -152,8 +152,8 @@ pub(crate) struct RunArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code 0 healthy, 7 degraded, 8 critical, 9 unknown. The leader judges; its judgement counts only while it \
-is seen to renew and has published in its own epoch not long ago. Otherwise the status is unknown."
+    after_help = "Exit code 0 healthy, 7 degraded, 8 critical, 9 unknown. The leader judges health. Its verdict counts only while the \
+leader renews and has published recently in its own epoch; otherwise the status is unknown."
 )]
 pub(crate) struct HealthArgs {
     /// Print JSON
@@ -165,14 +165,14 @@ pub(crate) struct HealthArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code 0 with a live leader, 3 with none. A holder counts as live if it renews while it is \
-watched, for at most one hold and never longer than --wait."
+    after_help = "Exit code 0 with a live leader, 3 with none. A holder is live if it renews while this command \
+watches: for at most one hold, and never longer than --wait."
 )]
 pub(crate) struct StatusArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long to watch for a renewal at most
+    /// Longest time to watch for a renewal
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time::time)]
     pub(crate) wait: u64,
     #[command(flatten)]
@@ -183,17 +183,17 @@ pub(crate) struct StatusArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Reads the store and nothing else; what came and went between two looks is not seen. Without a terminal one picture is \
-printed. A look watches the holder renew, so it takes up to a heartbeat. `q` or Ctrl-C ends it."
+    after_help = "Only reads the store; anything that comes and goes between two reads is not seen. Without a terminal it prints one \
+picture. Each read waits for the holder to renew, up to one heartbeat. Quit with `q` or Ctrl-C."
 )]
 pub(crate) struct WatchArgs {
-    /// One picture, or one JSON object, and no more
+    /// Print one picture or one JSON object, then exit
     #[arg(long)]
     pub(crate) once: bool,
-    /// One JSON object a line: what there is, then what changes
+    /// One JSON object per line: the current state, then changes
     #[arg(long)]
     pub(crate) json: bool,
-    /// The pause between two looks
+    /// Time between two reads
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time::look, allow_hyphen_values = true)]
     pub(crate) interval: u64,
     #[command(flatten)]
@@ -202,11 +202,11 @@ pub(crate) struct WatchArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Exit code 0 with a live leader, 3 with none and nothing on standard output. A holder counts as live if it \
-renews while it is watched, for at most one hold and never longer than --wait."
+    after_help = "Exit code 0 with a live leader, 3 with none and nothing on standard output. A holder is live if it \
+renews while this command watches: for at most one hold, and never longer than --wait."
 )]
 pub(crate) struct LeaderArgs {
-    /// How long to watch for a renewal at most
+    /// Longest time to watch for a renewal
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = time::time)]
     pub(crate) wait: u64,
     #[command(flatten)]
@@ -217,15 +217,15 @@ pub(crate) struct LeaderArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The leader learns of it with its next renewal, stops its work, vacates the seat and lets others try. If \
-no other node is there, it leads again after a few seconds, in a new epoch.\n\
-Exit code 0 if it gave up (or, without waiting, was asked), 1 if it did not in time, 3 if there is no leader."
+    after_help = "The leader sees the request at its next renewal, stops its work, vacates the seat and lets others try. \
+If no other node is up, it leads again after a few seconds, in a new epoch.\n\
+Exit code 0 if it stepped down (or, without waiting, was asked to), 1 if it did not in time, 3 if nobody leads."
 )]
 pub(crate) struct StepDownArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long to wait for the next leader; 0s: ask and do not wait
+    /// How long to wait for the next leader; 0s asks without waiting
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::wait, allow_hyphen_values = true)]
     pub(crate) wait: u64,
     #[command(flatten)]
@@ -236,8 +236,8 @@ pub(crate) struct StepDownArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The figures come from the presences, which every node rewrites each presenceInterval: they are up to \
-that old. One list and one read per node."
+    after_help = "Every node publishes its metrics once per presenceInterval, so they can be that old. Costs one list, \
+plus one read per node."
 )]
 pub(crate) struct MetricsArgs {
     /// Print JSON
@@ -249,14 +249,14 @@ pub(crate) struct MetricsArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Projected: the steady state by the settings, without starts, elections and retries; health apart. Measured: what the \
-live nodes of the namespace published, if there are any, with the workers of their own processes. A month has 30 days."
+    after_help = "Projected: the steady state with these settings, without starts, elections and retries; health is listed apart. \
+Measured: what the live nodes published, including the workers in their own processes. A month has 30 days."
 )]
 pub(crate) struct CostArgs {
-    /// How many nodes to project for
+    /// Nodes to project for
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub(crate) nodes: u64,
-    /// How many workers to project for, all together
+    /// Workers to project for, in total
     #[arg(long, value_name = "COUNT", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=1_000_000))]
     pub(crate) workers: u64,
     /// Print JSON
@@ -268,17 +268,17 @@ pub(crate) struct CostArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Writes only below a throw-away prefix, and removes it. Exit code 5 if the store ignores \
+    after_help = "Writes only under a temporary prefix, and removes it. Exit code 5 if the store ignores \
 conditions, 4 if it cannot be reached or refuses."
 )]
 pub(crate) struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// The whole suite: 32-way races and thousands of objects instead of a few hundred requests
+    /// Run the whole suite: 32-way races and thousands of objects, not a few hundred requests
     #[arg(long)]
     pub(crate) full: bool,
-    /// A second endpoint of the same store, to check that both see one truth
+    /// A second endpoint of the same store, to check that both agree
     #[arg(long, value_name = "URL")]
     pub(crate) second_endpoint: Option<String>,
     #[command(flatten)]
@@ -293,7 +293,7 @@ pub(crate) struct NodeArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum NodeAction {
-    /// Remove the presence of a node that crashed, so that it is listed no more
+    /// Remove a crashed node from the list of nodes
     Forget(OneArgs),
 }
 
@@ -305,18 +305,18 @@ pub(crate) struct WorkerArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum WorkerAction {
-    /// Register, keep the heartbeat up, tell what happens, deregister on SIGTERM
+    /// Register, send heartbeats, log what happens, deregister on SIGTERM
     Run(WorkerRunArgs),
 }
 
 #[derive(Args)]
 #[command(
-    after_help = "The worker is enabled while the node named like its pod leads. The process takes no part in the election: it \
-looks at the seat every electionInterval. SIGTERM or SIGINT: deregister and leave; a second signal ends at once.\n\
-Exit code 1 if another live process has the id. A worker that belongs to a node: `tenure run --worker ID:TYPE`."
+    after_help = "The worker is enabled while the node with its pod's name leads. It takes no part in the election: it only \
+reads the seat every electionInterval. On SIGTERM or SIGINT it deregisters and exits; a second signal exits at once.\n\
+Exit code 1 if another live process has the id. To run a worker inside a node: `tenure run --worker ID:TYPE`."
 )]
 pub(crate) struct WorkerRunArgs {
-    /// The worker's id, one live process each
+    /// The worker's id; only one live process may have it
     #[arg(long)]
     pub(crate) id: String,
     /// The plugin it works for [default: worker]
@@ -325,16 +325,16 @@ pub(crate) struct WorkerRunArgs {
     /// The pod it runs on [default: the setting `node`]
     #[arg(long)]
     pub(crate) pod: Option<String>,
-    /// How long it may be silent before it counts as dead [default: the setting `workerTimeout`]
+    /// Silence after which it counts as dead [default: the setting `workerTimeout`]
     #[arg(long, value_name = "TIME", value_parser = time::time, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
-    /// More to be known about it, a JSON object of at most 8 KiB
+    /// Extra data about it: a JSON object of at most 8 KiB
     #[arg(long, value_name = "JSON")]
     pub(crate) payload: Option<String>,
     /// Print every event as one JSON object per line on stdout
     #[arg(long)]
     pub(crate) events: bool,
-    /// Form of the log on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
@@ -343,7 +343,7 @@ pub(crate) struct WorkerRunArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "States are those of the leader's last snapshot; `new` has not been judged yet. One read and one list page per \
+    after_help = "States come from the leader's last snapshot; `new` means not judged yet. Costs one read, plus one list page per \
 thousand workers."
 )]
 pub(crate) struct WorkersArgs {
@@ -362,12 +362,12 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum ConfigAction {
-    /// Check the settings and say everything that is wrong with them, at once
+    /// Check the settings and report every problem at once
     Check {
         #[command(flatten)]
         settings: SettingsArgs,
     },
-    /// Show what is set, and from where
+    /// Show what is set, and where it comes from
     Show {
         /// Every setting with its value and origin, not only those that were set
         #[arg(long)]
@@ -378,13 +378,13 @@ pub(crate) enum ConfigAction {
         #[command(flatten)]
         settings: SettingsArgs,
     },
-    /// Print a complete settings file with the defaults, explained
+    /// Print a complete settings file with the defaults and an explanation of each
     Default,
 }
 
 #[derive(Args)]
 pub(crate) struct DemoArgs {
-    /// Run on this store instead of an embedded one made for the occasion
+    /// Run on this store instead of a temporary embedded one
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 }

@@ -14,10 +14,10 @@ use tenure::id::{Namespace, PluginName};
 /// How much time a command gets to end.
 #[derive(Args)]
 pub(crate) struct GraceArgs {
-    /// Between SIGTERM and SIGKILL when leadership ends [default: what the lease has room for]
+    /// Time from SIGTERM to SIGKILL when leadership ends [default: as long as the lease allows]
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, requires = "command")]
     pub(crate) grace: Option<u64>,
-    /// Between SIGTERM and SIGKILL when this process is told to stop
+    /// Time from SIGTERM to SIGKILL when this process is told to stop
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, default_value = "10s", requires = "command")]
     pub(crate) stop_grace: u64,
 }
@@ -36,25 +36,25 @@ pub(crate) struct KeptArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "All who run `exec` under one name share an election, beside that of `tenure run`: `tenure status --exec NAME` \
-shows it. A command that follows the nodes' own leadership: `tenure run -- CMD`.\n\
-The command gets stdin, stdout and stderr of this process, TENURE_EPOCH, TENURE_NAMESPACE, TENURE_NODE and TENURE_EXEC. When \
-leadership ends, everything it started gets SIGTERM, and SIGKILL in time to be gone when the lease is over, even if this process is \
-killed. SIGTERM or SIGINT: passed on, waited for (--stop-grace), then the seat is vacated.\n\
-Exit code: 0 after a signal; with --once or --restart never the command's own, 12 if --once was cut short by the loss of leadership; \
-127 or 126 if there is no such program, or it cannot be run. The log level is set by TENURE_LOG."
+    after_help = "All `exec` processes with the same name share one election, separate from `tenure run`: see `tenure status --exec \
+NAME`. To run a command where the nodes' own leader is: `tenure run -- CMD`.\n\
+The command inherits stdin, stdout and stderr, and gets TENURE_EPOCH, TENURE_NAMESPACE, TENURE_NODE and TENURE_EXEC. When \
+leadership ends, everything it started gets SIGTERM, then SIGKILL before the lease is over, even if this process is \
+killed. SIGTERM and SIGINT are passed on; once the command exits (or after --stop-grace) the seat is vacated.\n\
+Exit code: 0 after a signal; the command's own with --once or --restart never; 12 if lost leadership cut --once short; \
+127 if there is no such program, 126 if it cannot be run. TENURE_LOG sets the log level."
 )]
 pub(crate) struct ExecArgs {
-    /// Whoever runs a command under this name takes turns with the others [default: the program's file name]
+    /// Only one of the commands with this name runs at a time [default: the program's file name]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// Run the command once, give the seat up, and end with the command's exit code
+    /// Run the command once, give up the seat, and exit with the command's exit code
     #[arg(long, conflicts_with = "restart")]
     pub(crate) once: bool,
-    /// When a command that ended by itself is started again
+    /// When to restart a command that exited by itself
     #[arg(long, value_enum, default_value = "always")]
     pub(crate) restart: RestartWhen,
-    /// Form of the log on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
@@ -63,24 +63,24 @@ pub(crate) struct ExecArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "A free lock is taken at once, a released one with the next look, that of a holder that crashed when its lease has \
-expired. The order of those who wait is not promised. The command is run as by `tenure exec`, with TENURE_LOCK besides. \
+    after_help = "A free lock is taken at once, a released one at the next read, one whose holder crashed when its lease \
+expires. Waiters are served in no particular order. The command runs as in `tenure exec`, with TENURE_LOCK added. \
 `tenure lock ls` shows who holds which lock.\n\
 Exit code: the command's own (128 + n if signal n ended it), 4 if the store cannot be reached, 11 if somebody else held the lock \
-for all of --timeout, 12 if it was lost while the command ran. All who use a lock should have the same settings.",
+for all of --timeout, 12 if it was lost while the command ran. All users of a lock should have the same settings.",
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
 pub(crate) struct LockArgs {
     #[command(subcommand)]
     pub(crate) action: Option<LockAction>,
-    /// The lock: one for each name in a namespace
+    /// The lock's name, unique in its namespace
     #[arg(long, default_value = "default")]
     pub(crate) name: String,
-    /// How long to wait while somebody else holds it, for ever if not given; 0s: try once
+    /// How long to wait while somebody else holds it [default: forever]; 0s tries once
     #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub(crate) timeout: Option<u64>,
-    /// Form of the log on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, default_value = "off")]
     pub(crate) log: LogForm,
     #[command(flatten)]
@@ -95,8 +95,8 @@ pub(crate) enum LockAction {
 
 #[derive(Args)]
 #[command(
-    after_help = "A holder counts as live if it renews while it is watched, for at most one hold. One list, and a read \
-for each lock that was ever used; for one that is held, a list and two reads more."
+    after_help = "A holder is live if it renews while this command watches, for at most one hold. Costs one list and a \
+read for each lock ever used, plus a list and two reads for each that is held."
 )]
 pub(crate) struct LockLsArgs {
     /// Print JSON
@@ -109,10 +109,10 @@ pub(crate) struct LockLsArgs {
 /// Which election of a namespace is meant.
 #[derive(Args)]
 pub(crate) struct SeatArgs {
-    /// The election of the commands that `tenure exec` runs under this name, instead of the namespace's own
+    /// The election of the `tenure exec` commands with this name, instead of the namespace's own
     #[arg(long, value_name = "NAME", conflicts_with = "lock")]
     exec: Option<String>,
-    /// The lock of this name, instead of the namespace's own election
+    /// The lock with this name, instead of the namespace's own election
     #[arg(long, value_name = "NAME")]
     lock: Option<String>,
 }
@@ -156,13 +156,13 @@ pub(crate) fn name_of(program: &Path) -> String {
 
 #[derive(Args)]
 pub(crate) struct KeeperArgs {
-    /// The command may run until then, in ms of the boot-time clock
+    /// When the command must be gone, in ms of the boot-time clock
     #[arg(long)]
     pub(crate) until: u64,
-    /// Between SIGTERM and SIGKILL, in ms
+    /// Time from SIGTERM to SIGKILL, in ms
     #[arg(long)]
     pub(crate) grace: u64,
-    /// SIGKILL comes so many ms before the end
+    /// How long before the end to send SIGKILL, in ms
     #[arg(long)]
     pub(crate) margin: u64,
     #[arg(last = true, required = true)]

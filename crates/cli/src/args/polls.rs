@@ -8,39 +8,39 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "SIGTERM or SIGINT: take nothing new, finish what runs, write the results, deregister; a second signal ends at once.\n\
-Checks of kind `command` are refused unless --allow-command has the program and its arguments, word for word: \
+    after_help = "On SIGTERM or SIGINT it takes no new jobs, finishes those that run, and deregisters; a second signal exits at once.\n\
+Checks of kind `command` are refused unless --allow-command lists the program and its arguments word for word: \
 '/usr/local/bin/backup --all'. The word * stands for exactly one argument that does not begin with -, and ** as the last word for any \
-arguments: '/usr/bin/ping -c 1 *'. A word with a space or a * of its own stands in quotes. Whoever may write schedules may have this \
-machine run what is allowed. Commands see PATH, HOME, LANG and TZ of the agent's environment, and what --env names.\n\
+arguments: '/usr/bin/ping -c 1 *'. Quote a word that contains a space or a *. Anyone who can write schedules can run the \
+allowed commands on this machine. Commands see PATH, HOME, LANG and TZ of the agent, and the variables --env names.\n\
 Exit code 0 drained, 1 another live process has the id."
 )]
 pub(crate) struct AgentArgs {
-    /// The agent's id, one live process each
+    /// The agent's id; only one live process may have it
     #[arg(long)]
     pub(crate) id: String,
-    /// The plugin type its worker is registered with
+    /// The plugin type to register its worker with
     #[arg(long = "type", value_name = "TYPE", default_value = "poll")]
     pub(crate) plugin_type: String,
-    /// Something it can do, which schedules may ask for; may be given several times
+    /// Something it can do, for schedules to ask for; may be repeated
     #[arg(long = "capability", value_name = "NAME")]
     pub(crate) capabilities: Vec<String>,
-    /// Where it is: schedules for another partition are not for it
+    /// Its partition: it skips schedules for other partitions
     #[arg(long, value_name = "NAME")]
     pub(crate) partition: Option<String>,
-    /// For what it is responsible: schedules for another domain are not for it
+    /// Its domain: it skips schedules for other domains
     #[arg(long, value_name = "NAME")]
     pub(crate) domain: Option<String>,
-    /// How many jobs it does at once at most
+    /// Most jobs it runs at once
     #[arg(long, value_name = "COUNT", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub(crate) slots: u64,
-    /// A command that checks of kind `command` may run, see below; may be given several times
+    /// A command that checks of kind `command` may run, see below; may be repeated
     #[arg(long = "allow-command", value_name = "COMMAND")]
     pub(crate) allow_commands: Vec<String>,
-    /// A variable of the agent's environment that commands may see; may be given several times
+    /// A variable of the agent's environment that commands may see; may be repeated
     #[arg(long, value_name = "NAME")]
     pub(crate) env: Vec<String>,
-    /// Let checks connect to link-local addresses and to metadata services, which hand out a machine's credentials
+    /// Let checks reach link-local addresses and metadata services, which hand out this machine's credentials
     #[arg(long)]
     pub(crate) allow_link_local: bool,
     /// The pod it runs on [default: the setting `node`]
@@ -49,7 +49,7 @@ pub(crate) struct AgentArgs {
     /// Print every event as one JSON object per line on stdout
     #[arg(long)]
     pub(crate) events: bool,
-    /// Form of the log on stderr
+    /// Log format on stderr
     #[arg(long, value_enum, default_value = "human")]
     pub(crate) log: LogForm,
     #[command(flatten)]
@@ -58,16 +58,16 @@ pub(crate) struct AgentArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The file is a list of schedules, YAML or JSON, of at most 1 MiB. It is read whole, and everything that is wrong \
-with it is said with its line; nothing is written then. Schedules that are not in the file stay as they are. A schedule that \
-is new or becomes enabled begins with the due times after now.\n\
-Exit code 0 done, 2 something is wrong with the file, 1 or 4 or 6 some schedules could not be written (which is said)."
+    after_help = "The file is a list of schedules, YAML or JSON, of at most 1 MiB. If anything in it is wrong, every mistake is \
+reported with its line and nothing is written. Schedules that are not in the file stay as they are. A schedule that \
+is new or becomes enabled starts with the next due time.\n\
+Exit code 0 done, 2 the file has mistakes, 1 or 4 or 6 some schedules could not be written (they are named)."
 )]
 pub(crate) struct ApplyArgs {
     /// The file; `-` is stdin
     #[arg(short, long, value_name = "FILE")]
     pub(crate) file: PathBuf,
-    /// Say what would be done, and do nothing
+    /// Show what would be done, and do nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print JSON
@@ -85,17 +85,17 @@ pub(crate) struct ScheduleArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum ScheduleAction {
-    /// Add a schedule; one that exists is left alone unless --replace is given
+    /// Add a schedule; an existing one is left alone unless --replace is given
     Add(Box<ScheduleAddArgs>),
-    /// Show all schedules, and when they are due next
+    /// List all schedules, and when they are due next
     List(LookArgs),
-    /// Show one schedule: when, what, how its checks are doing, its jobs
+    /// Show one schedule: due times, checks and how they are doing, jobs
     Show(OneArgs),
-    /// Let a schedule create no more jobs; those that are open go on
+    /// Stop a schedule from creating jobs; open jobs go on
     Pause(OneArgs),
-    /// Let a paused schedule go on, with the due times after now
+    /// Resume a paused schedule, from the next due time
     Resume(OneArgs),
-    /// Have the leader create a job of a schedule now, paused or not
+    /// Have the leader create a job for a schedule now, even if it is paused
     RunNow(RunNowArgs),
     /// Remove a schedule; its open jobs go on
     Rm(OneArgs),
@@ -103,32 +103,32 @@ pub(crate) enum ScheduleAction {
 
 #[derive(Args)]
 #[command(
-    after_help = "A check: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
+    after_help = "Checks: 'kind=http,url=https://example.org/[,status=204]', 'kind=tcp,host=example.org,port=443', \
 'kind=dns,host=example.org', 'kind=command,program=/usr/lib/checks/disk[,args=-v]', or a JSON object; each with [,timeout=5s].\n\
-Exit code 1 if a schedule of this id exists, 2 if something is wrong; nothing was written then."
+Exit code 1 if the schedule exists, 2 if something is wrong; either way nothing is written."
 )]
 pub(crate) struct ScheduleAddArgs {
     /// The schedule's id, at most 100 bytes
     pub(crate) id: String,
-    /// Due every so often, counted from 1970
+    /// Interval between due times, counted from 1970
     #[arg(long, value_name = "TIME")]
     pub(crate) every: Option<String>,
-    /// How much later than a multiple of --every [default: 0s]
+    /// How long after each multiple of --every [default: 0s]
     #[arg(long, value_name = "TIME", requires = "every")]
     pub(crate) offset: Option<String>,
-    /// By how much a job may begin later, by chance [default: 0s]
+    /// Start each job up to this much later, at random [default: 0s]
     #[arg(long, value_name = "TIME", requires = "every")]
     pub(crate) jitter: Option<String>,
-    /// Due by a cron expression: five fields, or six with seconds in front
+    /// A cron expression: five fields, or six with seconds first
     #[arg(long, value_name = "EXPRESSION")]
     pub(crate) cron: Option<String>,
     /// The time zone of --cron [default: UTC]
     #[arg(long, value_name = "ZONE", requires = "cron")]
     pub(crate) zone: Option<String>,
-    /// Only due when somebody says `tenure schedule run-now`
+    /// Only run on `tenure schedule run-now`
     #[arg(long)]
     pub(crate) manual: bool,
-    /// What to look at, see below; may be given several times
+    /// What to check, see below; may be repeated
     #[arg(long = "check", value_name = "CHECK", required = true)]
     pub(crate) checks: Vec<String>,
     /// The partition an agent must be in [default: any]
@@ -146,37 +146,37 @@ pub(crate) struct ScheduleAddArgs {
     /// How long a job may wait for an agent [default: 60s]
     #[arg(long, value_name = "TIME")]
     pub(crate) ttl: Option<String>,
-    /// How often a job is begun at most [default: 3]
+    /// Most times a job is started [default: 3]
     #[arg(long, value_name = "COUNT")]
     pub(crate) attempts: Option<u64>,
-    /// The pause before the second attempt, then doubled [default: 1s]
+    /// Pause before the second attempt, doubled each time [default: 1s]
     #[arg(long, value_name = "TIME")]
     pub(crate) backoff: Option<String>,
-    /// Of those due at once, higher ones come first [default: 5]
+    /// Of jobs due at once, higher priority runs first [default: 5]
     #[arg(long, value_name = "0-9")]
     pub(crate) priority: Option<u64>,
-    /// Whether there may be several open jobs: forbid or allow [default: forbid]
+    /// Several open jobs at once: forbid or allow [default: forbid]
     #[arg(long, value_name = "POLICY")]
     pub(crate) overlap: Option<String>,
-    /// How many jobs may be open with --overlap allow [default: 1]
+    /// Most open jobs with --overlap allow [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub(crate) max_concurrent: Option<u64>,
     /// Missed due times: skip, run_once or catch_up(n) [default: run_once]
     #[arg(long, value_name = "POLICY")]
     pub(crate) misfire: Option<String>,
-    /// How late a due time may be, not to be missed [default: 5s]
+    /// Lateness after which a due time is missed [default: 5s]
     #[arg(long, value_name = "TIME")]
     pub(crate) misfire_threshold: Option<String>,
-    /// Failures in a row that make a check failing [default: 3]
+    /// Failures in a row before a check is failing [default: 3]
     #[arg(long, value_name = "COUNT")]
     pub(crate) fail_after: Option<u64>,
-    /// Successes in a row that make a failing check well again [default: 1]
+    /// Successes in a row before it is well again [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub(crate) recover_after: Option<u64>,
     /// Add it paused
     #[arg(long)]
     pub(crate) paused: bool,
-    /// Change the schedule if it exists
+    /// Replace the schedule if it exists
     #[arg(long)]
     pub(crate) replace: bool,
     /// Print JSON
@@ -196,7 +196,7 @@ pub(crate) struct LookArgs {
 }
 
 #[derive(Args)]
-#[command(after_help = "Exit code 10 if there is no such thing.")]
+#[command(after_help = "Exit code 10 if it does not exist.")]
 pub(crate) struct OneArgs {
     /// Its id
     pub(crate) id: String,
@@ -209,18 +209,18 @@ pub(crate) struct OneArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "The request stands in the schedule's object; the leader, whoever it is, makes one job of it as soon as the \
-schedule may have one more open. Asking again under the same name gives the same job.\n\
-Exit code 0 if the job exists (or, without waiting, was asked for), 1 if it does not in time (it is still asked for), 10 if \
+    after_help = "The request is stored with the schedule; the leader at that time creates one job for it as soon as the \
+schedule may have another one open. Asking again with the same name gives the same job.\n\
+Exit code 0 if the job exists (or, without waiting, was requested), 1 if it does not in time (the request stands), 10 if \
 there is no such schedule."
 )]
 pub(crate) struct RunNowArgs {
     /// The schedule's id
     pub(crate) id: String,
-    /// Your name for the job, 1 to 12 letters and digits [default: a new one]
+    /// Your name for the job: 1 to 12 letters and digits [default: a new one]
     #[arg(long)]
     pub(crate) name: Option<String>,
-    /// How long to wait for the job to exist; 0s: ask and do not wait
+    /// How long to wait for the job to exist; 0s asks without waiting
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = wait, allow_hyphen_values = true)]
     pub(crate) wait: u64,
     /// Print JSON
@@ -232,20 +232,20 @@ pub(crate) struct RunNowArgs {
 
 #[derive(Args)]
 #[command(
-    after_help = "Open jobs and those that ended lately, the newest due time first; `tenure job show` also finds those that were put \
-away. Four reads, and one for each agent that has jobs."
+    after_help = "Shows open jobs and those that ended recently, newest due time first; `tenure job show` also finds archived \
+ones. Costs four reads, plus one for each agent that has jobs."
 )]
 pub(crate) struct JobsArgs {
-    /// Only those of this schedule
+    /// Only jobs of this schedule
     #[arg(long, value_name = "ID")]
     pub(crate) schedule: Option<String>,
-    /// Only those that are not over
+    /// Only open jobs
     #[arg(long)]
     pub(crate) open: bool,
-    /// Only those in this state: queued, running, succeeded, …
+    /// Only jobs in this state: queued, running, succeeded, …
     #[arg(long, value_name = "STATE")]
     pub(crate) state: Option<String>,
-    /// How many to show at most
+    /// Most jobs to show
     #[arg(long, value_name = "COUNT", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(crate) limit: u64,
     /// Print JSON
@@ -263,6 +263,6 @@ pub(crate) struct JobArgs {
 
 #[derive(Subcommand)]
 pub(crate) enum JobAction {
-    /// Show one job: where it stands, who has it, why it waits, what came of it
+    /// Show one job: its state, its agent, why it waits, its result
     Show(OneArgs),
 }
