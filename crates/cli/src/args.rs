@@ -438,7 +438,7 @@ impl SettingsArgs {
         }
         crate::data_dir::make(resolved).map_err(|error| {
             let folder = resolved.settings.data_dir.display();
-            Failure::usage(format!("cannot make the data directory {folder}: {error}"))
+            Failure::usage(format!("cannot create the data directory {folder}: {error}"))
         })
     }
 }

@@ -47,7 +47,7 @@ fn show(resolved: &Resolved, all: bool, json: bool) -> Result<(), Failure> {
         table.row([origin.field.name.to_owned(), origin.value.to_string(), origin.source.to_string()]);
     }
     if table.is_empty() {
-        say!("nothing is set; `tenure config show --resolved` shows the defaults");
+        say!("nothing is set; use `tenure config show --resolved` to see the defaults");
     } else {
         table.say();
     }

@@ -25,7 +25,7 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     if let Some(second) = args.second_endpoint {
         if let StoreUrl::Memory { .. } | StoreUrl::Sqlite { .. } = url {
             return Err(Failure::usage(format!(
-                "--second-endpoint = {second:?}: only a bucket has endpoints, {url} has none"
+                "--second-endpoint = {second:?}: only a bucket has endpoints; {url} is not a bucket"
             )));
         }
         let options = OpenOptions { endpoint: Some(second), ..options };
@@ -78,7 +78,7 @@ fn show(text: &str) {
 fn print(report: &Report, carries: Option<&Carries>) {
     say!("{}", report.store);
     if let Some(form) = report.etag_form {
-        say!("If-Match is understood with {} ETags", form.as_str());
+        say!("If-Match works with {} ETags", form.as_str());
     }
     let mut table = Table::new(&["VERDICT", "CHECK", "MEDIAN", "P99", "WHAT IT MEANS"]).wrapped();
     for check in &report.checks {
@@ -116,10 +116,10 @@ fn print_carries(report: &Report, carries: &Carries) {
         ms(writes.p99),
         writes.requests
     );
-    say!("presets this store can carry: {}", told.collect::<Vec<_>>().join(", "));
+    say!("presets this store is fast enough for: {}", told.collect::<Vec<_>>().join(", "));
     match &carries.advice {
         Some(advice) => say!(
-            "set instead: leaseTimeout = {}, heartbeatInterval = {}",
+            "use instead: leaseTimeout = {}, heartbeatInterval = {}",
             advice.lease_timeout_ms,
             advice.heartbeat_interval_ms
         ),
@@ -177,8 +177,10 @@ fn verdict(report: &Report) -> Result<ExitCode, Failure> {
         )));
     }
     if !report.is_safe() {
-        return Err(Failure::store("some checks could not be finished, so nothing is proved; try again"));
+        return Err(Failure::store(
+            "some checks did not finish, so the store may or may not be safe; try again",
+        ));
     }
-    complain!("this store can arbitrate: conditional writes are honoured");
+    complain!("this store is safe to use: it honours conditional writes");
     Ok(ExitCode::SUCCESS)
 }

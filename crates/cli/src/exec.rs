@@ -129,7 +129,7 @@ fn ask_of(code: u8) -> Ask {
 fn unsafe_or_asked(reason: StopReason) -> Result<u8, Failure> {
     match reason {
         StopReason::StoreUnsafe => Err(Failure::unsafe_store(
-            "the store does not honour conditional writes, so no leadership on it can be safe; see `tenure doctor`",
+            "the store does not honour conditional writes, so leadership on it is not safe; see `tenure doctor`",
         )),
         StopReason::Asked => Ok(0),
     }

@@ -9,7 +9,7 @@ use tenure::StartError;
 pub(crate) const CODES: &[(u8, &str)] = &[
     (
         0,
-        "done; for `status` and `leader`: there is a live leader; for `step-down`: the leader gave up; for `health`: healthy",
+        "done; for `status` and `leader`: there is a live leader; for `step-down`: the leader stepped down; for `health`: healthy",
     ),
     (1, "failed for another reason"),
     (2, "wrong arguments or settings; nothing was done"),
@@ -19,7 +19,7 @@ pub(crate) const CODES: &[(u8, &str)] = &[
     (6, "an object on the store cannot be read"),
     (7, "`health`: the cluster is degraded"),
     (8, "`health`: the cluster is in a critical state"),
-    (9, "`health`: nobody can tell now"),
+    (9, "`health`: the cluster's health is unknown"),
     (10, "there is no such schedule, job or node"),
     (TIMED_OUT, "`lock`: somebody else held the lock for all of `--timeout`; the command was not run"),
     (LOST, "`lock`, `exec --once`: leadership was lost while the command ran; it was stopped"),

@@ -13,14 +13,14 @@ pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
     let node = NodeId::new(&args.id).map_err(Failure::usage)?;
-    let unknown = || Failure::missing(format!("no node {node} is known in {namespace}"));
+    let unknown = || Failure::missing(format!("there is no node {node} in {namespace}"));
     let lanes = existing(&settings).await?.ok_or_else(unknown)?;
     let last_seen_ms_ago = match forget_node(&lanes, &namespace, &node).await? {
         Forgot::Removed { last_seen_ms_ago } => last_seen_ms_ago,
         Forgot::Unknown => return Err(unknown()),
         Forgot::Leads => {
             return Err(Failure::other(format!(
-                "{node} leads {namespace}: stop it, or `tenure step-down`, first"
+                "{node} leads {namespace}: stop it first, or run `tenure step-down`"
             )));
         }
     };
@@ -30,9 +30,7 @@ pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
         say_json(&report.to_string());
     } else {
         let ago = Duration::from_millis(last_seen_ms_ago).as_secs_f64();
-        say!(
-            "{node} is forgotten; it was last seen {ago:.1} s ago. If it still runs, it makes itself known again"
-        );
+        say!("removed {node}, last seen {ago:.1} s ago; if it is still running, it will register again");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ fn print(view: &HealthView) {
     say!("leader     {}", view.leader.as_deref().unwrap_or("none seen alive"));
     if view.epoch > 0 {
         say!(
-            "judged     in epoch {}, number {}, published {}",
+            "judged     in epoch {}, report {}, published {}",
             view.epoch,
             view.sequence,
             seconds(view.age_ms)

@@ -68,7 +68,7 @@ impl Web {
         Ok(Some(match Server::bind(options) {
             Ok(bound) => Web::Bound(Box::new(bound), invitation),
             Err(error) => Web::Taken(format!(
-                "http: {} cannot be had ({error}); the node runs without HTTP. --listen chooses another address",
+                "http: cannot listen on {} ({error}); the node runs without HTTP. Use --listen to choose another address",
                 args.listen
             )),
         }))
@@ -122,12 +122,12 @@ impl Invitation {
         match self {
             // Not by way of the log, which may go elsewhere too.
             Invitation::Link(token) => {
-                complain!("the dashboard, with the token for changes: {}", link(address, token))
+                complain!("open the dashboard, with the token for changes: {}", link(address, token))
             }
             Invitation::Hint => tracing::info!("http: changes need the token that `tenure token` shows"),
             Invitation::ReadOnly(why) => tracing::warn!(
-                "http: nothing can be changed over HTTP, because there is no token: {why}. TENURE_HTTP_TOKEN or \
-                 --http-token-file gives one"
+                "http: read-only, because there is no token: {why}. Set one with TENURE_HTTP_TOKEN or \
+                 --http-token-file"
             ),
         }
     }

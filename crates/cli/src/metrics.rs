@@ -22,7 +22,7 @@ pub(crate) async fn metrics(args: MetricsArgs) -> Result<ExitCode, Failure> {
     if args.json {
         say_json(&serde_json::to_string_pretty(&cluster).map_err(Failure::other)?);
     } else if cluster.nodes.is_empty() {
-        say!("no node of {} is known on {}", cluster.namespace, settings.store);
+        say!("no nodes in {} on {}", cluster.namespace, settings.store);
     } else {
         print(&cluster);
     }
@@ -52,13 +52,13 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     print_projection(&settings, &projected);
-    say!("and with health, which `tenure run` has on board unless told --no-health:");
+    say!("plus cluster health, which `tenure run` includes unless given --no-health:");
     print_surcharge(&health);
-    say!("and with a look for schedules, which it has unless told --no-polls; jobs come on top:");
+    say!("plus reading schedules, which it includes unless given --no-polls; jobs cost extra:");
     print_surcharge(&polls);
     let (requests, dollars) = (&total["requestsPerMonth"], total["costPerMonth"].as_f64().unwrap_or(0.0));
     say!(
-        "all of it                  {:.0} requests = ${dollars:.2} a month, ${:.2} per node",
+        "total of all               {:.0} requests = ${dollars:.2} a month, ${:.2} per node",
         requests.as_f64().unwrap_or(0.0),
         dollars / args.nodes.max(1) as f64
     );
@@ -119,7 +119,7 @@ fn row(node: &NodeMetrics) -> [String; 11] {
     let Some(metrics) = node.metrics.as_ref().filter(|metrics| metrics.measured_ms > 0) else {
         let mut row: [String; 11] = Default::default();
         (row[0], row[1], row[10]) = (node.node.clone(), node.role.to_owned(), seen);
-        row[2] = "no figures yet".to_owned();
+        row[2] = "none yet".to_owned();
         return row;
     };
     // Too few heartbeats for a percentile are no latency of zero.
@@ -146,7 +146,7 @@ fn print_projection(settings: &Settings, projected: &Projection) {
         settings.preset
     );
     if is_file(settings) {
-        say!("at the prices of S3: {} itself bills nothing", settings.store);
+        say!("at S3 prices: {} itself is free", settings.store);
     }
     projected.lines.iter().for_each(print_line);
     say!(
@@ -184,7 +184,7 @@ fn print_line(line: &ProjectionLine) {
 
 fn print_measured(settings: &Settings, measured: Option<&Totals>) {
     let Some(totals) = measured else {
-        say!("measured:  nothing; no live node of {} has published figures yet", settings.namespace);
+        say!("measured:  nothing yet; no live node of {} has published its metrics", settings.namespace);
         return;
     };
     say!(

@@ -32,7 +32,7 @@ pub(crate) async fn namespaces(args: LookArgs) -> Result<ExitCode, Failure> {
         table.say();
     }
     if found.more {
-        complain!("tenure: the store holds too many objects to look through; there may be more namespaces");
+        complain!("tenure: the store has too many objects to list them all; there may be more namespaces");
     }
     Ok(ExitCode::SUCCESS)
 }

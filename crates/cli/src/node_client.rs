@@ -64,7 +64,7 @@ impl NodeClient {
         };
         match answer.status().as_u16() {
             200 => Ok(answer),
-            401 => Err(Failure::other(format!("{} wants another token (--token-file)", self.shown))),
+            401 => Err(Failure::other(format!("{} rejected the token (--token-file)", self.shown))),
             other => Err(Failure::other(format!("{} answers {other}", self.shown))),
         }
     }

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         settings.core_config().hold_ms()
     );
     if let StoreUrl::Memory { .. } = settings.store {
-        tracing::warn!("the store is this process's own memory: no other process can ever join");
+        tracing::warn!("the store is in this process's own memory: no other process can join");
     }
     let process = command.as_ref().map(|command| command.process(&settings));
     let builder = Node::builder(settings);
@@ -69,7 +69,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         detail = watched.denied() => Some(Failure::store(format!("the store refuses: {detail}"))),
         reason = node.ended() => match reason {
             StopReason::StoreUnsafe => Some(Failure::unsafe_store(
-                "the store does not honour conditional writes, so no leadership on it can be safe; see `tenure doctor`",
+                "the store does not honour conditional writes, so leadership on it is not safe; see `tenure doctor`",
             )),
             StopReason::Asked => None,
         },

@@ -45,7 +45,7 @@ pub(crate) async fn leader(args: LeaderArgs) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         None => {
-            complain!("tenure: nobody was seen to lead {namespace}");
+            complain!("tenure: no live leader seen in {namespace}");
             Ok(ExitCode::from(NO_LEADER))
         }
     }
@@ -84,10 +84,12 @@ pub(crate) async fn existing(settings: &Settings) -> Result<Option<Lanes>, Failu
 fn lease(leader: &LeaderStatus) -> String {
     let LeaderStatus { renewals, lease_hold, watched_ms, .. } = leader;
     if leader.live {
-        format!("live: seen to renew, {renewals} renewals of {lease_hold} ms")
+        format!("live: renewing, {renewals} renewals of {lease_hold} ms so far")
     } else if watched_ms < lease_hold {
         let watched = Duration::from_millis(*watched_ms).as_secs_f64();
-        format!("unknown: not seen to renew within {watched:.1} s, and it holds for {lease_hold} ms (--wait)")
+        format!(
+            "unknown: no renewal seen within {watched:.1} s, but it holds for {lease_hold} ms (see --wait)"
+        )
     } else {
         format!("SILENT: no renewal for a whole hold ({lease_hold} ms)")
     }
@@ -118,7 +120,7 @@ fn print(status: &Status, election: Option<String>) {
         say!("nodes      none");
         if status.epoch == 0 {
             say!();
-            say!("nobody was ever here: `tenure namespaces` shows what the store holds");
+            say!("this namespace was never used: `tenure namespaces` lists those in the store");
         }
         return;
     }

@@ -24,12 +24,12 @@ pub(crate) async fn step_down(args: StepDownArgs) -> Result<ExitCode, Failure> {
         return Ok(report.no_leader(&format!("no leader: {} does not exist yet", settings.store)));
     };
     match request_step_down_at(&lanes, &report.keys, &who()).await? {
-        StepDownAnswer::NoLeader { epoch: 0 } => Ok(report.no_leader("no leader: there never was one")),
+        StepDownAnswer::NoLeader { epoch: 0 } => Ok(report.no_leader("no leader: there has never been one")),
         StepDownAnswer::NoLeader { epoch } => {
-            Ok(report.no_leader(&format!("no leader: the seat is vacant since epoch {epoch}")))
+            Ok(report.no_leader(&format!("no leader: the seat has been vacant since epoch {epoch}")))
         }
         StepDownAnswer::Ended { node, epoch } => {
-            report.line(&format!("{node} gave up epoch {epoch} by itself before it could be asked"));
+            report.line(&format!("{node} gave up epoch {epoch} before it was asked"));
             report.outcome(&lanes, &node, epoch, args.wait).await
         }
         StepDownAnswer::Asked(asked) => {
@@ -91,7 +91,7 @@ impl Report {
             HandOver::Led { node: next, epoch: later } => {
                 if next == node {
                     self.line(&format!(
-                        "{node} gave up and leads again in epoch {later}: no other node took the seat"
+                        "{node} stepped down and leads again in epoch {later}: no other node took the seat"
                     ));
                 } else {
                     self.line(&format!("{next} leads in epoch {later}"));
@@ -100,14 +100,14 @@ impl Report {
                 Ok(ExitCode::SUCCESS)
             }
             HandOver::Vacant => {
-                self.line(&format!("{node} gave up; nobody leads yet after {wait_ms} ms"));
+                self.line(&format!("{node} stepped down; nobody leads yet after {wait_ms} ms"));
                 self.object(asked, "vacant", Value::Null);
                 Ok(ExitCode::SUCCESS)
             }
             HandOver::Held => {
                 self.object(asked, "held", json!({"node": node, "epoch": epoch}));
                 complain!(
-                    "tenure: {node} did not give up within {wait_ms} ms: it is dead (`tenure status`), its work does \
+                    "tenure: {node} did not step down within {wait_ms} ms: it is dead (see `tenure status`), its work does \
 not stop, or its version does not know the request"
                 );
                 Ok(ExitCode::from(STILL_LEADS))

@@ -82,7 +82,7 @@ pub(crate) fn kept_or_made(resolved: &Resolved) -> Result<Result<Found, String>,
         return Ok(Ok(found));
     }
     if let Err(error) = crate::data_dir::make(resolved).and_then(|()| make(&path)) {
-        return Ok(Err(format!("{} cannot be made: {error}", path.display())));
+        return Ok(Err(format!("{} cannot be created: {error}", path.display())));
     }
     Ok(kept(&path)?.ok_or_else(|| format!("{} is gone", path.display())))
 }
@@ -114,7 +114,7 @@ fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     file.take(FILE_MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > FILE_MAX_BYTES {
-        return Err(format!("it is longer than {FILE_MAX_BYTES} bytes, too long for a token"));
+        return Err(format!("it is too long for a token: at most {FILE_MAX_BYTES} bytes"));
     }
     Ok(text.trim().to_owned())
 }
@@ -123,10 +123,12 @@ fn read(path: &Path) -> Result<String, String> {
 fn exposed(mode: u32, owner: u32, me: u32) -> Option<String> {
     let bits = mode & 0o7777;
     if mode & 0o077 != 0 {
-        return Some(format!("its mode is {bits:04o}, so others may use the token: chmod 600 it"));
+        return Some(format!(
+            "its mode is {bits:04o}, so other users can read the token: run chmod 600 on it"
+        ));
     }
     let foreign = owner != me && owner != 0;
-    foreign.then(|| format!("it belongs to the user with the number {owner}, who knows the token"))
+    foreign.then(|| format!("it belongs to the user with uid {owner}, who can read the token"))
 }
 
 pub(crate) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
@@ -149,7 +151,7 @@ pub(crate) fn token(args: &TokenArgs) -> Result<ExitCode, Failure> {
         Some(found) => say!("{}", found.text),
         None => {
             return Err(Failure::other(format!(
-                "there is no token at {} yet: `tenure run` makes it at its first start, with the same data directory",
+                "there is no token at {} yet: `tenure run` with the same data directory makes it at its first start",
                 path.display()
             )));
         }

@@ -119,7 +119,7 @@ pub(crate) async fn list(args: WorkersArgs) -> Result<ExitCode, Failure> {
 
 fn print(list: &WorkerList) {
     if list.workers.is_empty() {
-        say!("no worker is registered in {}", list.namespace);
+        say!("no workers in {}", list.namespace);
     } else {
         let mut table = Table::new(&["WORKER", "TYPE", "POD", "TIMEOUT", "STATE", "LAST SEEN"]).right_from(5);
         for worker in &list.workers {
@@ -146,7 +146,7 @@ fn print(list: &WorkerList) {
         );
     }
     if list.skipped > 0 {
-        say!("{} objects among them are no worker's", list.skipped);
+        say!("{} other objects in `workers/` are not workers", list.skipped);
     }
 }
 

@@ -76,7 +76,7 @@ fn a_node_that_cannot_be_asked_is_named() {
     cluster.event(0, a, "became_leader");
     let stranger = Sandbox::new();
     let refused = stranger.tenure(["events", "--url", &url]).assert_code(1);
-    assert!(refused.stderr.contains("wants another token"), "{refused:?}");
+    assert!(refused.stderr.contains("rejected the token"), "{refused:?}");
     let told = sandbox.tenure(["events", "--url", &url, "--token-file", &file]).assert_code(0);
     assert!(told.stdout.contains("became_leader") && !told.stdout.contains("many-letters"), "{told:?}");
     cluster.finish();

@@ -516,7 +516,7 @@ fn ex1_exec_and_run_on_one_store_do_not_share_an_election() {
     assert!(status.contains("of the command sh") && status.contains("pod-a"), "{status}");
     // Handing over one of them leaves the others alone.
     let ran = place.sandbox.tenure(["step-down", "--exec", "sh", "--store", &store]).assert_code(0);
-    assert!(ran.stdout.contains("pod-a gave up and leads again in epoch 2"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("pod-a stepped down and leads again in epoch 2"), "{}", ran.stdout);
     // 9 is unknown: nobody who judges leads.
     let health = || place.sandbox.tenure(["health", "--store", &store]).code;
     place.until("the node judges the health", |_| health() != Some(9));

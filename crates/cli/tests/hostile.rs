@@ -302,7 +302,7 @@ fn a_leader_with_a_lease_of_a_day_is_not_waited_for_all_day() {
     put(&*store, "seat.json", &seat("held", 3, 0, 86_400_000));
     let look = |command: &[&str]| sandbox.tenure([command, &["--wait", "300ms", "--store", &url]].concat());
     let ran = look(&["status"]).assert_code(3);
-    assert!(ran.stdout.contains("not seen to renew within 0.3 s"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("no renewal seen within 0.3 s"), "{}", ran.stdout);
     assert!(ran.stdout.contains("leader     pod-z"), "{}", ran.stdout);
     let told = look(&["status", "--json"]).assert_code(3).json();
     assert_eq!((&told["leader"]["live"], &told["leader"]["watchedMs"]), (&json!(false), &json!(300)));

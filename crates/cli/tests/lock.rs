@@ -94,16 +94,16 @@ fn lk3_a_lock_inside_the_same_lock_is_refused_and_another_is_had() {
     };
     let ran = place.run(&["--name", "a"], &inner("a")).assert_code(2);
     assert_eq!(ran.stdout, "");
-    ran.assert_says(&["the lock a is held already", "never end"]);
+    ran.assert_says(&["the lock a is already held", "never end"]);
     assert_eq!(place.run(&["--name", "a"], &inner("b")).assert_code(0).stdout, "inside\n");
     // Also two levels down.
     let deep = inner("b").replace("echo inside", &inner("a"));
-    place.run(&["--name", "a"], &deep).assert_code(2).assert_says(&["the lock a is held already"]);
+    place.run(&["--name", "a"], &deep).assert_code(2).assert_says(&["the lock a is already held"]);
     // The same file, named from where it is.
     let mut command = place.0.command();
     command.current_dir(place.0.home());
     command.args(["lock", "--store", "sqlite:lock.db", "--name", "a", "--", "sh", "-c", &inner("a")]);
-    finish(command, PATIENCE).assert_code(2).assert_says(&["the lock a is held already"]);
+    finish(command, PATIENCE).assert_code(2).assert_says(&["the lock a is already held"]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn lk3_ls_shows_the_locks_that_are_held() {
     let store = place.0.sqlite("lock.db");
     let ls =
         |more: &[&str]| place.0.tenure([&["lock", "ls", "--store", &store], more].concat()).assert_code(0);
-    assert_eq!(ls(&[]).stdout, "no lock is held in default\n");
+    assert_eq!(ls(&[]).stdout, "no locks are held in default\n");
     assert!(!place.0.path("lock.db").exists(), "looking makes nothing");
     place.run(&["--name", "free"], "true").assert_code(0);
     let _one = place.held("nightly", "pod-a");

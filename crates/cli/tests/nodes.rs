@@ -28,7 +28,7 @@ fn a_store_says_which_namespaces_it_holds() {
     );
     let mistyped =
         sandbox.tenure(["status", "--store", &store, "--namespace", "report"]).assert_code(3).stdout;
-    assert!(mistyped.contains("`tenure namespaces` shows what the store holds"), "{mistyped}");
+    assert!(mistyped.contains("`tenure namespaces` lists those in the store"), "{mistyped}");
     cluster.finish();
 }
 
@@ -51,7 +51,7 @@ fn ob4_a_node_that_crashed_is_forgotten_by_command() {
     };
     assert_eq!(names(), ["pod-a", "pod-b"]);
     assert!(forget("pod-a").assert_code(1).stderr.contains("pod-a leads default"));
-    assert!(forget("pod-b").assert_code(0).stdout.starts_with("pod-b is forgotten; it was last seen"));
+    assert!(forget("pod-b").assert_code(0).stdout.starts_with("removed pod-b, last seen"));
     assert_eq!(names(), ["pod-a"]);
     assert!(forget("../pod-a").assert_code(2).stderr.contains("../pod-a"));
     cluster.finish();

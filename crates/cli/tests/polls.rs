@@ -173,7 +173,7 @@ fn an_agent_that_is_told_to_stop_finishes_what_runs() {
     bench.until_jobs("slow", |jobs| jobs[0]["state"] == "running");
 
     cluster.signal(agent, Signal::TERM);
-    cluster.wait_log(agent, "agent agent-1 drains: 1 jobs in hand");
+    cluster.wait_log(agent, "agent agent-1 is draining 1 jobs");
     assert!(cluster.is_running(agent), "it waits for its job");
     // Its schedule can go meanwhile; the job goes on.
     let removed = bench.json(&["schedule", "rm", "slow"]);

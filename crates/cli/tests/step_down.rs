@@ -35,7 +35,7 @@ fn alone_it_leads_again_and_without_waiting_it_is_only_asked() {
     let life = cluster.start("pod-a");
     cluster.event(0, life, "became_leader");
     let ran = sandbox.tenure(["step-down", "--store", &store]).assert_code(0);
-    let again = "pod-a gave up and leads again in epoch 2: no other node took the seat\n";
+    let again = "pod-a stepped down and leads again in epoch 2: no other node took the seat\n";
     assert_eq!(ran.stdout, format!("asked pod-a to step down from epoch 1\n{again}"));
     let mark = cluster.mark();
     let ran = sandbox.tenure(["step-down", "--store", &store, "--wait", "0s"]).assert_code(0);
@@ -54,11 +54,14 @@ fn nobody_to_ask_and_a_leader_that_cannot_hear_are_exit_codes() {
     let mut cluster = Cluster::new(&sandbox, &store, PATIENT);
     let life = cluster.start("pod-a");
     cluster.event(0, life, "became_leader");
-    assert_eq!(ask(&["--namespace", "elsewhere"]).assert_code(3).stdout, "no leader: there never was one\n");
+    assert_eq!(
+        ask(&["--namespace", "elsewhere"]).assert_code(3).stdout,
+        "no leader: there has never been one\n"
+    );
     cluster.kill(life);
     let held = ask(&["--wait", "300ms", "--json"]).assert_code(1).assert_says(&[
         "pod-a",
-        "did not give up",
+        "did not step down",
         "300 ms",
     ]);
     assert_eq!(held.json()["outcome"], "held");

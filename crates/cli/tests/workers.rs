@@ -134,7 +134,7 @@ fn a_worker_process_registers_is_refused_twice_and_deregisters_when_told() {
     assert!(cluster.exit(first).success());
     cluster.event(mark, node, "worker:deregistered");
     let list = sandbox.tenure(["workers", "--store", &store]).assert_code(0).stdout;
-    assert_eq!(list, "no worker is registered in default\n");
+    assert_eq!(list, "no workers in default\n");
     cluster.finish();
 }
 
@@ -163,7 +163,7 @@ fn what_cannot_be_a_worker_is_said_and_nothing_is_written() {
     sandbox.tenure(node).assert_code(2).assert_says(&["workerId", "a/b"]);
     assert_eq!(
         sandbox.tenure(["workers", "--store", &store]).assert_code(0).stdout,
-        "no worker is registered in default\n"
+        "no workers in default\n"
     );
     assert!(sandbox.contents().is_empty(), "{:?}", sandbox.contents().keys());
 }

@@ -137,13 +137,13 @@ impl SeatArgs {
 /// The election of commands under one name is that of a plugin.
 pub(crate) fn exec_seat(name: &str) -> Result<PluginName, Failure> {
     PluginName::new(&format!("exec-{name}"))
-        .map_err(|error| Failure::usage(format!("the name of the command, {name:?}: it {}", error.rule)))
+        .map_err(|error| Failure::usage(format!("the command name {name:?} {}", error.rule)))
 }
 
 /// So is a lock.
 pub(crate) fn lock_seat(name: &str) -> Result<PluginName, Failure> {
     PluginName::new(&format!("lock-{name}"))
-        .map_err(|error| Failure::usage(format!("the lock's name {name:?}: it {}", error.rule)))
+        .map_err(|error| Failure::usage(format!("the lock name {name:?} {}", error.rule)))
 }
 
 /// The name of a command that was given none: its program's, with whatever cannot be part of a name replaced.

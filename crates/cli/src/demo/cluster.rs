@@ -68,7 +68,7 @@ impl Cluster {
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()?;
-        let stdout = child.stdout.take().ok_or_else(|| Failure::other("no output of the node"))?;
+        let stdout = child.stdout.take().ok_or_else(|| Failure::other("cannot read the node's output"))?;
         let (mouth, name) = (self.mouth.clone(), node.to_owned());
         tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
@@ -134,7 +134,7 @@ impl Cluster {
             }
             let limit = Duration::from_secs(5);
             if tokio::time::timeout(limit, child.wait()).await.is_err() {
-                complain!("tenure: {node} did not stop in time and is killed");
+                complain!("tenure: {node} did not stop in time; killing it");
                 let _ = child.kill().await;
             }
         }

@@ -99,12 +99,12 @@ impl Story<'_> {
         }
         self.say("", "pod-a, pod-b and pod-c start at the same moment");
         let first = self.leader(&[]).await?;
-        self.say(&first, "leads: the first by name among those that are there");
+        self.say(&first, "leads: it is the first by name");
         self.watch(BREATHER).await;
 
         self.cluster.signal(&first, Signal::KILL)?;
         let struck = Instant::now();
-        self.say(&first, "is killed (kill -9): it cannot say goodbye");
+        self.say(&first, "is killed (kill -9), without a chance to clean up");
         let second = self.leader(&[&first]).await?;
         self.say(&second, &format!("leads, {} after the crash", seconds(struck.elapsed())));
         self.cluster.gone(&first).await?;
@@ -127,7 +127,7 @@ impl Story<'_> {
         self.say(
             &third,
             &format!(
-                "leads, {} after the freeze: the lease of {second} was over by then",
+                "leads, {} after the freeze: by then the lease of {second} was over",
                 seconds(struck.elapsed())
             ),
         );
@@ -135,7 +135,7 @@ impl Story<'_> {
         self.cluster.signal(&second, Signal::CONT)?;
         self.say(&second, "wakes up");
         self.until(&second, "lost_leadership").await?;
-        self.say(&second, "finds its lease over before it does anything else, and stands by");
+        self.say(&second, "first notices that its lease is over, and stands by");
         self.watch(BREATHER).await;
 
         self.cluster.signal(&third, Signal::TERM)?;
@@ -144,7 +144,7 @@ impl Story<'_> {
         let last = self.leader(&[&third]).await?;
         self.say(
             &last,
-            &format!("leads, {} after the signal: a vacant seat needs no waiting", seconds(struck.elapsed())),
+            &format!("leads, {} after the signal: a vacant seat is free at once", seconds(struck.elapsed())),
         );
         self.cluster.gone(&third).await?;
         self.watch(BREATHER).await;
@@ -153,7 +153,7 @@ impl Story<'_> {
 
     fn conclude(self) -> Result<(), Failure> {
         say!();
-        say!("Epoch  leader  led for   from what the nodes said themselves");
+        say!("Epoch  leader  led for   as reported by the nodes themselves");
         for term in &self.ledger.terms {
             say!(
                 "{:>5}  {:<6}  {:>5.1} s",
@@ -163,10 +163,10 @@ impl Story<'_> {
             );
         }
         if let Some(overlap) = self.ledger.overlaps() {
-            return Err(Failure::other(format!("this must never happen: {overlap}")));
+            return Err(Failure::other(format!("this should never happen: {overlap}")));
         }
         say!();
-        say!("One leader per epoch, never two at once, checked over every lease they claimed to hold.");
+        say!("One leader per epoch, never two at once: checked against every lease the nodes say they held.");
         say!("Now your turn: `tenure run` in three terminals, then kill one.");
         Ok(())
     }
@@ -190,7 +190,10 @@ impl Story<'_> {
         loop {
             let said = tokio::time::timeout_at(deadline, self.cluster.next()).await;
             let Ok(Some(said)) = said else {
-                return Err(Failure::other(format!("waited {} for {what} in vain", seconds(STEP_MAX))));
+                return Err(Failure::other(format!(
+                    "timed out after {} waiting for {what}",
+                    seconds(STEP_MAX)
+                )));
             };
             self.ledger.note(&said);
             if wanted(&said) {

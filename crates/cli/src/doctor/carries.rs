@@ -33,7 +33,7 @@ impl Carries {
     pub(crate) fn of(write_p99: Duration, one_write_a_second: bool) -> Carries {
         let too_often = |settings: &Settings| {
             let often = one_write_a_second && settings.heartbeat_interval_ms < 1000;
-            often.then(|| "this store takes one write a second to an object".to_owned())
+            often.then(|| "this store allows one write per second to an object".to_owned())
         };
         let judge = |name: &'static str| match Settings::builder().preset(name).build() {
             Ok(settings) => too_often(&settings).or_else(|| too_slow(write_p99, &settings)),
@@ -55,9 +55,10 @@ fn too_slow(write_p99: Duration, settings: &Settings) -> Option<String> {
     let timeout = Duration::from_millis(settings.request_timeout_ms);
     let share = hold(settings) * WORK_ENDS_PERCENT / 100;
     if write_p99 > timeout {
-        return Some(format!("a write may take {} ms", timeout.as_millis()));
+        return Some(format!("a write must not take longer than {} ms", timeout.as_millis()));
     }
-    (write_p99 * TRIES > share).then(|| format!("{TRIES} writes may take {} ms", share.as_millis()))
+    (write_p99 * TRIES > share)
+        .then(|| format!("{TRIES} writes must not take longer than {} ms", share.as_millis()))
 }
 
 /// The shortest lease in whole default leases that fits, with the heartbeat in proportion.

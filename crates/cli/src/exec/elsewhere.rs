@@ -14,7 +14,7 @@ use tenure::process::ProcessSpec;
 
 fn not_here() -> Failure {
     Failure::other(
-        "`exec` and `lock` run on Linux only: nothing else lets them end all a command has started",
+        "`exec` and `lock` run on Linux only: no other system lets them stop everything a command started",
     )
 }
 

@@ -252,5 +252,5 @@ fn receive_streams(socket: &StdUnixStream) -> Result<Option<[OwnedFd; 3]>, Failu
         }
     }
     let streams = <[OwnedFd; 3]>::try_from(streams);
-    streams.map(Some).map_err(|_| Failure::other("this command is for tenure's own use"))
+    streams.map(Some).map_err(|_| Failure::other("this command is for internal use by tenure"))
 }

@@ -172,7 +172,7 @@ fn not_inside(name: &str, settings: &Settings, held: &str) -> Result<String, Fai
     let this = format!("{store} {} {name}", settings.namespace);
     if held.lines().any(|line| line == this) {
         return Err(Failure::usage(format!(
-            "the lock {name} is held already by the `tenure lock` that runs this command: waiting for it would never end"
+            "the lock {name} is already held by the `tenure lock` that runs this command: waiting would never end"
         )));
     }
     Ok(if held.is_empty() { this } else { format!("{held}\n{this}") })

@@ -42,7 +42,7 @@ impl Why {
         match self {
             Why::Itself => "by itself",
             Why::Asked => "told to stop",
-            Why::Lost => "stopped with leadership",
+            Why::Lost => "stopped: leadership ended",
         }
     }
 }
@@ -84,7 +84,7 @@ impl Policy {
             // A service that was told to stop has stopped; a job that was told to stop was not done.
             Why::Asked => Next::Leave(if ends_with_it { own } else { 0 }),
             Why::Lost if self.once => Next::Leave(LOST),
-            Why::Lost => Next::Again(Err("stopped with leadership".to_owned())),
+            Why::Lost => Next::Again(Err("stopped: leadership ended".to_owned())),
         }
     }
 }
@@ -116,7 +116,7 @@ mod tests {
     fn lost_leadership_is_no_end_unless_it_was_to_run_once() {
         for restart in [RestartWhen::Always, RestartWhen::OnFailure, RestartWhen::Never] {
             // Also with code 0: a command that ends in order when told to has not done its work.
-            assert_eq!(after(restart, Why::Lost, 0), failed("stopped with leadership"));
+            assert_eq!(after(restart, Why::Lost, 0), failed("stopped: leadership ended"));
         }
         let once = Policy { restart: RestartWhen::Never, once: true };
         assert_eq!(once.after(&Ended { why: Why::Lost, code: Ok(0) }), Next::Leave(LOST));

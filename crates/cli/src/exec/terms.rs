@@ -39,8 +39,8 @@ impl Terms {
         }
         if grace_ms > by_drain_ms {
             return Err(format!(
-                "`--grace` is {grace_ms} ms, but at most {by_drain_ms} ms fit into drainTimeout ({} ms), of which three \
-                 quarters are for the work; raise drainTimeout or lower --grace",
+                "`--grace` is {grace_ms} ms, but at most {by_drain_ms} ms fit into drainTimeout ({} ms), three quarters of \
+                 which are for the work; raise drainTimeout or lower --grace",
                 settings.drain_timeout_ms
             ));
         }

@@ -44,7 +44,7 @@ impl Plan {
         program::find(&command)?;
         if !settings.eligible {
             return Err(Failure::usage(
-                "`eligible` is false: this node would never lead, and the command never run",
+                "`eligible` is false: this node would never lead, and the command would never run",
             ));
         }
         let environment = vec![
@@ -78,7 +78,10 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
     let mut ward = match Ward::start(plan, guard) {
         Ok(ward) => ward,
         Err(error) => {
-            return Ended { why: Why::Itself, code: Err(format!("cannot start a keeper: {error}")) };
+            return Ended {
+                why: Why::Itself,
+                code: Err(format!("cannot start its supervising process: {error}")),
+            };
         }
     };
     let (mut why, mut code, mut clear) = (Why::Itself, None, false);
@@ -116,7 +119,7 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
         }
     }
     ward.bury(clear).await;
-    Ended { why, code: code.ok_or_else(|| "its keeper died".to_owned()) }
+    Ended { why, code: code.ok_or_else(|| "its supervising process died".to_owned()) }
 }
 
 async fn ask(asked: &mut watch::Receiver<Option<Ask>>) -> Ask {
@@ -210,7 +213,7 @@ fn send_streams(socket: &StdUnixStream) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !control.push(SendAncillaryMessage::ScmRights(&streams)) {
-        return Err(io::Error::other("no room for three streams"));
+        return Err(io::Error::other("cannot pass stdin, stdout and stderr on"));
     }
     sendmsg(socket, &[IoSlice::new(b"\n")], &mut control, SendFlags::empty())?;
     Ok(())

@@ -90,7 +90,10 @@ impl opentelemetry_sdk::logs::LogProcessor for Completed {
 #[cfg(not(feature = "otlp"))]
 pub(super) fn layer() -> Result<Option<tracing_subscriber::layer::Identity>, String> {
     match wanted() {
-        true => Err(format!("{} is set, but this build has no OTLP: cargo feature `otlp`", ENDPOINTS[0])),
+        true => Err(format!(
+            "{} is set, but this build does not support OTLP: build it with the cargo feature `otlp`",
+            ENDPOINTS[0]
+        )),
         false => Ok(None),
     }
 }

@@ -56,7 +56,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
         Ok(end) => end,
         Err(runner) => {
             tracing::info!(
-                "agent {} drains: {} jobs in hand; a second signal ends at once",
+                "agent {} is draining {} jobs; a second signal ends at once",
                 args.id,
                 runner.in_hand()
             );
@@ -76,7 +76,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
         RunnerEnd::WorkerEnded(end) => crate::worker::outcome(&args.id, end),
-        RunnerEnd::Dropped => Err(Failure::other(format!("agent {:?} ended by itself", args.id))),
+        RunnerEnd::Dropped => Err(Failure::other(format!("agent {:?} ended unexpectedly", args.id))),
     }
 }
 
@@ -124,7 +124,7 @@ fn facts(args: &AgentArgs) -> Result<AgentFacts, Failure> {
     if capabilities.len() > CAPABILITIES_MAX {
         let count = capabilities.len();
         return Err(Failure::usage(format!(
-            "--capability: {count} are given; at most {CAPABILITIES_MAX} may be"
+            "--capability: given {count} times; at most {CAPABILITIES_MAX} are allowed"
         )));
     }
     Ok(AgentFacts {
@@ -151,7 +151,7 @@ fn checks(args: &AgentArgs) -> Result<Checks, Failure> {
     }
     if let Some(name) = args.env.iter().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
         let name = name.split('=').next().unwrap_or_default();
-        let rule = "must be the name of a variable; its value is the agent's own";
+        let rule = "must be only a variable's name; its value comes from the agent's environment";
         return Err(Failure::usage(format!("--env = {name:?}: {rule}")));
     }
     if allowed.is_empty() {

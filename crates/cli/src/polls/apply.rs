@@ -55,7 +55,7 @@ fn text(args: &ApplyArgs, name: &str) -> Result<String, Failure> {
         let file = std::fs::File::open(&args.file).map_err(unread)?;
         file.take(READ_MAX_BYTES).read_to_end(&mut bytes).map_err(unread)?;
     }
-    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not text in UTF-8")))
+    String::from_utf8(bytes).map_err(|_| Failure::usage(format!("{name} is not UTF-8 text")))
 }
 
 fn wrong(namespace: &Namespace, name: &str, problems: &Problems, json: bool) -> Result<ExitCode, Failure> {

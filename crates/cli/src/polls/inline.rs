@@ -78,7 +78,7 @@ fn checks(given: &[String]) -> Result<Value, String> {
 /// `kind=tcp,host=example.org,port=443`, or a JSON object.
 fn check(text: &str) -> Result<Map<String, Value>, String> {
     if text.trim_start().starts_with('{') {
-        return serde_json::from_str(text).map_err(|error| format!("is no JSON object: {error}"));
+        return serde_json::from_str(text).map_err(|error| format!("is not a JSON object: {error}"));
     }
     let mut fields: Vec<(&str, String)> = Vec::new();
     for piece in text.split(',') {

@@ -51,7 +51,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
             return Ok(code(&list));
         }
         if total > rows.len() {
-            complain!("tenure: {} of {total} are shown; --limit shows more", rows.len());
+            complain!("tenure: showing {} of {total} jobs; use --limit to show more", rows.len());
         }
     } else if args.json {
         let nothing = json!({"namespace": namespace.as_str(), "jobs": [], "total": 0, "unreadable": []});
@@ -59,14 +59,14 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        say!("no jobs in {namespace}{}", if is_narrowed { " like that" } else { "" });
+        say!("no jobs in {namespace}{}", if is_narrowed { " match" } else { "" });
     } else {
         let mut table = Table::new(&JOB_HEADER);
         rows.iter().for_each(|row| table.row(row.cells()));
         table.say();
     }
     for (key, why) in &list.unreadable {
-        complain!("tenure: {key} cannot be read, its jobs are missing here: {why}");
+        complain!("tenure: {key} cannot be read, so its jobs are missing here: {why}");
     }
     Ok(code(&list))
 }

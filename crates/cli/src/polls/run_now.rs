@@ -53,11 +53,11 @@ pub(super) async fn run_now(args: RunNowArgs) -> Result<ExitCode, Failure> {
     } else {
         match outcome {
             "created" => say!("created job {job}"),
-            "existed" => say!("job {job} exists: it was asked for before"),
-            "asked" => say!("asked for job {job}"),
+            "existed" => say!("job {job} exists: it was requested before"),
+            "asked" => say!("requested job {job}"),
             _ => complain!(
-                "tenure: job {job} does not exist after {} ms: nobody leads, or as many jobs of {schedule} are open as may be; \
-it is still asked for",
+                "tenure: job {job} does not exist after {} ms: nobody leads, or {schedule} has as many open jobs as it may have; \
+the request stands",
                 args.wait
             ),
         }

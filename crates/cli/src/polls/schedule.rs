@@ -88,7 +88,7 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if all.is_empty() {
-        say!("no schedule in {namespace}");
+        say!("no schedules in {namespace}");
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new(&["SCHEDULE", "WHEN", "STATE", "NEXT", "CHECKS", "NEEDS"]);
@@ -106,7 +106,7 @@ async fn list(args: &LookArgs) -> Result<ExitCode, Failure> {
         table.say();
     }
     for (id, problems) in bad {
-        complain_lines(&format!("tenure: {id} is refused and not acted on: {problems}"));
+        complain_lines(&format!("tenure: {id} is invalid and will not run: {problems}"));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,7 +160,7 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
         schedule.misfire
     );
     for run in &schedule.run_now {
-        say!("asked      for a job {:?}, which does not exist yet", run.name);
+        say!("requested  job {:?}, which does not exist yet", run.name);
     }
     let has_run = rows.iter().any(|row| row.0.facts.report.is_some());
     for check in &schedule.checks {
@@ -170,13 +170,13 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
             Some(_) => "well".to_owned(),
             // Only what is worth remembering is remembered: a check that has always been well is not.
             None if has_run => "well".to_owned(),
-            None => "not done yet".to_owned(),
+            None => "not run yet".to_owned(),
         };
         say!("check      {} ({}): {how}", check.name, check.action.kind());
     }
     if rows.is_empty() {
         say!();
-        say!("no job of it is known");
+        say!("no jobs yet");
     } else {
         let mut table = Table::new(&JOB_HEADER);
         rows.iter().take(JOBS_SHOWN).for_each(|row| table.row(row.cells()));
@@ -226,7 +226,7 @@ async fn remove(args: &OneArgs) -> Result<ExitCode, Failure> {
         let report = json!({"namespace": namespace.as_str(), "id": id.as_str(), "outcome": "removed", "openJobs": open});
         say_json(&pretty(&report)?);
     } else if open > 0 {
-        say!("removed {id}; its open jobs go on to their end: {open}");
+        say!("removed {id}; its open jobs will still finish: {open}");
     } else {
         say!("removed {id}");
     }

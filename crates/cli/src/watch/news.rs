@@ -92,10 +92,10 @@ pub(crate) fn between(before: &Sight, now: &Sight) -> Vec<News> {
             news.push(News::new("leader_changed", node, detail, epoch));
         }
         (Some((_, true)), Some((node, false))) => {
-            news.push(News::new("leader_silent", node, "not seen to renew", epoch));
+            news.push(News::new("leader_silent", node, "no renewal seen", epoch));
         }
         (Some((_, false)), Some((node, true))) => news.push(News::new("leader_recovered", node, "", epoch)),
-        (Some((node, _)), None) => news.push(News::new("seat_vacant", node, "has left it", epoch)),
+        (Some((node, _)), None) => news.push(News::new("seat_vacant", node, "left it", epoch)),
         (Some(_), Some(_)) | (None, Some(_)) | (None, None) => {}
     }
     news.extend(moved(&before.nodes(), &now.nodes(), ["node_joined", "node_changed", "node_left"], epoch));
@@ -176,9 +176,9 @@ pub(crate) mod tests {
     #[test]
     fn a_leader_that_is_silent_or_leaves_is_told_and_so_is_its_return() {
         let (live, silent) = (sight(1, Some(("a", true)), &[]), sight(1, Some(("a", false)), &[]));
-        assert_eq!(told(&live, &silent), ["leader_silent  a  not seen to renew"]);
+        assert_eq!(told(&live, &silent), ["leader_silent  a  no renewal seen"]);
         assert_eq!(told(&silent, &live), ["leader_recovered  a"]);
-        assert_eq!(told(&live, &sight(1, None, &[])), ["seat_vacant  a  has left it"]);
+        assert_eq!(told(&live, &sight(1, None, &[])), ["seat_vacant  a  left it"]);
         assert_eq!(told(&Sight::default(), &live), ["leader_changed  a  epoch 1"]);
     }
 

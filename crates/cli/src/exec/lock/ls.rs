@@ -46,7 +46,7 @@ pub(super) async fn list(args: LockLsArgs) -> Result<ExitCode, Failure> {
         let all = json!({"namespace": namespace.as_str(), "locks": locks});
         say_json(&serde_json::to_string_pretty(&all).map_err(Failure::other)?);
     } else if locks.is_empty() {
-        say!("no lock is held in {namespace}");
+        say!("no locks are held in {namespace}");
     } else {
         let mut table = Table::new(&["LOCK", "HOLDER", "AGE", "EPOCH", "STATE"]);
         for lock in &locks {
@@ -93,7 +93,7 @@ async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<HeldLock>, Fai
     let entries = match lanes.bulk.list(&root, OBJECTS_MAX).await {
         List::Entries { entries, more } => {
             if more {
-                complain!("tenure: only the first {OBJECTS_MAX} objects were looked through; there are more");
+                complain!("tenure: only the first {OBJECTS_MAX} objects were read; there are more");
             }
             entries
         }
