@@ -204,7 +204,7 @@ fn a_second_signal_ends_an_agent_at_once_and_programs_run_only_where_allowed() {
     bench.tenure(&["schedule", "run-now", "slow"]).assert_code(0);
     let failed = bench.until_state("slow", "failed");
     assert!(
-        failed["checks"][0]["detail"].as_str().unwrap().contains("no checks of kind command"),
+        failed["checks"][0]["detail"].as_str().unwrap().contains("does not run checks of kind command"),
         "{failed}"
     );
     assert!(!bench.sandbox.path("runs").exists(), "it did not run");
@@ -269,7 +269,7 @@ fn a_file_with_faults_is_told_all_of_them_and_nothing_is_written() {
         (&["schedule", "add", "web", "--manual", "--zone", "UTC", "--check", "kind=dns,host=h"], &["--cron"]),
         (&["agent", "--id", "a", "--slots", "0"], &["--slots", "1..=256"]),
         (&["agent", "--id", "a", "--partition", "a b"], &["--partition", "a b"]),
-        (&["agent", "--id", "a", "--allow-command", "true"], &["--allow-command", "whole path"]),
+        (&["agent", "--id", "a", "--allow-command", "true"], &["--allow-command", "full path"]),
         (&["agent", "--id", "../a"], &["workerId", "../a"]),
         (&["jobs", "--state", "lazy"], &["--state", "lazy", "queued"]),
         (&["schedule", "run-now", "web", "--name", "a-b"], &["a-b", "letters and digits"]),

@@ -231,7 +231,7 @@ async fn each_worker_is_shown_with_its_life_through_silence_failover_and_leave()
     assert_eq!(row(&view, "w3").state, NodeState::Down);
     assert_eq!(view.workers.list[0].worker_id, "w3", "trouble first");
     let reason = view.reasons.iter().find(|reason| reason.code == ReasonCode::WorkerDown).expect("told");
-    assert_eq!(reason.to_string(), "worker_down w3: it was silent for its timeout");
+    assert_eq!(reason.to_string(), "worker_down w3: it was silent for longer than its timeout");
     // Ages are told by the store's clock, whoever wrote last.
     let ago_ms = view.store_time.expect("a seat") - row(&view, "w3").last_seen;
     assert!((150_000..200_000).contains(&ago_ms), "{ago_ms}");

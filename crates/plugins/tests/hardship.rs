@@ -25,7 +25,7 @@ async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
     pod.until(|view| view.jobs.is_empty() && view.counts.tasks.finished == 1).await;
     let told = pod.told();
     let [PollEvent::CheckFailing(failing)] = told.as_slice() else { panic!("{told:?}") };
-    assert!(failing.detail.contains("known here"), "{failing:?}");
+    assert!(failing.detail.contains("not a known kind of check"), "{failing:?}");
     liar.runner.drain().await;
     let _honest = rig.agent("w2", &able, &fake).await;
     pod.until(|view| view.agents.keys().any(|agent| agent.as_str() == "w2")).await;

@@ -39,10 +39,10 @@ pub struct Annex {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DocumentNameError {
     /// The text is not a valid id.
-    #[error("the name of a document: {0}")]
+    #[error("document name: {0}")]
     Id(#[from] IdError),
     /// The protocol has a document with this name.
-    #[error("the document {0:?} is the protocol's own")]
+    #[error("the document name {0:?} is reserved for the protocol")]
     Reserved(String),
 }
 

@@ -456,7 +456,7 @@ impl Driver {
             Core::SeatUnreadable { problem } => {
                 let detail = match problem {
                     SeatProblem::Corrupt | SeatProblem::Newer => detail(),
-                    SeatProblem::LastEpoch => format!("{} is the last epoch there is", Epoch::MAX.0),
+                    SeatProblem::LastEpoch => format!("{} is the highest possible epoch", Epoch::MAX.0),
                 };
                 (known, EventKind::SeatUnreadable { problem, detail })
             }

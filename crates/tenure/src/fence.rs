@@ -238,7 +238,7 @@ impl TaskStamp {
 pub enum Refused {
     /// The task belongs to a former leader.
     #[error(
-        "task {task:?} carries epoch {epoch}, but epoch {known} is known: its leader is a leader of the past"
+        "task {task:?} has epoch {epoch}, but the current epoch is {known}: it comes from a former leader"
     )]
     Stale {
         /// The id of the task.

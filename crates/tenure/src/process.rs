@@ -34,10 +34,10 @@ const DEATH_FORGIVEN_MS: u64 = 60_000;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProcessError {
     /// A name is not a valid id.
-    #[error("the name of a process: {0}")]
+    #[error("process name: {0}")]
     Name(#[from] IdError),
     /// Two processes have the same name.
-    #[error("there are two processes {0:?}: names must differ")]
+    #[error("two processes are named {0:?}: names must be unique")]
     NameTaken(String),
     /// No process was given.
     #[error("a supervisor needs at least one process")]

@@ -39,10 +39,10 @@ const EVENTS_KEPT: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The plugin's name cannot be part of a key.
-    #[error("the plugin's name: {0}")]
+    #[error("plugin name: {0}")]
     Name(#[from] IdError),
     /// There is already a plugin with that name.
-    #[error("namespace {namespace} has a plugin {plugin:?} in this process already: names must differ")]
+    #[error("namespace {namespace} already has a plugin {plugin:?} in this process: names must be unique")]
     NameTaken {
         /// The name of the plugin.
         plugin: String,

@@ -63,10 +63,10 @@ pub enum StepDownError {
     #[error(transparent)]
     Store(#[from] StatusError),
     /// Somebody else rewrote the seat before every attempt. The leader was not asked.
-    #[error("the seat changed under each of {ATTEMPTS_MAX} attempts to ask; try again")]
+    #[error("the seat changed during each of {ATTEMPTS_MAX} attempts; try again")]
     Raced,
     /// The mark may be on the seat, or may still get there.
-    #[error("the leader may have been asked or not: {0}")]
+    #[error("it is not known whether the leader was asked: {0}")]
     Unknown(Trouble),
 }
 

@@ -257,7 +257,7 @@ impl SeatDocument {
     pub(crate) fn parse(body: &[u8]) -> Result<(SeatDocument, Seat), Unreadable> {
         if body.len() > DOCUMENT_MAX_BYTES {
             return Err(Unreadable::corrupt(format!(
-                "{} bytes, at most {DOCUMENT_MAX_BYTES} are expected",
+                "{} bytes, but at most {DOCUMENT_MAX_BYTES} are allowed",
                 body.len()
             )));
         }
@@ -267,8 +267,9 @@ impl SeatDocument {
         match version {
             Some(VERSION) => {}
             Some(newer) if newer > VERSION => {
-                let detail =
-                    format!("written in version {newer}, this software knows up to {VERSION}: upgrade it");
+                let detail = format!(
+                    "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+                );
                 return Err(Unreadable { problem: SeatProblem::Newer, detail });
             }
             Some(_) | None => return Err(Unreadable::corrupt("`v` must be 1")),

@@ -468,7 +468,7 @@ async fn wrong_declarations_are_refused_and_nothing_is_started() {
     let twice = Supervisor::new([spec("poll"), spec("poll")]).run(&a.node).err();
     assert_eq!(twice, Some(ProcessError::NameTaken("poll".to_owned())));
     let bad = Supervisor::new([spec("a/b")]).run(&a.node).expect_err("refused").to_string();
-    assert!(bad.starts_with("the name of a process:") && bad.contains("a/b"), "{bad}");
+    assert!(bad.starts_with("process name:") && bad.contains("a/b"), "{bad}");
 }
 
 /// Three nodes, a store that fails in every way, processes that fail and dawdle: never two of them act at once.

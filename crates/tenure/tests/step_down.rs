@@ -120,10 +120,10 @@ async fn races_and_unknown_outcomes_are_settled_by_reading_back() {
         a.lost_leadership().await;
     }
     for (tricks, says) in [
-        (&[Lose; 5][..], "changed under each of 5 attempts"),
-        (&[LoseRequest; 5], "may have been asked or not"),
+        (&[Lose; 5][..], "changed during each of 5 attempts"),
+        (&[LoseRequest; 5], "not known whether the leader was asked"),
         (&[Deny], "the store refuses"),
-        (&[LoseRequest, Deny], "may have been asked or not"),
+        (&[LoseRequest, Deny], "not known whether the leader was asked"),
     ] {
         let rig = Rig::new();
         let mut a = rig.join("pod-a").await;

@@ -336,7 +336,7 @@ async fn wrong_tasks_are_refused_with_field_value_and_rule() {
     let before = rig.store.len();
     let spec = TaskSpec::new("t", "echo").payload(vec![0; 16_385]);
     let Err(SubmitError::Task(error)) = dispatcher.submit(spec).await else { panic!("taken") };
-    assert_eq!(error.to_string(), "`payload` of a task is \"16385 bytes\": it must have at most 16384 bytes");
+    assert_eq!(error.to_string(), "`payload` of a task is \"16385 bytes\": it must be at most 16384 bytes");
     for (spec, field) in [
         (TaskSpec::new("a/b", "echo"), "id"),
         (TaskSpec::new("a", ""), "kind"),

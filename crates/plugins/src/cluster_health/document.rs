@@ -249,10 +249,10 @@ impl WorkersHealth {
         let names: Vec<&str> = down.map(|worker| worker.worker_id.as_str()).take(NAMED).collect();
         let detail = match self.down {
             0 => return None,
-            1 => "it was silent for its timeout".to_owned(),
+            1 => "it was silent for longer than its timeout".to_owned(),
             count => {
                 let others = if count as usize > names.len() { " and others" } else { "" };
-                format!("{count} were silent for their timeouts: {}{others}", names.join(", "))
+                format!("{count} were silent for longer than their timeouts: {}{others}", names.join(", "))
             }
         };
         let subject = names.first().copied().filter(|_| self.down == 1);
@@ -331,7 +331,8 @@ impl HealthDocument {
         match value.get("v").and_then(Value::as_u64) {
             Some(VERSION) => {}
             Some(newer) if newer > VERSION => {
-                let detail = format!("written in version {newer}, this software knows up to {VERSION}");
+                let detail =
+                    format!("written in version {newer}, but this software only knows up to {VERSION}");
                 return Err(Unreadable { newer: true, detail });
             }
             Some(_) | None => return Err(corrupt("`v` must be 1".to_owned())),
@@ -442,14 +443,17 @@ mod tests {
             WorkersHealth { up: 9, down: list.len() as u64, list }.silent().map(|reason| reason.to_string())
         };
         assert_eq!(told(&[]), None);
-        assert_eq!(told(&["w1"]).as_deref(), Some("worker_down w1: it was silent for its timeout"));
+        assert_eq!(
+            told(&["w1"]).as_deref(),
+            Some("worker_down w1: it was silent for longer than its timeout")
+        );
         assert_eq!(
             told(&["w1", "w2"]).as_deref(),
-            Some("worker_down: 2 were silent for their timeouts: w1, w2")
+            Some("worker_down: 2 were silent for longer than their timeouts: w1, w2")
         );
         assert_eq!(
             told(&["w1", "w2", "w3", "w4"]).as_deref(),
-            Some("worker_down: 4 were silent for their timeouts: w1, w2, w3 and others")
+            Some("worker_down: 4 were silent for longer than their timeouts: w1, w2, w3 and others")
         );
     }
 }

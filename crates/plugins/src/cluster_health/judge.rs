@@ -301,7 +301,7 @@ impl Judge {
                 Reason::new(
                     ReasonCode::Settling,
                     None,
-                    "a new leader watches those it has not seen alive for a full timeout",
+                    "the leader is new: it watches the others for a full timeout before it judges them",
                 ),
             );
         } else {
@@ -353,17 +353,17 @@ impl Judge {
             let mut add = |code, detail: &str| found.push(Reason::new(code, Some(name), detail));
             standby |= *name != self.me && node.told == Some(Told::Up);
             if node.state == NodeState::Down {
-                add(ReasonCode::NodeDown, "its presence did not change for a full timeout");
+                add(ReasonCode::NodeDown, "it has not refreshed its presence for a full timeout");
                 continue;
             }
             if node.is_held() {
-                add(ReasonCode::NodeFlapping, "it goes up and down; held until it is steady");
+                add(ReasonCode::NodeFlapping, "it keeps going up and down; suspect until it is steady");
             }
             if node.state == NodeState::Left {
                 continue;
             }
             if node.facts.as_ref().is_some_and(|facts| facts.fallback > 0) {
-                add(ReasonCode::FallbackMode, "the store refuses it the shared seat");
+                add(ReasonCode::FallbackMode, "the store denies it the shared seat");
             }
             if node.facts.as_ref().is_some_and(|facts| facts.conflict) {
                 add(ReasonCode::DuplicateNode, "two processes run under this id");
@@ -374,7 +374,7 @@ impl Judge {
         }
         let mut add = |code, detail: &str| found.push(Reason::new(code, None, detail));
         if !standby {
-            add(ReasonCode::NoEligibleStandby, "nobody could take over");
+            add(ReasonCode::NoEligibleStandby, "no other node could take over");
         }
         if self.stalled {
             add(ReasonCode::ClockStall, "the leader did not get to run in time");
@@ -382,7 +382,7 @@ impl Judge {
         if self.blind_ms.is_some() {
             add(ReasonCode::SlowStore, "the nodes cannot be listed");
         } else if p99_ms >= self.config.slow_ms {
-            add(ReasonCode::SlowStore, "heartbeats take longer than they are apart");
+            add(ReasonCode::SlowStore, "heartbeats take longer than the heartbeat interval");
         }
         found.extend(workers.silent());
         for probe in probes.iter().filter(|probe| !probe.ok) {

@@ -134,7 +134,7 @@ fn stale(status: &Status, document: Option<&HealthDocument>, age_ms: Option<u64>
         return Some("there is no live leader");
     }
     if document.epoch != status.epoch {
-        return Some("it is from another epoch than the leader's");
+        return Some("it is not from the leader's epoch");
     }
     let limit_ms = document.refresh.min(REFRESH_MAX_MS) * 2 + ROUNDING_MS;
     match age_ms {

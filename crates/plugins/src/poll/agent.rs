@@ -87,7 +87,7 @@ impl Checks {
 
     async fn job(&self, task: &TaskContext) -> TaskOutcome {
         let Some(job) = Job::read(&task.payload, &self.rules) else {
-            return TaskOutcome::failed("this job is not understood here: another version wrote it");
+            return TaskOutcome::failed("this agent cannot read the job: another version wrote it");
         };
         let facts = JobRun::of(task);
         let checks = tokio::select! {
@@ -119,7 +119,8 @@ impl Checks {
                 }
             };
             let Some(check) = self.kinds.get(spec.action.kind()).cloned() else {
-                results[place] = failed(&format!("this agent does no checks of kind {}", spec.action.kind()));
+                results[place] =
+                    failed(&format!("this agent does not run checks of kind {}", spec.action.kind()));
                 continue;
             };
             // Each check is a task of its own, so a panic affects only that check. All end with the set.

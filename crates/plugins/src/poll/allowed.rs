@@ -53,7 +53,7 @@ impl FromStr for AllowedCommand {
         let mut texts = split(text)?.into_iter();
         let program = texts.next().map(|(text, _)| text).unwrap_or_default();
         if !Path::new(&program).is_absolute() {
-            return Err("must begin with the whole path of a program".to_owned());
+            return Err("must begin with the full path of a program".to_owned());
         }
         let (mut words, mut open) = (Vec::new(), false);
         for (text, quoted) in texts {
@@ -128,9 +128,9 @@ mod tests {
     #[test]
     fn what_is_no_command_says_why() {
         for (bad, says) in [
-            ("", "whole path"),
-            ("true", "whole path"),
-            ("* a", "whole path"),
+            ("", "full path"),
+            ("true", "full path"),
+            ("* a", "full path"),
             ("/bin/x ** a", "the last word"),
             ("/bin/x --host=*", "a word of its own"),
             ("/bin/x 'a", "not closed"),

@@ -35,7 +35,7 @@ pub trait Check: Send + Sync + 'static {
 }
 
 fn not_mine(spec: &CheckSpec) -> String {
-    format!("a check of kind {} cannot be done here", spec.action.kind())
+    format!("checks of kind {} cannot run here", spec.action.kind())
 }
 
 /// Opens a connection and closes it.
@@ -55,7 +55,7 @@ impl TcpCheck {
 impl Check for TcpCheck {
     async fn check(&self, _: &JobRun, spec: &CheckSpec) -> Result<(), String> {
         let Action::Tcp { host, port } = &spec.action else { return Err(not_mine(spec)) };
-        let port = u16::try_from(*port).map_err(|_| format!("{port} is no port"))?;
+        let port = u16::try_from(*port).map_err(|_| format!("{port} is not a port"))?;
         let addresses = self.link_local.addresses(host, port).await?;
         TcpStream::connect(&addresses[..]).await.map(drop).map_err(|error| error.to_string())
     }

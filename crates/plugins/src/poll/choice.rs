@@ -131,10 +131,8 @@ impl NoWorker {
     pub fn sentence(self, needs: Option<&Needs>) -> String {
         let id = |id: Option<&Label>| id.map_or_else(|| "it needs".to_owned(), Label::to_string);
         match self {
-            NoWorker::NoWorker => {
-                "no active worker says that it runs polls; `tenure agent` starts one".to_owned()
-            }
-            NoWorker::AllDraining => "every agent is about to leave and takes nothing new".to_owned(),
+            NoWorker::NoWorker => "no active worker runs polls; start one with `tenure agent`".to_owned(),
+            NoWorker::AllDraining => "every agent is draining and takes no new jobs".to_owned(),
             NoWorker::WrongPartition => {
                 let partition = id(needs.and_then(|needs| needs.partition.as_ref()));
                 format!("no agent is in the partition {partition}")
@@ -149,8 +147,8 @@ impl NoWorker {
                 let which = if all.is_empty() { String::new() } else { format!(": {}", all.join(", ")) };
                 format!("no agent in its partition and domain has all the capabilities it needs{which}")
             }
-            NoWorker::AllFull => "every agent that could do it has as many jobs as it takes".to_owned(),
-            NoWorker::Unreadable => "what the job needs cannot be read: another version wrote it".to_owned(),
+            NoWorker::AllFull => "every agent that could run it is full".to_owned(),
+            NoWorker::Unreadable => "its requirements cannot be read: another version wrote them".to_owned(),
         }
     }
 }

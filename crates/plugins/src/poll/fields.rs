@@ -96,7 +96,7 @@ impl Reader {
             return true;
         }
         let value = given.map(Tree::shown).unwrap_or_default();
-        let rule = format!("must be 1 to {known}: it was written by a newer version, or is something else");
+        let rule = format!("must be 1 to {known}: a newer version wrote it, or something else did");
         self.fault(fields, "v", value, rule);
         false
     }
@@ -111,16 +111,11 @@ impl Reader {
         match &tree.data {
             Data::Text(text) if text.is_empty() => self.fault_at(tree, fields, key, "must not be empty"),
             Data::Text(text) if text.len() > TEXT_MAX_BYTES => {
-                self.fault_at(tree, fields, key, format!("must have at most {TEXT_MAX_BYTES} bytes"));
+                self.fault_at(tree, fields, key, format!("must be at most {TEXT_MAX_BYTES} bytes"));
             }
             Data::Text(text) => return Some(text.clone()),
             Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => {
-                self.fault_at(
-                    tree,
-                    fields,
-                    key,
-                    "must be a text; put it into quotes if it looks like something else",
-                );
+                self.fault_at(tree, fields, key, "must be text; quote it if it looks like something else");
             }
         }
         None
@@ -137,8 +132,7 @@ impl Reader {
                 | Data::Number(_)
                 | Data::List(_)
                 | Data::Map(_) => {
-                    let rule =
-                        format!("must be a text of at most {TEXT_MAX_BYTES} bytes; put a number into quotes");
+                    let rule = format!("must be text of at most {TEXT_MAX_BYTES} bytes; quote a number");
                     self.fault_at(tree, fields, &format!("{key}[{place}]"), rule);
                 }
             }
@@ -260,7 +254,7 @@ impl Reader {
             if self.wire {
                 rest.insert(entry.key.clone(), entry.value.to_json());
             } else {
-                let rule = format!("is no field of such a {what}");
+                let rule = format!("is not a field of a {what} like this");
                 self.fault(fields, &entry.key, entry.value.shown(), rule);
             }
         }

@@ -73,7 +73,7 @@ impl JobFacts {
         match NoWorker::named(name) {
             Some(why) => Some(why.sentence(self.needs.as_ref())),
             None if task.reason.is_empty() && task.state == TaskState::Queued => {
-                let why = "no reason was written down yet: the leader does so when a job has waited for some seconds";
+                let why = "no reason yet: the leader records one when a job has waited for a few seconds";
                 Some(why.to_owned())
             }
             None => None,

@@ -50,9 +50,9 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Why a term ended before leadership did.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TermError {
-    #[error("another leader has the ledger of tasks")]
+    #[error("another leader holds the ledger of tasks")]
     Superseded,
-    #[error("the dispatcher ended by itself")]
+    #[error("the dispatcher ended unexpectedly")]
     Dispatcher,
 }
 

@@ -207,19 +207,19 @@ pub enum PollError {
     #[error("this node does not lead: only the leader runs schedules")]
     NotLeading,
     /// The schedule does not exist, or is wrong.
-    #[error("there is no schedule {0:?} that is acted on")]
+    #[error("there is no valid schedule {0:?}")]
     Unknown(String),
     /// The schedule has as many open jobs as it may.
-    #[error("schedule_full: as many jobs of {0:?} are open as may be")]
+    #[error("schedule_full: {0:?} already has as many open jobs as it may have")]
     Full(String),
     /// The job's name is not valid.
     #[error("name = {0:?}: must be 1 to 12 letters and digits")]
     Name(String),
     /// A schedule with this id already exists.
-    #[error("there is a schedule {0:?} already")]
+    #[error("a schedule {0:?} already exists")]
     Exists(String),
     /// The schedule on the store cannot be understood, and is left alone.
-    #[error("the schedule {schedule:?} on the store cannot be understood and is left alone: {problems}")]
+    #[error("the schedule {schedule:?} on the store is invalid and was left alone: {problems}")]
     Refused {
         /// The schedule's id.
         schedule: String,
@@ -227,11 +227,11 @@ pub enum PollError {
         problems: Problems,
     },
     /// Others changed the schedule during every attempt. Nothing was written.
-    #[error("schedule {0:?}: others changed it each time it was tried")]
+    #[error("schedule {0:?}: somebody else changed it during every attempt; nothing was written")]
     Raced(String),
     /// Too many requested jobs do not exist yet.
     #[error(
-        "schedule {0:?}: 8 jobs were asked for and do not exist yet; nobody leads, or none may be open beside those that are"
+        "schedule {0:?}: 8 requested jobs do not exist yet; nobody leads, or it has as many open jobs as it may have"
     )]
     Asked(String),
     /// The store failed.

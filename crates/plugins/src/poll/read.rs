@@ -39,7 +39,7 @@ pub(super) fn file(tree: &Tree, rules: &Rules) -> Result<Vec<Schedule>, Problems
         return Err(Problems::one(Problem::new(tree.line, "", "", rule)));
     };
     if list.len() > SCHEDULES_MAX {
-        let rule = format!("has {} schedules; at most {SCHEDULES_MAX} are read", list.len());
+        let rule = format!("has {} schedules; at most {SCHEDULES_MAX} are allowed", list.len());
         reader.problems.push(Problem::new(tree.line, "", "", rule));
     }
     let (mut schedules, mut names) = (Vec::new(), BTreeSet::new());
@@ -63,7 +63,7 @@ pub(super) fn wire(tree: &Tree, rules: &Rules) -> Result<Schedule, Problems> {
     let mut reader = Reader::new(true);
     let schedule = schedule(&mut reader, tree, "schedule", rules);
     Problems::check(reader.problems)?;
-    schedule.ok_or_else(|| Problems::one(Problem::new(None, "", "", "is no schedule")))
+    schedule.ok_or_else(|| Problems::one(Problem::new(None, "", "", "is not a schedule")))
 }
 
 /// A schedule, as far as it can be read; the reader's problems say whether anything was wrong.
@@ -76,7 +76,7 @@ fn schedule(reader: &mut Reader, tree: &Tree, path: &str, rules: &Rules) -> Opti
     if let Some(id) = &id {
         fields.rename(id.as_str());
         if id.as_str().len() > ID_MAX_BYTES {
-            reader.fault(&fields, "id", id, format!("must have at most {ID_MAX_BYTES} bytes"));
+            reader.fault(&fields, "id", id, format!("must be at most {ID_MAX_BYTES} bytes"));
         }
     }
     let timing = timing(reader, &mut fields);
@@ -222,7 +222,7 @@ fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Needs {
                 Err(error) => reader.fault_at(tree, fields, &key, error.rule),
             },
             Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => {
-                reader.fault_at(tree, fields, &key, "must be a text");
+                reader.fault_at(tree, fields, &key, "must be text");
             }
         }
     }
@@ -266,7 +266,7 @@ pub(super) fn job_check(tree: &Tree, rules: &Rules) -> Result<CheckSpec, Problem
         None => None,
     };
     Problems::check(reader.problems)?;
-    check.ok_or_else(|| Problems::one(Problem::new(None, "", "", "is no check")))
+    check.ok_or_else(|| Problems::one(Problem::new(None, "", "", "is not a check")))
 }
 
 fn check(
@@ -301,9 +301,9 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
                     && reqwest::Url::parse(url).is_ok()
             });
             if let Some(url) = url.as_ref().filter(|_| !plain) {
-                reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// address");
+                reader.fault(fields, "url", format!("{url:?}"), "must be an http:// or https:// URL");
             } else if url.as_deref().is_some_and(has_credentials) {
-                let rule = "must not have a user name or password in it: a schedule is no place for secrets";
+                let rule = "must not contain a user name or password: a schedule is no place for secrets";
                 reader.fault(fields, "url", "", rule);
             }
             let method = reader.text(fields, "method", false).unwrap_or_else(|| "GET".to_owned());
@@ -334,7 +334,7 @@ fn action(reader: &mut Reader, fields: &mut Fields<'_>, rules: &Rules) -> Option
             None => {
                 let own = rules.own_kinds.iter().map(KindName::as_str);
                 let known: Vec<&str> = KINDS.into_iter().chain(own).collect();
-                let rule = format!("is no kind of check known here: {}", known.join(", "));
+                let rule = format!("is not a known kind of check: {}", known.join(", "));
                 reader.fault(fields, "kind", format!("{kind:?}"), rule);
                 return None;
             }

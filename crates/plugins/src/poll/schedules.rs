@@ -218,7 +218,7 @@ impl Schedules {
                 Ok(Remove::Done) => return Ok(true),
                 Ok(Remove::Denied(why)) => return Err(PollError::Store(format!("{key}: {why}"))),
                 Ok(Remove::Unknown(why) | Remove::Unavailable(why)) => trouble = format!("{key}: {why}"),
-                Err(_) => trouble = format!("{key}: no answer in time; it may be gone"),
+                Err(_) => trouble = format!("{key}: no answer in time; it may or may not have been removed"),
             }
         }
         Err(PollError::Store(trouble))
@@ -291,11 +291,13 @@ impl Schedules {
                 Ok(Write::Denied(why)) => return Err(PollError::Store(format!("{key}: {why}"))),
                 Ok(Write::Unavailable(why)) => failed = PollError::Store(format!("{key}: {why}")),
                 Ok(Write::Unknown(why)) => {
-                    failed = PollError::Store(format!("{key}: {why}; it may have been written"));
+                    failed = PollError::Store(format!("{key}: {why}; it may or may not have been written"));
                     unsure = Some((body, done));
                 }
                 Err(_) => {
-                    failed = PollError::Store(format!("{key}: no answer in time; it may have been written"));
+                    failed = PollError::Store(format!(
+                        "{key}: no answer in time; it may or may not have been written"
+                    ));
                     unsure = Some((body, done));
                 }
             }

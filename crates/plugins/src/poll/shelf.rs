@@ -95,7 +95,9 @@ impl Shelf {
         let limit = self.timeout * LIST_TIMEOUTS_MAX;
         let entries = match tokio::time::timeout(limit, self.store.list(&folder, SCHEDULES_MAX)).await {
             Ok(List::Entries { more: true, .. }) => {
-                return Err(format!("{folder} has more than {SCHEDULES_MAX} objects; none is acted on anew"));
+                return Err(format!(
+                    "{folder} has more than {SCHEDULES_MAX} objects; changes to schedules are ignored"
+                ));
             }
             Ok(List::Entries { entries, .. }) => entries,
             Ok(List::Unavailable(trouble) | List::Denied(trouble)) => return Err(told(&folder, &trouble)),
@@ -131,7 +133,7 @@ impl Shelf {
             Some(Err(Problems::one(super::Problem::new(None, field, value, rule))))
         };
         if entry.bytes > SCHEDULE_MAX_BYTES {
-            let rule = format!("has {} bytes; at most {SCHEDULE_MAX_BYTES} are read", entry.bytes);
+            let rule = format!("has {} bytes; at most {SCHEDULE_MAX_BYTES} are allowed", entry.bytes);
             return refuse("", String::new(), rule);
         }
         let Ok(Read::Found(object)) = self.get(&entry.key).await else { return None };
@@ -200,7 +202,7 @@ impl StateFile {
                 let read = value.get("health").and_then(Health::from_json);
                 let is_ours = field("v") == VERSION && field("epoch") <= EPOCH_MAX;
                 let Some(health) = read.filter(|_| is_ours) else {
-                    self.foreign = Some(format!("{} is not understood here and is left alone", self.key));
+                    self.foreign = Some(format!("{} cannot be read and is left alone", self.key));
                     return Ok(Health::default());
                 };
                 if field("epoch") > self.epoch {
@@ -257,7 +259,7 @@ impl StateFile {
                 self.version = Some(object.version);
                 match value.get("nonce").and_then(Value::as_str) == Some(nonce) {
                     true => Saved::Done,
-                    false => Saved::Later(format!("{}: another write was faster", self.key)),
+                    false => Saved::Later(format!("{}: somebody else wrote it first", self.key)),
                 }
             }
             Ok(Read::Absent) => {

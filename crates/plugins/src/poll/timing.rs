@@ -45,10 +45,10 @@ impl CronTimes {
     /// The error says which of the two is wrong, and the rule it breaks.
     pub fn new(expression: &str, zone: &str) -> Result<CronTimes, (CronField, String)> {
         let parser = CronParser::builder().seconds(Seconds::Optional).year(Year::Disallowed).build();
-        let rule = "must be five fields (minute, hour, day of month, month, day of week), or six with seconds in front, each within its range";
+        let rule = "must be five fields (minute, hour, day of month, month, day of week), or six with seconds first, each within its range";
         let cron = parser.parse(expression).map_err(|_| (CronField::Cron, rule.to_owned()))?;
         let time_zone = TimeZoneDatabase::bundled().get(zone).map_err(|_| {
-            let rule = "is no time zone known here: an IANA name like Europe/Berlin or UTC";
+            let rule = "is not a known time zone: use an IANA name like Europe/Berlin or UTC";
             (CronField::Zone, rule.to_owned())
         })?;
         let times = CronTimes { expression: expression.to_owned(), zone: zone.to_owned(), cron, time_zone };

@@ -84,7 +84,7 @@ impl Tree {
 /// Reads YAML or JSON: one document, without tags, aliases or duplicate keys.
 pub(super) fn parse(text: &str) -> Result<Tree, Problems> {
     if text.len() > FILE_MAX_BYTES {
-        let rule = format!("has {} bytes; at most {FILE_MAX_BYTES} are read", text.len());
+        let rule = format!("has {} bytes; at most {FILE_MAX_BYTES} are allowed", text.len());
         return Err(Problems::one(Problem::new(None, "", "", rule)));
     }
     let mut builder = Builder::default();
@@ -132,7 +132,7 @@ impl Builder {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
             Event::DocumentStart(_) => {
                 self.documents += 1;
-                if self.documents > 1 { refuse("there must be one document, not several") } else { Ok(()) }
+                if self.documents > 1 { refuse("must be one document, not several") } else { Ok(()) }
             }
             Event::Alias(_) => refuse("aliases (`*name`) are not supported: write it out"),
             Event::Scalar(_, _, _, Some(_))
@@ -151,7 +151,7 @@ impl Builder {
 
     fn open(&mut self, open: Open, line: usize) -> Result<(), Problem> {
         if let Some(Open::Map(_, _, None)) = self.stack.last() {
-            return Err(Problem::new(Some(line), "", "", "a key must be a text"));
+            return Err(Problem::new(Some(line), "", "", "a key must be text"));
         }
         if self.stack.len() >= DEPTH_MAX {
             let rule = format!("nested deeper than {DEPTH_MAX} levels");
@@ -164,7 +164,7 @@ impl Builder {
     fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), Problem> {
         if let Some(Open::Map(_, map, key @ None)) = self.stack.last_mut() {
             if map.iter().any(|entry| entry.key == text) {
-                self.problems.push(Problem::new(Some(line), told(text), "", "stands here twice"));
+                self.problems.push(Problem::new(Some(line), told(text), "", "is given twice"));
             }
             *key = Some((text.to_owned(), line));
             return Ok(());

@@ -111,7 +111,7 @@ impl Host {
                 None
             }
             Err(_) => {
-                self.failed("promoted", "it blocks its thread and cannot be stopped".to_owned());
+                self.failed("promoted", "it blocks its thread, so it cannot be stopped".to_owned());
                 Some(task)
             }
         }

@@ -61,7 +61,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<Vec<(String, Node)>, Stri
     let node = if json { from_json(text)? } else { from_toml(text)? };
     match node {
         Node::Table(entries) => Ok(entries),
-        Node::Leaf(_) => Err("must hold one JSON object".to_owned()),
+        Node::Leaf(_) => Err("must be one JSON object".to_owned()),
     }
 }
 

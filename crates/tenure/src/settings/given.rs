@@ -75,7 +75,7 @@ impl Settings {
             .filter(|field| self.given.0.contains(field.name) && !NOT_OF_THE_SERVICE.contains(&field.name));
         ours.filter_map(|field| {
             let (asked, stays) = ((field.slot.get)(self), (field.slot.get)(in_force));
-            (asked != stays).then(|| format!("{} stays {stays} ({asked} was asked for)", field.name))
+            (asked != stays).then(|| format!("{} stays {stays} (not {asked})", field.name))
         })
         .collect()
     }

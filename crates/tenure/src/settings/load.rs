@@ -145,7 +145,7 @@ impl Layers {
                     }
                 }
                 (BLOCK, Node::Leaf(raw)) => {
-                    let rule = format!("`{BLOCK}` must be a table of the service's settings");
+                    let rule = format!("`{BLOCK}` must be a table of settings for the service");
                     self.refuse(BLOCK, Some(raw.shown()), rule, &source);
                 }
                 (name, node) => self.file_entry(&mut layer, None, name, node, &source),

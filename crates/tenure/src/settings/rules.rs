@@ -84,7 +84,7 @@ fn lease_outlives_heartbeat(settings: &Settings) -> Option<String> {
     let (lease, heartbeat) = (settings.lease_timeout_ms, settings.heartbeat_interval_ms);
     if lease <= heartbeat {
         return Some(
-            "`leaseTimeout` must be greater than `heartbeatInterval`, at least 1.5 times: otherwise every lease \
+            "`leaseTimeout` must be greater than `heartbeatInterval`, at least 1.5 times as long: otherwise every lease \
              ends before it is renewed"
                 .to_owned(),
         );
@@ -157,8 +157,8 @@ fn store_takes_one_write_a_second(settings: &Settings) -> Option<String> {
     let service = tenure_store::one_write_a_second(&settings.store, None)?;
     (settings.heartbeat_interval_ms < 1000).then(|| {
         format!(
-            "`heartbeatInterval` should be at least 1000 on {service}: it allows about one write a second to one \
-             object and refuses renewals beyond that"
+            "`heartbeatInterval` should be at least 1000 on {service}: it allows about one write per second to one \
+             object and refuses more renewals"
         )
     })
 }

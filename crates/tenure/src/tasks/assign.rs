@@ -35,6 +35,6 @@ impl Assign for LeastLoaded {
         let least = candidates.iter().min_by_key(|candidate| (had_it(candidate), candidate.in_flight));
         least
             .map(|candidate| candidate.worker.worker_id.clone())
-            .ok_or_else(|| "no active worker with room in its inbox".to_owned())
+            .ok_or_else(|| "no active worker has room in its inbox".to_owned())
     }
 }

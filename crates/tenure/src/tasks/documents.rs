@@ -147,12 +147,12 @@ fn checked(body: &[u8]) -> Result<(), String> {
     struct Versioned {
         v: u64,
     }
-    let Versioned { v } = serde_json::from_slice(body).map_err(|e| format!("no document of ours: {e}"))?;
+    let Versioned { v } = serde_json::from_slice(body).map_err(|e| format!("not a Tenure document: {e}"))?;
     match v {
         VERSION => Ok(()),
-        newer if newer > VERSION => {
-            Err(format!("written in version {newer}, this software knows up to {VERSION}: upgrade it"))
-        }
+        newer if newer > VERSION => Err(format!(
+            "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+        )),
         _ => Err("`v` must be 1".to_owned()),
     }
 }
@@ -166,12 +166,16 @@ fn nonce_text(nonce: Nonce) -> String {
 }
 
 fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -> Result<N, String> {
-    if number <= most { Ok(number) } else { Err(format!("`{field}` is {number}, at most {most} is allowed")) }
+    if number <= most {
+        Ok(number)
+    } else {
+        Err(format!("`{field}` is {number}, but at most {most} is allowed"))
+    }
 }
 
 fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
     match blob.0.len() {
-        len if len > limit => Err(format!("`{field}` has {len} bytes, at most {limit} are allowed")),
+        len if len > limit => Err(format!("`{field}` has {len} bytes, but at most {limit} are allowed")),
         _ => Ok(blob.0),
     }
 }
@@ -208,7 +212,7 @@ fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
         let (name, extra) = (row.id.clone(), row.extra.clone());
         let task = task_record(row).map_err(|detail| format!("task {name:?}: {detail}"))?;
         if !seen.insert(task.id.clone()) {
-            return Err(format!("task {name:?} stands there twice"));
+            return Err(format!("task {name:?} is listed twice"));
         }
         if !extra.is_empty() {
             carried.rows.insert((name, 0), extra);
@@ -257,7 +261,8 @@ fn task_record(row: TaskDocument) -> Result<TaskRecord, String> {
         Ok(LateResult { attempt: late.attempt, worker: id("late", &late.worker)?, kind })
     });
     let late = late.collect::<Result<Vec<_>, String>>()?;
-    let state = TaskState::named(&row.state).ok_or_else(|| format!("`state` {:?} is none", row.state))?;
+    let state =
+        TaskState::named(&row.state).ok_or_else(|| format!("`state` {:?} is not a state", row.state))?;
     let worker = row.worker.map(|worker| id("worker", &worker)).transpose()?;
     if state.is_out() && worker.is_none() {
         return Err(format!("`worker` is missing, though the state is {}", state.as_str()));
@@ -325,10 +330,13 @@ fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), St
     checked(body)?;
     let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     if document.worker_id != worker.as_str() {
-        return Err(format!("`workerId` is not the key's {worker}: {:?}", document.worker_id));
+        return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
     }
     if document.entries.len() > ENTRIES_READ_MAX {
-        return Err(format!("{} entries, at most {ENTRIES_READ_MAX} are expected", document.entries.len()));
+        return Err(format!(
+            "{} entries, but at most {ENTRIES_READ_MAX} are allowed",
+            document.entries.len()
+        ));
     }
     let leader = incarnation(&document.leader).ok_or("`leader` must be 16 hex digits")?;
     let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
@@ -388,11 +396,12 @@ fn entry(row: EntryDocument) -> Result<Entry, String> {
         "acked" => EntryState::Acked { by: by()? },
         "running" => EntryState::Running { by: by()? },
         "finished" => {
-            let kind = row.outcome.as_deref().and_then(OutcomeKind::named).ok_or("`outcome` is none")?;
+            let kind =
+                row.outcome.as_deref().and_then(OutcomeKind::named).ok_or("`outcome` is not an outcome")?;
             let result = bytes("result", row.result.unwrap_or_default(), TASK_RESULT_MAX_BYTES)?;
             EntryState::Finished { outcome: Outcome { kind, result } }
         }
-        other => return Err(format!("`state` {other:?} is none")),
+        other => return Err(format!("`state` {other:?} is not a state")),
     };
     Ok(Entry {
         id: id("id", &row.id)?,

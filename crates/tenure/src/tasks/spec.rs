@@ -121,7 +121,7 @@ impl TaskSpec {
         };
         if self.payload.len() > TASK_PAYLOAD_MAX_BYTES {
             let value = format!("{} bytes", self.payload.len());
-            return Err(TaskError::new("payload", value, "must have at most 16384 bytes"));
+            return Err(TaskError::new("payload", value, "must be at most 16384 bytes"));
         }
         if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
             return Err(TaskError::new("attempts", self.attempts, "must be 1 to 100"));
@@ -186,13 +186,13 @@ pub enum SubmitError {
     #[error(transparent)]
     Task(#[from] TaskError),
     /// Its part of the ledger is full, and nothing was written. Try again once tasks have ended.
-    #[error("the ledger has no room for more open tasks of this series")]
+    #[error("the ledger is full: it has no room for more open tasks of this series")]
     Full,
     /// Its part of the ledger cannot be read and is left alone. Nothing was written.
     #[error("the ledger of this series cannot be read and is left alone: see the log")]
     Blocked,
     /// The dispatcher has ended, and the task may or may not exist: submit it again to the next leader.
-    #[error("the dispatcher has ended; whether the task exists is not known")]
+    #[error("the dispatcher has ended; the task may or may not exist")]
     Ended,
 }
 

@@ -64,12 +64,13 @@ struct Versioned {
 
 fn version_of(body: &[u8]) -> Result<(), DocumentUnreadable> {
     let Versioned { v } = serde_json::from_slice(body)
-        .map_err(|e| DocumentUnreadable::corrupt(format!("no document of ours: {e}")))?;
+        .map_err(|e| DocumentUnreadable::corrupt(format!("not a Tenure document: {e}")))?;
     match v {
         VERSION => Ok(()),
         newer if newer > VERSION => {
-            let detail =
-                format!("written in version {newer}, this software knows up to {VERSION}: upgrade it");
+            let detail = format!(
+                "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+            );
             Err(DocumentUnreadable { newer: true, detail })
         }
         _ => Err(DocumentUnreadable::corrupt("`v` must be 1")),
@@ -155,13 +156,13 @@ impl WorkerDocument {
 
     fn read(worker: &WorkerId, body: &[u8]) -> Result<ParsedWorker, String> {
         if body.len() > DOCUMENT_MAX_BYTES {
-            return Err(format!("{} bytes, at most {DOCUMENT_MAX_BYTES} are expected", body.len()));
+            return Err(format!("{} bytes, but at most {DOCUMENT_MAX_BYTES} are allowed", body.len()));
         }
         version_of(body).map_err(|unreadable| unreadable.detail)?;
         let document: WorkerDocument =
             serde_json::from_slice(body).map_err(|e| parse_error(&e, body, WORKER_FIELDS))?;
         if document.worker_id != worker.as_str() {
-            return Err(format!("`workerId` is not the key's {worker}: {:?}", document.worker_id));
+            return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
         }
         if !(1..=TIMEOUT_MAX_MS).contains(&document.timeout) {
             return Err(format!("`timeout` {} must be 1 to {TIMEOUT_MAX_MS} ms", document.timeout));
@@ -359,7 +360,7 @@ impl SnapshotDocument {
     pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, DocumentUnreadable> {
         let corrupt = |detail: String| DocumentUnreadable::corrupt(detail);
         if body.len() > BODY_MAX_BYTES {
-            return Err(corrupt(format!("{} bytes, at most {BODY_MAX_BYTES} are expected", body.len())));
+            return Err(corrupt(format!("{} bytes, but at most {BODY_MAX_BYTES} are allowed", body.len())));
         }
         version_of(body)?;
         let document: SnapshotDocument =
@@ -373,7 +374,7 @@ impl SnapshotDocument {
             return Err(format!("`epoch` {} or `sequence` {} is out of range", self.epoch, self.sequence));
         }
         if self.workers.len() > WORKERS_MAX {
-            return Err(format!("{} workers, at most {WORKERS_MAX} are expected", self.workers.len()));
+            return Err(format!("{} workers, but at most {WORKERS_MAX} are allowed", self.workers.len()));
         }
         let plugins: Vec<PluginName> = ids("plugins", &self.plugins)?;
         let pods: Vec<NodeId> = ids("pods", &self.pods)?;
@@ -388,7 +389,7 @@ impl SnapshotDocument {
             let is_beyond =
                 |(epoch, sequence, _): (u64, u64, u8)| epoch > Epoch::MAX.0 || sequence > u64::MAX / 2;
             if row.silence.is_some_and(is_beyond) {
-                return Err("`workers`: the mark of a silence is out of range".to_owned());
+                return Err("`workers`: the epoch or sequence of a silence is out of range".to_owned());
             }
             workers.push(SnapshotEntry {
                 worker: id("workers", &row.id)?,

@@ -86,7 +86,7 @@ pub enum WorkerError {
         incarnation: String,
     },
     /// The object under the id is not a worker's. It is left alone.
-    #[error("the object {key} is no worker's: {detail}")]
+    #[error("the object {key} is not a worker: {detail}")]
     Unreadable {
         /// The key of the object.
         key: String,
@@ -94,7 +94,7 @@ pub enum WorkerError {
         detail: String,
     },
     /// The worker was registered and no longer is.
-    #[error("the worker is registered no more")]
+    #[error("the worker is no longer registered")]
     Ended,
 }
 
@@ -132,7 +132,7 @@ impl WorkerSpec {
                 value: timeout_ms.to_string(),
                 rule: format!(
                     "must be {least_ms} to {most_ms} ms, at least 2 × `workerHeartbeatInterval` ({heartbeat_ms}): otherwise \
-                     the worker is taken for dead between two of its heartbeats"
+                     the worker looks dead between two heartbeats"
                 ),
             });
         }

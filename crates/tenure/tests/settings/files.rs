@@ -60,7 +60,7 @@ fn the_format_follows_name_then_content() {
     }
     accepted(toml(""));
     assert!(refusal(json("")).contains("is not valid JSON"));
-    assert!(refusal(json("[1]")).contains("must hold one JSON object"));
+    assert!(refusal(json("[1]")).contains("must be one JSON object"));
     assert!(refusal(json(r#"{"node": "a", "node": "b"}"#)).contains("given twice"));
     let line = refusal(toml("node = \"a\"\nstore = \"s3://me:s3cret@b\" x"));
     assert!(line.starts_with("file tenure.toml: is not valid TOML: line 2: "), "{line}");

@@ -104,8 +104,8 @@ async fn what_does_not_answer_fails_with_its_reason_and_the_others_are_done() {
     assert!(results[2].contains("refused"), "{results:?}");
     assert!(results[3].contains("refused") && !results[3].contains("http"), "{results:?}");
     assert_eq!(results[4], "ok");
-    assert_eq!(results[5], "this agent does no checks of kind command", "off unless allowed");
-    assert_eq!(results[6], "this agent does no checks of kind nobodys");
+    assert_eq!(results[5], "this agent does not run checks of kind command", "off unless allowed");
+    assert_eq!(results[6], "this agent does not run checks of kind nobodys");
 }
 
 #[tokio::test]
@@ -183,7 +183,7 @@ fn a_job_of_another_version_is_not_understood() {
     let read = Job::read(job(1).as_bytes(), &rules).expect("readable");
     assert_eq!(read.due_ms, 5);
     let why = read.checks[0].as_ref().expect_err("unknown");
-    assert!(why.contains("is no kind of check known here"), "{why}");
+    assert!(why.contains("is not a known kind of check"), "{why}");
     assert!(Job::read(job(2).as_bytes(), &rules).is_none());
     assert!(Job::read(b"nonsense", &rules).is_none());
 }

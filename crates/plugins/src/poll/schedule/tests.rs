@@ -119,14 +119,14 @@ fn all_faults_are_told_at_once_with_their_lines() {
     let expected = [
         "line 3: web.every = \"0s\": must be 1s to 366d",
         "line 4: web.misfire = \"later\": must be skip, run_once or catch_up(n) with n from 1 to 100",
-        "line 6: web.checks[0].kind = \"icmp\": is no kind of check known here: http, tcp, dns, command, ping",
+        "line 6: web.checks[0].kind = \"icmp\": is not a known kind of check: http, tcp, dns, command, ping",
         "line 7: web.checks[1].name = \"a b\": may contain only letters, digits, '-', '_' and '.'",
         "line 10: web.checks[1].port = 99999: must be a whole number from 1 to 65535",
         "line 11: [1].id = web: another schedule has this id already",
         "line 12: web.cron = \"0 0 30 2 *\": never fires: there is no such day",
-        "line 14: web.timeoutt = \"3s\": is no field of such a schedule",
+        "line 14: web.timeoutt = \"3s\": is not a field of a schedule like this",
         "line 17: web.checks[1].name = a: another check of this schedule has this name",
-        "line 20: atlantis.zone = \"Europe/Atlantis\": is no time zone known here: an IANA name like Europe/Berlin or UTC",
+        "line 20: atlantis.zone = \"Europe/Atlantis\": is not a known time zone: use an IANA name like Europe/Berlin or UTC",
         "line 21: atlantis.timeout = 30: must be a time with its unit: 500ms, 30s, 5m, 2h, 1d, 1h30m",
         "line 22: atlantis.checks = a list of 0: must be a list of 1 to 32 checks",
         "line 23: both = every, cron: must have exactly one of every, cron and manual",
@@ -142,7 +142,7 @@ fn all_faults_are_told_at_once_with_their_lines() {
 fn an_address_with_credentials_is_refused_and_not_repeated() {
     let file =
         |url: &str| format!("- {{id: web, manual: true, checks: [{{name: a, kind: http, url: '{url}'}}]}}");
-    let rule = "must not have a user name or password in it: a schedule is no place for secrets";
+    let rule = "must not contain a user name or password: a schedule is no place for secrets";
     for url in ["http://u:MARKED@h/", "https://MARKED@h", "http://:MARKED@h", "http://u:a@MARKED@h/x?y#z"] {
         assert_eq!(faults(&file(url)), [format!("line 1: web.checks[0].url: {rule}")], "{url}");
         let wire = json!({"v": 1, "id": "web", "manual": true, "checks": [{"name": "a", "kind": "http", "url": url}]});
@@ -163,7 +163,7 @@ fn an_address_with_credentials_is_refused_and_not_repeated() {
         let faults = faults(&file(url));
         assert_eq!(
             faults,
-            ["line 1: web.checks[0].url = (not shown): must be an http:// or https:// address"],
+            ["line 1: web.checks[0].url = (not shown): must be an http:// or https:// URL"],
             "{url}"
         );
     }
@@ -190,13 +190,13 @@ fn what_is_no_document_is_refused_with_its_line() {
     for (text, words) in [
         ("", "line 1: must be a list of schedules, not null"),
         ("a: 1", "line 1: must be a list of schedules, not a map of 1"),
-        ("- id: web\n  id: web\n", "line 2: id: stands here twice"),
+        ("- id: web\n  id: web\n", "line 2: id: is given twice"),
         ("- [a\n- b", "not YAML"),
         ("- &x a\n- *x", "line 2: aliases"),
         ("- !!str a", "line 1: tags"),
-        ("- a\n---\n- b", "line 2: there must be one document"),
+        ("- a\n---\n- b", "line 2: must be one document"),
         (&"[".repeat(100), "nested deeper than 32"),
-        ("- ? [a]\n  : b", "line 1: a key must be a text"),
+        ("- ? [a]\n  : b", "line 1: a key must be text"),
         (&" ".repeat(2_000_000), "2000000 bytes"),
     ] {
         let faults = faults(text);

@@ -51,8 +51,8 @@ fn what_is_no_worker_is_named() {
         value_of.to_string().into_bytes()
     };
     for (body, says) in [
-        (b"\x00\xff".to_vec(), "no document"),
-        (b"".to_vec(), "no document"),
+        (b"\x00\xff".to_vec(), "not a Tenure document"),
+        (b"".to_vec(), "not a Tenure document"),
         (vec![b' '; DOCUMENT_MAX_BYTES + 1], "bytes"),
         (change("v", 2.into()), "upgrade"),
         (change("workerId", "other".into()), "workerId"),
