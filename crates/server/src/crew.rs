@@ -167,10 +167,8 @@ impl Crew {
                 return Ok((Arc::clone(there), false));
             }
             if there.end().is_none() {
-                let detail = format!(
-                    "worker {} is registered through this node already, by another client",
-                    recruit.id
-                );
+                let detail =
+                    format!("another client has already registered worker {} through this node", recruit.id);
                 return Err(Problem::conflict("worker-held", detail));
             }
         }
@@ -208,20 +206,20 @@ impl Crew {
         let others = || members.values().filter(|member| member.id != recruit.id);
         if others().count() >= self.most {
             return Err(Problem::busy(format!(
-                "{} workers are registered through this node, as many as may be",
+                "{} workers are registered through this node, which is the limit",
                 self.most
             )));
         }
         if others().filter(|member| member.client == recruit.client).count() >= self.most_per_client {
             let client = recruit.client.map_or_else(|| "this client".to_owned(), |peer| peer.to_string());
             return Err(Problem::too_many_workers(format!(
-                "{} workers are registered through this node by {client}, as many as one address may have",
+                "{} workers are registered through this node by {client}, which is the limit for one address",
                 self.most_per_client
             )));
         }
         self.bucket.reserve(recruit.requests_per_second).ok_or_else(|| {
             Problem::too_many_workers(
-                "the workers registered through this node ask the store as often as they may: register it through another",
+                "the workers registered through this node have reached its limit of store requests: register it through another node",
             )
         })
     }
@@ -230,13 +228,12 @@ impl Crew {
     pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<Member>> {
         let mut members = self.members.lock();
         let unknown = || {
-            let detail =
-                format!("worker {id} is not registered through this node: register it, here or elsewhere");
+            let detail = format!("worker {id} is not registered through this node: register it first");
             Problem::not_found("unknown-worker", detail)
         };
         let member = members.get(id).cloned().ok_or_else(unknown)?;
         if !same(&member.registration, registration) {
-            let detail = format!("worker {id} is registered by another client: the registration is another");
+            let detail = format!("worker {id} was registered by another client: the `registration` differs");
             return Err(Problem::conflict("worker-held", detail));
         }
         if let Some(end) = member.end() {
@@ -307,7 +304,7 @@ fn ended(end: WorkerEnd) -> Problem {
         WorkerEnd::Refused(error) => error.into(),
         WorkerEnd::Superseded { pod, incarnation } => Problem::conflict(
             "worker-held",
-            format!("another process on pod {pod} (incarnation {incarnation}) has taken the id over"),
+            format!("another process on pod {pod} (incarnation {incarnation}) has taken over the id"),
         ),
         WorkerEnd::Deregistered | WorkerEnd::Silent | WorkerEnd::Died | _ => {
             Problem::gone("it has ended; register it again")

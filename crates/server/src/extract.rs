@@ -26,7 +26,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
         let body = match tokio::time::timeout(limits.body, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(too_large(limits.body_bytes)),
-            Ok(Err(_)) => return Err(Problem::malformed("the body did not arrive whole")),
+            Ok(Err(_)) => return Err(Problem::malformed("the body is incomplete")),
             Err(_) => {
                 let detail = format!("the body did not arrive within {} s", limits.body.as_secs_f64());
                 let title = "The request took too long to arrive";
@@ -34,7 +34,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
             }
         };
         let body = if body.is_empty() { &b"{}"[..] } else { &body[..] };
-        let no_json = |error| Problem::malformed(format!("the body is no JSON: {error}"));
+        let no_json = |error| Problem::malformed(format!("the body is not JSON: {error}"));
         let value: Value = serde_json::from_slice(body).map_err(no_json)?;
         if !value.is_object() {
             return Err(Problem::invalid("the body must be a JSON object: {…}"));
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for Payload<T> {
 }
 
 fn too_large(most: usize) -> Problem {
-    let (title, detail) = ("The body is too large", format!("at most {most} bytes are taken"));
+    let (title, detail) = ("The body is too large", format!("at most {most} bytes are allowed"));
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-large", title, detail)
 }
 

@@ -212,8 +212,7 @@ impl Feed {
             // Whether it is too old shows when the ring is read.
             Some(number) => (number + 1, None),
             None => {
-                let text =
-                    missed_text(None, "the id is of another life of this server, or of another server");
+                let text = missed_text(None, "the id comes from before a restart, or from another server");
                 (ring.first(wish.level), Some(self.frame(None, Some("missed"), &text)))
             }
         }
@@ -229,7 +228,7 @@ impl Feed {
         if from < first {
             // Within one level nobody counts the missing events; it is only known that there were some.
             let missed = (level == Level::Debug).then(|| first - from);
-            let text = missed_text(missed, "they are older than what is kept");
+            let text = missed_text(missed, "they are no longer kept");
             piece.extend_from_slice(&self.frame(None, Some("missed"), &text));
         }
         for frame in frames {

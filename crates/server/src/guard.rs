@@ -47,10 +47,10 @@ async fn answer(state: &Shared, request: Request, next: Next) -> Response {
     match tokio::time::timeout(state.options.limits.answer + long, answer).await {
         Ok(Ok(response)) => response,
         Ok(Err(_)) => {
-            let (title, detail) = ("This server made a mistake", "see its log");
+            let (title, detail) = ("Internal error", "see the node's log");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "mistake", title, detail).into_response()
         }
-        Err(_) => Problem::busy("there was no answer in time").into_response(),
+        Err(_) => Problem::busy("no answer in time").into_response(),
     }
 }
 
@@ -61,8 +61,8 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
     }
     let host = host(request)?;
     if !state.options.knows_host(host) {
-        let detail = "the Host header names another server; names beside localhost are given by --http-host";
-        let title = "This is not the server you asked for";
+        let detail = "the Host header names another server; allow more host names with --http-host";
+        let title = "Wrong host name";
         return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, "misdirected", title, detail));
     }
     let need = Need::of(request.method(), path);
@@ -72,14 +72,14 @@ fn check(state: &Shared, request: &Request) -> Result<(), Problem> {
     }
     if crosses_sites(headers, host) {
         let (title, detail) =
-            ("Another site must not do this", "the request comes from a page of another origin");
+            ("Requests from other sites are not allowed", "the request comes from a page of another origin");
         return Err(Problem::new(StatusCode::FORBIDDEN, "cross-site", title, detail));
     }
     // No body counts as an empty object. Another site's page could send that too, but its origin was refused above.
     let empty = request.body().is_end_stream() && !headers.contains_key(header::CONTENT_TYPE);
     let has_body = matches!(*request.method(), Method::POST | Method::PUT) && !empty;
     if has_body && !says_json(headers) {
-        let (title, detail) = ("The body must be JSON", "say so: Content-Type: application/json");
+        let (title, detail) = ("The body must be JSON", "send Content-Type: application/json");
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", title, detail));
     }
     Ok(())
@@ -95,22 +95,21 @@ fn bearer(headers: &HeaderMap) -> &[u8] {
 fn refused(refusal: Refusal, need: Need) -> Problem {
     let unauthorized =
         |detail| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", "A token is needed", detail);
-    let forbidden = |kind, detail| {
-        Problem::new(StatusCode::FORBIDDEN, kind, "This must not be changed from here", detail)
-    };
+    let forbidden =
+        |kind, detail| Problem::new(StatusCode::FORBIDDEN, kind, "Changes are not allowed", detail);
     match (refusal, need) {
         (Refusal::UnknownToken, Need::Change) => unauthorized(
-            "whatever changes something needs `Authorization: Bearer TOKEN` with this node's token; `tenure token` shows it to \
+            "changes need `Authorization: Bearer TOKEN` with this node's token; `tenure token` shows it to \
              the user that runs the node",
         ),
-        (Refusal::UnknownToken, Need::Read | Need::Nothing) => unauthorized(
-            "this server tells nothing without `Authorization: Bearer TOKEN` and a token of its own",
-        ),
+        (Refusal::UnknownToken, Need::Read | Need::Nothing) => {
+            unauthorized("this server needs `Authorization: Bearer TOKEN` with one of its tokens")
+        }
         (Refusal::ReadOnlyToken, _) => {
             forbidden("read-only", "this token may only read; changes need the node's other token")
         }
         (Refusal::NoChanges, _) => {
-            let detail = "this server was started without a token, so nothing can be changed through it";
+            let detail = "this server was started without a token, so it is read-only";
             forbidden("no-changes", detail)
         }
     }
@@ -121,7 +120,7 @@ fn host(request: &Request) -> Result<&str, Problem> {
     let mut hosts = request.headers().get_all(header::HOST).iter();
     let (first, second) = (hosts.next(), hosts.next());
     let told = first.filter(|_| second.is_none()).and_then(|host| host.to_str().ok());
-    let told = told.ok_or_else(|| Problem::malformed("there must be one Host header"))?;
+    let told = told.ok_or_else(|| Problem::malformed("there must be exactly one Host header"))?;
     match request.uri().authority() {
         Some(authority) if authority.as_str() != told => {
             Err(Problem::malformed("the request line and the Host header name different hosts"))

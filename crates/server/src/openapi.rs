@@ -19,14 +19,14 @@ use utoipa_axum::router::OpenApiRouter;
 /// Problems that any request may get.
 const ANYWHERE: [(&str, &str); 9] = [
     ("400", "the request cannot be understood"),
-    ("401", "a bearer token is needed, and this is not it"),
+    ("401", "the bearer token is missing or wrong"),
     ("403", "the token may only read, or the request comes from a page of another origin"),
     ("408", "the request took too long to arrive"),
     ("413", "the body is too large"),
-    ("415", "the body is not said to be JSON"),
+    ("415", "the content type is not JSON"),
     ("421", "the Host header names another server"),
-    ("429", "too many requests that make the node ask the store; Retry-After says when to come back"),
-    ("503", "the store does not answer, the node is stopping, or too much is asked at once"),
+    ("429", "too many requests that need the store; Retry-After says when to try again"),
+    ("503", "the store does not answer, the node is stopping, or too many requests run at once"),
 ];
 
 fn routes() -> OpenApiRouter<Shared> {
@@ -111,10 +111,13 @@ pub(crate) fn router(state: Shared) -> Router {
 }
 
 async fn no_route(uri: Uri) -> Problem {
-    Problem::not_found("no-route", format!("there is no {:?}; /openapi.json lists what there is", uri.path()))
+    Problem::not_found(
+        "no-route",
+        format!("there is no route {:?}; /openapi.json lists them all", uri.path()),
+    )
 }
 
 async fn no_method(method: Method, uri: Uri) -> Problem {
-    let detail = format!("{:?} does not take {method}", uri.path());
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", "That cannot be done there", detail)
+    let detail = format!("{:?} does not allow {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-method", "Method not allowed", detail)
 }

@@ -48,7 +48,7 @@ impl fmt::Debug for Token {
 pub enum OptionsError {
     /// Other machines could reach the server, and no token keeps them out.
     #[error(
-        "listening on {0} needs a token, because it is not a loopback address and others could reach it: give \
+        "listening on {0} needs a token, because it is not a loopback address and others could reach it: use \
          --http-token-file FILE or TENURE_HTTP_TOKEN, or listen on {DEFAULT_LISTEN}"
     )]
     Open(SocketAddr),
@@ -58,7 +58,7 @@ pub enum OptionsError {
     )]
     Token,
     /// Not a valid host name.
-    #[error("{0:?} is no host name: letters, digits, '-' and '.', without a port")]
+    #[error("{0:?} is not a host name: use letters, digits, '-' and '.', without a port")]
     Host(String),
 }
 

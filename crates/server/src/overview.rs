@@ -314,7 +314,7 @@ fn newest<T>(
     match now {
         Ok(Ok(found)) => return Some(found),
         Ok(Err(problem)) => notes.push(format!("{what}: {}", problem.detail)),
-        Err(_) => notes.push(format!("{what}: the store has not answered yet")),
+        Err(_) => notes.push(format!("{what}: no answer from the store yet")),
     }
     last
 }

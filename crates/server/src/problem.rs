@@ -61,29 +61,29 @@ impl Problem {
     }
 
     pub(crate) fn bad_id(what: &str, error: &tenure::id::IdError) -> Problem {
-        let detail = format!("{what} = {:?}: it {}", error.value, error.rule);
-        Problem::new(StatusCode::BAD_REQUEST, "bad-id", "That is no id", detail)
+        let detail = format!("{what} = {:?}: {}", error.value, error.rule);
+        Problem::new(StatusCode::BAD_REQUEST, "bad-id", "Not a valid id", detail)
     }
 
     pub(crate) fn invalid(detail: impl std::fmt::Display) -> Problem {
         Problem::new(
             StatusCode::UNPROCESSABLE_ENTITY,
             "invalid",
-            "A rule is broken; nothing was written",
+            "Invalid request; nothing was written",
             detail,
         )
     }
 
     pub(crate) fn not_found(name: &str, detail: impl std::fmt::Display) -> Problem {
-        Problem::new(StatusCode::NOT_FOUND, name, "There is no such thing", detail)
+        Problem::new(StatusCode::NOT_FOUND, name, "Not found", detail)
     }
 
     pub(crate) fn conflict(name: &str, detail: impl std::fmt::Display) -> Problem {
-        Problem::new(StatusCode::CONFLICT, name, "The state of things does not allow it", detail)
+        Problem::new(StatusCode::CONFLICT, name, "Not possible in the current state", detail)
     }
 
     pub(crate) fn gone(detail: impl std::fmt::Display) -> Problem {
-        Problem::new(StatusCode::GONE, "worker-ended", "The worker is registered no more", detail)
+        Problem::new(StatusCode::GONE, "worker-ended", "The worker is no longer registered", detail)
     }
 
     pub(crate) fn store(detail: impl std::fmt::Display) -> Problem {
@@ -102,11 +102,13 @@ impl Problem {
     }
 
     pub(crate) fn busy(detail: impl std::fmt::Display) -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too much at once", detail).retry_after(1)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "busy", "Too many requests at once", detail)
+            .retry_after(1)
     }
 
     pub(crate) fn too_many(wait_s: u64) -> Problem {
-        let detail = "requests that make the node ask the store are limited; /v1/leader and what is served from memory is not";
+        let detail =
+            "requests that need the store are limited; /v1/leader and others served from memory are not";
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
             .retry_after(wait_s)
     }
@@ -116,13 +118,13 @@ impl Problem {
     }
 
     pub(crate) fn too_soon(pause: std::time::Duration, wait_s: u64) -> Problem {
-        let detail = format!("a step-down is taken every {} s through this node", pause.as_secs());
+        let detail = format!("this node accepts one step-down every {} s", pause.as_secs());
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
             .retry_after(wait_s)
     }
 
     pub(crate) fn searches(wait_s: u64) -> Problem {
-        let detail = "it is not among the newest jobs, and looking through all that are kept is done one at a time, with a pause";
+        let detail = "it is not among the newest jobs, and only one search through older jobs runs at a time, with a pause in between";
         Problem::new(StatusCode::TOO_MANY_REQUESTS, "too-many", "Too many requests", detail)
             .retry_after(wait_s)
     }

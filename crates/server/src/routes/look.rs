@@ -98,8 +98,8 @@ fn yes() -> bool {
 /// its level in this life of the node. If not, an event of type `missed` says so first; at level `info` it does not say how
 /// many.
 #[utoipa::path(
-    get, path = "/v1/events", tag = "cluster", params(EventsQuery, ("last-event-id" = Option<String>, Header, description = "go on after this event")),
-    responses((status = 200, description = "a stream that does not end, unless that was asked for", body = String, content_type = "text/event-stream")),
+    get, path = "/v1/events", tag = "cluster", params(EventsQuery, ("last-event-id" = Option<String>, Header, description = "continue after this event")),
+    responses((status = 200, description = "a stream of events, endless unless `follow` is false", body = String, content_type = "text/event-stream")),
 )]
 pub(crate) async fn events(
     State(state): State<Shared>,
@@ -115,7 +115,7 @@ pub(crate) async fn events(
         (None, None) => From::Now,
     };
     let permit = Arc::clone(&state.streams).try_acquire_owned().map_err(|_| {
-        Problem::busy(format!("{} event streams are open, as many as may be", state.options.limits.streams))
+        Problem::busy(format!("{} event streams are open, which is the limit", state.options.limits.streams))
     })?;
     let keep_alive = state.options.limits.keep_alive;
     let wish = Wish { from, level: query.level, follow: query.follow };
@@ -158,7 +158,7 @@ pub(crate) struct FenceAnswer {
 /// An epoch this node has not heard of is accepted, and not taken as known: nobody can shut others out with a number.
 #[utoipa::path(
     post, path = "/v1/fence", tag = "fencing", request_body = FenceAsk,
-    responses((status = 200, description = "the verdict", body = FenceAnswer), (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the verdict", body = FenceAnswer), (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn fence(State(state): State<Shared>, Payload(ask): Payload<FenceAsk>) -> Answer<Response> {
     if ask.epoch > EPOCH_MAX {
@@ -190,8 +190,8 @@ pub(crate) struct StepDownAsk {
     post, path = "/v1/step-down", tag = "cluster", request_body = Option<StepDownAsk>,
     responses(
         (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = shapes::SteppedDown),
-        (status = 409, description = "nobody leads, or the seat changed under every attempt", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "nobody leads, or the seat changed during every attempt", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn step_down(
@@ -203,12 +203,12 @@ pub(crate) async fn step_down(
     }
     state.bucket.take(5.0 + (ask.wait_ms / 200) as f64)?;
     state.step_downs.take()?;
-    let (way, by) = (state.way.clone(), format!("over HTTP, by way of node {}", state.annex.node()));
+    let (way, by) = (state.way.clone(), format!("over HTTP, through node {}", state.annex.node()));
     let asked = state.on_node(async move {
         let answer = request_step_down(&way.lanes, &way.namespace, &by).await?;
         let (node, epoch) = match answer {
             StepDownAnswer::NoLeader { epoch } => {
-                return Err(Problem::conflict("no-leader", format!("nobody leads since epoch {epoch}")));
+                return Err(Problem::conflict("no-leader", format!("nobody has led since epoch {epoch}")));
             }
             StepDownAnswer::Ended { node, epoch } => (node, epoch),
             StepDownAnswer::Asked(asked) => (asked.node, asked.epoch),

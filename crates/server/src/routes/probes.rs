@@ -29,9 +29,7 @@ pub(crate) async fn livez(State(state): State<Shared>) -> Answer<&'static str> {
             Ok("ok\n")
         }
         Ok(Err(_)) => Err(Problem::stopping()),
-        Err(_) => {
-            Err(Problem::busy(format!("the node did not get to run within {} s", SIGN_OF_LIFE.as_secs())))
-        }
+        Err(_) => Err(Problem::busy(format!("the node did not respond within {} s", SIGN_OF_LIFE.as_secs()))),
     }
 }
 

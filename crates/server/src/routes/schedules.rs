@@ -35,7 +35,7 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleId>) -> Answer<Response> {
     state.bucket.take_to_read(4.0)?;
@@ -64,8 +64,8 @@ fn no_schedule(schedule: &ScheduleId) -> Problem {
     responses(
         (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
         (status = 201, description = "`outcome` is created", body = shapes::Changed),
-        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "rules are broken: all of them, in `problems`", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the schedule is invalid: `problems` lists every mistake", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn put(
@@ -75,7 +75,7 @@ pub(crate) async fn put(
 ) -> Answer<Response> {
     match body.get("id") {
         Some(other) if other.as_str() != Some(schedule.as_str()) => {
-            return Err(Problem::invalid("id: the body names another schedule than the path"));
+            return Err(Problem::invalid("id: must be the same in the body and the path"));
         }
         Some(_) | None => drop(body.insert("id".to_owned(), json!(schedule.as_str()))),
     }
@@ -93,7 +93,7 @@ fn parse(body: Map<String, Value>) -> Answer<Schedule> {
     let text = Value::Array(vec![Value::Object(body)]).to_string();
     let mut found = read_file(&text, &Rules::default()).map_err(|faults| {
         let told = |fault: &Fault| Fault { line: None, ..fault.clone() }.to_string();
-        let mut problem = Problem::invalid("the schedule breaks rules");
+        let mut problem = Problem::invalid("the schedule is invalid");
         problem.problems = faults.all().iter().map(told).collect();
         problem
     })?;
@@ -108,7 +108,7 @@ fn outcome(state: &Shared, schedule: &ScheduleId, outcome: &str) -> Value {
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "`outcome` is removed", body = shapes::Changed), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "`outcome` is removed", body = shapes::Changed), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn remove(
     State(state): State<Shared>,
@@ -132,9 +132,9 @@ pub(crate) struct Nothing {}
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
-        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn pause(
@@ -151,9 +151,9 @@ pub(crate) async fn pause(
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
-        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "others changed it at the same time", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn resume(
@@ -188,10 +188,10 @@ pub(crate) struct RunAsk {
     post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = Option<RunAsk>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 202, description = "asked; `job` is its id, and `outcome` asked, or existed if it was asked for before", body = shapes::Asked),
-        (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json"),
-        (status = 409, description = "too many are asked for already, or others changed it at the same time", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 202, description = "requested; `job` is its id, and `outcome` is asked, or existed if it was requested before", body = shapes::Asked),
+        (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "too many jobs are already requested, or somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn run_now(
@@ -270,7 +270,7 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "there is none", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answer<Response> {
     let found = state.looks.jobs().await?;
@@ -289,7 +289,7 @@ pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answ
             let rows = JobRow::all(&way.schedules(), task.into_iter().collect()).await?;
             Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
         };
-        let late = |_| Problem::store(format!("it took longer than {} s to look", FIND_MAX.as_secs()));
+        let late = |_| Problem::store(format!("the search took longer than {} s", FIND_MAX.as_secs()));
         tokio::time::timeout(FIND_MAX, search).await.map_err(late)?
     });
     let missing = || Problem::not_found("unknown-job", format!("there is no job {:?}", job.as_str()));

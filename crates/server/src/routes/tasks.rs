@@ -36,11 +36,11 @@ pub(crate) struct NextAsk {
     params(("id" = String, Path, description = "the worker", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 200, description = "a task", body = TaskGiven),
-        (status = 204, description = "none in that time"),
-        (status = 404, description = "not registered through this node, or let go", body = Problem, content_type = "application/problem+json"),
+        (status = 204, description = "no task in that time"),
+        (status = 404, description = "not registered through this node, or dropped", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "it has ended: register again", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn next(
@@ -83,10 +83,10 @@ pub(crate) struct AckAsk {
     params(("id" = String, Path, description = "the task", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 204, description = "heard"),
-        (status = 404, description = "no such worker here, or the task is over, called off, or another attempt: stop it", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "no such worker here, or the task is over, cancelled, or on another attempt: stop it", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "the worker has ended", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn ack(
@@ -147,10 +147,10 @@ pub(crate) struct ResultAnswer {
     params(("id" = String, Path, description = "the task", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 200, description = "taken", body = ResultAnswer),
-        (status = 404, description = "no such worker here, or the task is over, called off, or another attempt", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "no such worker here, or the task is over, cancelled, or on another attempt", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "the worker has ended", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn result(
@@ -161,7 +161,8 @@ pub(crate) async fn result(
     let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
     let member = state.crew.member(&worker, &ask.registration)?;
     if ask.result.len() > RESULT_MAX_BYTES {
-        let detail = format!("result: {} bytes, at most {RESULT_MAX_BYTES} are allowed", ask.result.len());
+        let detail =
+            format!("result: {} bytes, but at most {RESULT_MAX_BYTES} are allowed", ask.result.len());
         return Err(Problem::invalid(detail));
     }
     let outcome = match ask.outcome {
@@ -178,6 +179,6 @@ pub(crate) async fn result(
 
 fn unknown(task: &str) -> Problem {
     let detail =
-        format!("task {task} is not with this worker: it is over, was called off, or is another attempt");
+        format!("this worker does not have task {task}: it is over, was cancelled, or is on another attempt");
     Problem::not_found("unknown-task", detail)
 }

@@ -131,12 +131,12 @@ fn unprocessable(problem: Problem) -> Problem {
 #[utoipa::path(
     post, path = "/v1/workers", tag = "workers", request_body = NewWorker,
     responses(
-        (status = 200, description = "it was registered by this registration already", body = Membership),
+        (status = 200, description = "this `registration` has already registered it", body = Membership),
         (status = 201, description = "registered", body = Membership),
         (status = 202, description = "not confirmed by the store yet", body = Membership),
         (status = 409, description = "another live process, or another client of this node, has the id", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "it ended before it was registered", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn register(
@@ -187,10 +187,10 @@ pub(crate) struct Sign {
     params(("id" = String, Path, description = "the worker", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
         (status = 200, description = "heard", body = Membership),
-        (status = 404, description = "not registered through this node, or let go: register again", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "not registered through this node, or dropped: register again", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
         (status = 410, description = "it has ended: register again", body = Problem, content_type = "application/problem+json"),
-        (status = 422, description = "a rule is broken", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(crate) async fn heartbeat(
