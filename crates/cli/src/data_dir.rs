@@ -28,9 +28,7 @@ pub(crate) fn make(resolved: &Resolved) -> io::Result<()> {
         }
         _ => SAID.call_once(|| {
             let folder = folder.display();
-            tracing::warn!(
-                "{folder} has mode {mode:04o}: other users can look into it; run chmod 700 {folder}"
-            );
+            tracing::warn!("{folder} has mode {mode:04o}: other users can read it; run chmod 700 {folder}");
         }),
     }
     Ok(())

@@ -55,7 +55,7 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     let mut signals = Signals::new()?;
     ward::adopt_orphans()?;
     tracing::info!(
-        "node {} starts in namespace {} on {}: runs {} while it leads the election of {name}",
+        "node {} starts in namespace {} on {}: it runs {} while it leads the election of {name}",
         settings.node,
         settings.namespace,
         settings.store,
@@ -168,7 +168,7 @@ impl Desk {
         // In this order: whoever stops us asks first and looks then.
         self.state.send_modify(|state| state.running = true);
         let name = self.plan.name();
-        tracing::info!("runs {name} in epoch {}", context.epoch());
+        tracing::info!("running {name} in epoch {}", context.epoch());
         let ended = ward::run(&self.plan, context.guard(), self.asked.subscribe()).await;
         match &ended.code {
             Ok(code) => tracing::info!("{name} ended with {code} ({})", ended.why.as_str()),

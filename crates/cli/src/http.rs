@@ -124,7 +124,7 @@ impl Invitation {
             Invitation::Link(token) => {
                 complain!("open the dashboard, with the token for changes: {}", link(address, token))
             }
-            Invitation::Hint => tracing::info!("http: changes need the token that `tenure token` shows"),
+            Invitation::Hint => tracing::info!("http: changes need a token; `tenure token` shows it"),
             Invitation::ReadOnly(why) => tracing::warn!(
                 "http: read-only, because there is no token: {why}. Set one with TENURE_HTTP_TOKEN or \
                  --http-token-file"

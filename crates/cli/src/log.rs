@@ -173,7 +173,7 @@ mod tests {
             let rest = rest.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
             Fields { message: message.to_owned(), node: String::new(), rest }.line()
         };
-        assert_eq!(line("process polls runs", &[("process", "polls")]), "process polls runs");
+        assert_eq!(line("process polls started", &[("process", "polls")]), "process polls started");
         assert_eq!(line("worker w1 is gone", &[("worker", "w1")]), "worker w1 is gone");
         assert_eq!(line("worker w12 is gone", &[("worker", "w1")]), "worker w12 is gone worker=w1");
         assert_eq!(
@@ -185,6 +185,6 @@ mod tests {
             line("handed over because: it failed too often", &[("cause", "it failed too often")]),
             "handed over because: it failed too often"
         );
-        assert_eq!(line("looked at the seat", &[("leader", "pod-a")]), "looked at the seat leader=pod-a");
+        assert_eq!(line("read the seat", &[("leader", "pod-a")]), "read the seat leader=pod-a");
     }
 }

@@ -159,9 +159,9 @@ fn every_line_for_machines_says_whose_it_is() {
         }
         // No event is behind this one: it has the epoch of the others, also of those that are not written.
         let runs =
-            lines.iter().find(|line| line["message"].as_str().unwrap().starts_with("runs sh in epoch"));
+            lines.iter().find(|line| line["message"].as_str().unwrap().starts_with("running sh in epoch"));
         let runs = runs.unwrap_or_else(|| panic!("{}", ran.stderr));
-        assert_eq!(runs["message"], format!("runs sh in epoch {}", runs["epoch"]));
+        assert_eq!(runs["message"], format!("running sh in epoch {}", runs["epoch"]));
     }
 }
 
@@ -544,7 +544,7 @@ fn ex1_run_runs_a_command_with_the_nodes_own_leadership() {
     assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
     assert!(gone(&pids) && place.read("bye") == "bye\n");
     let log = place.read("pod-a.log");
-    assert!(log.contains("process ClusterHealth runs"), "beside its other work: {log}");
+    assert!(log.contains("process ClusterHealth started"), "beside its other work: {log}");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn ob4_a_node_that_crashed_is_forgotten_by_command() {
     let sandbox = Sandbox::new();
     let store = sandbox.sqlite("t.db");
     let forget = |id: &str| sandbox.tenure(["node", "forget", id, "--store", &store]);
-    assert!(forget("pod-a").assert_code(10).stderr.contains("no node pod-a is known"));
+    assert!(forget("pod-a").assert_code(10).stderr.contains("there is no node pod-a"));
     assert!(sandbox.contents().is_empty(), "asking makes nothing");
     let mut cluster = Cluster::new(&sandbox, &store, STEADY);
     let leader = cluster.start("pod-a");

@@ -219,7 +219,7 @@ fn a_second_signal_ends_an_agent_at_once_and_programs_run_only_where_allowed() {
     bench.tenure(&["schedule", "run-now", "gate"]).assert_code(0);
     bench.until_file("runs");
     cluster.signal(agent, Signal::TERM);
-    cluster.wait_log(agent, "drains");
+    cluster.wait_log(agent, "is draining");
     // Sooner than this it would be the echo of the first.
     std::thread::sleep(Duration::from_millis(300));
     cluster.signal(agent, Signal::TERM);

@@ -282,7 +282,7 @@ impl Crew {
             !late
         });
         for member in silent {
-            tracing::warn!(target: "tenure", worker = member.id.as_str(), "worker {} was not heard of for {} ms and is let go", member.id, member.timeout_ms);
+            tracing::warn!(target: "tenure", worker = member.id.as_str(), "dropping worker {}: not heard from for {} ms", member.id, member.timeout_ms);
             member.fall_silent();
         }
     }

@@ -130,9 +130,9 @@ fn described(seat: &Seat) -> String {
 fn sent(request: &Request) -> String {
     match request {
         Request::Probe => "probe".to_owned(),
-        Request::ReadSeat { .. } => "look at the seat".to_owned(),
+        Request::ReadSeat { .. } => "read of the seat".to_owned(),
         Request::WriteSeat { seat, .. } => match (seat.state, seat.renewals) {
-            (SeatState::Vacant, _) => format!("vacating of epoch {}", seat.epoch.0),
+            (SeatState::Vacant, _) => format!("vacate epoch {}", seat.epoch.0),
             (SeatState::Held, 0) => format!("claim of epoch {}", seat.epoch.0),
             (SeatState::Held, renewal) => format!("renewal {renewal}"),
         },

@@ -230,7 +230,7 @@ impl Driver {
             // A backend that panics has not answered; its request may have taken effect.
             Err(error) => {
                 let (id, request) = self.running.remove(&error.id())?;
-                tracing::error!(target: "tenure", %error, "a store request died");
+                tracing::error!(target: "tenure", %error, "a store request crashed");
                 if self.outlets.flaws.has(DriverMutant::DeadRequestForgotten) {
                     return None;
                 }

@@ -130,7 +130,7 @@ impl Fence {
         let known = state.known.load(Ordering::Acquire);
         if epoch > EPOCH_MAX {
             self.count_stale();
-            tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Rejecting task from an epoch that cannot be");
+            tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Rejecting task from an impossible epoch");
             return Verdict::RejectStale;
         }
         let since_ms = state.clock.now_ms().saturating_sub(state.changed_ms.load(Ordering::Acquire));
@@ -139,7 +139,7 @@ impl Fence {
             Verdict::Accept => {}
             Verdict::AcceptLate => {
                 state.late.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Accepting late task of the leader before");
+                tracing::warn!(target: "tenure", taskEpoch = epoch, currentEpoch = known, "Accepting late task from the previous leader");
             }
             Verdict::RejectStale => {
                 self.count_stale();

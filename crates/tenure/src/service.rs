@@ -384,7 +384,7 @@ impl Service {
                 target: "tenure",
                 namespace = self.namespace(),
                 plugin = plugin.as_str(),
-                "the service runs by the settings of its first plugin and is not changed while it runs: {}",
+                "the service keeps the settings of its first plugin while it runs: {}",
                 differences.join(", ")
             );
         }

@@ -25,7 +25,7 @@ pub(crate) fn log(event: &Event) {
         };
     }
     match &event.kind {
-        EventKind::Ineligible => say!(info, "not eligible: no part in the election"),
+        EventKind::Ineligible => say!(info, "not eligible: takes no part in the election"),
         EventKind::StartupJitter { wait_ms } => {
             say!(info, "waiting {wait_ms} ms before the first request (startup jitter)")
         }
@@ -34,7 +34,7 @@ pub(crate) fn log(event: &Event) {
         EventKind::ElectionStarted { cause } => say!(info, "trying for the seat ({})", cause_name(*cause)),
         EventKind::ElectionCheck { leader, unchanged_ms } => {
             let leader = leader.as_ref().map_or("nobody", |node| node.as_str());
-            say!(debug, leader, unchanged_ms, "looked at the seat")
+            say!(debug, leader, unchanged_ms, "read the seat")
         }
         EventKind::LeaderDown { leader, unchanged_ms } => {
             say!(
@@ -59,9 +59,9 @@ pub(crate) fn log(event: &Event) {
         EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
         EventKind::LeaseRenewed { latency_ms, .. } => say!(debug, latency_ms, "lease renewed"),
         EventKind::LeaseAtRisk { .. } => {
-            say!(warn, "80 % of the hold is gone without a renewal: stopping work")
+            say!(warn, "no renewal for 80 % of the hold: stopping work")
         }
-        EventKind::LeaseRecovered => say!(info, "lease renewed after all: work goes on"),
+        EventKind::LeaseRecovered => say!(info, "lease renewed after all: work continues"),
         EventKind::LostLeadership { reason, vacated, .. } => {
             let asked = matches!(reason, LostReason::Protocol(LossReason::Shutdown | LossReason::StepDown));
             let seat = if *vacated { "; the seat is vacant" } else { "" };
@@ -75,8 +75,8 @@ pub(crate) fn log(event: &Event) {
         EventKind::SeatUnreadable { problem: SeatProblem::LastEpoch, detail } => {
             say!(
                 error,
-                "the seat cannot be claimed any more, and nobody can lead: {detail}. Move to another namespace, or stop every \
-                 node and remove the seat; whatever remembers epochs must forget them then"
+                "the seat can no longer be claimed, so nobody can lead: {detail}. Move to another namespace, or stop every \
+                 node and remove the seat; then reset everything that remembers epochs"
             )
         }
         EventKind::SeatUnreadable { detail, .. } => {
@@ -88,13 +88,13 @@ pub(crate) fn log(event: &Event) {
         EventKind::EpochRegressed { found } => say!(
             warn,
             found,
-            "the seat shows epoch {found}, lower than {} seen before: the store was restored or the seat overwritten",
+            "the seat has epoch {found}, lower than {} seen before: the store was restored or the seat overwritten",
             event.epoch
         ),
         EventKind::SettingsDiffer { leader, differences } => say!(
             warn,
             leader = leader.as_str(),
-            "settings differ from the leader's, which count for the election until this node leads: {}",
+            "settings differ from the leader's, which apply to the election until this node leads: {}",
             differences.join(", ")
         ),
         EventKind::NodeConflict => {
@@ -106,14 +106,14 @@ pub(crate) fn log(event: &Event) {
         EventKind::StoreUnsafe { detail } => {
             say!(
                 error,
-                "the store does not honour conditional writes, so no leadership on it can be safe: {detail}"
+                "the store does not honour conditional writes, so leadership on it is not safe: {detail}"
             )
         }
         EventKind::ProcessesStuck => {
             say!(error, "work did not stop in time; the seat is not vacated and its lease must run out")
         }
         EventKind::CandidateRestarted { attempt, wait_ms } => {
-            say!(error, attempt, "the candidate died; starting it again in {wait_ms} ms")
+            say!(error, attempt, "the candidate died; restarting it in {wait_ms} ms")
         }
         EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
             let cause = cause.as_str();
@@ -124,11 +124,17 @@ pub(crate) fn log(event: &Event) {
                 expected = expected_ms,
                 ratio,
                 cause,
-                "a heartbeat took {duration_ms} ms, {expected_ms} ms apart are expected ({cause})"
+                "a heartbeat took {duration_ms} ms; one is due every {expected_ms} ms ({cause})"
             )
         }
         EventKind::WorkerRegistered(worker) => {
-            say!(info, worker = worker.worker_id.as_str(), "worker {} on {}", worker.worker_id, worker.pod)
+            say!(
+                info,
+                worker = worker.worker_id.as_str(),
+                "worker {} registered on {}",
+                worker.worker_id,
+                worker.pod
+            )
         }
         EventKind::WorkerDeregistered(worker) => {
             say!(info, worker = worker.worker_id.as_str(), "worker {} is gone", worker.worker_id)
@@ -154,7 +160,7 @@ pub(crate) fn log(event: &Event) {
             error,
             worker = worker.worker_id.as_str(),
             "worker id {} is held by another live process, on {other_pod} (incarnation {other_incarnation}); this \
-             one ends",
+             one stops",
             worker.worker_id
         ),
         EventKind::WorkersChanged { active, inactive } => {
@@ -168,13 +174,13 @@ pub(crate) fn log(event: &Event) {
             say!(warn, plugin = &**plugin, detail, "{FALLBACK_WARNING}")
         }
         EventKind::ProcessStarted { process } => {
-            say!(info, process = &**process, "process {process} runs")
+            say!(info, process = &**process, "process {process} started")
         }
         EventKind::ProcessRestarted { process, attempt } => {
-            say!(info, process = &**process, attempt, "process {process} runs again (start {attempt})")
+            say!(info, process = &**process, attempt, "process {process} restarted (start {attempt})")
         }
         EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => {
-            let next = restart_in_ms.map_or(String::new(), |ms| format!("; starting it again in {ms} ms"));
+            let next = restart_in_ms.map_or(String::new(), |ms| format!("; restarting it in {ms} ms"));
             let detail = detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             let (process, outcome) = (&**process, outcome.as_str());
             if detail.is_empty() {
@@ -186,12 +192,12 @@ pub(crate) fn log(event: &Event) {
         EventKind::ProcessStuck { process } => say!(
             error,
             process = &**process,
-            "process {process} did not stop: it has no guard any more, and this node does not lead until it has ended"
+            "process {process} did not stop: it has lost its guard, and this node does not lead until it has ended"
         ),
         EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
             let process = process.as_deref();
             let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
-            say!(error, process, cause, "giving leadership up for {hold_ms} ms because{whose}: {cause}")
+            say!(error, process, cause, "giving up leadership for {hold_ms} ms because{whose}: {cause}")
         }
         EventKind::Plugin(news) if news.alarming => say!(warn, fields = %news.fields, "{}", news.sentence),
         EventKind::Plugin(news) => say!(info, fields = %news.fields, "{}", news.sentence),

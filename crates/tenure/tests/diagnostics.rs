@@ -64,7 +64,7 @@ async fn one_line_per_cycle_says_what_was_observed_decided_and_sent() {
     }
     let look = standby.last().expect("a line");
     for words in
-        ["standby, epoch 1", "seat held by pod-a (epoch 1, renewal", "election check", "look at the seat"]
+        ["standby, epoch 1", "seat held by pod-a (epoch 1, renewal", "election check", "read of the seat"]
     {
         assert!(look.contains(words), "{words:?} is not in {look}");
     }

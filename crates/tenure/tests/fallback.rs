@@ -385,7 +385,7 @@ async fn gc2_a_global_leader_that_may_not_look_at_the_other_seat_does_not_act() 
     let (other, _) = a.attach("queue").await;
     sleep_ms(60_000).await;
     assert_eq!(cluster.acting("queue"), ["pod-b"]);
-    assert_eq!(log::lines("the seat cannot be read, so this node does not act beside it").len(), 1);
+    assert_eq!(log::lines("the seat cannot be read, so this node does not act").len(), 1);
     a.policy.deny_own_reads.store(false, Ordering::SeqCst);
     blind.detach().await;
     leads(&other).await;

@@ -75,7 +75,7 @@ async fn ef1_a_stale_epoch_is_rejected_and_counted() {
     assert_eq!(fence.drift_events(), 2);
     let stale = fence.admit(&task(5, 10)).expect_err("stale");
     assert_eq!(stale, Refused::Stale { task: "t-1".to_owned(), epoch: 5, known: 6 });
-    assert!(stale.to_string().contains("\"t-1\" carries epoch 5, but epoch 6"), "{stale}");
+    assert!(stale.to_string().contains("\"t-1\" has epoch 5, but the current epoch is 6"), "{stale}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,8 @@ async fn gt1_a_task_of_the_leader_just_before_is_accepted_late() {
     assert_eq!((fence.late_tasks(), fence.drift_events()), (1, 0));
     let said = log.text();
     assert!(
-        said.contains("WARN") && said.contains("late task of the leader before taskEpoch=5 currentEpoch=6"),
+        said.contains("WARN")
+            && said.contains("late task from the previous leader taskEpoch=5 currentEpoch=6"),
         "{said}"
     );
     // In the words of the documents, whoever asks.

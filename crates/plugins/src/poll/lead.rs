@@ -175,7 +175,7 @@ async fn take_over(
             Err(Saved::Superseded) => return Err(TermError::Superseded),
             Err(Saved::Done) => {}
             Err(Saved::Later(why)) => {
-                tracing::warn!(target: "tenure", "polls cannot be taken over yet: {why}");
+                tracing::warn!(target: "tenure", "cannot take over polls yet: {why}");
                 tokio::time::sleep(PAUSE_MAX).await;
             }
         }
@@ -209,7 +209,7 @@ impl Term<'_> {
                     while let Some(done) = next {
                         match done {
                             Ok(looked) => self.on_looked(looked).await,
-                            Err(error) => tracing::error!(target: "tenure", %error, "a look at the store died"),
+                            Err(error) => tracing::error!(target: "tenure", %error, "reading the store crashed"),
                         }
                         next = self.looks.try_join_next();
                     }

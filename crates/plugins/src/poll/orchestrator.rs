@@ -110,14 +110,14 @@ impl PollEvent {
         let (alarming, sentence) = match self {
             PollEvent::CheckFailing(told) => {
                 let Transition { schedule, check, in_a_row, detail, .. } = told;
-                (true, format!("check {check} of {schedule} fails, {in_a_row} times in a row: {detail}"))
+                (true, format!("check {check} of {schedule} failed {in_a_row} times in a row: {detail}"))
             }
             PollEvent::CheckRecovered(told) => {
                 (false, format!("check {} of {} is well again", told.check, told.schedule))
             }
             PollEvent::ScheduleRefused { schedule, problems } => {
                 let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
-                (true, format!("schedule {schedule} is not acted on: {}", problems.join("; ")))
+                (true, format!("schedule {schedule} is invalid and does not run: {}", problems.join("; ")))
             }
         };
         News { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
@@ -370,7 +370,7 @@ mod tests {
         let failing = PollEvent::CheckFailing(told.clone()).news();
         assert_eq!(
             failing.sentence,
-            "check home of web fails, 3 times in a row: refused12:00 INFO all is well[2J"
+            "check home of web failed 3 times in a row: refused12:00 INFO all is well[2J"
         );
         assert_eq!((failing.alarming, &failing.fields["detail"]), (true, &json!(detail)));
         let recovered = PollEvent::CheckRecovered(told).news();

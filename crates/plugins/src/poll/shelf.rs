@@ -69,7 +69,7 @@ impl Found {
                 self.changed.insert(id, read);
             }
             Some(Ok((None, id))) => self.unread.push(id),
-            Some(Err(error)) => tracing::error!(target: "tenure", %error, "a look at a schedule died"),
+            Some(Err(error)) => tracing::error!(target: "tenure", %error, "reading a schedule crashed"),
             None => {}
         }
     }

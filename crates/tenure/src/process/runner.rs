@@ -404,7 +404,7 @@ fn on_thread(
         let _ = done.send(outcome);
     };
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
-        tracing::error!(target: "tenure", %error, "no thread for a process");
+        tracing::error!(target: "tenure", %error, "cannot start a thread for a process");
     }
     ended
 }

@@ -303,7 +303,7 @@ impl Keeper {
             }
             Err(error) => {
                 // The settings are the service's and the store is open, so there is nothing left to fail.
-                tracing::error!(target: "tenure", plugin = &*self.name, %error, "no candidate of its own");
+                tracing::error!(target: "tenure", plugin = &*self.name, %error, "cannot start an election of its own");
                 Some(ArbiterInput::OwnStopped)
             }
         }

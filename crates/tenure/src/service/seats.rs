@@ -101,7 +101,7 @@ impl SeatWatch {
             return Glimpse::Closed;
         }
         if !std::mem::replace(&mut self.is_denied, true) {
-            tracing::warn!(target: "tenure", seat = self.key, "the seat cannot be read, so this node does not act beside it: {trouble}");
+            tracing::warn!(target: "tenure", seat = self.key, "the seat cannot be read, so this node does not act: {trouble}");
         }
         Glimpse::Nothing
     }

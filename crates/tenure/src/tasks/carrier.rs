@@ -124,14 +124,14 @@ impl Carrier {
                 Ok((doc, carried)) => {
                     if !carried.foreign.is_empty() {
                         let count = carried.foreign.len();
-                        self.say(format!("{key} has {count} entries that are none; nobody acts on them"));
+                        self.say(format!("{key} has {count} entries that cannot be read; they are ignored"));
                         self.place.voice.figures.tasks().add_rejected(count as u64);
                     }
                     self.inboxes.lock().insert(worker.clone(), carried);
                     Found::Doc(doc, core_version(&object.version))
                 }
                 Err(detail) => {
-                    self.say(format!("{key} is no inbox and is left alone: {detail}"));
+                    self.say(format!("{key} is not an inbox and is left alone: {detail}"));
                     Found::Unreadable
                 }
             },
@@ -219,7 +219,7 @@ impl Carrier {
                     LedgerRead::Found(doc, core_version(&object.version))
                 }
                 Err(detail) => {
-                    self.say(format!("{key} is no ledger and is left alone: {detail}"));
+                    self.say(format!("{key} is not a ledger and is left alone: {detail}"));
                     LedgerRead::Unreadable
                 }
             },

@@ -369,7 +369,7 @@ impl Feeder {
                 Some(input)
             }
             Err(error) => {
-                tracing::error!(target: "tenure", %error, "a store request died");
+                tracing::error!(target: "tenure", %error, "a store request crashed");
                 self.running.remove(&error.id())
             }
         }

@@ -117,7 +117,7 @@ impl Sweeper {
                 _ = ended.wait_for(Option::is_some) => return,
                 _ = life.join_next() => {}
             }
-            tracing::error!(target: "tenure", "the worker registry died; starting it again in {wait_ms} ms");
+            tracing::error!(target: "tenure", "the worker registry died; restarting it in {wait_ms} ms");
             tokio::select! {
                 biased;
                 _ = ended.wait_for(Option::is_some) => return,
@@ -351,12 +351,9 @@ impl Sweeper {
         }
         let skipped = tenure.roll.skipped();
         if skipped.cut {
-            self.say(tenure, format!("more than {LIST_MAX} objects among the workers: some are not seen"));
+            self.say(tenure, format!("more than {LIST_MAX} objects in workers/: some are not seen"));
         } else if skipped.total() > 0 {
-            self.say(
-                tenure,
-                "there are objects among the workers that are none; they are skipped".to_owned(),
-            );
+            self.say(tenure, "skipping objects in workers/ that are not workers".to_owned());
         } else {
             tenure.said = None;
         }
@@ -393,7 +390,7 @@ impl Sweeper {
             match running.join_next().await {
                 Some(Ok((worker, outcome))) => tenure.roll.read(self.now(), &worker, outcome),
                 // A backend that panics has not answered; the worker is read again once it has written.
-                Some(Err(error)) => tracing::error!(target: "tenure", %error, "a store request died"),
+                Some(Err(error)) => tracing::error!(target: "tenure", %error, "a store request crashed"),
                 None => return,
             }
         }
@@ -407,7 +404,7 @@ impl Sweeper {
                     ReadOutcome::Found(parsed.details)
                 }
                 Err(detail) => {
-                    tracing::warn!(target: "tenure", worker = worker.as_str(), detail, "not a worker's object; skipped");
+                    tracing::warn!(target: "tenure", worker = worker.as_str(), detail, "skipping an object that is not a worker");
                     ReadOutcome::Corrupt
                 }
             },
@@ -426,7 +423,7 @@ impl Sweeper {
             let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));
             // The next list shows whether it worked.
             if let Ok(Ok(Remove::Done)) = guard.run(removal).await {
-                tracing::info!(target: "tenure", gone = node.as_str(), "presence of a dead node removed");
+                tracing::info!(target: "tenure", gone = node.as_str(), "removed a dead node from the list");
             }
         }
     }
@@ -438,7 +435,7 @@ impl Sweeper {
         let removal = tokio::time::timeout(self.request_timeout, self.store.remove(&key));
         // The next list shows whether it worked.
         if let Ok(Ok(Remove::Done)) = guard.run(removal).await {
-            tracing::info!(target: "tenure", worker = worker.as_str(), "object of a dead worker removed");
+            tracing::info!(target: "tenure", worker = worker.as_str(), "removed a dead worker");
         }
     }
 

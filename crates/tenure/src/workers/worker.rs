@@ -287,7 +287,7 @@ impl Task {
         match done {
             Ok((id, answer)) => Some(RegistrationInput::Answer { id, answer }),
             Err(error) => {
-                tracing::error!(target: "tenure", %error, "a store request died");
+                tracing::error!(target: "tenure", %error, "a store request crashed");
                 running.map(|(id, request)| RegistrationInput::Answer { id, answer: request.unanswered() })
             }
         }
@@ -323,13 +323,13 @@ impl Task {
             RegistrationEvent::Watching { pod, incarnation, wait_ms } => tracing::warn!(
                 target: "tenure",
                 worker = worker.as_str(),
-                "worker id {worker} is in use by {pod} (incarnation {incarnation}); watching for {wait_ms} ms whether \
-                 it lives"
+                "worker id {worker} is in use by {pod} (incarnation {incarnation}); watching for {wait_ms} ms to see whether \
+                 it is alive"
             ),
             RegistrationEvent::Unreadable => tracing::error!(
                 target: "tenure",
                 worker = worker.as_str(),
-                "the worker's object was overwritten with something else and is left alone: {}",
+                "something else overwrote the worker's object; leaving it alone: {}",
                 detail()
             ),
             RegistrationEvent::Unavailable => {

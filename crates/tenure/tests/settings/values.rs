@@ -37,7 +37,7 @@ fn a_lease_must_outlive_its_heartbeat() {
     }
     let line = refusal(flags(&[("leaseTimeout", "2249")]));
     assert!(
-        line.contains("at least 1.5 × `heartbeatInterval`") && line.contains("before 80 % of it"),
+        line.contains("at least 1.5 × `heartbeatInterval`") && line.contains("within 80 % of it"),
         "{line}"
     );
     for (hold, warned) in [("1", true), ("1.19", true), ("1.2", false), ("2", false)] {

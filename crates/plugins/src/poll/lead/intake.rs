@@ -74,7 +74,7 @@ impl Term<'_> {
             Some(report) => self.judge(schedule, &report),
             None => {
                 self.counts.unreported += 1;
-                tracing::debug!(target: "tenure", schedule = schedule.as_str(), ?state, "a job ended without a report");
+                tracing::debug!(target: "tenure", schedule = schedule.as_str(), ?state, "a job ended without a result");
             }
         }
     }

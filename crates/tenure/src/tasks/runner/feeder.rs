@@ -180,7 +180,7 @@ impl Feeder {
                 Some(self.fenced(input))
             }
             Err(error) => {
-                tracing::error!(target: "tenure", %error, "a store request died");
+                tracing::error!(target: "tenure", %error, "a store request crashed");
                 self.asked.remove(&error.id())
             }
         }
