@@ -313,7 +313,7 @@ impl PollOrchestrator {
         Ok(polls)
     }
 
-    /// The leader-only process, for a [`Supervisor`](tenure::Supervisor). It is ready once it has taken over what its predecessor
+    /// The leader-only process, for a [`Supervisor`](tenure::process::Supervisor). It is ready once it has taken over what its predecessor
     /// left; nothing is scheduled before.
     pub fn process(&self) -> ProcessSpec {
         let inner = Arc::clone(&self.0);
