@@ -221,6 +221,34 @@ async fn many_that_open_a_new_file_at_once_all_get_it() {
     }
 }
 
+/// A file that another process is creating is half written for a moment, and looks damaged to whoever takes no lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_being_written_is_waited_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let (whole, path) = (directory.path().join("whole.db"), directory.path().join("t.db"));
+    drop(open(&whole).await);
+    let mut bytes = std::fs::read(&whole).unwrap();
+    // The first transaction is written before write-ahead logging is on.
+    bytes[18..20].copy_from_slice(&[1, 1]);
+    std::fs::write(&whole, &bytes).unwrap();
+    std::fs::write(&path, &bytes).unwrap();
+    let writer = rusqlite::Connection::open(&path).unwrap();
+    writer.execute_batch("BEGIN EXCLUSIVE").unwrap();
+    // By other processes: closing the file in this one would drop SQLite's lock.
+    let run = |program: &str, words: &[&std::ffi::OsStr]| {
+        assert!(std::process::Command::new(program).args(words).status().unwrap().success());
+    };
+    run("truncate", &["-s".as_ref(), "4096".as_ref(), path.as_os_str()]);
+    let given = path.clone();
+    let opening =
+        tokio::spawn(async move { SqliteStore::open(&given, Duration::from_millis(10)).await.map(drop) });
+    // Long enough for a look at the half of it. On a slower machine the first look finds it whole, which is as well.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    run("cp", &[whole.as_os_str(), path.as_os_str()]);
+    writer.execute_batch("ROLLBACK").unwrap();
+    opening.await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn a_file_that_is_replaced_or_gone_is_noticed() {
     let directory = tempfile::tempdir().unwrap();

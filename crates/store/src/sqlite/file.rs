@@ -83,7 +83,7 @@ pub(super) fn open(path: &Path, busy_timeout: Duration) -> Result<(Connection, I
         create(&mut connection).map_err(wrong)?;
     }
     // Checked again inside the database: another process may have created or changed the file since the header was read.
-    check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
+    check_marks(path, marks(&connection).map_err(wrong)?)?;
     let mode = write_ahead(&connection).map_err(wrong)?;
     if !mode.eq_ignore_ascii_case("wal") {
         let reason = format!(
@@ -179,6 +179,17 @@ fn pragma(connection: &Connection, name: &str) -> Result<u32, rusqlite::Error> {
         .map(|mark| u32::from_ne_bytes(mark.to_ne_bytes()))
 }
 
+/// Whose file it is, and of which version.
+struct Marks {
+    application_id: u32,
+    version: u32,
+}
+
+fn marks(connection: &Connection) -> rusqlite::Result<Marks> {
+    let application_id = pragma(connection, "application_id")?;
+    Ok(Marks { application_id, version: pragma(connection, "user_version")? })
+}
+
 fn check_directory(path: &Path) -> Result<(), OpenError> {
     if path.is_dir() {
         return Err(refused(path, "is a directory; name a file in it"));
@@ -241,12 +252,28 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
         return Ok(true);
     }
     // Immutable: no lock, no journal, no shared memory, just a look at the main file.
+    let escaped = escaped(path)?;
+    let marks = match read_marks(&escaped, "immutable=1") {
+        // Without a lock, a file that another process is creating right now looks damaged. With one it is whole, or it is
+        // really damaged. A reader does not change the main file either.
+        Err(error) if is_damaged(&error) => read_marks(&escaped, "mode=ro"),
+        marks => marks,
+    };
+    check_marks(path, marks.map_err(|error| explain(path, &error))?)?;
+    Ok(false)
+}
+
+fn is_damaged(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
+}
+
+/// The marks of an existing file, opened in this way.
+fn read_marks(path: &str, way: &str) -> rusqlite::Result<Marks> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(format!("file:{}?immutable=1", escaped(path)?), flags);
-    let connection = connection.map_err(|error| explain(path, &error))?;
-    check_marks(path, pragma(&connection, "application_id"), pragma(&connection, "user_version"))?;
-    Ok(false)
+    let connection = Connection::open_with_flags(format!("file:{path}?{way}"), flags)?;
+    connection.busy_timeout(OPEN_PATIENCE)?;
+    marks(&connection)
 }
 
 /// The path, escaped for a SQLite URI.
@@ -255,13 +282,7 @@ fn escaped(path: &Path) -> Result<String, OpenError> {
     Ok(text.replace('%', "%25").replace('?', "%3f").replace('#', "%23"))
 }
 
-fn check_marks(
-    path: &Path,
-    application_id: Result<u32, rusqlite::Error>,
-    version: Result<u32, rusqlite::Error>,
-) -> Result<(), OpenError> {
-    let application_id = application_id.map_err(|error| explain(path, &error))?;
-    let version = version.map_err(|error| explain(path, &error))?;
+fn check_marks(path: &Path, Marks { application_id, version }: Marks) -> Result<(), OpenError> {
     if application_id != APPLICATION_ID {
         let reason = format!(
             "belongs to another application (application_id {application_id:#x}, not {APPLICATION_ID:#x}); \
