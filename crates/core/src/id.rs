@@ -88,7 +88,7 @@ ids! {
     JobId: "job id",
     /// What kind of job, or of check: workers say which kinds they run.
     KindName: "kind",
-    /// The jobs that come from one place. Only the newest of a series may be created, so a job is created once.
+    /// Jobs whose marks rise. Once one was created, none with its mark or a lower one is created again, even after it is forgotten.
     SeriesId: "series of jobs",
     /// The id of a schedule. The jobs it makes are a series of the same name.
     ScheduleId: "schedule id",
@@ -116,13 +116,6 @@ impl ScheduleId {
     /// long.
     pub fn job(&self, due_ms: u64) -> Result<JobId, IdError> {
         JobId::new(&format!("{self}-{due_ms}"))
-    }
-}
-
-impl JobId {
-    /// The series of a job that belongs to none: its own.
-    pub fn series(&self) -> SeriesId {
-        SeriesId(Arc::clone(&self.0))
     }
 }
 

@@ -10,7 +10,7 @@ use tenure_core::{
     DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, Misfire, PlanTerms, ProcessPlan,
     Restart, SupervisionConfig, TakerConfig, TaskLimits,
 };
-use tenure_core::{JobId, ScheduleId};
+use tenure_core::{JobId, ScheduleId, SeriesId};
 
 /// How long to count requests.
 const STEADY_MS: u64 = 20_000;
@@ -187,7 +187,7 @@ pub(crate) fn demand(world: &mut World) {
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
     let limits = TaskLimits { deadline_ms, ..world.labour.limits.clone() };
     // Once a mark was used, nothing at or below it is created in that series again.
-    let record = task(&name, &id.series(), 1, limits);
+    let record = task(&name, &SeriesId::new(&name).expect("a valid id"), 1, limits);
     world.submit_by_hand(node, record);
 }
 

@@ -14,12 +14,12 @@ use tenure_core::{
     InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Nonce, RequestId, TaskLimits,
     TaskRecord, TaskState, Time, Version, WriteAnswer,
 };
-use tenure_core::{JobId, KindName, WorkerId};
+use tenure_core::{JobId, KindName, SeriesId, WorkerId};
 
 fn task(id: &JobId) -> TaskRecord {
     TaskRecord {
         id: id.clone(),
-        series: id.series(),
+        series: SeriesId::new(id.as_str()).expect("valid"),
         mark: 1,
         kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
@@ -166,7 +166,8 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
         epoch: Epoch(1),
         ..task(&id)
     };
-    let ledger = LedgerDoc { epoch: Epoch(1), nonce, series: vec![(id.series(), 1)], tasks: vec![record] };
+    let ledger =
+        LedgerDoc { epoch: Epoch(1), nonce, series: vec![(record.series.clone(), 1)], tasks: vec![record] };
     let entry = Entry {
         id: id.clone(),
         attempt: 1,

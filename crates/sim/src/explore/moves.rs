@@ -322,9 +322,8 @@ impl State {
         let after = target.core.view();
         let followed = model::follow(&terms, before, &step, &after, &mut self.followed);
         // A violated clause says more than a failed comparison.
-        if let Some((check, what)) =
-            self.claims_early(effects).or_else(|| self.knows_wrong(node, before, &after))
-        {
+        let broken = || self.claims_early(effects).or_else(|| self.knows_wrong(node, before, &after));
+        if let Some((check, what)) = self.clauses.then(broken).flatten() {
             self.violated(check, format!("{node}: {what}"));
         }
         if let Err(what) = followed
