@@ -2,6 +2,7 @@
 
 use crate::event::Event;
 use crate::id::{NodeId, Nonce};
+pub use crate::machine::RequestId;
 use crate::seat::{Epoch, Expect, Seat, Version};
 use crate::time::Time;
 
@@ -94,10 +95,6 @@ pub enum StopCause {
     /// The store ignores conditions, so no leadership on it can be safe.
     StoreUnsafe,
 }
-
-/// Matches an answer to its request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct RequestId(pub u64);
 
 /// The generation of a wake-up; older generations are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

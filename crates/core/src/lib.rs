@@ -32,6 +32,7 @@ mod campaign;
 mod config;
 mod coordinator;
 mod cycle;
+pub mod document;
 mod event;
 #[cfg(feature = "explore")]
 mod explore;
@@ -41,6 +42,7 @@ mod id;
 mod io;
 mod leader;
 mod lookout;
+pub mod machine;
 mod mutant;
 mod observe;
 mod presence;

@@ -7,6 +7,16 @@ use crate::config::Config;
 /// A deliberately broken variant of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mutant {
+    /// A document's write of unknown outcome cannot land any more.
+    DocumentDoubtForgotten,
+    /// A refused write of a document is not read back.
+    DocumentRefusalNotReadBack,
+    /// A former leader's document counts as one's own before it was written.
+    DocumentAdoptSkipped,
+    /// A document of a later epoch is written over.
+    DocumentEpochIgnored,
+    /// A document's write of unknown outcome counts as landed.
+    DocumentUnknownTakenForWon,
     /// The lease deadline is counted from the answer to a renewal instead of from when it was sent.
     DeadlineFromAnswer,
     /// A refused conditional write is taken for a successful one.
@@ -266,6 +276,44 @@ impl Mutant {
         Mutant::WorkerNeverRecovers,
         Mutant::WorkerReadsRepeated,
     ];
+}
+
+#[cfg(feature = "teeth")]
+thread_local! {
+    static CHOSEN: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
+}
+
+impl Mutant {
+    /// Mistakes of [`Document`](crate::document::Document), caught by its own schedules.
+    pub const DOCUMENT: &[Mutant] = &[
+        Mutant::DocumentDoubtForgotten,
+        Mutant::DocumentRefusalNotReadBack,
+        Mutant::DocumentAdoptSkipped,
+        Mutant::DocumentEpochIgnored,
+        Mutant::DocumentUnknownTakenForWon,
+    ];
+
+    /// Whether this thread runs with this mistake; a constant `false` without the feature `teeth`.
+    #[inline(always)]
+    pub fn on(self) -> bool {
+        #[cfg(feature = "teeth")]
+        return CHOSEN.get() == Some(self);
+        #[cfg(not(feature = "teeth"))]
+        false
+    }
+
+    /// Runs something with this mistake, on this thread.
+    #[cfg(feature = "teeth")]
+    pub fn with<R>(mutant: Option<Mutant>, run: impl FnOnce() -> R) -> R {
+        struct Restore(Option<Mutant>);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                CHOSEN.set(self.0);
+            }
+        }
+        let _restore = Restore(CHOSEN.replace(mutant));
+        run()
+    }
 }
 
 impl Config {
