@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure::clock::TokioClock;
 use tenure::id::KindName;
+use tenure::job::{Handlers, JobRunner};
 use tenure::process::Supervisor;
 use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
-use tenure::tasks::{Handlers, TaskRunner};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::poll::{
@@ -147,7 +147,7 @@ async fn cluster(load: &Load) -> Figures {
     let metered: Arc<dyn Store> =
         Arc::new(Metered::new(Arc::clone(&store) as Arc<dyn Store>, leaders.clone()));
     let namespace = Namespace::new("bench").expect("valid");
-    let polls = PollOrchestrator::new(lead.tasks(), lead.workers(), metered, &namespace, options);
+    let polls = PollOrchestrator::new(lead.jobs(), lead.workers(), metered, &namespace, options);
     let _processes = Supervisor::new([polls.process()]).run(&lead).expect("valid");
     let hands = node("hands", &store, &clock, &agents, false).await;
     let _runners = runners(load.agents, &hands, &done).await;
@@ -181,7 +181,7 @@ async fn cluster(load: &Load) -> Figures {
     }
 }
 
-async fn runners(count: usize, node: &Node, done: &Arc<AtomicU64>) -> Vec<TaskRunner> {
+async fn runners(count: usize, node: &Node, done: &Arc<AtomicU64>) -> Vec<JobRunner> {
     let mut runners = Vec::new();
     for number in 0..count {
         let spec =
@@ -189,7 +189,7 @@ async fn runners(count: usize, node: &Node, done: &Arc<AtomicU64>) -> Vec<TaskRu
         let worker = node.register_worker(spec).expect("valid");
         let check = Counted(Arc::clone(done));
         let handlers = Checks::none().on("nothing", check).expect("valid").handle(Handlers::new());
-        runners.push(TaskRunner::start(&node.tasks(), worker, handlers));
+        runners.push(JobRunner::start(&node.jobs(), worker, handlers));
         // Real agents do not all look at the same moment.
         tokio::time::sleep(Duration::from_millis(7)).await;
     }

@@ -306,7 +306,7 @@ impl Figures {
         let work = &core["leadersWork"];
         let _ = writeln!(
             out,
-            "| schedules with leaders' work: jobs, runs of tasks, late results, restarts of processes | {}: {}, {}, {}, {} |",
+            "| schedules with leaders' work: scheduled jobs, runs of jobs, late results, restarts of processes | {}: {}, {}, {}, {} |",
             work["schedules"], work["jobs"], work["runs"], work["lateResults"], work["processRestarts"]
         );
         for (what, field) in [("crash", "failoverCrash"), ("graceful", "failoverGraceful")] {

@@ -1,7 +1,7 @@
 //! `cargo xtask schemathesis`: requests generated from the OpenAPI document, against a real node.
 //!
 //! Every answer must have no 5xx, a documented status, a documented content type, and a body that fits its schema. Left out:
-//! routes that answer 503 by design (`/leaderz`), that do not end (`/v1/events`), or that wait on purpose (`tasks/next`, as soon
+//! routes that answer 503 by design (`/leaderz`), that do not end (`/v1/events`), or that wait on purpose (`jobs/next`, as soon
 //! as a worker with a generated name is registered); these have tests of their own.
 
 use std::io::{BufRead, BufReader};
@@ -19,7 +19,7 @@ const START_LIMIT: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(180);
 const CHECKS: &str =
     "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
-const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/tasks/next)$";
+const LEFT_OUT: &str = "^(/leaderz|/v1/events|/v1/workers/[{]id[}]/jobs/next)$";
 
 /// The token of a node that is gone when this ends.
 const TOKEN: &str = "schemathesis-token";

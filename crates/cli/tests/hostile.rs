@@ -115,7 +115,7 @@ fn fill(store: &dyn Store) {
             "probes": [{"name": NASTY, "ok": false, "critical": true, "detail": NASTY}],
         }),
     );
-    let task = |id: &str, state: &str, result: &str| {
+    let job = |id: &str, state: &str, result: &str| {
         json!({
             "id": id, "series": "web", "kind": "poll", "timeout": 1000, "ttl": 5000, "attempts": 1, "state": state,
             "attempt": 1, "worker": "w1", "epoch": 3, "reason": NASTY, "result": result,
@@ -125,10 +125,10 @@ fn fill(store: &dyn Store) {
     // Whichever part of the ledger they belong to: all of them are read.
     put(
         store,
-        "tasks/ledger-0.json",
+        "jobs/ledger-0.json",
         &json!({
             "v": 1, "epoch": 3, "nonce": "00000000000000ab-7", "series": {"web": 9},
-            "tasks": [task("web-5", "failed", &report), task("web-6", "failed", NASTY), task("web-7", "queued", "")],
+            "jobs": [job("web-5", "failed", &report), job("web-6", "failed", NASTY), job("web-7", "queued", "")],
         }),
     );
     put(

@@ -13,7 +13,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Agents look often: a test waits for what they do.
-const EAGER: &[&str] = &["--task-poll-interval", "100ms", "--task-idle-interval", "500ms"];
+const EAGER: &[&str] = &["--job-poll-interval", "100ms", "--job-idle-interval", "500ms"];
 
 struct Bench {
     sandbox: Sandbox,

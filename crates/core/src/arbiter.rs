@@ -196,7 +196,7 @@ impl Arbiter {
     fn on_own_seat_free(&mut self, check: Epoch, epoch: Epoch, out: &mut Vec<ArbiterEffect>) {
         let Some(tenancy) = self.global.as_mut().filter(|tenancy| tenancy.epoch == check) else { return };
         if epoch >= tenancy.epoch {
-            // Somebody else has already handed out tasks in that epoch.
+            // Somebody else has already handed out jobs in that epoch.
             out.push(ArbiterEffect::Raise(epoch));
         } else {
             tenancy.cleared = true;

@@ -40,6 +40,7 @@ mod fence;
 mod figures;
 mod id;
 mod io;
+mod jobs;
 mod leader;
 mod lookout;
 pub mod machine;
@@ -52,7 +53,6 @@ mod seat;
 mod standby;
 mod startup;
 mod supervise;
-mod tasks;
 mod time;
 #[cfg(feature = "explore")]
 mod view;
@@ -78,6 +78,13 @@ pub use io::{
     Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,
     StopCause, WakeToken, WriteAnswer,
 };
+pub use jobs::{
+    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
+    DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, InboxRead, JOB_LATE_MAX,
+    JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
+    JobState, JobUpdate, LateResult, LedgerDoc, LedgerRead, Outcome, OutcomeKind, SubmitAnswer, Taker,
+    TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead, job_shard,
+};
 pub use lookout::{Glimpse, Lookout, Sight};
 pub use mutant::Mutant;
 pub use role::Role;
@@ -88,13 +95,6 @@ pub use seat::{Epoch, Expect, Lease, Seat, SeatState, Terms, Version};
 pub use supervise::{
     GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput,
-};
-pub use tasks::{
-    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
-    DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, InboxRead, LateResult, LedgerDoc, LedgerRead,
-    Outcome, OutcomeKind, SubmitAnswer, TASK_LATE_MAX, TASK_OBJECT_MAX_WEIGHT, TASK_PAYLOAD_MAX_BYTES,
-    TASK_RESULT_MAX_BYTES, TASK_SERIES_MAX, Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput,
-    TakerRead, TaskLimits, TaskRecord, TaskState, TaskUpdate, task_shard,
 };
 pub use time::Time;
 #[cfg(feature = "explore")]

@@ -137,40 +137,40 @@ pub enum Mutant {
     WorkerNeverRecovers,
     /// An object that could not be read is read again in every sweep.
     WorkerReadsRepeated,
-    /// A task is written into an inbox before the ledger says that it is there.
-    TaskDispatchedUnrecorded,
+    /// A job is written into an inbox before the ledger says that it is there.
+    JobDispatchedUnrecorded,
     /// A new leader leaves the inboxes as it finds them, open to writes of the previous leader.
-    TaskInboxNotFenced,
+    JobInboxNotFenced,
     /// A former leader that finds another leader's ledger carries on with its own.
-    TaskLedgerReclaimed,
+    JobLedgerReclaimed,
     /// A result is applied no matter which attempt it belongs to.
-    TaskLateResultApplied,
+    JobLateResultApplied,
     /// An entry counts as taken back before the inbox was written.
-    TaskTakenBackUnwritten,
+    JobTakenBackUnwritten,
     /// A result is removed from the inbox before it is in the ledger.
-    TaskResultDropped,
+    JobResultDropped,
     /// A write of unknown outcome that was not found is forgotten, although it may still land.
-    TaskDoubtForgotten,
-    /// A task is tried again without limit.
-    TaskAttemptsUnbounded,
+    JobDoubtForgotten,
+    /// A job is tried again without limit.
+    JobAttemptsUnbounded,
     /// A worker runs what it has seen, not only what it has claimed.
-    TaskRunUnclaimed,
+    JobRunUnclaimed,
     /// A worker runs what a former life of it claimed.
-    TaskClaimInherited,
+    JobClaimInherited,
     /// A worker writes off what another life of it claimed without asking whose id it is now.
-    TaskSuccessorWrittenOff,
+    JobSuccessorWrittenOff,
     /// A new leader believes the previous leader about which workers are gone, without having listed the workers itself.
-    TaskWorkersNotListed,
-    /// Tasks are dispatched to a worker that has said it takes no more.
-    TaskDrainIgnored,
+    JobWorkersNotListed,
+    /// Jobs are dispatched to a worker that has said it takes no more.
+    JobDrainIgnored,
     /// A new leader dispatches by the ledger it read, without having written it.
-    TaskLedgerNotAdopted,
+    JobLedgerNotAdopted,
     /// The mark of a series is not kept longer than the job.
-    TaskMarkNotKept,
-    /// A claimed task is given to another worker because it takes long.
-    TaskReassignedWhileRun,
-    /// A late failure reopens a finished task.
-    TaskLateResultReopens,
+    JobMarkNotKept,
+    /// A claimed job is given to another worker because it takes long.
+    JobReassignedWhileRun,
+    /// A late failure reopens a finished job.
+    JobLateResultReopens,
     /// A process that does not stop when asked is never cut off.
     AbortForgotten,
     /// Every missed due time is created.
@@ -180,39 +180,39 @@ pub enum Mutant {
 }
 
 impl Mutant {
-    /// Every mistake in handing out tasks; caught by the core's own schedules.
-    pub const TASKS: &[Mutant] = &[
-        Mutant::TaskDispatchedUnrecorded,
-        Mutant::TaskInboxNotFenced,
-        Mutant::TaskLedgerReclaimed,
-        Mutant::TaskLateResultApplied,
-        Mutant::TaskTakenBackUnwritten,
-        Mutant::TaskResultDropped,
-        Mutant::TaskDoubtForgotten,
-        Mutant::TaskAttemptsUnbounded,
-        Mutant::TaskRunUnclaimed,
-        Mutant::TaskClaimInherited,
-        Mutant::TaskSuccessorWrittenOff,
-        Mutant::TaskDrainIgnored,
+    /// Every mistake in handing out jobs; caught by the core's own schedules.
+    pub const JOBS: &[Mutant] = &[
+        Mutant::JobDispatchedUnrecorded,
+        Mutant::JobInboxNotFenced,
+        Mutant::JobLedgerReclaimed,
+        Mutant::JobLateResultApplied,
+        Mutant::JobTakenBackUnwritten,
+        Mutant::JobResultDropped,
+        Mutant::JobDoubtForgotten,
+        Mutant::JobAttemptsUnbounded,
+        Mutant::JobRunUnclaimed,
+        Mutant::JobClaimInherited,
+        Mutant::JobSuccessorWrittenOff,
+        Mutant::JobDrainIgnored,
     ];
 
-    /// Every mistake in a leader's own work that the simulator catches: supervision, tasks, scheduled jobs. Most of
-    /// [`Mutant::TASKS`] are among them; `TaskDoubtForgotten` shows up there too seldom to count on.
+    /// Every mistake in a leader's own work that the simulator catches: supervision, jobs, scheduled jobs. Most of
+    /// [`Mutant::JOBS`] are among them; `JobDoubtForgotten` shows up there too seldom to count on.
     pub const LEADERS_WORK: &[Mutant] = &[
-        Mutant::TaskDispatchedUnrecorded,
-        Mutant::TaskInboxNotFenced,
-        Mutant::TaskLedgerReclaimed,
-        Mutant::TaskLateResultApplied,
-        Mutant::TaskTakenBackUnwritten,
-        Mutant::TaskResultDropped,
-        Mutant::TaskAttemptsUnbounded,
-        Mutant::TaskRunUnclaimed,
-        Mutant::TaskClaimInherited,
-        Mutant::TaskLedgerNotAdopted,
-        Mutant::TaskMarkNotKept,
-        Mutant::TaskReassignedWhileRun,
-        Mutant::TaskWorkersNotListed,
-        Mutant::TaskLateResultReopens,
+        Mutant::JobDispatchedUnrecorded,
+        Mutant::JobInboxNotFenced,
+        Mutant::JobLedgerReclaimed,
+        Mutant::JobLateResultApplied,
+        Mutant::JobTakenBackUnwritten,
+        Mutant::JobResultDropped,
+        Mutant::JobAttemptsUnbounded,
+        Mutant::JobRunUnclaimed,
+        Mutant::JobClaimInherited,
+        Mutant::JobLedgerNotAdopted,
+        Mutant::JobMarkNotKept,
+        Mutant::JobReassignedWhileRun,
+        Mutant::JobWorkersNotListed,
+        Mutant::JobLateResultReopens,
         Mutant::RestartedAfterLoss,
         Mutant::ReleasedBeforeExited,
         Mutant::AbortForgotten,

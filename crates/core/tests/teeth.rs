@@ -88,15 +88,15 @@ macro_rules! errand {
     };
 }
 
-errand!(task_dispatched_unrecorded, TaskDispatchedUnrecorded);
-errand!(task_inbox_not_fenced, TaskInboxNotFenced);
-errand!(task_ledger_reclaimed, TaskLedgerReclaimed);
-errand!(task_late_result_applied, TaskLateResultApplied);
-errand!(task_taken_back_unwritten, TaskTakenBackUnwritten);
-errand!(task_result_dropped, TaskResultDropped);
-errand!(task_doubt_forgotten, TaskDoubtForgotten);
-errand!(task_attempts_unbounded, TaskAttemptsUnbounded);
-errand!(task_run_unclaimed, TaskRunUnclaimed);
-errand!(task_claim_inherited, TaskClaimInherited);
-errand!(task_successor_written_off, TaskSuccessorWrittenOff);
-errand!(task_drain_ignored, TaskDrainIgnored);
+errand!(job_dispatched_unrecorded, JobDispatchedUnrecorded);
+errand!(job_inbox_not_fenced, JobInboxNotFenced);
+errand!(job_ledger_reclaimed, JobLedgerReclaimed);
+errand!(job_late_result_applied, JobLateResultApplied);
+errand!(job_taken_back_unwritten, JobTakenBackUnwritten);
+errand!(job_result_dropped, JobResultDropped);
+errand!(job_doubt_forgotten, JobDoubtForgotten);
+errand!(job_attempts_unbounded, JobAttemptsUnbounded);
+errand!(job_run_unclaimed, JobRunUnclaimed);
+errand!(job_claim_inherited, JobClaimInherited);
+errand!(job_successor_written_off, JobSuccessorWrittenOff);
+errand!(job_drain_ignored, JobDrainIgnored);

@@ -5,8 +5,8 @@ mod common;
 use common::{Answering, Fake, Rig, START, id, rules, schedule, sleep_s};
 use std::time::Duration;
 use tenure::Namespace;
+use tenure::job::{JobList, JobState};
 use tenure::store::{Faults, Lanes, Read, Store};
-use tenure::tasks::{TaskList, TaskState};
 use tenure_plugins::poll::{AgentFacts, Change, JobFacts, Schedules};
 
 fn namespace() -> Namespace {
@@ -82,16 +82,16 @@ async fn a_schedule_that_is_always_busy_or_paused_does_what_is_asked_for() {
     assert_eq!(fake.done().len(), before + 1, "paused, but for what was asked for");
 }
 
-/// How often the ledger was written, all parts together; and how many parts have tasks.
+/// How often the ledger was written, all parts together; and how many parts have jobs.
 async fn ledger_writes(rig: &Rig) -> (u64, u64) {
     let (mut writes, mut used) = (0, 0);
     for shard in 0..64 {
-        let key = format!("plg_coordinator_global/test/tasks/ledger-{shard}.json");
+        let key = format!("plg_coordinator_global/test/jobs/ledger-{shard}.json");
         if let Read::Found(object) = rig.store.get(&key, None).await {
             let value: serde_json::Value = serde_json::from_slice(&object.body).expect("JSON");
             let nonce = value["nonce"].as_str().expect("a nonce");
             writes = writes.max(nonce.rsplit('-').next().expect("a number").parse().expect("a number"));
-            used += u64::from(value["tasks"].as_array().is_some_and(|tasks| !tasks.is_empty()));
+            used += u64::from(value["jobs"].as_array().is_some_and(|jobs| !jobs.is_empty()));
         }
     }
     (writes, used)
@@ -114,28 +114,28 @@ async fn a_reason_that_lasts_stands_in_the_ledger() {
     pod.until(|view| view.jobs.len() == 40 && view.jobs.iter().all(|job| !job.reason.is_empty())).await;
     let (before, used) = ledger_writes(&rig).await;
     sleep_s(60).await;
-    let list = TaskList::read(&lanes, &namespace()).await.expect("read");
-    let reasons: Vec<&str> = list.tasks.iter().map(|task| &*task.reason).collect();
+    let list = JobList::read(&lanes, &namespace()).await.expect("read");
+    let reasons: Vec<&str> = list.jobs.iter().map(|job| &*job.reason).collect();
     assert_eq!(reasons, ["no_worker"; 40]);
     let written = ledger_writes(&rig).await.0 - before;
     assert!(written <= used && used <= 20, "{written} writes: at most one for each of {used} parts in use");
-    let why = JobFacts::of(&list.tasks[0]).why(&list.tasks[0]).expect("a sentence");
+    let why = JobFacts::of(&list.jobs[0]).why(&list.jobs[0]).expect("a sentence");
     assert!(why.contains("tenure agent"), "{why}");
 
     let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
     sleep_s(120).await;
-    let task = TaskList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
-    assert_eq!((&*task.reason, task.state), ("wrong_partition", TaskState::Queued));
+    let job = JobList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
+    assert_eq!((&*job.reason, job.state), ("wrong_partition", JobState::Queued));
     let facts = AgentFacts { partition: Some(id("eu")), ..AgentFacts::default() };
     fake.set(Answering::Takes(Duration::from_secs(8)));
     let _other = rig.agent("w2", &facts, &fake).await;
-    pod.until(|view| view.jobs.iter().any(|job| job.state == TaskState::Running)).await;
-    let mut list = TaskList::read(&lanes, &namespace()).await.expect("read");
+    pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
+    let mut list = JobList::read(&lanes, &namespace()).await.expect("read");
     list.ask_workers(&lanes, &namespace(), 8).await.expect("read");
-    assert!(list.tasks.iter().any(|task| task.state == TaskState::Running), "its inbox says so");
+    assert!(list.jobs.iter().any(|job| job.state == JobState::Running), "its inbox says so");
     pod.until(|view| view.jobs.is_empty()).await;
-    let task = TaskList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
-    assert_eq!(task.state, TaskState::Succeeded);
-    assert_eq!(JobFacts::of(&task).report.expect("a report").checks.len(), 1);
-    assert_eq!(TaskList::find(&lanes, &namespace(), &id("nobody")).await, Ok(None));
+    let job = JobList::find(&lanes, &namespace(), &id("s3.run.one")).await.expect("read").expect("there");
+    assert_eq!(job.state, JobState::Succeeded);
+    assert_eq!(JobFacts::of(&job).report.expect("a report").checks.len(), 1);
+    assert_eq!(JobList::find(&lanes, &namespace(), &id("nobody")).await, Ok(None));
 }

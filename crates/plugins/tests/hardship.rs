@@ -6,8 +6,8 @@ mod common;
 use common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use tenure::job::{JobState, Submitted};
 use tenure::store::{Condition, Read, Store};
-use tenure::tasks::{Submitted, TaskState};
 use tenure_plugins::poll::{AgentFacts, PollEvent};
 
 /// An agent that says it can do what it cannot: the job fails with its words, the check is told as failing, and the next job, with
@@ -22,7 +22,7 @@ async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
     pod.polls.schedules().put(&schedule("asked", text), START).await.expect("written");
     pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
     assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
-    pod.until(|view| view.jobs.is_empty() && view.counts.tasks.finished == 1).await;
+    pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 1).await;
     let told = pod.told();
     let [PollEvent::CheckFailing(failing)] = told.as_slice() else { panic!("{told:?}") };
     assert!(failing.detail.contains("not a known kind of check"), "{failing:?}");
@@ -30,7 +30,7 @@ async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
     let _honest = rig.agent("w2", &able, &fake).await;
     pod.until(|view| view.agents.keys().any(|agent| agent.as_str() == "w2")).await;
     assert_eq!(pod.polls.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
-    pod.until(|view| view.jobs.is_empty() && view.counts.tasks.finished == 2).await;
+    pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 2).await;
     assert_eq!(fake.done().len(), 1);
     let told = pod.told();
     assert!(matches!(told.as_slice(), [PollEvent::CheckRecovered(_)]), "{told:?}");
@@ -48,12 +48,12 @@ async fn a_job_whose_inbox_was_tampered_with_is_done_by_another() {
     pod.polls.schedules().put(&asked, START).await.expect("written");
     pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
     assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
-    pod.until(|view| view.jobs.iter().any(|job| job.state == TaskState::Running)).await;
+    pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
     let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
-    let key = "plg_coordinator_global/test/tasks/inbox/w1.json";
+    let key = "plg_coordinator_global/test/jobs/inbox/w1.json";
     let _ = rig.store.put(key, "nonsense".into(), Condition::Any).await;
-    let view = pod.until(|view| view.jobs.is_empty() && view.counts.tasks.finished == 1).await;
-    assert!(view.counts.tasks.rejected >= 1, "{:?}", view.counts);
+    let view = pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 1).await;
+    assert!(view.counts.jobs.rejected >= 1, "{:?}", view.counts);
     assert_eq!(fake.done().last().map(|(agent, _)| agent.as_str()), Some("w2"));
     let Read::Found(object) = rig.store.get(key, None).await else { panic!("it is gone") };
     assert_eq!(&object.body[..], b"nonsense", "it is left alone");
@@ -71,7 +71,7 @@ async fn fo2_a_job_in_flight_is_adopted_after_a_graceful_stop() {
     slow.checks[0].timeout_ms = 80_000;
     pods[0].polls.schedules().put(&slow, START).await.expect("written");
     let leader = loop {
-        match pods.iter().position(|pod| pod.view().jobs.iter().any(|job| job.state == TaskState::Running)) {
+        match pods.iter().position(|pod| pod.view().jobs.iter().any(|job| job.state == JobState::Running)) {
             Some(leader) => break leader,
             None => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -90,7 +90,7 @@ async fn fo2_a_job_in_flight_is_adopted_after_a_graceful_stop() {
         .filter(|name| ["process_exited", "lost_leadership"].contains(&name.as_str()))
         .collect();
     assert_eq!(said, ["process_exited", "lost_leadership"]);
-    pods[0].until(|view| view.counts.tasks.finished >= 1).await;
+    pods[0].until(|view| view.counts.jobs.finished >= 1).await;
     assert_eq!(fake.done().len(), 1, "it ran once");
     sleep_s(60).await;
     assert!(created(&rig, "web").await.values().all(|times| *times == 1));

@@ -6,8 +6,8 @@ use common::{Answering, Fake, Rig, START, created, id, schedule, sleep_s};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tenure::job::{JobState, RunnerEnd, Submitted};
 use tenure::store::{Condition, Faults, Read, Store};
-use tenure::tasks::{RunnerEnd, Submitted, TaskState};
 use tenure_plugins::poll::{AgentFacts, PollError, PollEvent, PollOrchestrator, Schedule};
 
 fn names(events: &[PollEvent]) -> Vec<&'static str> {
@@ -107,7 +107,7 @@ async fn a_job_that_is_open_at_a_failover_is_adopted_and_keeps_others_away() {
     slow.checks[0].timeout_ms = 80_000;
     put(&pods[0].polls, &slow).await;
     let leader = loop {
-        match pods.iter().position(|pod| pod.view().jobs.iter().any(|job| job.state == TaskState::Running)) {
+        match pods.iter().position(|pod| pod.view().jobs.iter().any(|job| job.state == JobState::Running)) {
             Some(leader) => break leader,
             None => tokio::time::sleep(Duration::from_millis(50)).await,
         }
@@ -169,13 +169,13 @@ async fn an_agent_that_drains_ends_its_job_and_gets_no_other() {
     put(&pod.polls, &asked).await;
     pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
     assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
-    pod.until(|view| view.jobs.iter().any(|job| job.state == TaskState::Running)).await;
+    pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
     let drained = tokio::spawn(w1.runner.drain());
     // Long before it leaves, and long before its payload is read again.
     pod.until(|view| view.agents.values().all(|facts| facts.draining)).await;
     assert_eq!(pod.polls.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
     let view = pod.until(|view| view.jobs.iter().any(|job| &*job.reason == "all_draining")).await;
-    assert!(view.jobs.iter().any(|job| job.state == TaskState::Running), "{:?}", view.jobs);
+    assert!(view.jobs.iter().any(|job| job.state == JobState::Running), "{:?}", view.jobs);
     assert_eq!(drained.await.expect("no panic"), RunnerEnd::Drained);
     assert_eq!(fake.done().len(), 1, "the first was ended, the second not begun");
     let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
@@ -196,7 +196,7 @@ async fn a_job_of_a_lost_worker_is_given_to_another_within_its_budget() {
         put(&pod.polls, &asked).await;
         pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
         assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
-        pod.until(|view| view.jobs.iter().any(|job| job.state == TaskState::Running)).await;
+        pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
         let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
         w1.link.cut(true);
         let view = pod.until(|view| view.jobs.is_empty()).await;

@@ -25,8 +25,8 @@ async fn per_job(schedules: u64) -> (f64, u64) {
     pod.until(|view| view.schedules.len() as u64 == schedules && view.agents.len() == AGENTS).await;
     sleep_s(90).await;
     let spent = || {
-        let tasks: u64 = agents.iter().map(|agent| agent.node.metrics().tasks.requests).sum();
-        pod.node.metrics().tasks.requests + tasks + pod.meter.snapshot().requests()
+        let jobs: u64 = agents.iter().map(|agent| agent.node.metrics().jobs.requests).sum();
+        pod.node.metrics().jobs.requests + jobs + pod.meter.snapshot().requests()
     };
     let (before, counts) = (spent(), pod.view().counts);
     sleep_s(120).await;
@@ -52,7 +52,7 @@ async fn requests_per_job_do_not_grow_with_the_number_of_schedules() {
 }
 
 async fn has_ledger(rig: &Rig) -> bool {
-    let List::Entries { entries, .. } = rig.store.list("plg_coordinator_global/test/tasks/ledger-", 1).await
+    let List::Entries { entries, .. } = rig.store.list("plg_coordinator_global/test/jobs/ledger-", 1).await
     else {
         panic!("it cannot be listed")
     };
@@ -67,11 +67,11 @@ async fn a_leader_without_schedules_only_looks_for_them() {
     let _agent = rig.agent("w1", &AgentFacts::default(), &fake).await;
     pod.leads().await;
     sleep_s(10).await;
-    let (before, tasks) = (pod.meter.snapshot().requests(), pod.node.metrics().tasks.requests);
+    let (before, jobs) = (pod.meter.snapshot().requests(), pod.node.metrics().jobs.requests);
     sleep_s(600).await;
     let looks = pod.meter.snapshot().requests() - before;
     assert!((119..=121).contains(&looks), "{looks} requests in ten minutes, one every 5 s");
-    assert_eq!(pod.node.metrics().tasks.requests, tasks, "nothing of tasks");
+    assert_eq!(pod.node.metrics().jobs.requests, jobs, "nothing of jobs");
     assert!(!has_ledger(&rig).await, "nothing was taken over");
     pod.polls.schedules().put(&schedule("first", "every: 1s"), START).await.expect("written");
     pod.until(|view| view.counts.plan.created > 3).await;
@@ -84,7 +84,7 @@ async fn a_leader_that_cannot_look_takes_nothing_over() {
     let pod = rig.pod("pod-a").await;
     pod.own.cut(true);
     let view = pod.leads().await;
-    assert!(view.trouble.is_some_and(|why| why.contains("/tasks/")), "it says what it cannot list");
+    assert!(view.trouble.is_some_and(|why| why.contains("/jobs/")), "it says what it cannot list");
     sleep_s(60).await;
     assert!(!has_ledger(&rig).await, "nothing was taken over");
     let first = schedule("first", "every: 1s");
@@ -165,7 +165,7 @@ async fn the_ledger_takes_five_thousand_jobs_at_once() {
     assert_eq!(view.trouble, None);
     assert_eq!(view.counts.plan.created, 5000);
     let List::Entries { entries, .. } =
-        rig.store.list("plg_coordinator_global/test/tasks/ledger-", 1000).await
+        rig.store.list("plg_coordinator_global/test/jobs/ledger-", 1000).await
     else {
         panic!("a list")
     };

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::id::{KindName, WorkerId};
-use tenure::tasks::{Handlers, RunnerOptions, TaskPlace, TaskRunner};
+use tenure::job::{Handlers, JobRunner, Jobs, RunnerOptions};
 use tenure::worker::{Registrar, Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -52,7 +52,7 @@ pub struct Membership {
 /// What keeps a worker alive.
 enum Kept {
     Worker(Worker),
-    Runner(TaskRunner),
+    Runner(JobRunner),
 }
 
 pub(crate) struct Member {
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// Removes the worker's object and gives up its tasks: the leader assigns them to others.
+    /// Removes the worker's object and gives up its jobs: the leader assigns them to others.
     async fn leave(&self) {
         self.desk.close();
         let leaving = async {
@@ -134,7 +134,7 @@ pub(crate) struct Recruit {
 /// The workers registered through this node.
 pub(crate) struct Crew {
     registrar: Registrar,
-    tasks: TaskPlace,
+    jobs: Jobs,
     clock: Arc<dyn Clock>,
     bucket: Arc<Bucket>,
     most: usize,
@@ -146,14 +146,14 @@ pub(crate) struct Crew {
 impl Crew {
     pub(crate) fn new(
         registrar: Registrar,
-        tasks: TaskPlace,
+        jobs: Jobs,
         clock: Arc<dyn Clock>,
         bucket: Arc<Bucket>,
         limits: &Limits,
     ) -> Crew {
         let (most, most_per_client) = (limits.workers, limits.workers_per_client);
         let (members, joined) = (Mutex::default(), Notify::new());
-        Crew { registrar, tasks, clock, bucket, most, most_per_client, members, joined }
+        Crew { registrar, jobs, clock, bucket, most, most_per_client, members, joined }
     }
 
     /// Registers a worker. Must be called on the node's runtime. `false`: the same registration already exists, and this counted
@@ -183,7 +183,7 @@ impl Crew {
                 handlers.on(kind.as_str(), move |context| Desk::offer(Arc::clone(&desk), context))
             });
             let options = RunnerOptions { concurrency: recruit.concurrency, claims: recruit.concurrency };
-            Kept::Runner(TaskRunner::start_with(&self.tasks, worker, handlers, options))
+            Kept::Runner(JobRunner::start_with(&self.jobs, worker, handlers, options))
         };
         let member = Arc::new(Member {
             id: recruit.id.clone(),

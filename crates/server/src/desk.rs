@@ -1,7 +1,7 @@
-//! One worker's tasks on their way to a client and back.
+//! One worker's jobs on their way to a client and back.
 //!
-//! A task that a client took and did not acknowledge in time is handed out again, to the next client that asks for this worker.
-//! It is the same attempt, and the first client may have got it after all, so clients identify tasks by id and attempt.
+//! A job that a client took and did not acknowledge in time is handed out again, to the next client that asks for this worker.
+//! It is the same attempt, and the first client may have got it after all, so clients identify jobs by id and attempt.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,18 +12,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::tasks::{TaskContext, TaskOutcome};
+use tenure::job::{JobContext, JobOutcome};
 use tokio::sync::{Notify, oneshot};
 use utoipa::ToSchema;
 
-/// How soon a task that was handed out must be acknowledged.
+/// How soon a job that was handed out must be acknowledged.
 const ACK_WITHIN_MS: u64 = 10_000;
 
-/// A task for a worker.
+/// A job for a worker.
 #[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct TaskGiven {
-    /// Which task. The same for every attempt.
+pub struct JobGiven {
+    /// Which job. The same for every attempt.
     pub id: String,
     /// Which attempt.
     pub attempt: u32,
@@ -46,9 +46,9 @@ enum Stage {
 }
 
 struct Held {
-    context: TaskContext,
+    context: JobContext,
     stage: Stage,
-    reply: Option<oneshot::Sender<TaskOutcome>>,
+    reply: Option<oneshot::Sender<JobOutcome>>,
 }
 
 impl Held {
@@ -69,7 +69,7 @@ pub(crate) struct Desk {
     clock: Arc<dyn Clock>,
 }
 
-/// Withdraws the task when its handler ends, for whatever reason.
+/// Withdraws the job when its handler ends, for whatever reason.
 struct Withdraw {
     desk: Arc<Desk>,
     id: String,
@@ -88,34 +88,34 @@ impl Desk {
         Desk { board: Mutex::default(), wake: Notify::new(), clock }
     }
 
-    /// The library's handler: offers the task and waits for a client's report.
-    pub(crate) async fn offer(desk: Arc<Desk>, context: TaskContext) -> TaskOutcome {
+    /// The library's handler: offers the job and waits for a client's report.
+    pub(crate) async fn offer(desk: Arc<Desk>, context: JobContext) -> JobOutcome {
         let (reply, outcome) = oneshot::channel();
         let (id, attempt, cancelled) = (context.id.to_string(), context.attempt, context.cancelled.clone());
         {
             let mut board = desk.board.lock();
             if board.closed {
-                return TaskOutcome::failed("its worker has left");
+                return JobOutcome::failed("its worker has left");
             }
             board.held.push_back(Held { context, stage: Stage::Waiting, reply: Some(reply) });
         }
         desk.wake.notify_waiters();
         let _withdraw = Withdraw { desk, id, attempt };
         tokio::select! {
-            said = outcome => said.unwrap_or_else(|_| TaskOutcome::failed("its worker has left")),
-            () = cancelled.cancelled() => TaskOutcome::failed("called off"),
+            said = outcome => said.unwrap_or_else(|_| JobOutcome::failed("its worker has left")),
+            () = cancelled.cancelled() => JobOutcome::failed("called off"),
         }
     }
 
-    /// The next task; waits at most this long.
-    pub(crate) async fn next(&self, patience: Duration) -> Option<TaskGiven> {
+    /// The next job; waits at most this long.
+    pub(crate) async fn next(&self, patience: Duration) -> Option<JobGiven> {
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             let woken = self.wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             let again_ms = match self.give() {
-                Given::Task(task) => return Some(task),
+                Given::Job(job) => return Some(job),
                 Given::Closed => return None,
                 Given::Nothing { again_ms } => again_ms,
             };
@@ -127,7 +127,7 @@ impl Desk {
             }
             if tokio::time::Instant::now() >= deadline {
                 return match self.give() {
-                    Given::Task(task) => Some(task),
+                    Given::Job(job) => Some(job),
                     Given::Closed | Given::Nothing { .. } => None,
                 };
             }
@@ -150,22 +150,22 @@ impl Desk {
                 }
                 Stage::Given { .. } | Stage::Waiting => {
                     held.stage = Stage::Given { at_ms: now_ms };
-                    return Given::Task(given(&held.context));
+                    return Given::Job(given(&held.context));
                 }
             }
         }
         Given::Nothing { again_ms }
     }
 
-    /// A client confirms that it has the task. `false`: the task is over, cancelled, or was never handed to this worker.
+    /// A client confirms that it has the job. `false`: the job is over, cancelled, or was never handed to this worker.
     pub(crate) fn ack(&self, id: &str, attempt: u32) -> bool {
         let mut board = self.board.lock();
         let found = board.held.iter_mut().find(|held| held.is(id, attempt));
         found.map(|held| held.stage = Stage::Acked).is_some()
     }
 
-    /// A client reports the outcome. `false`: the task is over, cancelled, or was never handed to this worker.
-    pub(crate) fn report(&self, id: &str, attempt: u32, outcome: TaskOutcome) -> bool {
+    /// A client reports the outcome. `false`: the job is over, cancelled, or was never handed to this worker.
+    pub(crate) fn report(&self, id: &str, attempt: u32, outcome: JobOutcome) -> bool {
         let mut board = self.board.lock();
         let reply =
             board.held.iter_mut().find(|held| held.is(id, attempt)).and_then(|held| held.reply.take());
@@ -184,13 +184,13 @@ impl Desk {
 }
 
 enum Given {
-    Task(TaskGiven),
+    Job(JobGiven),
     Nothing { again_ms: Option<u64> },
     Closed,
 }
 
-fn given(context: &TaskContext) -> TaskGiven {
-    TaskGiven {
+fn given(context: &JobContext) -> JobGiven {
+    JobGiven {
         id: context.id.to_string(),
         attempt: context.attempt,
         epoch: context.epoch,

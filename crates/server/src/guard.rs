@@ -42,7 +42,7 @@ pub(crate) async fn guard(State(state): State<Shared>, request: Request, next: N
 }
 
 async fn answer(state: &Shared, request: Request, next: Next) -> Response {
-    let long = if request.uri().path().ends_with("/tasks/next") { LONG_POLL } else { Duration::ZERO };
+    let long = if request.uri().path().ends_with("/jobs/next") { LONG_POLL } else { Duration::ZERO };
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind();
     match tokio::time::timeout(state.options.limits.answer + long, answer).await {
         Ok(Ok(response)) => response,

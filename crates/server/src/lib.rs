@@ -49,7 +49,7 @@ mod shapes;
 mod state;
 
 pub use crew::Membership;
-pub use desk::TaskGiven;
+pub use desk::JobGiven;
 pub use extract::ClientAddress;
 pub use history::Term;
 pub use openapi::{document, route_names};

@@ -14,8 +14,8 @@ use std::time::Duration;
 use tenure::admin::{LeaderStatus, Status};
 use tenure::document::{Annex, Keys};
 use tenure::id::{CheckName, Namespace};
+use tenure::job::JobList;
 use tenure::store::{Lanes, Meter, Metered, Store};
-use tenure::tasks::TaskList;
 use tenure::worker::WorkerList;
 use tenure_plugins::cluster_health::HealthView;
 use tenure_plugins::poll::{Health, JobRow, Schedules};
@@ -216,15 +216,15 @@ async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
 }
 
 async fn jobs(way: Way) -> Answer<JobFacts> {
-    let mut list = TaskList::read(&way.lanes, &way.namespace).await?;
+    let mut list = JobList::read(&way.lanes, &way.namespace).await?;
     list.ask_workers(&way.lanes, &way.namespace, INBOXES_MAX).await?;
-    let tasks = JobRow::newest(std::mem::take(&mut list.tasks), usize::MAX);
-    let (total, open) = (tasks.len(), tasks.iter().filter(|task| !task.state.is_final()).count());
+    let jobs = JobRow::newest(std::mem::take(&mut list.jobs), usize::MAX);
+    let (total, open) = (jobs.len(), jobs.iter().filter(|job| !job.state.is_final()).count());
     let mut by_state = BTreeMap::new();
-    for task in &tasks {
-        *by_state.entry(task.state.as_str()).or_insert(0) += 1;
+    for job in &jobs {
+        *by_state.entry(job.state.as_str()).or_insert(0) += 1;
     }
-    let rows = JobRow::all(&way.schedules(), tasks.into_iter().take(JOBS_MAX).collect()).await?;
+    let rows = JobRow::all(&way.schedules(), jobs.into_iter().take(JOBS_MAX).collect()).await?;
     let now_ms = now_ms();
     Ok(JobFacts {
         rows: rows.iter().map(|row| row.to_json(now_ms)).collect(),

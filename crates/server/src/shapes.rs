@@ -186,8 +186,8 @@ pub(crate) struct Metrics {
     processes_running: u64,
     processes_stuck: u64,
     process_restarts: u64,
-    /// Tasks, as leader and as worker, by name.
-    tasks: BTreeMap<String, u64>,
+    /// Jobs, as leader and as worker, by name.
+    jobs: BTreeMap<String, u64>,
     /// What plugins add, by the names of `/metrics`.
     #[schema(nullable = false)]
     plugin_figures: Option<BTreeMap<String, f64>>,

@@ -13,9 +13,9 @@ use std::future::Future;
 use std::sync::Arc;
 use tenure::document::Annex;
 use tenure::id::IdError;
+use tenure::job::Jobs;
 use tenure::metrics::prometheus_client::registry::Registry;
 use tenure::settings::{Origin, Resolved};
-use tenure::tasks::TaskPlace;
 use tenure::worker::{Registrar, Workers};
 use tenure::{Event, Fence, Leadership, Namespace, Node, Role};
 use tokio::runtime::Handle;
@@ -29,7 +29,7 @@ pub struct Parts {
     pub(crate) annex: Annex,
     pub(crate) fence: Fence,
     pub(crate) registrar: Registrar,
-    pub(crate) tasks: TaskPlace,
+    pub(crate) jobs: Jobs,
     pub(crate) registry: Registry,
     pub(crate) events: broadcast::Receiver<Event>,
     pub(crate) config: Value,
@@ -43,7 +43,7 @@ impl Parts {
             annex: node.annex(),
             fence: node.fence(),
             registrar: node.registrar(),
-            tasks: node.tasks(),
+            jobs: node.jobs(),
             registry: node.registry(),
             events: node.events(),
             config: Value::Object(Map::new()),
@@ -119,7 +119,7 @@ impl State {
             registry: parts.registry,
             config: crate::looks::bytes_of(&config),
             looks: Looks::new(way.clone(), parts.annex.clone(), &limits),
-            crew: Crew::new(parts.registrar, parts.tasks, parts.annex.clock(), Arc::clone(&bucket), &limits),
+            crew: Crew::new(parts.registrar, parts.jobs, parts.annex.clock(), Arc::clone(&bucket), &limits),
             feed: Arc::new(Feed::new()),
             bucket,
             step_downs: Pause::new(limits.step_down_pause),

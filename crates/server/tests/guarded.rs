@@ -279,12 +279,9 @@ async fn hostile_ids_reach_nothing() {
         site.delete(&format!("/v1/schedules/{id}")).await.is(400);
         site.post(&format!("/v1/workers/{id}/heartbeat"), sign.clone()).await.is(400);
         site.delete(&format!("/v1/workers/{id}?registration=client-chosen-0001")).await.is(400);
-        site.post(
-            &format!("/v1/tasks/{id}/ack"),
-            json!({"workerId": "w", "registration": "x", "attempt": 1}),
-        )
-        .await
-        .is(400);
+        site.post(&format!("/v1/jobs/{id}/ack"), json!({"workerId": "w", "registration": "x", "attempt": 1}))
+            .await
+            .is(400);
     }
     for path in [
         "/v1/schedules/../leader",

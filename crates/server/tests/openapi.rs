@@ -134,13 +134,13 @@ async fn the_documents_of_a_busy_cluster_are_as_described() {
     let report = String::from_utf8(report.to_result()).expect("text");
     for result in [report.as_str(), "no report at all"] {
         let ask = json!({"registration": registration, "waitMs": 30_000});
-        let task = site.post("/v1/workers/w1/tasks/next", ask).await.is(200).json();
+        let job = site.post("/v1/workers/w1/jobs/next", ask).await.is(200).json();
         let done = json!({
-            "workerId": "w1", "registration": registration, "attempt": task["attempt"], "outcome": "succeeded",
+            "workerId": "w1", "registration": registration, "attempt": job["attempt"], "outcome": "succeeded",
             "result": result,
         });
-        let id = task["id"].as_str().expect("an id");
-        site.post(&format!("/v1/tasks/{id}/result"), done).await.is(200);
+        let id = job["id"].as_str().expect("an id");
+        site.post(&format!("/v1/jobs/{id}/result"), done).await.is(200);
     }
     sleep_ms(45_000).await;
     let get = async |path: &str| site.get(path).await.is(200).json();

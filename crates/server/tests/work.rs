@@ -1,4 +1,4 @@
-//! Workers and tasks in any language.
+//! Workers and jobs in any language.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::event::EventKind;
-use tenure::tasks::{Dispatcher, Submitted, TaskSpec, TaskState};
+use tenure::job::{Dispatcher, JobSpec, JobState, Submitted};
 use tenure_server::Limits;
 
 async fn register(site: &Site, body: Value) -> String {
@@ -165,7 +165,7 @@ async fn workers_over_http_stay_within_what_clients_may_ask_the_store() {
     let (id, registration) = &all[0];
     site.delete(&format!("/v1/workers/{id}?registration={registration}")).await.is(204);
     register(&site, json!({"workerId": "another"})).await;
-    // One that takes tasks looks for them, too.
+    // One that takes jobs looks for them, too.
     let site = Site::with(options().limits(limits), |settings| settings).await;
     assert_eq!(register_all(&site, &["mail"]).await.len(), 50);
 }
@@ -192,7 +192,7 @@ async fn one_client_does_not_take_all_the_places() {
 
 async fn dispatcher(site: &Site) -> Dispatcher {
     let guard = site.node.lead().await.expect("leads");
-    let dispatcher = Dispatcher::start(&site.node.tasks(), guard);
+    let dispatcher = Dispatcher::start(&site.node.jobs(), guard);
     assert!(dispatcher.ready().await);
     dispatcher
 }
@@ -204,29 +204,27 @@ async fn known(site: &Site) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ef4_a_task_goes_to_a_client_and_its_result_to_the_leader() {
+async fn ef4_a_job_goes_to_a_client_and_its_result_to_the_leader() {
     let site = Site::new().await;
     let registration = register(&site, json!({"workerId": "w1", "kinds": ["mail"], "timeout": 60_000})).await;
     known(&site).await;
     let dispatcher = dispatcher(&site).await;
     let ask = json!({"registration": registration, "waitMs": 20_000});
     let began = tokio::time::Instant::now();
-    site.post("/v1/workers/w1/tasks/next", json!({"registration": registration, "waitMs": 500}))
-        .await
-        .is(204);
+    site.post("/v1/workers/w1/jobs/next", json!({"registration": registration, "waitMs": 500})).await.is(204);
     assert!(began.elapsed() >= Duration::from_millis(500), "a long poll waits");
-    let spec = TaskSpec::new("mail-1", "mail").payload(r#"{"to":"a@b"}"#).worker("w1");
+    let spec = JobSpec::new("mail-1", "mail").payload(r#"{"to":"a@b"}"#).worker("w1");
     assert_eq!(dispatcher.submit(spec).await, Ok(Submitted::Created));
-    let task = site.post("/v1/workers/w1/tasks/next", ask.clone()).await.is(200).json();
-    assert_eq!((&task["id"], &task["attempt"], &task["epoch"]), (&json!("mail-1"), &json!(1), &json!(1)));
-    assert_eq!((&task["kind"], &task["payload"]["to"]), (&json!("mail"), &json!("a@b")));
-    assert_eq!(task["payloadBase64"], "eyJ0byI6ImFAYiJ9");
+    let job = site.post("/v1/workers/w1/jobs/next", ask.clone()).await.is(200).json();
+    assert_eq!((&job["id"], &job["attempt"], &job["epoch"]), (&json!("mail-1"), &json!(1), &json!(1)));
+    assert_eq!((&job["kind"], &job["payload"]["to"]), (&json!("mail"), &json!("a@b")));
+    assert_eq!(job["payloadBase64"], "eyJ0byI6ImFAYiJ9");
     // Not acknowledged: it is given out again, as the same attempt.
-    let again = site.post("/v1/workers/w1/tasks/next", ask.clone()).await.is(200).json();
-    assert_eq!(again, task);
+    let again = site.post("/v1/workers/w1/jobs/next", ask.clone()).await.is(200).json();
+    assert_eq!(again, job);
     let mine = json!({"workerId": "w1", "registration": registration, "attempt": 1});
-    site.post("/v1/tasks/mail-1/ack", mine.clone()).await.is(204);
-    site.post("/v1/workers/w1/tasks/next", json!({"registration": registration, "waitMs": 15_000}))
+    site.post("/v1/jobs/mail-1/ack", mine.clone()).await.is(204);
+    site.post("/v1/workers/w1/jobs/next", json!({"registration": registration, "waitMs": 15_000}))
         .await
         .is(204);
     let with = |more: Value| {
@@ -235,39 +233,37 @@ async fn ef4_a_task_goes_to_a_client_and_its_result_to_the_leader() {
         body
     };
     let long = with(json!({"outcome": "succeeded", "result": "x".repeat(1025)}));
-    site.post("/v1/tasks/mail-1/result", long).await.problem(422, "invalid");
-    site.post("/v1/tasks/mail-1/result", with(json!({"outcome": "maybe"}))).await.problem(422, "invalid");
-    site.post("/v1/tasks/other/result", with(json!({"outcome": "failed"})))
-        .await
-        .problem(404, "unknown-task");
+    site.post("/v1/jobs/mail-1/result", long).await.problem(422, "invalid");
+    site.post("/v1/jobs/mail-1/result", with(json!({"outcome": "maybe"}))).await.problem(422, "invalid");
+    site.post("/v1/jobs/other/result", with(json!({"outcome": "failed"}))).await.problem(404, "unknown-job");
     let done = with(json!({"outcome": "succeeded", "result": "sent"}));
-    assert_eq!(site.post("/v1/tasks/mail-1/result", done.clone()).await.is(200).json()["accepted"], true);
-    site.post("/v1/tasks/mail-1/result", done).await.problem(404, "unknown-task");
+    assert_eq!(site.post("/v1/jobs/mail-1/result", done.clone()).await.is(200).json()["accepted"], true);
+    site.post("/v1/jobs/mail-1/result", done).await.problem(404, "unknown-job");
     sleep_ms(10_000).await;
-    let record = dispatcher.tasks().iter().find(|task| task.id.as_str() == "mail-1").cloned().expect("known");
-    assert_eq!((record.state, &*record.result), (TaskState::Succeeded, &b"sent"[..]));
+    let record = dispatcher.jobs().iter().find(|job| job.id.as_str() == "mail-1").cloned().expect("known");
+    assert_eq!((record.state, &*record.result), (JobState::Succeeded, &b"sent"[..]));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_gone_gives_its_tasks_back_and_one_called_off_is_told() {
+async fn a_client_that_is_gone_gives_its_jobs_back_and_one_called_off_is_told() {
     let site = Site::new().await;
     let registration = register(&site, json!({"workerId": "w1", "kinds": ["mail"], "timeout": 30_000})).await;
     known(&site).await;
     let dispatcher = dispatcher(&site).await;
-    dispatcher.submit(TaskSpec::new("mail-1", "mail").worker("w1")).await.expect("submitted");
+    dispatcher.submit(JobSpec::new("mail-1", "mail").worker("w1")).await.expect("submitted");
     let ask = json!({"registration": registration});
     let mine = json!({"workerId": "w1", "registration": registration, "attempt": 1});
-    site.post("/v1/workers/w1/tasks/next", ask.clone()).await.is(200);
-    site.post("/v1/tasks/mail-1/ack", mine.clone()).await.is(204);
+    site.post("/v1/workers/w1/jobs/next", ask.clone()).await.is(200);
+    site.post("/v1/jobs/mail-1/ack", mine.clone()).await.is(204);
     dispatcher.cancel(&tenure::id::JobId::new("mail-1").expect("valid")).await;
     sleep_ms(10_000).await;
     let mut late = mine.clone();
     late["outcome"] = json!("succeeded");
-    site.post("/v1/tasks/mail-1/result", late).await.problem(404, "unknown-task");
-    site.post("/v1/tasks/mail-1/ack", mine).await.problem(404, "unknown-task");
+    site.post("/v1/jobs/mail-1/result", late).await.problem(404, "unknown-job");
+    site.post("/v1/jobs/mail-1/ack", mine).await.problem(404, "unknown-job");
     // Deregistering does not wait for what is under way.
-    dispatcher.submit(TaskSpec::new("mail-2", "mail").worker("w1")).await.expect("submitted");
-    site.post("/v1/workers/w1/tasks/next", ask).await.is(200);
+    dispatcher.submit(JobSpec::new("mail-2", "mail").worker("w1")).await.expect("submitted");
+    site.post("/v1/workers/w1/jobs/next", ask).await.is(200);
     let began = tokio::time::Instant::now();
     site.delete(&format!("/v1/workers/w1?registration={registration}")).await.is(204);
     assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());

@@ -1,10 +1,10 @@
-//! The truth about tasks: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
+//! The truth about jobs: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
 
 use crate::check::name;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
-    EntryState, Epoch, InboxDoc, Incarnation, LedgerDoc, TaskRecord, TaskState, TaskUpdate, Time,
+    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
 };
 use tenure_core::{JobId, SeriesId, WorkerId};
 
@@ -22,7 +22,7 @@ struct Claim {
 /// A violation: the check, and a description.
 pub(crate) type Wrong = (&'static str, String);
 
-/// The truth about tasks.
+/// The truth about jobs.
 #[derive(Default)]
 pub(crate) struct Book {
     /// How many jobs of a schedule may be open.
@@ -31,14 +31,14 @@ pub(crate) struct Book {
     /// How much longer than its timeout a leader waits for a run.
     pub(crate) margin_ms: u64,
     /// The ledger as it is on the store.
-    pub(crate) records: BTreeMap<JobId, TaskRecord>,
+    pub(crate) records: BTreeMap<JobId, JobRecord>,
     /// Due times that became jobs.
     pub(crate) dues: BTreeMap<SeriesId, BTreeSet<u64>>,
     created: BTreeSet<JobId>,
     archived: BTreeSet<JobId>,
-    finals: BTreeMap<JobId, TaskState>,
+    finals: BTreeMap<JobId, JobState>,
     results: BTreeMap<JobId, Arc<[u8]>>,
-    told: BTreeMap<JobId, TaskState>,
+    told: BTreeMap<JobId, JobState>,
     /// Jobs whose creation was confirmed to a caller.
     pub(crate) promised: BTreeSet<JobId>,
     claims: BTreeMap<Key, Claim>,
@@ -72,46 +72,43 @@ impl Book {
     pub(crate) fn ran(&mut self, id: &JobId, attempt: u32, by: Incarnation) {
         let key = (id.clone(), attempt);
         if self.claims.get(&key).is_none_or(|claim| claim.by != by) {
-            self.say(
-                name::TASK_CLAIMED,
-                format!("{id} attempt {attempt} runs and was not claimed by {by:?}"),
-            );
+            self.say(name::JOB_CLAIMED, format!("{id} attempt {attempt} runs and was not claimed by {by:?}"));
         }
         if self.unbegun.contains(&key) {
             let what = format!("{id} attempt {attempt} was taken back unclaimed, and runs");
-            self.say(name::TASK_CLAIMED, what);
+            self.say(name::JOB_CLAIMED, what);
         }
         let count = self.runs.entry(key).or_insert(0);
         *count += 1;
         if *count > 1 {
-            self.say(name::TASK_RUN_ONCE, format!("attempt {attempt} of {id} runs twice"));
+            self.say(name::JOB_RUN_ONCE, format!("attempt {attempt} of {id} runs twice"));
         }
         let begun = self.runs.range((id.clone(), 0)..=(id.clone(), u32::MAX)).count();
         if begun > self.attempts_max as usize {
             let most = self.attempts_max;
-            self.say(name::TASK_ATTEMPTS, format!("{id} is begun {begun} times, {most} are allowed"));
+            self.say(name::JOB_ATTEMPTS, format!("{id} is begun {begun} times, {most} are allowed"));
         }
     }
 
-    pub(crate) fn put_away(&mut self, records: &[TaskRecord]) {
+    pub(crate) fn put_away(&mut self, records: &[JobRecord]) {
         for record in records {
             if !record.state.is_final() {
-                self.say(name::TASK_KEPT, format!("{} is put away as {:?}", record.id, record.state));
+                self.say(name::JOB_KEPT, format!("{} is put away as {:?}", record.id, record.state));
             }
             self.archived.insert(record.id.clone());
         }
     }
 
-    pub(crate) fn update(&mut self, update: &TaskUpdate) {
+    pub(crate) fn update(&mut self, update: &JobUpdate) {
         self.updates += 1;
-        self.dispatched += u64::from(update.state == TaskState::Dispatched);
+        self.dispatched += u64::from(update.state == JobState::Dispatched);
         if update.late.is_some() || !update.state.is_final() {
             return;
         }
         let before = self.told.insert(update.id.clone(), update.state);
         if let Some(before) = before.filter(|before| *before != update.state) {
             let what = format!("{} was told as {before:?} and as {:?}", update.id, update.state);
-            self.say(name::TASK_RESULT_ONCE, what);
+            self.say(name::JOB_RESULT_ONCE, what);
         }
     }
 
@@ -126,25 +123,25 @@ impl Book {
         let leader = (after.epoch, after.nonce.incarnation);
         if let Some(newer) = before.map(|doc| (doc.epoch, doc.nonce.incarnation)).filter(|old| *old > leader)
         {
-            self.say(name::TASK_FENCED, format!("{leader:?} writes the ledger of {newer:?}"));
+            self.say(name::JOB_FENCED, format!("{leader:?} writes the ledger of {newer:?}"));
         }
-        for old in before.map_or(&[][..], |before| &before.tasks) {
-            if after.tasks.iter().any(|new| new.id == old.id) {
+        for old in before.map_or(&[][..], |before| &before.jobs) {
+            if after.jobs.iter().any(|new| new.id == old.id) {
                 continue;
             }
             if !old.state.is_final() || !self.archived.contains(&old.id) {
-                self.say(name::TASK_KEPT, format!("{} leaves the ledger as {:?}", old.id, old.state));
+                self.say(name::JOB_KEPT, format!("{} leaves the ledger as {:?}", old.id, old.state));
             }
             self.records.remove(&old.id);
         }
-        for new in &after.tasks {
+        for new in &after.jobs {
             let mark =
                 after.series.iter().find(|(series, _)| *series == new.series).map_or(0, |(_, mark)| *mark);
             if mark < new.mark {
                 let what = format!("{} has mark {}, its series {mark}", new.id, new.mark);
                 self.say(name::MARK_KEPT, what);
             }
-            if !before.is_some_and(|before| before.tasks.iter().any(|old| old.id == new.id)) {
+            if !before.is_some_and(|before| before.jobs.iter().any(|old| old.id == new.id)) {
                 self.appears(new);
             }
             self.record(new, leader.1, local);
@@ -152,7 +149,7 @@ impl Book {
         self.overlaps(now, before, after);
     }
 
-    fn appears(&mut self, new: &TaskRecord) {
+    fn appears(&mut self, new: &JobRecord) {
         let again = !self.created.insert(new.id.clone());
         let due = new.id.as_str().starts_with("round-");
         let mark = if due { due_of(&new.id).unwrap_or(new.mark) } else { new.mark };
@@ -167,12 +164,12 @@ impl Book {
 
     fn overlaps(&mut self, now: u64, before: Option<&LedgerDoc>, after: &LedgerDoc) {
         let was_open =
-            before.map_or(&[][..], |before| &before.tasks).iter().filter(|old| !old.state.is_final());
+            before.map_or(&[][..], |before| &before.jobs).iter().filter(|old| !old.state.is_final());
         for old in was_open.filter(|old| self.open_max.contains_key(&old.series)) {
             self.open_at.insert(old.series.clone(), now);
         }
         let mut open: BTreeMap<&SeriesId, u64> = BTreeMap::new();
-        for record in after.tasks.iter().filter(|record| !record.state.is_final()) {
+        for record in after.jobs.iter().filter(|record| !record.state.is_final()) {
             *open.entry(&record.series).or_insert(0) += 1;
         }
         let mut wrong = Vec::new();
@@ -188,23 +185,23 @@ impl Book {
         }
     }
 
-    fn record(&mut self, new: &TaskRecord, by: Incarnation, local: (usize, Time)) {
+    fn record(&mut self, new: &JobRecord, by: Incarnation, local: (usize, Time)) {
         let id = &new.id;
         if let Some(ended) = self.finals.get(id).copied().filter(|ended| *ended != new.state) {
-            self.say(name::TASK_RESULT_ONCE, format!("{id} ended as {ended:?} and becomes {:?}", new.state));
+            self.say(name::JOB_RESULT_ONCE, format!("{id} ended as {ended:?} and becomes {:?}", new.state));
         }
         let old = self.records.insert(id.clone(), new.clone());
         if new.state.is_final() {
             self.finals.insert(id.clone(), new.state);
             let first = self.results.entry(id.clone()).or_insert_with(|| new.result.clone());
             if *first != new.result {
-                self.say(name::TASK_RESULT_ONCE, format!("{id}: a second result is applied"));
+                self.say(name::JOB_RESULT_ONCE, format!("{id}: a second result is applied"));
             }
         }
         let own = format!("{id}/{}", new.attempt);
-        if matches!(new.state, TaskState::Succeeded | TaskState::Partial) && *new.result != *own.as_bytes() {
+        if matches!(new.state, JobState::Succeeded | JobState::Partial) && *new.result != *own.as_bytes() {
             let result = String::from_utf8_lossy(&new.result).into_owned();
-            self.say(name::TASK_RESULT_ONCE, format!("{id}: the result {result:?} is applied to {own}"));
+            self.say(name::JOB_RESULT_ONCE, format!("{id}: the result {result:?} is applied to {own}"));
         }
         let (attempt, unbegun, given_up) =
             old.map_or((0, 0, false), |old| (old.attempt, old.unbegun, old.given_up));
@@ -215,7 +212,7 @@ impl Book {
                 self.unbegun.insert((id.clone(), which));
                 if self.runs.contains_key(&(id.clone(), which)) {
                     let what = format!("{id} attempt {which} is said not to have begun, and ran");
-                    self.say(name::TASK_CLAIMED, what);
+                    self.say(name::JOB_CLAIMED, what);
                 }
             }
         }
@@ -225,7 +222,7 @@ impl Book {
     }
 
     /// A claimed attempt is given up only if its worker was reported gone, or its time was over on the leader's clock.
-    fn gives_up(&mut self, new: &TaskRecord, by: Incarnation, (node, local): (usize, Time)) {
+    fn gives_up(&mut self, new: &JobRecord, by: Incarnation, (node, local): (usize, Time)) {
         let Some(worker) = new.worker.clone() else { return };
         let Some(claim) = self.claims.get(&(new.id.clone(), new.attempt)) else { return };
         let Some(since) = claim.local.get(node) else { return };
@@ -235,21 +232,21 @@ impl Book {
             let (id, attempt) = (&new.id, new.attempt);
             let what =
                 format!("{id} attempt {attempt} is given up after {waited} of {due} ms, and {worker} lives");
-            self.say(name::TASK_PATIENT, what);
+            self.say(name::JOB_PATIENT, what);
         }
     }
 
-    /// A leader's write of an inbox lands. `owner`: the owner of a task's shard on the store.
+    /// A leader's write of an inbox lands. `owner`: the owner of a job's shard on the store.
     pub(crate) fn dispatch(
         &mut self,
         worker: &WorkerId,
         before: Option<&InboxDoc>,
         after: &InboxDoc,
-        owner: impl Fn(&TaskRecord) -> Option<Incarnation>,
+        owner: impl Fn(&JobRecord) -> Option<Incarnation>,
     ) {
         let leader: Leader = (after.epoch, after.leader);
         if let Some(newer) = before.map(|doc| (doc.epoch, doc.leader)).filter(|old| *old > leader) {
-            self.say(name::TASK_FENCED, format!("{leader:?} writes an inbox of {newer:?}"));
+            self.say(name::JOB_FENCED, format!("{leader:?} writes an inbox of {newer:?}"));
         }
         for entry in after.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
             let had = |doc: &InboxDoc| doc.entries.iter().any(|old| old.key() == entry.key());
@@ -263,12 +260,12 @@ impl Book {
             match record {
                 None => {
                     let what = format!("{id} attempt {attempt} is dispatched past the ledger");
-                    self.say(name::TASK_RECORDED, what);
+                    self.say(name::JOB_RECORDED, what);
                 }
                 // A former leader may write before its successor writes this inbox: what it dispatches is in the ledger.
                 Some(record) if owner(record).is_none_or(|owner| owner < after.leader) => {
                     let what = format!("{id} is dispatched by {leader:?}, whose ledger it is not yet");
-                    self.say(name::TASK_RECORDED, what);
+                    self.say(name::JOB_RECORDED, what);
                 }
                 Some(_) => {}
             }
@@ -300,7 +297,7 @@ impl Book {
         }
     }
 
-    /// A created task that has not ended yet.
+    /// A created job that has not ended yet.
     pub(crate) fn open(&self) -> Option<String> {
         let missing = self.promised.iter().find(|id| !self.created.contains(*id));
         if let Some(id) = missing {

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
-    Incarnation, Interval, JobAnswer, Mutant, PlanTerms, Planned, Planner, ProcessOutcome, SnapshotMark,
-    SubmitAnswer, TaskLimits, TaskRecord, TaskState, Time,
+    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Mutant, PlanTerms, Planned, Planner,
+    ProcessOutcome, SnapshotMark, SubmitAnswer, Time,
 };
 use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
 
@@ -140,8 +140,8 @@ impl World {
         }
     }
 
-    /// Asks the leader on this node to run a task, or to cancel it.
-    pub(crate) fn submit_by_hand(&mut self, node: usize, record: TaskRecord) {
+    /// Asks the leader on this node to run a job, or to cancel it.
+    pub(crate) fn submit_by_hand(&mut self, node: usize, record: JobRecord) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         bureau.tokens += 1;
         let (token, incarnation) = (bureau.tokens, bureau.incarnation);
@@ -279,9 +279,9 @@ impl World {
         if !bureau.ready || waits || wall < bureau.plan_at {
             return false;
         }
-        let tasks = bureau.dispatcher.tasks().filter(|task| task.kind.as_str() == JOB);
-        let tasks = tasks.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final()));
-        bureau.planner.observe(tasks);
+        let jobs = bureau.dispatcher.jobs().filter(|job| job.kind.as_str() == JOB);
+        let jobs = jobs.map(|job| (&job.series, &job.id, job.mark, !job.state.is_final()));
+        bureau.planner.observe(jobs);
         let dues = bureau.planner.plan(wall);
         bureau.plan_at = bureau.planner.next_ms(wall).unwrap_or(u64::MAX).min(wall + PAUSE_MAX_MS);
         if dues.is_empty() {
@@ -298,7 +298,7 @@ impl World {
             let limits = self.labour.limits.clone();
             bureau.tokens += 1;
             bureau.submitted.insert(bureau.tokens, Submitted::Job(due.clone()));
-            records.push((bureau.tokens, task(&id, &due.schedule.series(), mark, limits)));
+            records.push((bureau.tokens, job(&id, &due.schedule.series(), mark, limits)));
         }
         self.check_misfire(wall, &dues);
         self.dispatch_step(node, DispatchInput::Submit(records));
@@ -352,19 +352,19 @@ impl Bureau {
         self.ready
     }
 
-    /// The least busy worker, and not the one that had the task last if there is another; like the library's default.
+    /// The least busy worker, and not the one that had the job last if there is another; like the library's default.
     fn assign(&mut self, now: Time) {
-        let waiting: Vec<TaskRecord> = self.dispatcher.unassigned(now).cloned().collect();
+        let waiting: Vec<JobRecord> = self.dispatcher.unassigned(now).cloned().collect();
         let Some((_, list)) = &self.known else { return };
-        for task in waiting {
+        for job in waiting {
             let active = list.iter().filter(|(_, active)| **active).map(|(worker, _)| worker);
-            let fits = active.filter(|worker| self.dispatcher.has_room(worker, task.payload.len()));
+            let fits = active.filter(|worker| self.dispatcher.has_room(worker, job.payload.len()));
             let least = fits.min_by_key(|worker| {
-                (task.worker.as_ref() == Some(worker), self.dispatcher.in_flight(worker))
+                (job.worker.as_ref() == Some(worker), self.dispatcher.in_flight(worker))
             });
             let input = match least {
-                Some(worker) => DispatchInput::Assign { id: task.id, worker: worker.clone() },
-                None => DispatchInput::Hold { id: task.id, reason: Arc::from("no active worker with room") },
+                Some(worker) => DispatchInput::Assign { id: job.id, worker: worker.clone() },
+                None => DispatchInput::Hold { id: job.id, reason: Arc::from("no active worker with room") },
             };
             self.dispatcher.handle(now, input);
         }
@@ -387,12 +387,12 @@ fn told(request: &DispatchRequest) -> String {
     }
 }
 
-/// The kind of job tasks.
+/// The kind of all simulated jobs.
 const JOB: &str = "job";
 
-/// A task as submitted.
-pub(crate) fn task(id: &str, series: &SeriesId, mark: u64, limits: TaskLimits) -> TaskRecord {
-    TaskRecord {
+/// A job as submitted.
+pub(crate) fn job(id: &str, series: &SeriesId, mark: u64, limits: JobLimits) -> JobRecord {
+    JobRecord {
         id: JobId::new(id).expect("a valid id"),
         series: series.clone(),
         mark,
@@ -400,7 +400,7 @@ pub(crate) fn task(id: &str, series: &SeriesId, mark: u64, limits: TaskLimits) -
         payload: Arc::from(*b"x"),
         limits,
         target: None,
-        state: TaskState::Queued,
+        state: JobState::Queued,
         attempt: 0,
         unbegun: 0,
         worker: None,

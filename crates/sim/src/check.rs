@@ -78,27 +78,27 @@ pub mod name {
         /// No process has two instances.
         ONE_INSTANCE = "a process runs once";
         /// A leader that has been succeeded changes nothing any more.
-        TASK_FENCED = "no dispatch after loss";
-        /// A task is in the ledger of the dispatching leader before it is in an inbox.
-        TASK_RECORDED = "no dispatch past the ledger";
-        /// A task stays in the ledger until it has ended and is archived.
-        TASK_KEPT = "no task leaves the ledger open";
-        /// A task has one end, and the result of the attempt that counts.
-        TASK_RESULT_ONCE = "a result counts once";
-        /// Only claimed tasks run, and a task that was taken back never runs.
-        TASK_CLAIMED = "only what was claimed is run";
+        JOB_FENCED = "no dispatch after loss";
+        /// A job is in the ledger of the dispatching leader before it is in an inbox.
+        JOB_RECORDED = "no dispatch past the ledger";
+        /// A job stays in the ledger until it has ended and is archived.
+        JOB_KEPT = "no job leaves the ledger open";
+        /// A job has one end, and the result of the attempt that counts.
+        JOB_RESULT_ONCE = "a result counts once";
+        /// Only claimed jobs run, and a job that was taken back never runs.
+        JOB_CLAIMED = "only what was claimed is run";
         /// No attempt runs twice.
-        TASK_RUN_ONCE = "an attempt runs once";
-        /// No task is started more often than allowed.
-        TASK_ATTEMPTS = "attempts within their budget";
-        /// A claimed task is given up only if its worker is gone or its time is over.
-        TASK_PATIENT = "a claimed task is left to its worker";
-        /// A worker changes only the state of tasks it was given.
+        JOB_RUN_ONCE = "an attempt runs once";
+        /// No job is started more often than allowed.
+        JOB_ATTEMPTS = "attempts within their budget";
+        /// A claimed job is given up only if its worker is gone or its time is over.
+        JOB_PATIENT = "a claimed job is left to its worker";
+        /// A worker changes only the state of jobs it was given.
         OWN_ENTRIES = "a worker changes only what it was given";
-        /// Once faults have ended, every task comes to an end.
-        TASK_ENDS = "every task comes to an end";
-        /// The request budget for tasks, busy and idle.
-        TASK_BUDGET = "tasks keep to their budget";
+        /// Once faults have ended, every job comes to an end.
+        JOB_ENDS = "every job comes to an end";
+        /// The request budget for jobs, busy and idle.
+        JOB_BUDGET = "jobs keep to their budget";
         /// No due time becomes two jobs.
         DUE_ONCE = "no due time has two jobs";
         /// The mark of a series is stored together with its newest job.

@@ -105,8 +105,8 @@ kinds! {
     SnapshotCorrupt = "snapshot-corrupt",
     /// A leader-only process ends by itself, fails or panics.
     ProcessFails = "process-fails",
-    /// A task fails, or takes longer than it may.
-    TaskFails = "task-fails",
+    /// A job fails, or takes longer than it may.
+    JobFails = "job-fails",
 }
 
 impl fmt::Display for FaultKind {

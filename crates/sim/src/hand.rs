@@ -157,7 +157,7 @@ impl World {
     fn begin_run(&mut self, index: usize, key: Key) {
         let (now, life, peace) = (self.now, self.workers[index].life, self.peace);
         let token = self.new_life();
-        let fails = self.mix.has(FaultKind::TaskFails);
+        let fails = self.mix.has(FaultKind::JobFails);
         let (kind, longest) = match self.rng.random_range(0..20) {
             _ if peace => (OutcomeKind::Succeeded, 200),
             0..3 if fails => (OutcomeKind::Failed, 1500),
@@ -168,7 +168,7 @@ impl World {
         };
         let at = now + self.rng.random_range(5..longest);
         if kind != OutcomeKind::Succeeded || longest > 3000 {
-            self.strike_worker(FaultKind::TaskFails, index);
+            self.strike_worker(FaultKind::JobFails, index);
         }
         if let Some(hand) = self.hands.get_mut(&index) {
             hand.running.insert(key.clone(), token);

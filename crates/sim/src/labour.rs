@@ -1,14 +1,14 @@
-//! The leader's work in a storm: which processes, tasks and schedules there are, and what must have become of them in the end.
+//! The leader's work in a storm: which processes, jobs and schedules there are, and what must have become of them in the end.
 
-use crate::bureau::{Round, WALL_MS, task};
+use crate::bureau::{Round, WALL_MS, job};
 use crate::check::name;
 use crate::fault::FaultKind;
 use crate::node::Kind;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
-    DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, Misfire, PlanTerms, ProcessPlan,
-    Restart, SupervisionConfig, TakerConfig, TaskLimits,
+    DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, JobLimits, Misfire, PlanTerms,
+    ProcessPlan, Restart, SupervisionConfig, TakerConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -16,9 +16,9 @@ use tenure_core::{JobId, ScheduleId, SeriesId};
 const STEADY_MS: u64 = 20_000;
 /// How soon after the faults everything that was started must be over.
 const OVER_MAX_MS: u64 = 150_000;
-/// The most requests one task costs leader and worker together: 11 as published, plus archiving and tidying up one by one.
-const TASK_COST_MAX: u64 = 16;
-/// Most requests per second that a leader makes for tasks.
+/// The most requests one job costs leader and worker together: 11 as published, plus archiving and tidying up one by one.
+const JOB_COST_MAX: u64 = 16;
+/// Most requests per second that a leader makes for jobs.
 pub(crate) const STORM_MAX: u64 = 60;
 
 /// The settings of the work in a schedule.
@@ -27,7 +27,7 @@ pub(crate) struct Labour {
     pub(crate) taker: TakerConfig,
     pub(crate) supervision: SupervisionConfig,
     pub(crate) rounds: Vec<Round>,
-    pub(crate) limits: TaskLimits,
+    pub(crate) limits: JobLimits,
     by_hand: u64,
 }
 
@@ -36,9 +36,9 @@ pub(crate) struct Labour {
 pub struct WorkDone {
     /// Schedules in which leaders have work.
     pub schedules: u64,
-    /// Attempts at tasks that were started.
+    /// Attempts at jobs that were started.
     pub runs: u64,
-    /// Tasks that ended.
+    /// Jobs that ended.
     pub finished: u64,
     /// Due times that became jobs.
     pub jobs: u64,
@@ -98,7 +98,7 @@ impl Default for Labour {
                 drain_ms: 1000,
             },
             rounds: Vec::new(),
-            limits: TaskLimits {
+            limits: JobLimits {
                 timeout_ms: 4000,
                 ttl_ms: 20_000,
                 deadline_ms: 0,
@@ -123,7 +123,7 @@ pub(crate) fn draw(world: &mut World) {
         FaultKind::SeatDeleted,
         FaultKind::SeatRestored,
     ] {
-        // Nothing is promised about tasks where epochs repeat.
+        // Nothing is promised about jobs where epochs repeat.
         world.mix = world.mix.without(kind);
     }
     let timeout_ms = world.timeout_ms;
@@ -169,7 +169,7 @@ pub(crate) fn draw(world: &mut World) {
     (world.book.attempts_max, world.book.margin_ms) = (labour.limits.attempts_max, margin_ms);
 }
 
-/// Submits a task, or cancels one.
+/// Submits a job, or cancels one.
 pub(crate) fn demand(world: &mut World) {
     let open: Vec<usize> =
         (0..world.offices.len()).filter(|node| world.offices[*node].bureau.is_some()).collect();
@@ -178,16 +178,16 @@ pub(crate) fn demand(world: &mut World) {
     let again = labour.by_hand > 0 && world.rng.random_bool(0.3);
     let number = if again { world.rng.random_range(0..labour.by_hand) } else { labour.by_hand };
     labour.by_hand = labour.by_hand.max(number + 1);
-    let name = format!("task-{number}");
+    let name = format!("job-{number}");
     let id = JobId::new(&name).expect("a valid id");
     if again && world.rng.random_bool(0.4) {
         let incarnation = world.offices[node].bureau.as_ref().map_or(0, |bureau| bureau.incarnation);
         return world.feed_bureau(node, incarnation, DispatchInput::Cancel(id));
     }
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
-    let limits = TaskLimits { deadline_ms, ..world.labour.limits.clone() };
+    let limits = JobLimits { deadline_ms, ..world.labour.limits.clone() };
     // Once a mark was used, nothing at or below it is created in that series again.
-    let record = task(&name, &SeriesId::new(&name).expect("a valid id"), 1, limits);
+    let record = job(&name, &SeriesId::new(&name).expect("a valid id"), 1, limits);
     world.submit_by_hand(node, record);
 }
 
@@ -275,7 +275,7 @@ fn run_until(world: &mut World, leader: usize, end: u64, left: impl Fn(&World) -
     while let Some(what) = left(world) {
         let now = world.now;
         if now >= end {
-            world.judge.violated(now, name::TASK_ENDS, || format!("{OVER_MAX_MS} ms after peace: {what}"));
+            world.judge.violated(now, name::JOB_ENDS, || format!("{OVER_MAX_MS} ms after peace: {what}"));
         }
         if world.acting() != [leader] {
             world.judge.violated(now, name::NO_FAIL_BACK, || format!("{leader} led, and all was calm"));
@@ -293,7 +293,7 @@ fn window(world: &mut World, leader: usize, from: u64) {
     let longest = world.labour.rounds.iter().map(|round| round.interval.every_ms).max().unwrap_or(0);
     let (start, runs) = (world.now, world.book.runs.len() as u64);
     let given = world.book.dispatched;
-    let (leaders, hands) = (world.task_requests(leader), hand_requests(world));
+    let (leaders, hands) = (world.job_requests(leader), hand_requests(world));
     while world.now < start + 2 * longest + 4000 {
         world.run_for(500);
         let now = world.now;
@@ -307,14 +307,14 @@ fn window(world: &mut World, leader: usize, from: u64) {
             return;
         }
     }
-    let spent = world.task_requests(leader) - leaders + hand_requests(world) - hands;
+    let spent = world.job_requests(leader) - leaders + hand_requests(world) - hands;
     // An attempt that its worker does not start in time is taken back, and costs as much as one that runs.
     let begun = (world.book.runs.len() as u64 - runs).max(world.book.dispatched - given);
     let idle = (world.now - start) * 1200 / 1000 / world.labour.taker.slow_ms + 2;
-    let most = TASK_COST_MAX * (begun + 2) + idle * world.hands.len() as u64;
+    let most = JOB_COST_MAX * (begun + 2) + idle * world.hands.len() as u64;
     if spent > most {
         let now = world.now;
-        world.judge.violated(now, name::TASK_BUDGET, || {
+        world.judge.violated(now, name::JOB_BUDGET, || {
             format!("{spent} requests for {begun} attempts, {most} may be")
         });
     }
@@ -324,15 +324,15 @@ fn hand_requests(world: &World) -> u64 {
     world.hands.values().map(|hand| hand.sent).sum()
 }
 
-/// An idle leader makes no request for tasks, and an idle worker looks once per idle interval.
+/// An idle leader makes no request for jobs, and an idle worker looks once per idle interval.
 fn steady(world: &mut World, leader: usize) {
-    let before = world.task_requests(leader);
+    let before = world.job_requests(leader);
     let hands: Vec<(usize, u64)> = world.hands.iter().map(|(index, hand)| (*index, hand.sent)).collect();
     world.run_for(STEADY_MS);
     let now = world.now;
-    let spent = world.task_requests(leader) - before;
+    let spent = world.job_requests(leader) - before;
     if spent > 0 {
-        world.judge.violated(now, name::TASK_BUDGET, || format!("{spent} requests of {leader} for no task"));
+        world.judge.violated(now, name::JOB_BUDGET, || format!("{spent} requests of {leader} for no job"));
     }
     for (index, before) in hands {
         let Some(hand) = world.hands.get(&index) else { continue };
@@ -341,7 +341,7 @@ fn steady(world: &mut World, leader: usize) {
         let slow_ms = world.labour.taker.slow_ms;
         let (least, most) = (local_ms / (slow_ms + 3 * world.latency_ms.1), local_ms / slow_ms);
         if !(least.saturating_sub(1)..=most + 1).contains(&sent) {
-            world.judge.violated(now, name::TASK_BUDGET, || {
+            world.judge.violated(now, name::JOB_BUDGET, || {
                 format!(
                     "worker {index} looks {sent} times in {STEADY_MS} ms at rest, {least} to {most} are due"
                 )
@@ -351,26 +351,26 @@ fn steady(world: &mut World, leader: usize) {
 }
 
 impl World {
-    /// A leader's requests for tasks are bounded during faults, too.
-    pub(crate) fn check_task_storm(&mut self, node: usize, kind: Kind) {
+    /// A leader's requests for jobs are bounded during faults, too.
+    pub(crate) fn check_job_storm(&mut self, node: usize, kind: Kind) {
         if !matches!(kind, Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Archive) {
             return;
         }
         let (now, second) = (self.now, self.now / 1000);
-        let before = self.task_second.get(&node).copied().filter(|(last, ..)| *last == second);
+        let before = self.job_second.get(&node).copied().filter(|(last, ..)| *last == second);
         let (_, count, updates) = before.unwrap_or((second, 0, self.book.updates));
-        self.task_second.insert(node, (second, count + 1, updates));
+        self.job_second.insert(node, (second, count + 1, updates));
         // Requests with an effect may add to this: a write for what was seen, and one for what follows from it.
         let most = STORM_MAX + 2 * (self.book.updates - updates);
         if count + 1 > most && !self.wild {
-            self.judge.violated(now, name::TASK_BUDGET, || {
-                format!("{node} makes more than {most} requests for tasks in second {second}")
+            self.judge.violated(now, name::JOB_BUDGET, || {
+                format!("{node} makes more than {most} requests for jobs in second {second}")
             });
         }
     }
 
-    /// The requests a node has made for tasks as a leader.
-    pub(crate) fn task_requests(&self, node: usize) -> u64 {
+    /// The requests a node has made for jobs as a leader.
+    pub(crate) fn job_requests(&self, node: usize) -> u64 {
         [Kind::Ledger, Kind::Inbox, Kind::Inboxes, Kind::Archive]
             .iter()
             .map(|kind| self.nodes[node].count(*kind))

@@ -1,4 +1,4 @@
-//! Requests about tasks take effect, whether their sender is alive or not; and what must hold for each.
+//! Requests about jobs take effect, whether their sender is alive or not; and what must hold for each.
 
 use crate::neglect::Neglect;
 use crate::queue::Then;
@@ -7,7 +7,7 @@ use crate::world::World;
 use tenure_core::WorkerId;
 use tenure_core::{
     DispatchInput, DispatchRequest, InboxDoc, Incarnation, RequestId, TakerInput, Time, Version, WriteAnswer,
-    task_shard,
+    job_shard,
 };
 
 impl World {
@@ -30,12 +30,8 @@ impl World {
                     let local = (node, self.nodes[node].clock.local(now));
                     self.book.ledger(now, local, before.as_ref(), doc);
                     self.trace.say(now, || {
-                        let open = doc.tasks.iter().filter(|task| !task.state.is_final()).count();
-                        format!(
-                            "== ledger {shard} of {:?}: {} tasks, {open} open",
-                            doc.epoch,
-                            doc.tasks.len()
-                        )
+                        let open = doc.jobs.iter().filter(|job| !job.state.is_final()).count();
+                        format!("== ledger {shard} of {:?}: {} jobs, {open} open", doc.epoch, doc.jobs.len())
                     });
                     WriteAnswer::Won(self.shelf.put_ledger(*shard, doc.clone()))
                 } else {
@@ -77,8 +73,8 @@ impl World {
     fn land_dispatch(&mut self, worker: &WorkerId, doc: &InboxDoc) -> Version {
         let before = self.shelf.inboxes.get(worker).map(|(doc, _)| doc.clone());
         let (ledgers, shards) = (&self.shelf.ledgers, self.labour.dispatcher.shards);
-        let owner = |record: &tenure_core::TaskRecord| {
-            ledgers.get(&task_shard(&record.series, shards)).map(|(doc, _)| doc.nonce.incarnation)
+        let owner = |record: &tenure_core::JobRecord| {
+            ledgers.get(&job_shard(&record.series, shards)).map(|(doc, _)| doc.nonce.incarnation)
         };
         self.book.dispatch(worker, before.as_ref(), doc, owner);
         self.trace.say(self.now, || format!("== inbox of {worker} by {:?}: {}", doc.epoch, told(doc)));

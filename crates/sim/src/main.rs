@@ -197,7 +197,7 @@ fn run(
     );
     let work = report.work;
     println!(
-        "{} of them with leaders' work: {} jobs, {} tasks ended, {} runs, {} late results, {} restarts of processes, {} times given up",
+        "{} of them with leaders' work: {} scheduled jobs, {} jobs ended, {} runs, {} late results, {} restarts of processes, {} times given up",
         work.schedules, work.jobs, work.finished, work.runs, work.late, work.restarts, work.gave_up
     );
     for (seed, violation) in &report.failures {

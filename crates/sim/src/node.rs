@@ -44,7 +44,7 @@ pub enum Kind {
     Inbox,
     /// Lists the inboxes.
     Inboxes,
-    /// Archives finished tasks.
+    /// Archives finished jobs.
     Archive,
     /// A worker looks at its inbox.
     Look,
@@ -100,9 +100,9 @@ impl Kind {
             Kind::Ledger => "ledger",
             Kind::Inbox => "inbox",
             Kind::Inboxes => "inbox list",
-            Kind::Archive => "task archive",
-            Kind::Look => "task look",
-            Kind::Hand => "task write",
+            Kind::Archive => "job archive",
+            Kind::Look => "job look",
+            Kind::Hand => "job write",
         }
     }
 }

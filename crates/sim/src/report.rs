@@ -164,7 +164,7 @@ impl Report {
             "staleTasksFenced": self.fenced,
             "workerTimeoutsTold": self.timeouts,
             "leadersWork": {
-                "schedules": self.work.schedules, "runs": self.work.runs, "tasksEnded": self.work.finished,
+                "schedules": self.work.schedules, "runs": self.work.runs, "jobsEnded": self.work.finished,
                 "jobs": self.work.jobs, "lateResults": self.work.late, "processRestarts": self.work.restarts,
                 "gaveUp": self.work.gave_up,
             },

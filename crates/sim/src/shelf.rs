@@ -1,4 +1,4 @@
-//! The tasks' part of the simulated store: the ledger, the inboxes, and old lists.
+//! The jobs' part of the simulated store: the ledger, the inboxes, and old lists.
 
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::WorkerId;

@@ -244,7 +244,7 @@ impl World {
             }
             Party::Node(index) => {
                 self.nodes[index].sent[kind as usize] += 1;
-                self.check_task_storm(index, kind);
+                self.check_job_storm(index, kind);
                 let fate = self.fate(index, kind);
                 (index, self.nodes[index].life, fate, self.nodes[index].cut_in)
             }

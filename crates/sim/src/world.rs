@@ -93,7 +93,7 @@ pub(crate) struct World {
     pub(crate) had_unread: bool,
     /// The mistake of the state machines that have no settings of their own.
     pub(crate) mistake: Option<Mutant>,
-    /// Whether leaders have work of their own: processes, tasks, schedules.
+    /// Whether leaders have work of their own: processes, jobs, schedules.
     pub(crate) staffed: bool,
     /// The faults have ended: nothing fails by itself any more.
     pub(crate) peace: bool,
@@ -107,8 +107,8 @@ pub(crate) struct World {
     pub(crate) work_done: WorkDone,
     /// How many events happened at this instant.
     at_once: u64,
-    /// By node: the current second, the requests for tasks in it, and the count of updates at its start.
-    pub(crate) task_second: BTreeMap<usize, (u64, u64, u64)>,
+    /// By node: the current second, the requests for jobs in it, and the count of updates at its start.
+    pub(crate) job_second: BTreeMap<usize, (u64, u64, u64)>,
 }
 
 impl World {
@@ -161,7 +161,7 @@ impl World {
             hands: BTreeMap::new(),
             work_done: WorkDone::default(),
             at_once: 0,
-            task_second: BTreeMap::new(),
+            job_second: BTreeMap::new(),
         }
     }
 

@@ -4,11 +4,11 @@
 //! understood, and panics if a promise is broken. Whatever is understood lies within its bounds and reads the same when
 //! written again, including everything a later version added. Whatever is not understood is explained in one bounded line.
 
-mod tasks;
+mod jobs;
 #[cfg(test)]
 mod tests;
 
-pub use tasks::{inbox, ledger};
+pub use jobs::{inbox, ledger};
 
 use crate::keys::Keys;
 use tenure_core::{Namespace, NodeId, PluginName, WorkerId};

@@ -66,30 +66,30 @@ impl Keys {
         WorkerId::new(name).ok()
     }
 
-    /// The key of a shard of the task ledger.
+    /// The key of a shard of the job ledger.
     pub fn ledger(&self, shard: usize) -> String {
-        format!("{}/tasks/ledger-{shard}.json", self.root)
+        format!("{}/jobs/ledger-{shard}.json", self.root)
     }
 
     /// The folder of inboxes, ending in `/`.
     pub fn inboxes(&self) -> String {
-        format!("{}/tasks/inbox/", self.root)
+        format!("{}/jobs/inbox/", self.root)
     }
 
     /// The key of a worker's inbox.
     pub fn inbox(&self, worker: &WorkerId) -> String {
-        format!("{}/tasks/inbox/{worker}.json", self.root)
+        format!("{}/jobs/inbox/{worker}.json", self.root)
     }
 
     /// The worker whose inbox this key is; `None` for any other key.
     pub fn inbox_of(&self, key: &str) -> Option<WorkerId> {
-        let name = key.strip_prefix(&*self.root)?.strip_prefix("/tasks/inbox/")?.strip_suffix(".json")?;
+        let name = key.strip_prefix(&*self.root)?.strip_prefix("/jobs/inbox/")?.strip_suffix(".json")?;
         WorkerId::new(name).ok()
     }
 
-    /// The folder of archived tasks, ending in `/`.
+    /// The folder of archived jobs, ending in `/`.
     pub fn done(&self) -> String {
-        format!("{}/tasks/done/", self.root)
+        format!("{}/jobs/done/", self.root)
     }
 
     /// The key of a leader's document that is not one of the protocol's own.
@@ -119,9 +119,9 @@ mod tests {
         assert_eq!(keys.worker_of(&keys.worker(&worker)), Some(worker));
         assert_eq!(keys.worker_of("plg_coordinator_global/production/workers/a/b.json"), None);
         assert_eq!(keys.snapshot(), "plg_coordinator_global/production/snapshot.json");
-        assert_eq!(keys.ledger(2), "plg_coordinator_global/production/tasks/ledger-2.json");
+        assert_eq!(keys.ledger(2), "plg_coordinator_global/production/jobs/ledger-2.json");
         let worker = WorkerId::new("w1").expect("valid");
-        assert_eq!(keys.inbox(&worker), "plg_coordinator_global/production/tasks/inbox/w1.json");
+        assert_eq!(keys.inbox(&worker), "plg_coordinator_global/production/jobs/inbox/w1.json");
         assert_eq!(keys.inbox_of(&keys.inbox(&worker)), Some(worker));
         assert_eq!(keys.inbox_of(&keys.ledger(2)), None);
         let own = Keys::per_plugin(

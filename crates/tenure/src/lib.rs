@@ -44,6 +44,7 @@ mod forget;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+pub mod job;
 mod keys;
 pub mod metrics;
 mod mutant;
@@ -56,7 +57,6 @@ mod service;
 pub mod settings;
 mod status;
 mod step_down;
-pub mod tasks;
 mod telemetry;
 #[cfg(feature = "explore")]
 mod watcher;

@@ -3,16 +3,16 @@
 mod cluster;
 mod cost;
 mod figures;
+mod jobs;
 mod plugin;
 mod registry;
-mod tasks;
 
 pub use cluster::{ClusterMetrics, NodeMetrics, Totals};
 pub use cost::{MONTH_SECONDS, Prices, Projection, ProjectionLine, Surcharge};
+pub use jobs::JobMetrics;
 pub use plugin::{FigureKind, PluginFigure, PluginFigures};
 pub use prometheus_client;
 pub use registry::{METRIC_NAMES, register};
-pub use tasks::TaskMetrics;
 
 pub(crate) use figures::{Figures, ProcessShare, role_name};
 
@@ -79,8 +79,8 @@ pub struct Metrics {
     pub processes_stuck: u64,
     /// How often a process was started again after it ended.
     pub process_restarts: u64,
-    /// Task figures, as leader and as worker.
-    pub tasks: TaskMetrics,
+    /// Job figures, as leader and as worker.
+    pub jobs: JobMetrics,
     /// Figures that plugins add, by their names in the registry; see [`PluginFigures`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_figures: BTreeMap<String, f64>,

@@ -8,12 +8,12 @@ use crate::driver::{Command, Outlets, Voice};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
+use crate::job::Jobs;
 use crate::keys::Keys;
 use crate::metrics::{Figures, Metrics};
 use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
-use crate::tasks::TaskPlace;
 use crate::workers::{
     Board, Lives, Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers,
 };
@@ -74,7 +74,7 @@ pub struct Node {
     workers: watch::Receiver<Workers>,
     lives: Lives,
     host: WorkerHost,
-    tasks: TaskPlace,
+    jobs: Jobs,
     sweeper: JoinHandle<()>,
 }
 
@@ -183,9 +183,9 @@ impl NodeBuilder {
         };
         let ((board, workers), pointers) = (Board::new(voice.clone()), Pointers::default());
         let settings = Arc::new(self.settings.clone());
-        let tasks = TaskPlace {
-            store: figures.meter_tasks(&lanes.bulk),
-            keys: TaskPlace::fixed(keys.clone()),
+        let jobs = Jobs {
+            store: figures.meter_jobs(&lanes.bulk),
+            keys: Jobs::fixed(keys.clone()),
             settings: Arc::clone(&settings),
             voice: voice.clone(),
             fence: fence.clone(),
@@ -228,7 +228,7 @@ impl NodeBuilder {
             workers,
             lives,
             host,
-            tasks,
+            jobs,
             sweeper,
         })
     }
@@ -298,18 +298,18 @@ impl Node {
         Registrar(self.host.clone())
     }
 
-    /// Where this namespace's tasks are: for [`tasks::Dispatcher::start`](crate::tasks::Dispatcher::start) on the leader and
-    /// [`tasks::TaskRunner::start`](crate::tasks::TaskRunner::start) on workers.
-    pub fn tasks(&self) -> TaskPlace {
-        self.tasks.clone()
+    /// Where this namespace's jobs are: for [`job::Dispatcher::start`](crate::job::Dispatcher::start) on the leader and
+    /// [`job::JobRunner::start`](crate::job::JobRunner::start) on workers.
+    pub fn jobs(&self) -> Jobs {
+        self.jobs.clone()
     }
 
     /// What a plugin may build on: the leader's documents, the presences, this node's figures and event channel.
     pub fn annex(&self) -> Annex {
         Annex {
             lanes: self.lanes.clone(),
-            keys: self.tasks.keys(),
-            settings: Arc::clone(&self.tasks.settings),
+            keys: self.jobs.keys(),
+            settings: Arc::clone(&self.jobs.settings),
             voice: self.voice.clone(),
             leadership: self.leadership(),
             workers: self.workers(),

@@ -1,5 +1,5 @@
 //! Scheduled jobs: which due times become jobs. Pure, so that every leader comes to the same answer. What makes a due time a
-//! job exactly once is the ledger of [`tasks`](crate::tasks), which never goes back behind the mark of a series.
+//! job exactly once is the ledger of [`jobs`](crate::job), which never goes back behind the mark of a series.
 //!
 //! ```
 //! use tenure::id::ScheduleId;

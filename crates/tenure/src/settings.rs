@@ -91,14 +91,14 @@ pub struct Settings {
     pub worker_retention_ms: u64,
     /// `nodeRetention`: how long the presence of a crashed node is kept.
     pub node_retention_ms: u64,
-    /// `taskPollInterval`: how often to look for tasks while something changes.
-    pub task_poll_interval_ms: u64,
-    /// `taskIdleInterval`: how often to look for tasks while nothing changes.
-    pub task_idle_interval_ms: u64,
-    /// `taskClaimTimeout`: how long a task may stay unclaimed in an inbox.
-    pub task_claim_timeout_ms: u64,
-    /// `taskRetention`: how long archived tasks are kept.
-    pub task_retention_ms: u64,
+    /// `jobPollInterval`: how often to look for jobs while something changes.
+    pub job_poll_interval_ms: u64,
+    /// `jobIdleInterval`: how often to look for jobs while nothing changes.
+    pub job_idle_interval_ms: u64,
+    /// `jobClaimTimeout`: how long a job may stay unclaimed in an inbox.
+    pub job_claim_timeout_ms: u64,
+    /// `jobRetention`: how long archived jobs are kept.
+    pub job_retention_ms: u64,
     /// `storeClockMargin`: how much older than the expiry a seat must be, by the store's clock, at a cold start.
     pub store_clock_margin_ms: u64,
     /// `requestTimeout`: when a request to the store is given up.

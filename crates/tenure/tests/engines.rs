@@ -204,20 +204,20 @@ async fn many_workers_on_a_bucket_are_three_pages_a_sweep() {
     }
 }
 
-/// Tasks on a real bucket: two workers, a failover in the middle, every result once.
+/// Jobs on a real bucket: two workers, a failover in the middle, every result once.
 #[tokio::test]
 #[ignore = "needs an S3 engine: cargo xtask test"]
-async fn ef4_tasks_on_a_bucket_survive_a_failover() {
-    use tenure::tasks::{Dispatcher, Handlers, Submitted, TaskOutcome, TaskRunner, TaskSpec, TaskState};
-    const TASKS: usize = 20;
+async fn ef4_jobs_on_a_bucket_survive_a_failover() {
+    use tenure::job::{Dispatcher, Handlers, JobOutcome, JobRunner, JobSpec, JobState, Submitted};
+    const JOBS: usize = 20;
     for engine in engines() {
         let lanes = store(&engine, "access_key", "secret_key").await;
-        let namespace = format!("tasks-{:08x}", rand_number());
+        let namespace = format!("jobs-{:08x}", rand_number());
         let join = async |name: &str| {
             // With the default lease: nothing here is about losing one.
             let settings = Settings::builder().namespace(&namespace).node(name).startup_jitter_max(0);
-            let settings = settings.worker_sweep_interval(500).task_poll_interval(100);
-            let settings = settings.task_idle_interval(500).build().expect("valid");
+            let settings = settings.worker_sweep_interval(500).job_poll_interval(100);
+            let settings = settings.job_idle_interval(500).build().expect("valid");
             tenure::Node::builder(settings).lanes(lanes.clone()).start().await.expect("a node")
         };
         let (a, b) = (join("pod-a").await, join("pod-b").await);
@@ -227,30 +227,30 @@ async fn ef4_tasks_on_a_bucket_survive_a_failover() {
         for name in ["w1", "w2"] {
             let worker = b.register_worker(tenure::worker::WorkerSpec::new(name, "queue")).expect("valid");
             let log = Arc::clone(&ran);
-            let handlers = Handlers::new().on("echo", move |task| {
-                log.lock().expect("unpoisoned").push(format!("{}/{}", task.id, task.attempt));
+            let handlers = Handlers::new().on("echo", move |job| {
+                log.lock().expect("unpoisoned").push(format!("{}/{}", job.id, job.attempt));
                 async move {
                     common::sleep_ms(200).await;
-                    TaskOutcome::succeeded(task.payload.to_vec())
+                    JobOutcome::succeeded(job.payload.to_vec())
                 }
             });
-            runners.push(TaskRunner::start(&b.tasks(), worker, handlers));
+            runners.push(JobRunner::start(&b.jobs(), worker, handlers));
         }
         let workers = a.workers();
         until("both are known", || workers.borrow().active == 2).await;
-        let first = Dispatcher::start(&a.tasks(), guard);
-        let specs = (0..TASKS).map(|n| TaskSpec::new(format!("t{n}"), "echo").payload(format!("p{n}")));
+        let first = Dispatcher::start(&a.jobs(), guard);
+        let specs = (0..JOBS).map(|n| JobSpec::new(format!("t{n}"), "echo").payload(format!("p{n}")));
         let answers = first.submit_all(specs.clone()).await.expect("valid");
         assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Created)), "{answers:?}");
         until("some run", || !ran.lock().expect("unpoisoned").is_empty()).await;
         drop(first);
         a.step_down().await.expect("it led");
         let guard = b.lead().await.expect("it leads");
-        let second = Dispatcher::start(&b.tasks(), guard);
+        let second = Dispatcher::start(&b.jobs(), guard);
         let answers = second.submit_all(specs).await.expect("valid");
         assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Exists)), "{answers:?}");
-        let over = || second.tasks().iter().filter(|task| task.state == TaskState::Succeeded).count();
-        until("all are done", || over() == TASKS).await;
+        let over = || second.jobs().iter().filter(|job| job.state == JobState::Succeeded).count();
+        until("all are done", || over() == JOBS).await;
         let mut all = ran.lock().expect("unpoisoned").clone();
         all.sort();
         let count = all.len();

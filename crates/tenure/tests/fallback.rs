@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use tenure::Leadership;
 use tenure::event::EventKind;
+use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRunner, JobSpec, JobState};
 use tenure::plugin::{Mode, PluginHandle};
 use tenure::store::{Condition, Store, Write};
-use tenure::tasks::{Dispatcher, Handlers, TaskContext, TaskOutcome, TaskRunner, TaskSpec, TaskState};
 
 const GLOBAL_SEAT: &str = "plg_coordinator_global/test/seat.json";
 const OWN_SEAT: &str = "plg_coordinator/test/queue/seat.json";
@@ -391,9 +391,9 @@ async fn gc2_a_global_leader_that_may_not_look_at_the_other_seat_does_not_act() 
     leads(&other).await;
 }
 
-/// A plugin that gives out tasks while it leads, and its worker: both go on where the plugin's own seat is.
+/// A plugin that gives out jobs while it leads, and its worker: both go on where the plugin's own seat is.
 #[tokio::test(start_paused = true)]
-async fn gc2_tasks_and_workers_go_on_in_fallback() {
+async fn gc2_jobs_and_workers_go_on_in_fallback() {
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
     let (queue, _) = a.attach("queue").await;
@@ -403,29 +403,29 @@ async fn gc2_tasks_and_workers_go_on_in_fallback() {
     worker.registered().await.expect("nobody else has the id");
     let done = Arc::new(Mutex::new(Vec::new()));
     let ran = Arc::clone(&done);
-    let handlers = Handlers::new().on("echo", move |task: TaskContext| {
+    let handlers = Handlers::new().on("echo", move |job: JobContext| {
         let ran = Arc::clone(&ran);
         async move {
             // A long one is in hand when the refusal comes: it is not cut off.
-            if task.id.as_str() == "long" {
+            if job.id.as_str() == "long" {
                 sleep_ms(30_000).await;
             }
-            ran.lock().expect("unpoisoned").push((task.id.to_string(), task.attempt));
-            TaskOutcome::succeeded(task.payload.to_vec())
+            ran.lock().expect("unpoisoned").push((job.id.to_string(), job.attempt));
+            JobOutcome::succeeded(job.payload.to_vec())
         }
     });
-    let _runner = TaskRunner::start(&queue.tasks(), worker, handlers);
+    let _runner = JobRunner::start(&queue.jobs(), worker, handlers);
     let give = async |id: &'static str| {
         let guard = queue.leadership().borrow().guard().expect("it leads");
-        let dispatcher = Dispatcher::start(&queue.tasks(), guard);
-        dispatcher.submit(TaskSpec::new(id, "echo")).await.expect("submitted");
+        let dispatcher = Dispatcher::start(&queue.jobs(), guard);
+        dispatcher.submit(JobSpec::new(id, "echo")).await.expect("submitted");
         dispatcher
     };
     let ran = |id: &str| done.lock().expect("unpoisoned").contains(&(id.to_owned(), 1));
     let first = give("before").await;
     until("done by the global seat", || ran("before")).await;
-    first.submit(TaskSpec::new("long", "echo")).await.expect("submitted");
-    until("claimed", || first.tasks().iter().any(|task| task.state == TaskState::Running)).await;
+    first.submit(JobSpec::new("long", "echo")).await.expect("submitted");
+    until("claimed", || first.jobs().iter().any(|job| job.state == JobState::Running)).await;
 
     a.deny(true);
     mode(&queue, Mode::Fallback).await;
@@ -433,7 +433,7 @@ async fn gc2_tasks_and_workers_go_on_in_fallback() {
     let second = give("after").await;
     until("done by the plugin's own seat", || ran("after")).await;
     until("it stands in the ledger", || {
-        second.tasks().iter().any(|task| task.id.as_str() == "after" && task.state == TaskState::Succeeded)
+        second.jobs().iter().any(|job| job.id.as_str() == "after" && job.state == JobState::Succeeded)
     })
     .await;
     assert!(epoch > 1);

@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::job::{Dispatcher, DispatcherOptions, Handlers, JobOutcome, JobRunner, JobSpec};
 use tenure::store::{
     Condition, LIST_TIMEOUTS_MAX, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write,
 };
-use tenure::tasks::{Dispatcher, DispatcherOptions, Handlers, TaskOutcome, TaskRunner, TaskSpec};
 use tenure::worker::WorkerSpec;
 use tenure::{Node, Settings};
 use tokio::time::Instant;
@@ -77,10 +77,10 @@ async fn a_list_that_is_never_answered_is_made_again_after_its_timeouts() {
     let lanes = Lanes { lease: rig.store.clone(), bulk: mute.clone() };
     let node = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).start().await.expect("a node");
     let guard = node.lead().await.expect("it leads");
-    let _dispatcher = Dispatcher::start(&node.tasks(), guard);
+    let _dispatcher = Dispatcher::start(&node.jobs(), guard);
     sleep_ms(limit_ms * 5).await;
     let listed = mute.listed.lock().expect("no panic");
-    for folder in ["workers", "tasks/inbox"] {
+    for folder in ["workers", "jobs/inbox"] {
         let times = &listed[&format!("plg_coordinator_global/test/{folder}/")];
         let waited_ms = u64::try_from((times[1] - times[0]).as_millis()).expect("short");
         assert!((limit_ms..limit_ms * 2).contains(&waited_ms), "{folder}: {waited_ms} of {limit_ms} ms");
@@ -91,24 +91,24 @@ const SLOW: Duration = Duration::from_secs(7);
 
 /// Seven request timeouts are less than a list may take.
 #[tokio::test(start_paused = true)]
-async fn a_slow_list_of_finished_tasks_is_waited_for() {
+async fn a_slow_list_of_finished_jobs_is_waited_for() {
     let rig = Rig::new();
-    let done = "plg_coordinator_global/test/tasks/done/";
+    let done = "plg_coordinator_global/test/jobs/done/";
     let slow =
         Mute::new(&rig, |folder, _| Some(if folder.contains("/done/") { SLOW } else { Duration::ZERO }));
     let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
-    let settings = settings.request_timeout(1000).task_retention(600_000).build().expect("valid settings");
+    let settings = settings.request_timeout(1000).job_retention(600_000).build().expect("valid settings");
     let lanes = Lanes { lease: rig.store.clone(), bulk: slow };
     let node = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).start().await.expect("a node");
     let worker = node.register_worker(WorkerSpec::new("w1", "queue")).expect("valid");
-    let handlers = Handlers::new().on("echo", async |_| TaskOutcome::succeeded(""));
-    let _runner = TaskRunner::start(&node.tasks(), worker, handlers);
+    let handlers = Handlers::new().on("echo", async |_| JobOutcome::succeeded(""));
+    let _runner = JobRunner::start(&node.jobs(), worker, handlers);
     let guard = node.lead().await.expect("it leads");
     let options = DispatcherOptions { keep_finished: 0, ..DispatcherOptions::default() };
-    let dispatcher = Dispatcher::start_with(&node.tasks(), guard, options);
+    let dispatcher = Dispatcher::start_with(&node.jobs(), guard, options);
     let mut batches = Vec::new();
     for number in 0..3 {
-        dispatcher.submit(TaskSpec::new(format!("t{number}"), "echo")).await.expect("taken");
+        dispatcher.submit(JobSpec::new(format!("t{number}"), "echo")).await.expect("taken");
         sleep_ms(700_000).await;
         let List::Entries { entries, .. } = rig.store.list(done, 100).await else { panic!("no list") };
         batches.push(entries.len());

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::BootClock;
 use tenure::id::Label;
+use tenure::job::{Handlers, JobRunner, RunnerEnd, RunnerOptions, TakerCounts};
 use tenure::store::OpenOptions;
-use tenure::tasks::{Handlers, RunnerEnd, RunnerOptions, TakerCounts, TaskRunner};
 use tenure::worker::{Observer, WorkerSpec};
 use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
 
@@ -49,7 +49,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     let worker = observer.register_worker(spec)?;
     let slots = usize::try_from(facts.slots).unwrap_or(usize::MAX);
     let options = RunnerOptions { concurrency: slots, claims: slots };
-    let runner = TaskRunner::start_with(&observer.tasks(), worker, checks.handle(Handlers::new()), options);
+    let runner = JobRunner::start_with(&observer.jobs(), worker, checks.handle(Handlers::new()), options);
     let counts = runner.counts();
     let end = work(&args.id, &facts, runner, &mut signals).await;
     let end = match end {
@@ -84,9 +84,9 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
 async fn work(
     id: &str,
     facts: &AgentFacts,
-    runner: TaskRunner,
+    runner: JobRunner,
     signals: &mut Signals,
-) -> Result<RunnerEnd, TaskRunner> {
+) -> Result<RunnerEnd, JobRunner> {
     tokio::select! {
         _ = signals.next() => return Err(runner),
         end = runner.ended() => return Ok(end),

@@ -8,7 +8,7 @@ use crate::out::{Table, complain, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::JobId;
-use tenure::tasks::{TaskList, TaskState};
+use tenure::job::{JobList, JobState};
 use tenure_plugins::poll::{JobRow, POLL_KIND};
 
 /// Inboxes that are looked into at most.
@@ -26,21 +26,21 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
     let is_narrowed = schedule.is_some() || state.is_some() || args.open;
     let (namespace, place) = Place::existing(&args.settings).await?;
     let mut list = match &place {
-        Some(place) => TaskList::read(&place.lanes, &namespace).await?,
-        None => TaskList::default(),
+        Some(place) => JobList::read(&place.lanes, &namespace).await?,
+        None => JobList::default(),
     };
-    list.tasks.retain(|task| {
-        task.kind.as_str() == POLL_KIND
-            && schedule.as_ref().is_none_or(|schedule| task.series == *schedule)
-            && !(args.open && task.state.is_final())
+    list.jobs.retain(|job| {
+        job.kind.as_str() == POLL_KIND
+            && schedule.as_ref().is_none_or(|schedule| job.series == *schedule)
+            && !(args.open && job.state.is_final())
     });
     let mut rows = Vec::new();
     if let Some(place) = &place {
         list.ask_workers(&place.lanes, &namespace, INBOXES_MAX).await?;
-        list.tasks.retain(|task| state.is_none_or(|state| task.state == state));
+        list.jobs.retain(|job| state.is_none_or(|state| job.state == state));
         // Only those that are shown are worth a look at their schedules.
-        let (total, limit) = (list.tasks.len(), usize::try_from(args.limit).unwrap_or(usize::MAX));
-        let newest = JobRow::newest(std::mem::take(&mut list.tasks), limit);
+        let (total, limit) = (list.jobs.len(), usize::try_from(args.limit).unwrap_or(usize::MAX));
+        let newest = JobRow::newest(std::mem::take(&mut list.jobs), limit);
         rows = Row::all(place, newest).await?;
         if args.json {
             let unreadable: Vec<String> =
@@ -72,13 +72,13 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What is shown is not all there is if a part cannot be read.
-fn code(list: &TaskList) -> ExitCode {
+fn code(list: &JobList) -> ExitCode {
     if list.unreadable.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(UNREADABLE) }
 }
 
-fn state(name: &str) -> Result<TaskState, Failure> {
-    TaskState::named(name).ok_or_else(|| {
-        let all: Vec<&str> = TaskState::ALL.iter().map(|state| state.as_str()).collect();
+fn state(name: &str) -> Result<JobState, Failure> {
+    JobState::named(name).ok_or_else(|| {
+        let all: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
         Failure::usage(format!("--state = {name:?}: must be one of {}", all.join(", ")))
     })
 }
@@ -88,8 +88,8 @@ pub(crate) async fn show(args: OneArgs) -> Result<ExitCode, Failure> {
     let (namespace, place) = Place::existing(&args.settings).await?;
     let missing = || Failure::missing(format!("there is no job {:?} in {namespace}", job.as_str()));
     let place = place.ok_or_else(missing)?;
-    let task = TaskList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
-    let row = Row::all(&place, vec![task]).await?.pop().ok_or_else(missing)?;
+    let job = JobList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
+    let row = Row::all(&place, vec![job]).await?.pop().ok_or_else(missing)?;
     if args.json {
         let mut value = row.json();
         value["namespace"] = json!(namespace.as_str());

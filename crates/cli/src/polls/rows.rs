@@ -6,16 +6,16 @@ use crate::out::say;
 use serde_json::Value;
 use tenure::id::{CheckName, WorkerId};
 
-use tenure::tasks::TaskRecord;
+use tenure::job::JobRecord;
 use tenure_plugins::poll::JobRow;
 
 /// A job for people; [`JobRow`] has it for programs.
 pub(super) struct Row(pub(super) JobRow);
 
 impl Row {
-    /// The rows of these tasks, the newest due time first.
-    pub(super) async fn all(place: &Place, tasks: Vec<TaskRecord>) -> Result<Vec<Row>, Failure> {
-        let rows = JobRow::all(&place.schedules(), tasks).await?;
+    /// The rows of these jobs, the newest due time first.
+    pub(super) async fn all(place: &Place, jobs: Vec<JobRecord>) -> Result<Vec<Row>, Failure> {
+        let rows = JobRow::all(&place.schedules(), jobs).await?;
         Ok(rows.into_iter().map(Row).collect())
     }
 
@@ -35,21 +35,21 @@ impl Row {
 
     /// What a table says of it.
     pub(super) fn cells(&self) -> [String; 7] {
-        let task = &self.0.task;
+        let job = &self.0.record;
         let failed: Vec<&str> =
             self.0.checks().filter(|(_, check)| !check.ok).map(|(name, _)| name.as_str()).collect();
         let said = match (&self.0.facts.report, failed.is_empty()) {
             (Some(report), true) => format!("{} of {} checks well", report.checks.len(), report.checks.len()),
             (Some(_), false) => format!("failed: {}", failed.join(", ")),
-            (None, _) => self.0.words().unwrap_or_else(|| task.reason.to_string()),
+            (None, _) => self.0.words().unwrap_or_else(|| job.reason.to_string()),
         };
         let due = self.0.facts.due_ms.map_or_else(|| "-".to_owned(), moment);
         let age = self.age_ms().map_or_else(|| "-".to_owned(), span);
         [
-            task.id.to_string(),
-            task.state.as_str().to_owned(),
-            format!("{}/{}", task.attempt, task.limits.attempts_max),
-            task.worker.as_ref().map_or_else(|| "-".to_owned(), WorkerId::to_string),
+            job.id.to_string(),
+            job.state.as_str().to_owned(),
+            format!("{}/{}", job.attempt, job.limits.attempts_max),
+            job.worker.as_ref().map_or_else(|| "-".to_owned(), WorkerId::to_string),
             due,
             age,
             said.chars().take(60).collect(),
@@ -58,24 +58,24 @@ impl Row {
 
     /// All of it.
     pub(super) fn print(&self) {
-        let task = &self.0.task;
-        say!("job        {}", task.id);
-        say!("schedule   {}", task.series);
-        say!("state      {}", task.state.as_str());
+        let job = &self.0.record;
+        say!("job        {}", job.id);
+        say!("schedule   {}", job.series);
+        say!("state      {}", job.state.as_str());
         if let (Some(due_ms), Some(age_ms)) = (self.0.facts.due_ms, self.age_ms()) {
             say!("due        {}, {} ago", moment(due_ms), span(age_ms));
         }
-        let worker = task.worker.as_ref().map_or("nobody", WorkerId::as_str);
+        let worker = job.worker.as_ref().map_or("nobody", WorkerId::as_str);
         say!(
             "attempt    {} of {}, given to {worker}, in epoch {}",
-            task.attempt,
-            task.limits.attempts_max,
-            task.epoch.0
+            job.attempt,
+            job.limits.attempts_max,
+            job.epoch.0
         );
-        if !task.reason.is_empty() {
-            say!("reason     {}", task.reason);
+        if !job.reason.is_empty() {
+            say!("reason     {}", job.reason);
         }
-        if let Some(why) = self.0.facts.why(task) {
+        if let Some(why) = self.0.facts.why(job) {
             say!("why        {why}");
         }
         if let Some(words) = self.0.words() {
@@ -86,7 +86,7 @@ impl Row {
             let detail = if check.detail.is_empty() { String::new() } else { format!(": {}", check.detail) };
             say!("check      {name}: {how} after {} ms{detail}", check.latency_ms);
         }
-        for late in &task.late {
+        for late in &job.late {
             let (worker, kind) = (&late.worker, late.kind.as_str());
             say!("late       attempt {} on {worker} ended as {kind}, too late to count", late.attempt);
         }

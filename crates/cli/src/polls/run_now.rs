@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tenure::id::{JobId, ScheduleId};
 
-use tenure::tasks::{TaskList, TaskState};
+use tenure::job::{JobList, JobState};
 use tenure_plugins::poll::{Change, RunRequest};
 use tokio::time::Instant;
 
@@ -44,7 +44,7 @@ pub(super) async fn run_now(args: RunNowArgs) -> Result<ExitCode, Failure> {
         }
     }
     if args.json {
-        let state = state.map(TaskState::as_str);
+        let state = state.map(JobState::as_str);
         let report = json!({
             "namespace": namespace.as_str(), "schedule": schedule.as_str(), "name": name, "job": job.as_str(),
             "outcome": outcome, "state": state,
@@ -71,10 +71,10 @@ async fn exists(
     schedule: &ScheduleId,
     job: &JobId,
     name: &str,
-) -> Result<Option<Option<TaskState>>, Failure> {
-    let list = TaskList::read_near(&place.lanes, &place.namespace, &schedule.series()).await?;
-    if let Some(task) = list.tasks.iter().find(|task| task.id == *job) {
-        return Ok(Some(Some(task.state)));
+) -> Result<Option<Option<JobState>>, Failure> {
+    let list = JobList::read_near(&place.lanes, &place.namespace, &schedule.series()).await?;
+    if let Some(record) = list.jobs.iter().find(|record| record.id == *job) {
+        return Ok(Some(Some(record.state)));
     }
     let standing = place.schedules().get(schedule).await?;
     let standing = standing.ok_or_else(|| super::no_schedule(schedule, &place.namespace))?;

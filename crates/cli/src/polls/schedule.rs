@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::{CheckName, Label, ScheduleId};
 
-use tenure::tasks::{TaskList, TaskRecord};
+use tenure::job::{JobList, JobRecord};
 use tenure_plugins::poll::{Change, CheckHealth, JobRow, POLL_KIND, Schedule, Timing};
 
 /// Jobs that `show` tells people of.
@@ -120,15 +120,15 @@ fn needs(schedule: &Schedule) -> String {
 }
 
 /// The jobs of a schedule.
-async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<TaskRecord>, Failure> {
-    let mut list = TaskList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
-    list.tasks.retain(|task| task.kind.as_str() == POLL_KIND && task.series == id.series());
+async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<JobRecord>, Failure> {
+    let mut list = JobList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
+    list.jobs.retain(|job| job.kind.as_str() == POLL_KIND && job.series == id.series());
     list.ask_workers(&place.lanes, &place.namespace, 16).await?;
-    Ok(list.tasks)
+    Ok(list.jobs)
 }
 
-fn open(jobs: &[TaskRecord]) -> usize {
-    jobs.iter().filter(|task| !task.state.is_final()).count()
+fn open(jobs: &[JobRecord]) -> usize {
+    jobs.iter().filter(|job| !job.state.is_final()).count()
 }
 
 async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {

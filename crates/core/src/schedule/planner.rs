@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Missed due times are counted up to this many at once.
 const COUNTED_MAX: u64 = 10_000;
 
-/// How many looks at the ledger's tasks may miss a created job before it no longer counts as open.
+/// How many looks at the ledger's jobs may miss a created job before it no longer counts as open.
 const UNSEEN_MAX: u8 = 3;
 
 /// A due time that should become a job.
@@ -82,7 +82,7 @@ struct Series {
     open: BTreeSet<JobId>,
     /// When to plan the schedule again, going by time alone.
     next_ms: Option<u64>,
-    /// Created jobs that have not shown up among the ledger's tasks yet, with the number of looks that missed them.
+    /// Created jobs that have not shown up among the ledger's jobs yet, with the number of looks that missed them.
     unseen: BTreeMap<JobId, u8>,
 }
 
@@ -160,14 +160,14 @@ impl<S: Planned> Planner<S> {
         self.counts
     }
 
-    /// Takes the state of all tasks in the ledger: schedule, job, mark, and whether the job is open. Needed once, and
+    /// Takes the state of all jobs in the ledger: schedule, job, mark, and whether the job is open. Needed once, and
     /// whenever [notes](Planner::note) were missed.
-    pub fn observe<'t>(&mut self, tasks: impl IntoIterator<Item = (&'t SeriesId, &'t JobId, u64, bool)>) {
+    pub fn observe<'t>(&mut self, jobs: impl IntoIterator<Item = (&'t SeriesId, &'t JobId, u64, bool)>) {
         for series in self.series.values_mut() {
             series.open.clear();
             series.unseen.values_mut().for_each(|looks| *looks += 1);
         }
-        for (series, job, mark_ms, open) in tasks {
+        for (series, job, mark_ms, open) in jobs {
             let Some(series) = self.series.get_mut(&series.schedule()) else { continue };
             series.unseen.remove(job);
             series.mark_ms = series.mark_ms.max(mark_ms);

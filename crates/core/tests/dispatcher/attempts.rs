@@ -1,4 +1,4 @@
-//! What becomes of a task beyond its first attempt: repetitions, what is called off, what comes too late, who gets it.
+//! What becomes of a job beyond its first attempt: repetitions, what is called off, what comes too late, who gets it.
 
 use crate::desk::*;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use tenure_core::*;
 
 #[test]
 fn a_failed_attempt_is_repeated_after_pauses_that_double() {
-    let limits = |limits: &mut TaskLimits| (limits.attempts_max, limits.backoff_ms) = (4, 100);
+    let limits = |limits: &mut JobLimits| (limits.attempts_max, limits.backoff_ms) = (4, 100);
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![limited("t1", limits)]);
     desk.serve();
@@ -25,7 +25,7 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
         let at = desk.at().expect("it looks");
         desk.all(at, DispatchInput::Wake);
         if attempt < 4 {
-            assert_eq!(desk.state("t1"), TaskState::Queued);
+            assert_eq!(desk.state("t1"), JobState::Queued);
             assert_eq!(&*desk.record("t1").reason, format!("attempt {attempt} ended as failed"));
             assert_eq!(waiting(&desk), 0, "not yet");
             assert_eq!(desk.core.unassigned_new(Time(desk.now)).count(), 0);
@@ -33,20 +33,20 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
         }
     }
     assert_eq!(pauses, [0, 100, 200, 400]);
-    assert_eq!((desk.state("t1"), desk.record("t1").attempt), (TaskState::Failed, 4));
+    assert_eq!((desk.state("t1"), desk.record("t1").attempt), (JobState::Failed, 4));
 }
 
 #[test]
 fn no_pause_is_longer_than_ten_minutes() {
-    let limits = |limits: &mut TaskLimits| {
+    let limits = |limits: &mut JobLimits| {
         (limits.attempts_max, limits.backoff_ms, limits.ttl_ms) = (9, 400_000, 9_000_000);
     };
     let mut record = limited("t1", limits);
-    (record.state, record.attempt, record.worker) = (TaskState::Running, 2, Some(name("w1")));
+    (record.state, record.attempt, record.worker) = (JobState::Running, 2, Some(name("w1")));
     let mut desk =
         Desk::after(vec![record], vec![("w1", inbox(vec![entry("t1/2", done(OutcomeKind::Failed))]))]);
     desk.serve();
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
     assert_eq!(desk.core.unassigned(Time(desk.now + 599_999)).count(), 0);
     assert_eq!(desk.core.unassigned(Time(desk.now + 600_000)).count(), 1);
 }
@@ -58,41 +58,41 @@ fn what_its_worker_gives_back_costs_no_attempt_and_begins_to_wait_anew() {
     desk.says("w1", "t1/1", done(OutcomeKind::Returned));
     desk.pass(2200);
     let record = desk.record("t1");
-    assert_eq!((record.state, record.begun(), record.unbegun), (TaskState::Queued, 0, 1));
+    assert_eq!((record.state, record.begun(), record.unbegun), (JobState::Queued, 0, 1));
     assert_eq!(&*record.reason, "its worker gave it back");
     assert_eq!(desk.core.unassigned(Time(2200)).count(), 1, "without a pause");
     desk.pass(7199);
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
     desk.pass(7200);
-    assert_eq!(desk.state("t1"), TaskState::Expired);
+    assert_eq!(desk.state("t1"), JobState::Expired);
 }
 
 #[test]
 fn the_next_attempt_has_all_its_time_to_be_claimed() {
-    let limits = |limits: &mut TaskLimits| (limits.attempts_max, limits.ttl_ms) = (2, 5000);
+    let limits = |limits: &mut JobLimits| (limits.attempts_max, limits.ttl_ms) = (2, 5000);
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, limited("t1", limits), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Failed));
     desk.pass(7199);
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
     desk.pass(7200);
-    assert_eq!(desk.state("t1"), TaskState::Expired);
+    assert_eq!(desk.state("t1"), JobState::Expired);
 }
 
 #[test]
 fn every_outcome_leads_to_its_state() {
     let ends = [
-        (OutcomeKind::Succeeded, TaskState::Succeeded, ""),
-        (OutcomeKind::Partial, TaskState::Partial, ""),
-        (OutcomeKind::Failed, TaskState::Failed, ""),
-        (OutcomeKind::TimedOut, TaskState::TimedOut, ""),
-        (OutcomeKind::Cancelled, TaskState::Lost, ""),
-        (OutcomeKind::Abandoned, TaskState::Lost, "its worker was started again"),
-        (OutcomeKind::Returned, TaskState::Queued, "its worker gave it back"),
+        (OutcomeKind::Succeeded, JobState::Succeeded, ""),
+        (OutcomeKind::Partial, JobState::Partial, ""),
+        (OutcomeKind::Failed, JobState::Failed, ""),
+        (OutcomeKind::TimedOut, JobState::TimedOut, ""),
+        (OutcomeKind::Cancelled, JobState::Lost, ""),
+        (OutcomeKind::Abandoned, JobState::Lost, "its worker was started again"),
+        (OutcomeKind::Returned, JobState::Queued, "its worker gave it back"),
     ];
     for (kind, state, reason) in ends {
         let mut desk = Desk::ready(config());
-        desk.dispatch(2000, task("t1"), "w1");
+        desk.dispatch(2000, job("t1"), "w1");
         desk.says("w1", "t1/1", done(kind));
         desk.pass(2200);
         assert_eq!((desk.state("t1"), &*desk.record("t1").reason), (state, reason), "{kind:?}");
@@ -105,7 +105,7 @@ fn every_outcome_leads_to_its_state() {
         desk.says("w1", "t1/1", done(kind));
         desk.pass(2400);
         let done = matches!(kind, OutcomeKind::Succeeded | OutcomeKind::Partial);
-        assert_eq!(desk.state("t1"), if done { state } else { TaskState::Cancelled }, "{kind:?}");
+        assert_eq!(desk.state("t1"), if done { state } else { JobState::Cancelled }, "{kind:?}");
     }
 }
 
@@ -118,7 +118,7 @@ fn a_second_attempt_tells_what_became_of_the_first() {
     desk.workers(2300, &["-w1", "w2"]);
     desk.serve();
     assert_eq!(&*desk.record("t1").reason, "attempt 1 ended as lost (its worker fell silent)");
-    assert_eq!((desk.state("t1"), desk.core.counts().lost), (TaskState::Queued, 1));
+    assert_eq!((desk.state("t1"), desk.core.counts().lost), (JobState::Queued, 1));
 }
 
 // ---- calling off ----
@@ -126,7 +126,7 @@ fn a_second_attempt_tells_what_became_of_the_first() {
 #[test]
 fn what_waits_is_called_off_at_once() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     let said = desk.all(2000, DispatchInput::Cancel(name("t1")));
     assert_eq!(said, ["write ledger 0 over 2: t1 cancelled to be called off", "= t1 cancelled"]);
@@ -137,18 +137,18 @@ fn what_waits_is_called_off_at_once() {
 #[test]
 fn what_is_not_claimed_is_taken_back_to_be_called_off() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     let said = desk.tell(2100, DispatchInput::Cancel(name("t1")));
     assert_eq!(said, ["write ledger 0 over 3: t1 dispatched w1/1 to be called off", "write w1 over 5: "]);
     desk.serve();
     assert_eq!(&*desk.record("t1").reason, "called off before it was claimed");
-    assert_eq!(desk.state("t1"), TaskState::Cancelled);
+    assert_eq!(desk.state("t1"), JobState::Cancelled);
 }
 
 #[test]
 fn what_runs_is_called_off_in_the_inbox_and_ends_as_its_worker_says() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     let said = desk.tell(2250, DispatchInput::Cancel(name("t1")));
@@ -159,21 +159,21 @@ fn what_runs_is_called_off_in_the_inbox_and_ends_as_its_worker_says() {
     assert_eq!(said, told);
     desk.serve();
     assert_eq!(desk.all(2260, DispatchInput::Cancel(name("t1"))), [""; 0], "once is enough");
-    assert_eq!(desk.state("t1"), TaskState::Running);
+    assert_eq!(desk.state("t1"), JobState::Running);
 }
 
 #[test]
 fn what_a_former_leader_wanted_called_off_is_taken_back_by_the_next() {
-    let wanted = TaskRecord { cancel: true, ..out("t1", "w1", TaskState::Dispatched) };
+    let wanted = JobRecord { cancel: true, ..out("t1", "w1", JobState::Dispatched) };
     let unclaimed = inbox(vec![entry("t1/1", EntryState::Dispatched)]);
     let mut desk = Desk::after(vec![wanted], vec![("w1", unclaimed)]);
     desk.serve();
-    assert_eq!(desk.state("t1"), TaskState::Cancelled);
+    assert_eq!(desk.state("t1"), JobState::Cancelled);
 }
 
 // ---- results that come too late ----
 
-/// A leader that gave up the first attempt of a task whose worker still speaks.
+/// A leader that gave up the first attempt of a job whose worker still speaks.
 fn given_up(attempts_max: u32) -> Desk {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = attempts_max), "w1");
@@ -194,8 +194,8 @@ fn a_late_result_is_recorded_and_told_once_and_not_applied() {
             story.iter().filter(|line| line.contains("late succeeded of t1/1 from w1")).collect();
         assert_eq!(told.len(), 1, "{story:#?}");
         let late = vec![LateResult { attempt: 1, worker: name("w1"), kind: OutcomeKind::Succeeded }];
-        assert_eq!(desk.record("t1"), &TaskRecord { late: late.clone(), ..before });
-        assert_eq!(desk.ledgers[&0].0.tasks[0].late, late);
+        assert_eq!(desk.record("t1"), &JobRecord { late: late.clone(), ..before });
+        assert_eq!(desk.ledgers[&0].0.jobs[0].late, late);
         assert_eq!(desk.core.counts().late, 1);
     }
 }
@@ -213,21 +213,21 @@ fn a_late_word_without_a_result_is_not_recorded() {
 #[test]
 fn eight_late_results_are_remembered_and_all_are_counted() {
     let entries: Vec<Entry> = (1..=9).map(|n| entry(&format!("t1/{n}"), done(OutcomeKind::Failed))).collect();
-    let record = TaskRecord { attempt: 10, ..out("t1", "w2", TaskState::Running) };
+    let record = JobRecord { attempt: 10, ..out("t1", "w2", JobState::Running) };
     let mut desk = Desk::after(vec![record], vec![("w1", inbox(entries))]);
     desk.serve();
-    assert_eq!((desk.record("t1").late.len(), desk.core.counts().late), (TASK_LATE_MAX, 9));
-    assert_eq!(TASK_LATE_MAX, 8);
+    assert_eq!((desk.record("t1").late.len(), desk.core.counts().late), (JOB_LATE_MAX, 9));
+    assert_eq!(JOB_LATE_MAX, 8);
 }
 
 #[test]
 fn the_result_that_was_applied_is_not_late_when_it_is_seen_again() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.work("w1", |_| {});
-    desk.dispatch(2300, task("t2"), "w1");
+    desk.dispatch(2300, job("t2"), "w1");
     assert_eq!(desk.core.counts().late, 0);
 }
 
@@ -246,7 +246,7 @@ fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
 
 #[test]
 fn the_same_attempt_from_another_worker_is_late() {
-    let record = TaskRecord { attempt: 1, ..out("t1", "w2", TaskState::Succeeded) };
+    let record = JobRecord { attempt: 1, ..out("t1", "w2", JobState::Succeeded) };
     let strange = inbox(vec![entry("t1/1", done(OutcomeKind::Failed))]);
     let mut desk = Desk::after(vec![record], vec![("w1", strange)]);
     desk.serve();
@@ -256,9 +256,9 @@ fn the_same_attempt_from_another_worker_is_late() {
 // ---- who gets what ----
 
 #[test]
-fn a_task_for_one_worker_goes_to_that_one_as_soon_as_it_can() {
+fn a_job_for_one_worker_goes_to_that_one_as_soon_as_it_can() {
     let mut desk = Desk::ready(config());
-    let wanted = |id: &str| TaskRecord { target: Some(name("w3")), ..task(id) };
+    let wanted = |id: &str| JobRecord { target: Some(name("w3")), ..job(id) };
     desk.submit(2000, vec![wanted("t1")]);
     desk.serve();
     assert_eq!(&*desk.record("t1").reason, "worker w3 is not active");
@@ -274,7 +274,7 @@ fn nobody_gets_anything_before_the_workers_are_known() {
     let mut desk = Desk::new(config());
     desk.wake(1000);
     desk.serve();
-    desk.submit(1000, vec![task("t1")]);
+    desk.submit(1000, vec![job("t1")]);
     desk.serve();
     desk.assign(1000, "t1", "w1");
     assert_eq!(&*desk.record("t1").reason, "the workers are not known yet");
@@ -283,8 +283,8 @@ fn nobody_gets_anything_before_the_workers_are_known() {
 #[test]
 fn whoever_cannot_take_it_is_the_reason_why_it_waits() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 1, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.submit(2000, vec![task("t2")]);
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.submit(2000, vec![job("t2")]);
     desk.serve();
     desk.assign(2000, "t2", "w1");
     assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 is full");
@@ -300,7 +300,7 @@ fn whoever_cannot_take_it_is_the_reason_why_it_waits() {
 #[test]
 fn those_that_wait_get_a_chance_when_something_has_happened_and_not_too_often() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     desk.tell(2000, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
     assert_eq!(desk.core.unassigned_new(Time(2000)).count(), 0);
@@ -320,7 +320,7 @@ fn those_that_wait_get_a_chance_when_something_has_happened_and_not_too_often() 
 fn workers_with_more_or_less_to_do_are_told_once() {
     let mut desk = Desk::ready(config());
     desk.core.take_touched();
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(desk.core.take_touched(), [name("w1")].into());
     assert_eq!(desk.core.take_touched(), [].into());
 }

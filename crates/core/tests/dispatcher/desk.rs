@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tenure_core::WorkerId;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    Expect, InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Nonce, Outcome,
-    OutcomeKind, RequestId, TaskLimits, TaskRecord, TaskState, Time, Version, WriteAnswer,
+    Expect, InboxDoc, InboxListed, InboxRead, Incarnation, JobLimits, JobRecord, JobState, LedgerDoc,
+    LedgerRead, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
@@ -34,14 +34,14 @@ pub(crate) fn config() -> DispatcherConfig {
     }
 }
 
-pub(crate) fn task(id: &str) -> TaskRecord {
-    TaskRecord {
+pub(crate) fn job(id: &str) -> JobRecord {
+    JobRecord {
         id: name(id),
         series: name("s"),
         mark: 0,
         kind: name("k"),
         payload: Arc::from(*b"x"),
-        limits: TaskLimits {
+        limits: JobLimits {
             timeout_ms: 2000,
             ttl_ms: 60_000,
             deadline_ms: 0,
@@ -49,7 +49,7 @@ pub(crate) fn task(id: &str) -> TaskRecord {
             backoff_ms: 100,
         },
         target: None,
-        state: TaskState::Queued,
+        state: JobState::Queued,
         attempt: 0,
         unbegun: 0,
         worker: None,
@@ -62,12 +62,12 @@ pub(crate) fn task(id: &str) -> TaskRecord {
     }
 }
 
-/// A task as a former leader left it, out at a worker.
-pub(crate) fn out(id: &str, worker: &str, state: TaskState) -> TaskRecord {
-    TaskRecord { state, attempt: 1, worker: Some(name(worker)), epoch: Epoch(1), ..task(id) }
+/// A job as a former leader left it, out at a worker.
+pub(crate) fn out(id: &str, worker: &str, state: JobState) -> JobRecord {
+    JobRecord { state, attempt: 1, worker: Some(name(worker)), epoch: Epoch(1), ..job(id) }
 }
 
-/// `t1/2`: the second attempt of a task.
+/// `t1/2`: the second attempt of a job.
 pub(crate) fn entry(attempt: &str, state: EntryState) -> Entry {
     let (id, attempt) = attempt.split_once('/').expect("id/attempt");
     let payload = if matches!(state, EntryState::Finished { .. }) { &b""[..] } else { b"x" };
@@ -88,9 +88,9 @@ pub(crate) fn done(kind: OutcomeKind) -> EntryState {
     EntryState::Finished { outcome: Outcome { kind, result: Arc::from(*b"r") } }
 }
 
-pub(crate) fn ledger(tasks: Vec<TaskRecord>) -> LedgerDoc {
+pub(crate) fn ledger(jobs: Vec<JobRecord>) -> LedgerDoc {
     let nonce = Nonce { incarnation: FORMER, sequence: 1 };
-    LedgerDoc { epoch: Epoch(1), nonce, series: Vec::new(), tasks }
+    LedgerDoc { epoch: Epoch(1), nonce, series: Vec::new(), jobs }
 }
 
 pub(crate) fn inbox(entries: Vec<Entry>) -> InboxDoc {
@@ -98,7 +98,7 @@ pub(crate) fn inbox(entries: Vec<Entry>) -> InboxDoc {
     InboxDoc { epoch: Epoch(1), leader: FORMER, nonce, closed: None, entries }
 }
 
-fn record_words(record: &TaskRecord) -> String {
+fn record_words(record: &JobRecord) -> String {
     let at = record.worker.as_ref().map(|worker| format!(" {worker}/{}", record.attempt));
     let cancel = if record.cancel { " to be called off" } else { "" };
     format!("{} {}{}{cancel}", record.id, record.state.as_str(), at.unwrap_or_default())
@@ -122,8 +122,8 @@ fn request_words(request: &DispatchRequest) -> String {
     match request {
         DispatchRequest::ReadLedger(shard) => format!("read ledger {shard}"),
         DispatchRequest::WriteLedger(shard, doc, expect) => {
-            let tasks: Vec<String> = doc.tasks.iter().map(record_words).collect();
-            format!("write ledger {shard} {}: {}", over(expect), tasks.join(", "))
+            let jobs: Vec<String> = doc.jobs.iter().map(record_words).collect();
+            format!("write ledger {shard} {}: {}", over(expect), jobs.join(", "))
         }
         DispatchRequest::ListInboxes => "list".to_owned(),
         DispatchRequest::ReadInbox(worker, None) => format!("read {worker}"),
@@ -186,16 +186,16 @@ impl Desk {
     }
 
     /// One that succeeds somebody who left this behind.
-    pub(crate) fn after(tasks: Vec<TaskRecord>, inboxes: Vec<(&str, InboxDoc)>) -> Desk {
+    pub(crate) fn after(jobs: Vec<JobRecord>, inboxes: Vec<(&str, InboxDoc)>) -> Desk {
         let mut desk = Desk::new(config());
-        desk.left(tasks, inboxes);
+        desk.left(jobs, inboxes);
         desk.workers(1000, &["w1", "w2"]);
         desk
     }
 
-    pub(crate) fn left(&mut self, tasks: Vec<TaskRecord>, inboxes: Vec<(&str, InboxDoc)>) {
+    pub(crate) fn left(&mut self, jobs: Vec<JobRecord>, inboxes: Vec<(&str, InboxDoc)>) {
         self.versions += 1;
-        self.ledgers.insert(0, (ledger(tasks), self.versions));
+        self.ledgers.insert(0, (ledger(jobs), self.versions));
         for (worker, doc) in inboxes {
             self.versions += 1;
             self.inboxes.insert(name(worker), (doc, self.versions));
@@ -430,7 +430,7 @@ impl Desk {
         self.tell(now, DispatchInput::Workers { list, listed: true, whole: true })
     }
 
-    pub(crate) fn submit(&mut self, now: u64, records: Vec<TaskRecord>) -> Vec<String> {
+    pub(crate) fn submit(&mut self, now: u64, records: Vec<JobRecord>) -> Vec<String> {
         let numbered = records.into_iter().map(|record| {
             self.tokens += 1;
             (self.tokens, record)
@@ -444,13 +444,13 @@ impl Desk {
     }
 
     /// Submits, assigns, and serves: it stands in the inbox.
-    pub(crate) fn dispatch(&mut self, now: u64, record: TaskRecord, worker: &str) {
+    pub(crate) fn dispatch(&mut self, now: u64, record: JobRecord, worker: &str) {
         let id = record.id.to_string();
         self.submit(now, vec![record]);
         self.serve();
         self.assign(now, &id, worker);
         self.serve();
-        assert_eq!(self.state(&id), TaskState::Dispatched);
+        assert_eq!(self.state(&id), JobState::Dispatched);
     }
 
     /// A worker changes its inbox.
@@ -471,11 +471,11 @@ impl Desk {
         });
     }
 
-    pub(crate) fn record(&self, id: &str) -> &TaskRecord {
-        self.core.tasks().find(|record| record.id.as_str() == id).unwrap_or_else(|| panic!("no {id}"))
+    pub(crate) fn record(&self, id: &str) -> &JobRecord {
+        self.core.jobs().find(|record| record.id.as_str() == id).unwrap_or_else(|| panic!("no {id}"))
     }
 
-    pub(crate) fn state(&self, id: &str) -> TaskState {
+    pub(crate) fn state(&self, id: &str) -> JobState {
         self.record(id).state
     }
 }
@@ -488,8 +488,8 @@ pub(crate) fn acked() -> EntryState {
     EntryState::Acked { by: LIFE }
 }
 
-pub(crate) fn limited(id: &str, change: impl FnOnce(&mut TaskLimits)) -> TaskRecord {
-    let mut record = task(id);
+pub(crate) fn limited(id: &str, change: impl FnOnce(&mut JobLimits)) -> JobRecord {
+    let mut record = job(id);
     change(&mut record.limits);
     record
 }

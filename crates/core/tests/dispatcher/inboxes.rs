@@ -5,9 +5,9 @@ use tenure_core::*;
 
 #[test]
 fn a_new_leader_fences_every_inbox_in_which_something_is_or_will_be() {
-    let tasks = vec![out("t1", "w1", TaskState::Dispatched), out("t2", "w2", TaskState::Dispatched)];
+    let jobs = vec![out("t1", "w1", JobState::Dispatched), out("t2", "w2", JobState::Dispatched)];
     let unclaimed = inbox(vec![entry("t1/1", EntryState::Dispatched)]);
-    let mut desk = Desk::after(tasks, vec![("w1", unclaimed), ("w3", inbox(Vec::new()))]);
+    let mut desk = Desk::after(jobs, vec![("w1", unclaimed), ("w3", inbox(Vec::new()))]);
     desk.answer("read ledger");
     desk.answer("write ledger");
     let said = desk.answer("list");
@@ -26,8 +26,8 @@ fn a_new_leader_fences_every_inbox_in_which_something_is_or_will_be() {
 #[test]
 fn what_a_former_leader_dispatched_is_not_stamped_twice() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.dispatch(2100, task("t2"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.dispatch(2100, job("t2"), "w1");
     let stamps: Vec<i64> = desk.inboxes[&name("w1")].0.entries.iter().map(|e| e.dispatched_at).collect();
     assert_eq!(stamps, [2000, 2100]);
 }
@@ -42,26 +42,26 @@ fn an_inbox_of_a_newer_leader_ends_it() {
 #[test]
 fn what_was_claimed_and_is_not_there_any_more_is_lost() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     desk.work("w1", |doc| doc.entries.clear());
     desk.pass(2400);
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
     assert_eq!(&*desk.record("t1").reason, "it vanished from its worker's inbox");
 }
 
 #[test]
 fn what_was_claimed_is_not_lost_before_the_inbox_is_the_leaders_own() {
     let empty = inbox(Vec::new());
-    let mut desk = Desk::after(vec![out("t1", "w1", TaskState::Acked)], vec![("w1", empty)]);
+    let mut desk = Desk::after(vec![out("t1", "w1", JobState::Acked)], vec![("w1", empty)]);
     desk.answer("read ledger");
     desk.answer("write ledger");
     assert_eq!(desk.answer("list"), ["read w1"]);
     assert_eq!(desk.answer("read w1"), ["write w1 over 2: "]);
-    assert_eq!(desk.state("t1"), TaskState::Acked, "a former leader may still write");
+    assert_eq!(desk.state("t1"), JobState::Acked, "a former leader may still write");
     desk.serve();
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
 }
 
 #[test]
@@ -92,25 +92,25 @@ fn what_a_shard_may_know_that_cannot_be_read_is_left_where_it_is() {
 
 #[test]
 fn another_attempt_than_the_one_on_record_is_called_off_where_it_runs() {
-    let record = TaskRecord { attempt: 2, ..out("t1", "w2", TaskState::Running) };
+    let record = JobRecord { attempt: 2, ..out("t1", "w2", JobState::Running) };
     let old = inbox(vec![entry("t1/1", running())]);
     let new = inbox(vec![entry("t1/2", acked())]);
     let mut desk = Desk::after(vec![record], vec![("w1", old), ("w2", new)]);
     desk.serve();
     assert!(desk.inboxes[&name("w1")].0.entries[0].cancel);
     assert!(!desk.inboxes[&name("w2")].0.entries[0].cancel);
-    assert_eq!((desk.state("t1"), desk.record("t1").attempt), (TaskState::Running, 2));
+    assert_eq!((desk.state("t1"), desk.record("t1").attempt), (JobState::Running, 2));
 }
 
 #[test]
 fn an_attempt_on_record_at_another_worker_says_nothing() {
     for state in [acked(), running()] {
         let mut desk = Desk::after(
-            vec![out("t1", "w2", TaskState::Dispatched)],
+            vec![out("t1", "w2", JobState::Dispatched)],
             vec![("w1", inbox(vec![entry("t1/1", state)]))],
         );
         desk.serve();
-        assert_eq!(desk.state("t1"), TaskState::Dispatched);
+        assert_eq!(desk.state("t1"), JobState::Dispatched);
     }
 }
 
@@ -119,38 +119,38 @@ fn an_attempt_on_record_at_another_worker_says_nothing() {
 #[test]
 fn a_write_that_may_still_land_is_written_over_before_anything_is_concluded() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(desk.workers(2100, &["-w1", "w2"]), ["write w1 over 5: "]);
     assert_eq!(desk.written("write w1", WriteAnswer::Unknown), [""; 0]);
     assert_eq!(desk.at(), Some(2200), "the next look");
     desk.pass(2299);
     let story = desk.pass(2300);
-    assert_eq!(desk.state("t1"), TaskState::Queued, "{story:?}");
+    assert_eq!(desk.state("t1"), JobState::Queued, "{story:?}");
 }
 
 #[test]
 fn a_read_that_shows_the_old_version_leaves_the_doubt() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.workers(2100, &["-w1", "w2"]);
     let (_, request) = desk.open[0].clone();
     desk.written("write w1", WriteAnswer::Unknown);
     assert_eq!(desk.wake(2300), ["read w1 unless 5"]);
     assert_eq!(desk.answer("read w1"), ["write w1 over 5: "], "it may land yet");
-    assert_eq!(desk.state("t1"), TaskState::Dispatched);
+    assert_eq!(desk.state("t1"), JobState::Dispatched);
     // It did, so this one is refused; what is read now is what was meant.
     let DispatchRequest::WriteInbox(_, doc, _) = request else { panic!("{request:?}") };
     desk.inboxes.insert(name("w1"), (doc, 77));
     assert_eq!(desk.answer("write w1"), ["read w1 unless 5"]);
     desk.answer("read w1");
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
 }
 
 #[test]
 fn a_write_that_failed_is_repeated_after_its_pause() {
     for answer in [WriteAnswer::Unavailable, WriteAnswer::Denied] {
         let mut desk = Desk::ready(DispatcherConfig { fast_ms: 300, ..config() });
-        desk.submit(2000, vec![task("t1")]);
+        desk.submit(2000, vec![job("t1")]);
         desk.serve();
         desk.assign(2000, "t1", "w1");
         desk.answer("write ledger");
@@ -163,7 +163,7 @@ fn a_write_that_failed_is_repeated_after_its_pause() {
 #[test]
 fn an_answer_to_another_request_is_not_the_inboxs() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     desk.assign(2000, "t1", "w1");
     desk.answer("write ledger");
@@ -183,17 +183,17 @@ fn an_answer_to_another_request_is_not_the_inboxs() {
 #[test]
 fn an_inbox_that_cannot_be_read_is_left_alone_and_counted_once() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.wake(2200);
     assert_eq!(desk.inbox_read("w1", InboxRead::Unreadable), [""; 0]);
     assert_eq!(desk.core.counts().rejected, 1);
-    desk.submit(2300, vec![task("t2")]);
+    desk.submit(2300, vec![job("t2")]);
     desk.serve();
     desk.assign(2300, "t2", "w1");
     assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 cannot be read");
     // Whether what was dispatched there was claimed cannot be known.
     let said = desk.wake(5000);
-    assert_eq!(desk.state("t1"), TaskState::Lost, "{said:?}");
+    assert_eq!(desk.state("t1"), JobState::Lost, "{said:?}");
     assert_eq!(&*desk.record("t1").reason, "the worker's inbox cannot be read");
     desk.answer("write ledger");
     assert_eq!(desk.wake(12_199), [""; 0]);
@@ -207,25 +207,25 @@ fn an_inbox_that_cannot_be_read_is_left_alone_and_counted_once() {
 #[test]
 fn a_recorded_result_is_removed_with_the_next_write_or_after_a_while() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     let story = desk.pass(9000);
     let writes: Vec<&String> = story.iter().filter(|line| line.contains("write w1")).collect();
     assert_eq!(writes, ["6200 write w1 over 6: "], "four slow intervals later: {story:#?}");
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
-    desk.dispatch(3000, task("t2"), "w1");
+    desk.dispatch(3000, job("t2"), "w1");
     assert_eq!(desk.inboxes[&name("w1")].0.entries.len(), 1, "with the next");
 }
 
 #[test]
 fn what_is_worth_a_write_is_so_beside_what_is_not() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.dispatch(2000, task("t2"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.dispatch(2000, job("t2"), "w1");
     desk.says("w1", "t2/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     let said = desk.tell(2300, DispatchInput::Cancel(name("t1")));
@@ -236,7 +236,7 @@ fn what_is_worth_a_write_is_so_beside_what_is_not() {
 fn half_of_what_an_inbox_takes_is_crowded() {
     for (count, crowded) in [(3, false), (4, true)] {
         let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
-        (1..=count).for_each(|n| desk.dispatch(2000, task(&format!("t{n}")), "w1"));
+        (1..=count).for_each(|n| desk.dispatch(2000, job(&format!("t{n}")), "w1"));
         desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
         desk.pass(2200);
         let there = desk.inboxes[&name("w1")].0.entries.len();
@@ -247,8 +247,8 @@ fn half_of_what_an_inbox_takes_is_crowded() {
 #[test]
 fn a_crowded_inbox_is_tidied_up_at_once() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 4, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.dispatch(2000, task("t2"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.dispatch(2000, job("t2"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     let story = desk.pass(2200);
     assert!(story[0].ends_with("; write w1 over 9: t2/1 dispatched e2; = t1 succeeded w1/1"), "{story:?}");
@@ -257,7 +257,7 @@ fn a_crowded_inbox_is_tidied_up_at_once() {
 #[test]
 fn a_result_is_not_removed_before_it_is_recorded() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 2, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.wake(2200);
     let said = desk.answer("read w1");
@@ -268,12 +268,11 @@ fn a_result_is_not_removed_before_it_is_recorded() {
 #[test]
 fn an_inbox_is_filled_to_its_last_byte_and_its_last_entry() {
     let mut desk = Desk::ready(config());
-    let heavy =
-        |id: &str, weight: usize| TaskRecord { payload: vec![b'x'; weight - 1792].into(), ..task(id) };
-    desk.submit(2000, vec![heavy("t1", TASK_OBJECT_MAX_WEIGHT / 2)]);
+    let heavy = |id: &str, weight: usize| JobRecord { payload: vec![b'x'; weight - 1792].into(), ..job(id) };
+    desk.submit(2000, vec![heavy("t1", JOB_OBJECT_MAX_WEIGHT / 2)]);
     desk.serve();
     let room = |desk: &Desk, weight: usize| desk.core.has_room(&name("w1"), weight - 1792);
-    let half = TASK_OBJECT_MAX_WEIGHT / 2;
+    let half = JOB_OBJECT_MAX_WEIGHT / 2;
     desk.assign(2000, "t1", "w1");
     assert!(room(&desk, half) && !room(&desk, half + 1), "what will come counts");
     desk.serve();
@@ -281,7 +280,7 @@ fn an_inbox_is_filled_to_its_last_byte_and_its_last_entry() {
     for (id, fits) in [("t2", true), ("t3", true), ("t4", true), ("t5", false)] {
         assert_eq!(desk.core.has_room(&name("w1"), 1), fits, "{id}");
         if fits {
-            desk.dispatch(2000, task(id), "w1");
+            desk.dispatch(2000, job(id), "w1");
         }
     }
 }
@@ -290,7 +289,7 @@ fn an_inbox_is_filled_to_its_last_byte_and_its_last_entry() {
 fn what_is_on_its_way_into_an_inbox_takes_room() {
     let mut desk = Desk::ready(config());
     let ids = ["t1", "t2", "t3", "t4"];
-    desk.submit(2000, ids.iter().map(|id| task(id)).collect());
+    desk.submit(2000, ids.iter().map(|id| job(id)).collect());
     desk.serve();
     for id in ids {
         assert!(desk.core.has_room(&name("w1"), 1));
@@ -302,9 +301,8 @@ fn what_is_on_its_way_into_an_inbox_takes_room() {
 #[test]
 fn what_does_not_fit_into_an_inbox_waits_in_the_ledger() {
     // Five that a former leader recorded as dispatched: the inbox takes four entries, the last when one is over.
-    let tasks: Vec<TaskRecord> =
-        (1..=5).map(|n| out(&format!("t{n}"), "w1", TaskState::Dispatched)).collect();
-    let mut desk = Desk::after(tasks, Vec::new());
+    let jobs: Vec<JobRecord> = (1..=5).map(|n| out(&format!("t{n}"), "w1", JobState::Dispatched)).collect();
+    let mut desk = Desk::after(jobs, Vec::new());
     desk.serve();
     assert_eq!(desk.inboxes[&name("w1")].0.entries.len(), 4);
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
@@ -313,10 +311,10 @@ fn what_does_not_fit_into_an_inbox_waits_in_the_ledger() {
     assert_eq!(there, ["t2", "t3", "t4", "t5"]);
     // And by weight.
     let heavy = |id: &str, weight: usize| {
-        let record = out(id, "w1", TaskState::Dispatched);
-        TaskRecord { payload: vec![b'x'; weight - 1792].into(), ..record }
+        let record = out(id, "w1", JobState::Dispatched);
+        JobRecord { payload: vec![b'x'; weight - 1792].into(), ..record }
     };
-    let half = TASK_OBJECT_MAX_WEIGHT / 2;
+    let half = JOB_OBJECT_MAX_WEIGHT / 2;
     for (second, count) in [(half, 2), (half + 1, 1)] {
         let mut desk = Desk::after(vec![heavy("t1", half), heavy("t2", second)], Vec::new());
         desk.serve();
@@ -327,9 +325,9 @@ fn what_does_not_fit_into_an_inbox_waits_in_the_ledger() {
 #[test]
 fn nothing_is_put_into_the_inbox_of_a_worker_that_is_gone() {
     let mut desk = Desk::new(config());
-    desk.left(vec![out("t1", "w1", TaskState::Dispatched)], Vec::new());
+    desk.left(vec![out("t1", "w1", JobState::Dispatched)], Vec::new());
     desk.workers(1000, &["-w1"]);
     desk.serve();
     assert_eq!(desk.inboxes[&name("w1")].0.entries.len(), 0);
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
 }

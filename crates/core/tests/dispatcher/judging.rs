@@ -1,13 +1,13 @@
-//! What becomes of a task's attempt: by the clock and by its worker.
+//! What becomes of a job's attempt: by the clock and by its worker.
 
 use crate::desk::*;
 use std::sync::Arc;
 use tenure_core::*;
 
 #[test]
-fn a_task_goes_from_its_submission_to_its_result() {
+fn a_job_goes_from_its_submission_to_its_result() {
     let mut desk = Desk::ready(config());
-    assert_eq!(desk.submit(2000, vec![task("t1")]), ["write ledger 0 over 1: t1 queued"]);
+    assert_eq!(desk.submit(2000, vec![job("t1")]), ["write ledger 0 over 1: t1 queued"]);
     assert_eq!(desk.serve(), ["#1 Created", "= t1 queued"]);
     let said = desk.assign(2000, "t1", "w1");
     assert_eq!(said, ["write ledger 0 over 2: t1 dispatched w1/1", "write w1 new: "], "recorded first");
@@ -41,10 +41,10 @@ fn only_a_first_claim_tells_how_long_it_took() {
     desk.pass(2300);
     assert_eq!(desk.core.take_claim_times(), [200]);
     desk.all(2300, DispatchInput::Assign { id: name("t1"), worker: name("w1") });
-    assert_eq!(desk.state("t1"), TaskState::Dispatched);
+    assert_eq!(desk.state("t1"), JobState::Dispatched);
     desk.says("w1", "t1/2", acked());
     desk.pass(3000);
-    assert_eq!((desk.state("t1"), desk.core.take_claim_times()), (TaskState::Acked, vec![]));
+    assert_eq!((desk.state("t1"), desk.core.take_claim_times()), (JobState::Acked, vec![]));
 }
 
 // ---- waiting ----
@@ -71,7 +71,7 @@ fn a_deadline_ends_what_waits_however_long_it_may() {
 #[test]
 fn what_is_dispatched_and_not_claimed_is_taken_back_and_given_to_another() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     let story = desk.pass(5000);
     let last = story.last().expect("something happened");
     let told =
@@ -100,7 +100,7 @@ fn what_was_dispatched_expires_in_the_inbox_too() {
 #[test]
 fn what_is_claimed_while_it_is_taken_back_stays_with_its_worker() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 2500, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.pass(4499);
     desk.says("w1", "t1/1", running());
     assert_eq!(desk.wake(4500), ["write w1 over 5: "]);
@@ -113,7 +113,7 @@ fn what_is_claimed_while_it_is_taken_back_stays_with_its_worker() {
 fn what_was_claimed_in_the_same_look_is_not_taken_back() {
     // A worker that claims in the very moment in which it falls silent.
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", acked());
     desk.wake(2200);
     assert_eq!(desk.answer("read w1"), ["= t1 acked w1/1"]);
@@ -137,7 +137,7 @@ fn every_limit_wakes_it_also_those_after_one_that_is_due_now() {
 #[test]
 fn what_is_being_taken_back_waits_for_nothing_but_its_inbox() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 2500, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(desk.workers(2100, &["-w1", "w2"]), ["write w1 over 5: "]);
     for at in [2200, 3000, 4000, 5000] {
         assert_eq!(
@@ -160,7 +160,7 @@ fn what_is_over_has_no_deadline() {
 #[test]
 fn what_was_looked_at_in_vain_is_not_new_again_without_a_reason() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     desk.tell(2000, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
     for now in [2500, 3000, 5000, 9000] {
@@ -174,7 +174,7 @@ fn what_was_looked_at_in_vain_is_not_new_again_without_a_reason() {
 #[test]
 fn what_a_silent_worker_has_not_claimed_goes_to_another_at_once() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(desk.workers(2100, &["-w1", "w2"]), ["write w1 over 5: "]);
     assert_eq!(desk.serve(), ["write ledger 0 over 3: t1 queued w1/1", "= t1 queued w1/1"]);
 }
@@ -182,7 +182,7 @@ fn what_a_silent_worker_has_not_claimed_goes_to_another_at_once() {
 #[test]
 fn what_a_silent_worker_has_claimed_is_lost_after_a_look_from_after_that() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     assert_eq!(desk.workers(2250, &["-w1", "w2"]), ["read w1 unless 6"], "perhaps it has ended it");
@@ -197,68 +197,68 @@ fn what_a_silent_worker_has_claimed_is_lost_after_a_look_from_after_that() {
 #[test]
 fn what_a_silent_worker_had_ended_counts() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.workers(2250, &["-w1", "w2"]);
     desk.serve();
-    assert_eq!((desk.state("t1"), desk.core.counts().lost), (TaskState::Succeeded, 0));
+    assert_eq!((desk.state("t1"), desk.core.counts().lost), (JobState::Succeeded, 0));
 }
 
 #[test]
 fn a_look_that_was_sent_before_a_worker_fell_silent_proves_nothing() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     assert_eq!(desk.wake(2400), ["read w1 unless 6"]);
     assert_eq!(desk.workers(2410, &["-w1"]), [""; 0], "one is under way");
     assert_eq!(desk.answer("read w1"), ["read w1 unless 6"], "too old; another one");
-    assert_eq!(desk.state("t1"), TaskState::Running);
+    assert_eq!(desk.state("t1"), JobState::Running);
     desk.answer("read w1");
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
 }
 
 #[test]
 fn how_long_a_worker_is_gone_is_counted_from_when_it_was_told_first() {
     for gone in [["-w1", "w2"].as_slice(), &["w2"]] {
         let mut desk = Desk::ready(config());
-        desk.dispatch(2000, task("t1"), "w1");
+        desk.dispatch(2000, job("t1"), "w1");
         desk.says("w1", "t1/1", running());
         desk.pass(2200);
         assert_eq!(desk.workers(2250, gone), ["read w1 unless 6"]);
         desk.workers(2260, gone);
         desk.answer("read w1");
-        assert_eq!(desk.state("t1"), TaskState::Lost, "the look was sent late enough");
+        assert_eq!(desk.state("t1"), JobState::Lost, "the look was sent late enough");
     }
 }
 
 #[test]
 fn a_worker_that_comes_back_keeps_what_it_claimed() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     desk.workers(2250, &["-w1"]);
     desk.workers(2260, &["w1"]);
     assert_eq!(desk.serve(), [""; 0]);
-    assert_eq!(desk.state("t1"), TaskState::Running);
+    assert_eq!(desk.state("t1"), JobState::Running);
     // Silent again: from then on.
     assert_eq!(desk.workers(2270, &["-w1"]), ["read w1 unless 6"]);
     desk.serve();
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
 }
 
 #[test]
 fn whoever_is_not_in_a_list_of_all_workers_is_gone_and_of_a_part_is_not() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     let part = DispatchInput::Workers { list: [(name("w2"), true)].into(), listed: true, whole: false };
     assert_eq!(desk.tell(2100, part), [""; 0]);
     assert_eq!(desk.workers(2100, &["w2"]), ["write w1 over 5: "]);
     desk.serve();
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
 }
 
 /// Of two who came after the last leader's list, one is not in it, the other as silent.
@@ -266,15 +266,15 @@ fn whoever_is_not_in_a_list_of_all_workers_is_gone_and_of_a_part_is_not() {
 fn what_a_leader_before_said_calls_nobody_gone() {
     for list in [[(name("w2"), true)], [(name("w1"), false)]] {
         let mut desk = Desk::ready(config());
-        desk.dispatch(2000, task("t1"), "w1");
+        desk.dispatch(2000, job("t1"), "w1");
         desk.says("w1", "t1/1", running());
         desk.pass(2200);
         let told = |listed| DispatchInput::Workers { list: list.clone().into(), listed, whole: true };
         assert_eq!(desk.tell(2250, told(false)), [""; 0]);
-        assert_eq!(desk.state("t1"), TaskState::Running);
+        assert_eq!(desk.state("t1"), JobState::Running);
         assert_eq!(desk.tell(2260, told(true)), ["read w1 unless 6"], "now it is this leader's own word");
         desk.serve();
-        assert_eq!(desk.state("t1"), TaskState::Lost);
+        assert_eq!(desk.state("t1"), JobState::Lost);
     }
 }
 
@@ -283,11 +283,11 @@ fn what_a_leader_before_said_calls_nobody_gone() {
 #[test]
 fn what_its_worker_does_not_end_in_time_is_given_up_a_margin_later() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     desk.pass(4699);
-    assert_eq!(desk.state("t1"), TaskState::Running);
+    assert_eq!(desk.state("t1"), JobState::Running);
     let story = desk.pass(4700);
     let told = "4700 write ledger 0 over 3: t1 timed_out w1/1; write w1 over 6: t1/1 running called off; \
                 = t1 timed_out w1/1";
@@ -302,7 +302,7 @@ fn what_is_claimed_and_has_not_begun_has_no_time_limit_but_its_deadline() {
     desk.dispatch(2000, limited("t1", |limits| limits.deadline_ms = 9000), "w1");
     desk.says("w1", "t1/1", acked());
     desk.pass(10_999);
-    assert_eq!(desk.state("t1"), TaskState::Acked);
+    assert_eq!(desk.state("t1"), JobState::Acked);
     let story = desk.pass(11_000);
     assert!(story[0].starts_with("11000 ") && story[0].contains("write ledger 0 over 3: t1 timed_out w1/1"));
     assert_eq!(&*desk.record("t1").reason, "its deadline has passed");
@@ -310,8 +310,8 @@ fn what_is_claimed_and_has_not_begun_has_no_time_limit_but_its_deadline() {
 
 #[test]
 fn a_deadline_that_has_passed_allows_no_other_attempt() {
-    for (at, state) in [(3199, TaskState::Queued), (3200, TaskState::Failed)] {
-        let limits = |limits: &mut TaskLimits| (limits.attempts_max, limits.deadline_ms) = (3, 1200);
+    for (at, state) in [(3199, JobState::Queued), (3200, JobState::Failed)] {
+        let limits = |limits: &mut JobLimits| (limits.attempts_max, limits.deadline_ms) = (3, 1200);
         let mut desk = Desk::ready(config());
         desk.dispatch(2000, limited("t1", limits), "w1");
         desk.says("w1", "t1/1", running());

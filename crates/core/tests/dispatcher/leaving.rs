@@ -6,7 +6,7 @@ use tenure_core::*;
 #[test]
 fn the_inbox_of_a_worker_that_is_gone_for_good_is_emptied_and_removed() {
     let mut desk = Desk::ready(DispatcherConfig { entries_max: 8, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.workers(2500, &["w2"]);
@@ -22,7 +22,7 @@ fn the_inbox_of_a_worker_that_is_gone_for_good_is_emptied_and_removed() {
 #[test]
 fn a_worker_that_was_silent_first_is_gone_from_when_it_is_not_there_any_more() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.workers(2500, &["-w1", "w2"]);
@@ -34,9 +34,9 @@ fn a_worker_that_was_silent_first_is_gone_from_when_it_is_not_there_any_more() {
 }
 
 #[test]
-fn a_task_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotten() {
+fn a_job_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotten() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     desk.assign(2000, "t1", "w1");
     desk.answer("write ledger");
@@ -48,18 +48,18 @@ fn a_task_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotte
             None => desk.wake(desk.at().expect("it goes on")),
         };
     }
-    assert_eq!(desk.state("t1"), TaskState::Dispatched, "whether it got there is not known");
+    assert_eq!(desk.state("t1"), JobState::Dispatched, "whether it got there is not known");
     desk.serve();
     desk.pass(30_000);
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
 }
 
 /// One whose worker w1 has an inbox that cannot be read, with nothing dispatched to it but this.
 fn unreadable(id: &str) -> Desk {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t0"), "w1");
+    desk.dispatch(2000, job("t0"), "w1");
     desk.all(2000, DispatchInput::Cancel(name("t0")));
-    desk.submit(2100, vec![task(id)]);
+    desk.submit(2100, vec![job(id)]);
     desk.serve();
     desk.assign(2100, id, "w1");
     desk.answer("write ledger");
@@ -72,7 +72,7 @@ fn unreadable(id: &str) -> Desk {
 fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
     let mut desk = unreadable("t1");
     desk.wake(5100);
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
     desk.answer("write ledger");
     desk.workers(5200, &["w2"]);
     for now in [10_199, 10_200, 12_099, 12_100, 13_000] {
@@ -80,7 +80,7 @@ fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
         assert_eq!(desk.open.len(), 0, "it is left alone");
     }
     desk.workers(13_000, &["w1", "w2"]);
-    desk.submit(13_000, vec![task("t2")]);
+    desk.submit(13_000, vec![job("t2")]);
     desk.answer("write ledger");
     desk.assign(13_000, "t2", "w1");
     assert_eq!(&*desk.record("t2").reason, "the inbox of worker w1 cannot be read");
@@ -95,16 +95,16 @@ fn what_the_index_does_not_mark_is_found_once_everything_is_looked_at() {
     desk.tell(2150, DispatchInput::Cancel(name("t1")));
     for now in [4999, 5000, 5001, 5100, 8999] {
         desk.wake(now);
-        assert_eq!(desk.state("t1"), TaskState::Dispatched, "at {now}");
+        assert_eq!(desk.state("t1"), JobState::Dispatched, "at {now}");
     }
     desk.wake(9000);
-    assert_eq!(desk.state("t1"), TaskState::Cancelled, "four slow intervals after the last time");
+    assert_eq!(desk.state("t1"), JobState::Cancelled, "four slow intervals after the last time");
 }
 
 #[test]
 fn a_worker_that_is_only_silent_keeps_its_inbox() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.workers(2500, &["-w1", "w2"]);
@@ -116,7 +116,7 @@ fn a_worker_that_is_only_silent_keeps_its_inbox() {
 #[test]
 fn a_worker_that_was_heard_of_again_keeps_its_inbox() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.workers(2500, &["w2"]);
@@ -132,7 +132,7 @@ fn a_worker_that_was_heard_of_again_keeps_its_inbox() {
 #[test]
 fn a_removal_without_an_answer_is_looked_into() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     desk.workers(2500, &["w2"]);
@@ -162,13 +162,13 @@ fn an_inbox_of_a_former_leader_is_fenced_before_it_is_removed() {
 #[test]
 fn what_is_out_keeps_an_inbox_whoever_is_gone() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
     desk.workers(2300, &["w2"]);
     assert_eq!(desk.unanswered("read w1"), [""; 0], "whether it has ended it is not known");
     desk.pass(7000);
-    assert_eq!(desk.state("t1"), TaskState::Lost);
+    assert_eq!(desk.state("t1"), JobState::Lost);
     assert!(desk.inboxes.contains_key(&name("w1")), "its entry is there");
 }
 

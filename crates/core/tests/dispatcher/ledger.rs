@@ -7,7 +7,7 @@ use tenure_core::*;
 
 #[test]
 fn a_leader_reads_adopts_and_lists_before_it_is_ready() {
-    let mut desk = Desk::after(vec![task("t1")], Vec::new());
+    let mut desk = Desk::after(vec![job("t1")], Vec::new());
     assert_eq!((desk.open.len(), desk.at()), (1, None), "an answer will come");
     assert_eq!(desk.answer("read ledger"), ["write ledger 0 over 1: t1 queued"]);
     assert_eq!(desk.core.unassigned(Time(1000)).count(), 0, "it is not the leader's own yet");
@@ -22,9 +22,9 @@ fn a_leader_reads_adopts_and_lists_before_it_is_ready() {
 }
 
 #[test]
-fn the_tasks_it_finds_keep_what_they_are_and_are_not_told_again() {
-    let finished = TaskRecord { state: TaskState::Failed, attempt: 1, ..task("t1") };
-    let mut desk = Desk::after(vec![finished.clone(), task("t2")], Vec::new());
+fn the_jobs_it_finds_keep_what_they_are_and_are_not_told_again() {
+    let finished = JobRecord { state: JobState::Failed, attempt: 1, ..job("t1") };
+    let mut desk = Desk::after(vec![finished.clone(), job("t2")], Vec::new());
     let said = desk.serve();
     assert_eq!(said, ["write ledger 0 over 1: t1 failed, t2 queued", "list"]);
     assert_eq!(desk.record("t1"), &finished);
@@ -32,17 +32,17 @@ fn the_tasks_it_finds_keep_what_they_are_and_are_not_told_again() {
 }
 
 #[test]
-fn a_task_in_the_wrong_shard_is_left_out_and_counted() {
+fn a_job_in_the_wrong_shard_is_left_out_and_counted() {
     let mut desk = Desk::new(DispatcherConfig { shards: 2, ..config() });
     // Of the two series one belongs into the other shard.
     let series = [name("a"), name("b")];
-    assert_eq!([task_shard(&series[0], 2), task_shard(&series[1], 2)], [0, 1]);
-    let tasks = ["t1", "t2"].iter().zip(&series);
-    let tasks = tasks.map(|(id, series)| TaskRecord { series: series.clone(), ..task(id) }).collect();
-    desk.left(tasks, Vec::new());
+    assert_eq!([job_shard(&series[0], 2), job_shard(&series[1], 2)], [0, 1]);
+    let jobs = ["t1", "t2"].iter().zip(&series);
+    let jobs = jobs.map(|(id, series)| JobRecord { series: series.clone(), ..job(id) }).collect();
+    desk.left(jobs, Vec::new());
     desk.wake(1000);
     desk.serve();
-    assert_eq!(desk.core.tasks().map(|task| task.id.as_str()).collect::<Vec<_>>(), ["t1"]);
+    assert_eq!(desk.core.jobs().map(|job| job.id.as_str()).collect::<Vec<_>>(), ["t1"]);
     assert_eq!(desk.core.counts().rejected, 1);
 }
 
@@ -87,7 +87,7 @@ fn what_cannot_be_read_is_left_alone_and_looked_at_every_ten_seconds() {
     desk.wake(1000);
     assert_eq!(desk.ledger_read(LedgerRead::Unreadable), ["list"]);
     assert_eq!((desk.core.blocked_shards(), desk.core.counts().rejected), (1, 1));
-    assert_eq!(desk.submit(1000, vec![task("t1")]), ["#1 Blocked"]);
+    assert_eq!(desk.submit(1000, vec![job("t1")]), ["#1 Blocked"]);
     desk.serve();
     assert!(desk.core.is_ready(), "as far as there is something to be ready for");
     assert_eq!(desk.at(), Some(11_000));
@@ -102,7 +102,7 @@ fn what_cannot_be_read_is_left_alone_and_looked_at_every_ten_seconds() {
 #[test]
 fn a_write_of_unknown_outcome_is_read_back_and_counts_if_it_landed() {
     let mut desk = Desk::ready(config());
-    assert_eq!(desk.submit(2000, vec![task("t1")]), ["write ledger 0 over 1: t1 queued"]);
+    assert_eq!(desk.submit(2000, vec![job("t1")]), ["write ledger 0 over 1: t1 queued"]);
     let (_, request) = desk.open[0].clone();
     assert_eq!(desk.written("write ledger", WriteAnswer::Unknown), [""; 0]);
     assert_eq!((desk.at(), desk.wake(2199)), (Some(2200), Vec::new()));
@@ -116,7 +116,7 @@ fn a_write_of_unknown_outcome_is_read_back_and_counts_if_it_landed() {
 #[test]
 fn a_write_of_unknown_outcome_that_did_not_land_is_written_again() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.written("write ledger", WriteAnswer::Unknown);
     desk.wake(2200);
     assert_eq!(desk.answer("read ledger"), ["write ledger 0 over 1: t1 queued"]);
@@ -127,7 +127,7 @@ fn a_write_of_unknown_outcome_that_did_not_land_is_written_again() {
 fn eight_writes_of_unknown_outcome_are_remembered() {
     for (landed, counts) in [(1, false), (2, true)] {
         let mut desk = Desk::ready(config());
-        desk.submit(2000, vec![task("t1")]);
+        desk.submit(2000, vec![job("t1")]);
         let mut written = Vec::new();
         for _ in 0..9 {
             let (_, request) = desk.open[0].clone();
@@ -150,14 +150,14 @@ fn eight_writes_of_unknown_outcome_are_remembered() {
 #[test]
 fn a_refused_write_is_looked_into_and_a_newer_leader_ends_it() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     let newer = LedgerDoc { epoch: Epoch(3), ..ledger(Vec::new()) };
     desk.ledgers.insert(0, (newer, 99));
     assert_eq!(desk.answer("write ledger"), ["read ledger 0"], "at once");
-    desk.submit(2000, vec![task("t2")]);
+    desk.submit(2000, vec![job("t2")]);
     assert_eq!(desk.answer("read ledger"), ["#1 Ended", "#2 Ended", "ended"]);
     assert_eq!((desk.core.is_ready(), desk.at()), (false, None));
-    assert_eq!(desk.submit(2000, vec![task("t3")]), ["#3 Ended", "ended"], "whoever asks is answered");
+    assert_eq!(desk.submit(2000, vec![job("t3")]), ["#3 Ended", "ended"], "whoever asks is answered");
     assert_eq!(desk.assign(2000, "t1", "w1"), ["ended"]);
     assert_eq!(desk.core.unassigned(Time(2000)).count(), 0);
 }
@@ -165,7 +165,7 @@ fn a_refused_write_is_looked_into_and_a_newer_leader_ends_it() {
 #[test]
 fn another_dispatcher_of_the_same_epoch_ends_it_too() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     let other = Nonce { incarnation: Incarnation(8), sequence: 1 };
     desk.ledgers.insert(0, (LedgerDoc { epoch: Epoch(2), nonce: other, ..ledger(Vec::new()) }, 99));
     desk.answer("write ledger");
@@ -174,34 +174,34 @@ fn another_dispatcher_of_the_same_epoch_ends_it_too() {
 
 #[test]
 fn a_former_leaders_last_write_before_the_adoption_counts() {
-    let mut desk = Desk::after(vec![task("t1")], Vec::new());
+    let mut desk = Desk::after(vec![job("t1")], Vec::new());
     desk.answer("read ledger");
     // Meanwhile it created one more.
-    desk.left(vec![task("t1"), task("t2")], Vec::new());
+    desk.left(vec![job("t1"), job("t2")], Vec::new());
     assert_eq!(desk.answer("write ledger"), ["read ledger 0"]);
     assert_eq!(desk.serve(), ["write ledger 0 over 2: t1 queued, t2 queued", "list"]);
-    assert_eq!(desk.core.tasks().count(), 2);
+    assert_eq!(desk.core.jobs().count(), 2);
 }
 
 #[test]
 fn a_ledger_that_somebody_removed_is_written_again_from_memory() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     desk.ledgers.clear();
-    desk.submit(2100, vec![task("t2")]);
+    desk.submit(2100, vec![job("t2")]);
     assert_eq!(desk.answer("write ledger"), ["read ledger 0"]);
     assert_eq!(desk.answer("read ledger"), ["write ledger 0 new: t1 queued, t2 queued"]);
     desk.serve();
     // Also when nothing new is to be said.
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     let (_, request) = desk.open[0].clone();
     desk.written("write ledger", WriteAnswer::Unknown);
     desk.wake(2200);
     let DispatchRequest::WriteLedger(_, doc, _) = request else { panic!("{request:?}") };
     desk.ledger_read(LedgerRead::Found(doc, Version::new("2")));
-    desk.submit(2300, vec![task("t2")]);
+    desk.submit(2300, vec![job("t2")]);
     desk.written("write ledger", WriteAnswer::Lost);
     assert_eq!(desk.ledger_read(LedgerRead::Absent), ["write ledger 0 new: t1 queued, t2 queued"]);
 }
@@ -209,8 +209,8 @@ fn a_ledger_that_somebody_removed_is_written_again_from_memory() {
 #[test]
 fn while_a_write_is_under_way_the_next_one_waits() {
     let mut desk = Desk::ready(config());
-    assert_eq!(desk.submit(2000, vec![task("t1")]), ["write ledger 0 over 1: t1 queued"]);
-    assert_eq!(desk.submit(2000, vec![task("t2")]), [""; 0]);
+    assert_eq!(desk.submit(2000, vec![job("t1")]), ["write ledger 0 over 1: t1 queued"]);
+    assert_eq!(desk.submit(2000, vec![job("t2")]), [""; 0]);
     let said = desk.answer("write ledger");
     assert_eq!(said, ["write ledger 0 over 2: t1 queued, t2 queued", "#1 Created", "= t1 queued"]);
     assert_eq!(desk.answer("write ledger"), ["#2 Created", "= t2 queued"], "each once it stands there");
@@ -220,7 +220,7 @@ fn while_a_write_is_under_way_the_next_one_waits() {
 #[test]
 fn an_answer_to_another_request_is_not_the_ledgers() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     let won = WriteAnswer::Won(Version::new("9"));
     assert_eq!(desk.tell(2000, DispatchInput::LedgerWritten(RequestId(99), 0, won)), [""; 0]);
     assert_eq!(desk.tell(2000, DispatchInput::Ledger(RequestId(99), 0, LedgerRead::Absent)), [""; 0]);
@@ -228,10 +228,10 @@ fn an_answer_to_another_request_is_not_the_ledgers() {
 }
 
 #[test]
-fn a_new_task_begins_at_the_beginning_whatever_was_submitted() {
+fn a_new_job_begins_at_the_beginning_whatever_was_submitted() {
     let mut desk = Desk::ready(config());
-    let odd = TaskRecord {
-        state: TaskState::Succeeded,
+    let odd = JobRecord {
+        state: JobState::Succeeded,
         attempt: 5,
         unbegun: 4,
         worker: Some(name("w9")),
@@ -240,26 +240,26 @@ fn a_new_task_begins_at_the_beginning_whatever_was_submitted() {
         given_up: true,
         result: Arc::from(*b"r"),
         late: vec![LateResult { attempt: 1, worker: name("w9"), kind: OutcomeKind::Failed }],
-        ..task("t1")
+        ..job("t1")
     };
     desk.submit(2000, vec![odd]);
     desk.serve();
-    assert_eq!(desk.record("t1"), &TaskRecord { epoch: Epoch(2), ..task("t1") });
+    assert_eq!(desk.record("t1"), &JobRecord { epoch: Epoch(2), ..job("t1") });
 }
 
 #[test]
 fn what_exists_is_not_created_again_and_is_answered_once_it_stands_there() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
-    assert_eq!(desk.submit(2000, vec![task("t1")]), [""; 0]);
+    desk.submit(2000, vec![job("t1")]);
+    assert_eq!(desk.submit(2000, vec![job("t1")]), [""; 0]);
     assert_eq!(desk.serve(), ["#1 Created", "#2 Exists", "= t1 queued"]);
-    assert_eq!(desk.submit(2000, vec![task("t1")]), ["#3 Exists"], "it does");
+    assert_eq!(desk.submit(2000, vec![job("t1")]), ["#3 Exists"], "it does");
     let counts = desk.core.counts();
     assert_eq!((counts.created, counts.duplicates), (1, 2));
 }
 
-fn marked(id: &str, series: &str, mark: u64) -> TaskRecord {
-    TaskRecord { series: name(series), mark, ..task(id) }
+fn marked(id: &str, series: &str, mark: u64) -> JobRecord {
+    JobRecord { series: name(series), mark, ..job(id) }
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn a_series_is_forgotten_when_nothing_of_it_is_left_and_no_later_mark_was_used()
     desk.submit(2000, vec![marked("t5", "s", 5), marked("u3", "u", 3)]);
     desk.serve();
     let forget = |series: &str, upto: u64| DispatchInput::Forget(vec![(name(series), upto)]);
-    assert_eq!(desk.all(2000, forget("s", 5)), [""; 0], "a task of it is there");
+    assert_eq!(desk.all(2000, forget("s", 5)), [""; 0], "a job of it is there");
     desk.all(2000, DispatchInput::Cancel(name("t5")));
     let story = desk.pass(3000);
     assert_eq!(story, ["3000 archive 0: t5; write ledger 0 over 3: u3 queued"], "put away");
@@ -324,7 +324,7 @@ fn a_shard_takes_five_hundred_series_and_no_more() {
     desk.left(Vec::new(), Vec::new());
     let mut desk = Desk::new(config());
     desk.left(Vec::new(), Vec::new());
-    let series = (0..TASK_SERIES_MAX - 1).map(|number| (name(&format!("s{number}")), 1)).collect();
+    let series = (0..JOB_SERIES_MAX - 1).map(|number| (name(&format!("s{number}")), 1)).collect();
     desk.ledgers.get_mut(&0).expect("left").0.series = series;
     desk.wake(1000);
     desk.serve();
@@ -336,9 +336,9 @@ fn a_shard_takes_five_hundred_series_and_no_more() {
     assert_eq!(told, ["#1 Created", "#3 Created", "#4 Created"]);
 }
 
-/// A task that takes exactly this much of a shard.
-fn heavy(id: &str, weight: usize) -> TaskRecord {
-    let record = TaskRecord { payload: vec![b'x'; weight - 2560].into(), ..task(id) };
+/// A job that takes exactly this much of a shard.
+fn heavy(id: &str, weight: usize) -> JobRecord {
+    let record = JobRecord { payload: vec![b'x'; weight - 2560].into(), ..job(id) };
     assert_eq!(record.weight(), weight);
     record
 }
@@ -346,8 +346,8 @@ fn heavy(id: &str, weight: usize) -> TaskRecord {
 #[test]
 fn a_shard_is_filled_to_its_last_byte_and_no_further() {
     let mut desk = Desk::ready(config());
-    let half = TASK_OBJECT_MAX_WEIGHT / 2;
-    let said = desk.submit(2000, vec![heavy("a", half), heavy("b", half), task("c")]);
+    let half = JOB_OBJECT_MAX_WEIGHT / 2;
+    let said = desk.submit(2000, vec![heavy("a", half), heavy("b", half), job("c")]);
     assert_eq!(said[0], "#3 Full");
     desk.serve();
     assert_eq!(desk.core.counts().created, 2);
@@ -364,14 +364,14 @@ fn a_shard_is_filled_to_its_last_byte_and_no_further() {
 fn weights_count_what_may_come_to_it() {
     assert_eq!(heavy("a", 4000).payload.len(), 1440);
     let entry = entry("t1/1", EntryState::Dispatched);
-    assert_eq!((entry.weight(), TASK_PAYLOAD_MAX_BYTES), (1 + 1024 + 768, 16_384));
-    assert_eq!(TASK_OBJECT_MAX_WEIGHT, 491_520);
+    assert_eq!((entry.weight(), JOB_PAYLOAD_MAX_BYTES), (1 + 1024 + 768, 16_384));
+    assert_eq!(JOB_OBJECT_MAX_WEIGHT, 491_520);
 }
 
 // ---- what is over leaves it ----
 
 fn finished(desk: &mut Desk, now: u64, ids: &[String]) {
-    desk.submit(now, ids.iter().map(|id| task(id)).collect());
+    desk.submit(now, ids.iter().map(|id| job(id)).collect());
     desk.serve();
     for id in ids {
         desk.tell(now, DispatchInput::Cancel(name(id)));
@@ -384,7 +384,7 @@ fn ids(prefix: &str, count: usize) -> Vec<String> {
 }
 
 #[test]
-fn finished_tasks_are_kept_up_to_a_number_and_the_older_half_is_put_away() {
+fn finished_jobs_are_kept_up_to_a_number_and_the_older_half_is_put_away() {
     let mut desk = Desk::ready(config());
     finished(&mut desk, 2000, &ids("a", 2));
     assert_eq!(desk.pass(9000), [""; 0], "so many are kept");
@@ -392,7 +392,7 @@ fn finished_tasks_are_kept_up_to_a_number_and_the_older_half_is_put_away() {
     // They are looked through every slow interval.
     let story = desk.pass(12_000);
     assert_eq!(story, ["10000 archive 0: a0, a1; write ledger 0 over 6: b0 cancelled to be called off"]);
-    assert_eq!(desk.core.tasks().count(), 1);
+    assert_eq!(desk.core.jobs().count(), 1);
 }
 
 #[test]
@@ -402,7 +402,7 @@ fn what_could_not_be_put_away_stays_and_is_tried_again_after_ten_seconds() {
     assert_eq!(desk.wake(3000), ["archive 0: a0, a1"]);
     assert_eq!(desk.wake(3500), [""; 0], "one batch at a time");
     assert_eq!(desk.unanswered("archive"), [""; 0]);
-    assert_eq!((desk.at(), desk.core.tasks().count()), (Some(13_500), 3));
+    assert_eq!((desk.at(), desk.core.jobs().count()), (Some(13_500), 3));
     assert_eq!(desk.wake(13_499), [""; 0]);
     assert_eq!(desk.wake(13_500), ["archive 0: a0, a1"]);
     assert_eq!(desk.answer("archive"), ["write ledger 0 over 4: a2 cancelled to be called off"]);
@@ -411,7 +411,7 @@ fn what_could_not_be_put_away_stays_and_is_tried_again_after_ten_seconds() {
 #[test]
 fn the_oldest_are_put_away_first_and_by_their_marks() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 3, ..config() });
-    let batch = |desk: &mut Desk, now: u64, records: Vec<TaskRecord>| {
+    let batch = |desk: &mut Desk, now: u64, records: Vec<JobRecord>| {
         let ids: Vec<JobId> = records.iter().map(|record| record.id.clone()).collect();
         desk.submit(now, records);
         desk.serve();
@@ -428,7 +428,7 @@ fn the_oldest_are_put_away_first_and_by_their_marks() {
 #[test]
 fn a_crowded_shard_puts_away_what_is_over_from_eight_on() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 100, ..config() });
-    let open = TASK_OBJECT_MAX_WEIGHT / 2 - 8 * 2560;
+    let open = JOB_OBJECT_MAX_WEIGHT / 2 - 8 * 2560;
     desk.submit(2000, vec![heavy("open", open)]);
     finished(&mut desk, 2000, &ids("a", 7));
     assert_eq!(desk.pass(4000), [""; 0]);
@@ -441,7 +441,7 @@ fn a_crowded_shard_puts_away_what_is_over_from_eight_on() {
 #[test]
 fn a_crowded_shard_with_seven_that_are_over_waits() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 100, ..config() });
-    desk.submit(2000, vec![heavy("open", TASK_OBJECT_MAX_WEIGHT / 2)]);
+    desk.submit(2000, vec![heavy("open", JOB_OBJECT_MAX_WEIGHT / 2)]);
     finished(&mut desk, 2000, &ids("a", 7));
     assert_eq!(desk.pass(4000), [""; 0]);
     finished(&mut desk, 4000, &ids("b", 1));
@@ -451,10 +451,10 @@ fn a_crowded_shard_with_seven_that_are_over_waits() {
 
 /// A result whose entry stands in an inbox.
 fn result_in_inbox(desk: &mut Desk, now: u64, id: &str) {
-    desk.dispatch(now, task(id), "w1");
+    desk.dispatch(now, job(id), "w1");
     desk.says("w1", &format!("{id}/1"), done(OutcomeKind::Succeeded));
     desk.pass(now + 200);
-    assert_eq!(desk.state(id), TaskState::Succeeded);
+    assert_eq!(desk.state(id), JobState::Succeeded);
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn what_still_stands_in_an_inbox_is_not_put_away() {
 fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
     for (more, pause) in [(0, 1000), (1, 100)] {
         let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, entries_max: 8, ..config() });
-        desk.submit(1500, vec![heavy("open", TASK_OBJECT_MAX_WEIGHT / 2 - 2560 + more)]);
+        desk.submit(1500, vec![heavy("open", JOB_OBJECT_MAX_WEIGHT / 2 - 2560 + more)]);
         desk.serve();
         desk.tell(1500, DispatchInput::Hold { id: name("open"), reason: Arc::from("") });
         result_in_inbox(&mut desk, 2000, "t1");
@@ -493,36 +493,36 @@ fn hold(id: &str, reason: &str) -> DispatchInput {
 }
 
 #[test]
-fn why_a_task_waits_is_written_with_the_next_change_or_once_it_has_lasted() {
+fn why_a_job_waits_is_written_with_the_next_change_or_once_it_has_lasted() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![task("t1")]);
+    desk.submit(2000, vec![job("t1")]);
     desk.serve();
     assert_eq!(desk.tell(2100, hold("t1", "nobody")), [""; 0]);
     assert_eq!(&*desk.record("t1").reason, "nobody");
     assert_eq!(desk.tell(2600, hold("t1", "nobody can")), [""; 0], "another reason does not put it off");
     assert_eq!(desk.pass(4000), ["3100 write ledger 0 over 2: t1 queued"]);
-    assert_eq!(&*desk.ledgers[&0].0.tasks[0].reason, "nobody can");
+    assert_eq!(&*desk.ledgers[&0].0.jobs[0].reason, "nobody can");
     assert_eq!(desk.tell(4100, hold("t1", "nobody can")), [""; 0]);
     assert_eq!(desk.pass(9000), [""; 0], "that is no news");
     // With the next write it goes along.
     desk.tell(9000, hold("t1", "really nobody"));
-    desk.submit(9100, vec![task("t2")]);
+    desk.submit(9100, vec![job("t2")]);
     desk.serve();
-    assert_eq!(&*desk.ledgers[&0].0.tasks[0].reason, "really nobody");
+    assert_eq!(&*desk.ledgers[&0].0.jobs[0].reason, "really nobody");
     assert_eq!(desk.pass(12_000), [""; 0]);
 }
 
 #[test]
 fn only_what_waits_has_a_reason_to() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.tell(2100, hold("t1", "nobody"));
     assert_eq!(&*desk.record("t1").reason, "");
 }
 
 #[test]
 fn a_reason_is_not_written_to_a_shard_that_is_not_its_own() {
-    let mut desk = Desk::after(vec![task("t1")], Vec::new());
+    let mut desk = Desk::after(vec![job("t1")], Vec::new());
     desk.answer("read ledger");
     desk.tell(1000, hold("t1", "nobody"));
     desk.written("write ledger", WriteAnswer::Lost);

@@ -13,27 +13,27 @@ fn looks(story: &[String]) -> Vec<u64> {
 #[test]
 fn as_long_as_nothing_is_claimed_it_looks_seldom_and_more_and_more_so() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(looks(&desk.pass(6000)), [2200, 3000, 4000, 5000, 6000]);
 }
 
 #[test]
 fn what_is_claimed_is_looked_at_more_often() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, TaskRecord { limits: long(), ..task("t1") }, "w1");
+    desk.dispatch(2000, JobRecord { limits: long(), ..job("t1") }, "w1");
     desk.says("w1", "t1/1", running());
     let story = desk.pass(6000);
     assert_eq!(looks(&story), [2200, 2400, 2800, 3600, 4600, 5600]);
 }
 
-fn long() -> TaskLimits {
-    TaskLimits { timeout_ms: 100_000, ..task("x").limits }
+fn long() -> JobLimits {
+    JobLimits { timeout_ms: 100_000, ..job("x").limits }
 }
 
 #[test]
 fn where_something_keeps_moving_four_looks_in_vain_stay_quick() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, TaskRecord { limits: long(), ..task("t1") }, "w1");
+    desk.dispatch(2000, JobRecord { limits: long(), ..job("t1") }, "w1");
     desk.says("w1", "t1/1", acked());
     desk.pass(2200);
     desk.says("w1", "t1/1", running());
@@ -55,18 +55,18 @@ fn where_something_keeps_moving_four_looks_in_vain_stay_quick() {
 fn where_something_keeps_moving_the_first_look_after_a_dispatch_is_quick_too() {
     let mut desk = Desk::ready(config());
     for (id, now, look) in [("t1", 2000, 2200), ("t2", 2300, 2400)] {
-        desk.dispatch(now, task(id), "w1");
+        desk.dispatch(now, job(id), "w1");
         desk.says("w1", &format!("{id}/1"), done(OutcomeKind::Succeeded));
         assert_eq!(looks(&desk.pass(look + 100)), [look]);
     }
-    desk.dispatch(2700, task("t3"), "w1");
+    desk.dispatch(2700, job("t3"), "w1");
     assert_eq!(looks(&desk.pass(2800)), [2800]);
 }
 
 #[test]
 fn an_answer_that_takes_until_the_next_look_counts_for_it() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.wake(2200);
     desk.says("w1", "t1/1", acked());
     assert_eq!(desk.at(), Some(3000));
@@ -78,10 +78,10 @@ fn an_answer_that_takes_until_the_next_look_counts_for_it() {
 #[test]
 fn a_dispatch_does_not_put_off_the_next_look() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.dispatch(2150, task("t2"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.dispatch(2150, job("t2"), "w1");
     assert_eq!(looks(&desk.pass(2300)), [2200]);
-    desk.dispatch(2300, task("t3"), "w1");
+    desk.dispatch(2300, job("t3"), "w1");
     assert_eq!(looks(&desk.pass(2600)), [2500], "and brings it forward");
 }
 
@@ -89,11 +89,11 @@ fn a_dispatch_does_not_put_off_the_next_look() {
 fn up_to_two_inboxes_are_read_each_and_three_are_listed() {
     let mut desk = Desk::ready(config());
     desk.workers(1500, &["w1", "w2", "w3"]);
-    desk.dispatch(2000, task("t1"), "w1");
-    desk.dispatch(2000, task("t2"), "w2");
+    desk.dispatch(2000, job("t1"), "w1");
+    desk.dispatch(2000, job("t2"), "w2");
     assert_eq!(desk.wake(2200), ["read w1 unless 5", "read w2 unless 9"]);
     desk.serve();
-    desk.dispatch(2300, task("t3"), "w3");
+    desk.dispatch(2300, job("t3"), "w3");
     desk.says("w2", "t2/1", acked());
     assert_eq!(desk.wake(2500), ["list"]);
     assert_eq!(desk.answer("list"), ["read w2 unless 9"], "only what has changed");
@@ -113,7 +113,7 @@ fn up_to_two_inboxes_are_read_each_and_three_are_listed() {
 #[test]
 fn an_inbox_in_trouble_is_not_read_before_its_time() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     assert_eq!(desk.wake(2200), ["read w1 unless 5"]);
     assert_eq!(desk.unanswered("read w1"), [""; 0]);
     assert_eq!(desk.at(), Some(2400), "the end of its pause");
@@ -124,7 +124,7 @@ fn an_inbox_in_trouble_is_not_read_before_its_time() {
 #[test]
 fn nothing_is_looked_at_where_nothing_is_expected() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
     let story = desk.pass(20_000);
@@ -134,14 +134,14 @@ fn nothing_is_looked_at_where_nothing_is_expected() {
 #[test]
 fn a_worker_that_drains_is_watched_until_it_is_gone() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.work("w1", |doc| {
         doc.closed = Some(LIFE);
         doc.entries[0].state = done(OutcomeKind::Returned);
     });
     desk.pass(2200);
     assert_eq!(desk.core.draining().collect::<Vec<_>>(), [&name("w1")]);
-    assert_eq!(desk.state("t1"), TaskState::Queued);
+    assert_eq!(desk.state("t1"), JobState::Queued);
     assert!(!desk.core.has_room(&name("w1"), 0));
     desk.assign(2200, "t1", "w1");
     assert_eq!(&*desk.record("t1").reason, "worker w1 drains");
@@ -158,17 +158,17 @@ fn a_worker_that_drains_is_watched_until_it_is_gone() {
 #[test]
 fn what_waits_at_a_worker_that_drains_goes_to_another() {
     let mut desk = Desk::ready(config());
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.work("w1", |doc| doc.closed = Some(LIFE));
     let story = desk.pass(2200);
-    assert_eq!((desk.state("t1"), desk.record("t1").begun()), (TaskState::Queued, 0), "{story:?}");
+    assert_eq!((desk.state("t1"), desk.record("t1").begun()), (JobState::Queued, 0), "{story:?}");
     assert_eq!(desk.inboxes[&name("w1")].0.closed, Some(LIFE), "that is the worker's to say");
 }
 
 #[test]
 fn what_a_worker_gone_still_has_claimed_is_not_watched() {
     let strange = inbox(vec![entry("t9/1", running())]);
-    let other = TaskRecord { attempt: 2, ..out("t9", "w2", TaskState::Running) };
+    let other = JobRecord { attempt: 2, ..out("t9", "w2", JobState::Running) };
     let w2 = inbox(vec![entry("t9/2", running())]);
     let mut desk = Desk::after(vec![other], vec![("w1", strange), ("w2", w2)]);
     desk.serve();
@@ -189,7 +189,7 @@ fn a_list_shows_what_has_changed_since_the_last_look() {
     let mut desk = Desk::ready(config());
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     assert_eq!(desk.wake(2200), ["list"]);
     assert_eq!(desk.answer("list"), [""; 0], "nothing has");
@@ -200,7 +200,7 @@ fn listed(change: impl Fn(&mut InboxListed)) -> (Desk, Vec<Vec<String>>) {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     let mut told = Vec::new();
     for _ in 0..3 {
@@ -245,11 +245,11 @@ fn where_lists_spell_versions_in_another_way_their_stamps_are_compared_from_then
 fn a_read_in_vain_that_no_list_asked_for_says_nothing_about_lists() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
     desk.workers(1500, &["w1", "w2", "w3"]);
-    desk.dispatch(2000, task("t1"), "w1");
+    desk.dispatch(2000, job("t1"), "w1");
     desk.wake(2200);
     assert_eq!(desk.answer("read w1"), [""; 0], "unchanged");
     for (id, worker) in [("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2300, task(id), worker);
+        desk.dispatch(2300, job(id), worker);
     }
     desk.wake(desk.at().expect("a look"));
     // By their versions they are the same, whatever the stamps.
@@ -261,7 +261,7 @@ fn a_list_that_showed_no_change_is_no_reason_to_doubt_lists() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     desk.wake(2200);
     assert_eq!(desk.answer("list"), [""; 0], "nothing has changed");
@@ -269,7 +269,7 @@ fn a_list_that_showed_no_change_is_no_reason_to_doubt_lists() {
     desk.all(2300, DispatchInput::Cancel(name("t3")));
     let story = desk.pass(3000);
     assert_eq!(story, ["2500 read w1 unless 5; read w2 unless 9"]);
-    desk.dispatch(3100, task("t4"), "w3");
+    desk.dispatch(3100, job("t4"), "w3");
     desk.wake(desk.at().expect("a look"));
     // Another version with the same stamp: it has changed.
     desk.says("w1", "t1/1", acked());
@@ -284,7 +284,7 @@ fn a_list_that_failed_is_made_up_for_with_the_next_look_and_wakes_nobody() {
     let mut desk = Desk::ready(DispatcherConfig { claim_timeout_ms: 60_000, ..config() });
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     desk.pass(3000);
     assert_eq!(desk.wake(4000), ["list"]);
@@ -300,7 +300,7 @@ fn an_inbox_that_is_missing_from_a_list_is_read() {
     let mut desk = Desk::ready(config());
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     desk.wake(2200);
     let (id, _) = desk.take("list");
@@ -314,13 +314,13 @@ fn what_is_under_way_answers_with_something_newer_than_a_list() {
     let mut desk = Desk::ready(config());
     desk.workers(1500, &["w1", "w2", "w3"]);
     for (id, worker) in [("t1", "w1"), ("t2", "w2"), ("t3", "w3")] {
-        desk.dispatch(2000, task(id), worker);
+        desk.dispatch(2000, job(id), worker);
     }
     desk.wake(2200);
     let (id, _) = desk.take("list");
     let lines = desk.lines();
     // Meanwhile more is dispatched to the first, which the list does not show; the second is not on it at all.
-    desk.submit(2200, vec![task("t4"), task("t5")]);
+    desk.submit(2200, vec![job("t4"), job("t5")]);
     desk.serve();
     desk.assign(2200, "t4", "w1");
     desk.assign(2200, "t5", "w2");

@@ -11,19 +11,19 @@ mod looks;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    InboxDoc, InboxListed, InboxRead, Incarnation, LedgerDoc, LedgerRead, Nonce, RequestId, TaskLimits,
-    TaskRecord, TaskState, Time, Version, WriteAnswer,
+    InboxDoc, InboxListed, InboxRead, Incarnation, JobLimits, JobRecord, JobState, LedgerDoc, LedgerRead,
+    Nonce, RequestId, Time, Version, WriteAnswer,
 };
 use tenure_core::{JobId, KindName, SeriesId, WorkerId};
 
-fn task(id: &JobId) -> TaskRecord {
-    TaskRecord {
+fn job(id: &JobId) -> JobRecord {
+    JobRecord {
         id: id.clone(),
         series: SeriesId::new(id.as_str()).expect("valid"),
         mark: 1,
         kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
-        limits: TaskLimits {
+        limits: JobLimits {
             timeout_ms: 1000,
             ttl_ms: 60_000,
             deadline_ms: 0,
@@ -31,7 +31,7 @@ fn task(id: &JobId) -> TaskRecord {
             backoff_ms: 100,
         },
         target: None,
-        state: TaskState::Queued,
+        state: JobState::Queued,
         attempt: 0,
         unbegun: 0,
         worker: None,
@@ -101,11 +101,11 @@ fn config() -> DispatcherConfig {
 }
 
 #[test]
-fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
+fn an_answer_that_is_nobodys_does_not_put_jobs_away_again() {
     let (mut dispatcher, mut versions, now) = (Dispatcher::new(config()), 0, Time(1000));
     serve(&mut dispatcher, now, &mut versions);
     let id = JobId::new("t1").expect("valid");
-    dispatcher.handle(now, DispatchInput::Submit(vec![(1, task(&id))]));
+    dispatcher.handle(now, DispatchInput::Submit(vec![(1, job(&id))]));
     serve(&mut dispatcher, now, &mut versions);
     dispatcher.handle(now, DispatchInput::Cancel(id));
     serve(&mut dispatcher, now, &mut versions);
@@ -120,32 +120,32 @@ fn an_answer_that_is_nobodys_does_not_put_tasks_away_again() {
     }
     dispatcher.handle(now, DispatchInput::Archived(first[0], 0, true));
     assert_eq!(serve(&mut dispatcher, now, &mut versions), []);
-    assert_eq!(dispatcher.tasks().count(), 0);
+    assert_eq!(dispatcher.jobs().count(), 0);
 }
 
 #[test]
-fn a_task_that_nobody_claims_expires_however_often_it_was_dispatched() {
+fn a_job_that_nobody_claims_expires_however_often_it_was_dispatched() {
     let mut dispatcher = Dispatcher::new(DispatcherConfig { keep_finished: 9, ..config() });
     let (mut versions, id) = (0, JobId::new("t1").expect("valid"));
     serve(&mut dispatcher, Time(1000), &mut versions);
     let workers = [WorkerId::new("w1").expect("valid"), WorkerId::new("w2").expect("valid")];
     let list = workers.iter().map(|worker| (worker.clone(), true)).collect();
     dispatcher.handle(Time(1000), DispatchInput::Workers { list, listed: true, whole: true });
-    dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, task(&id))]));
+    dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, job(&id))]));
     let mut ended = None;
     for now in (1000..200_000).step_by(100).map(Time) {
         for worker in &workers {
             dispatcher.handle(now, DispatchInput::Assign { id: id.clone(), worker: worker.clone() });
         }
         serve(&mut dispatcher, now, &mut versions);
-        let record = dispatcher.tasks().next().expect("it is kept").clone();
+        let record = dispatcher.jobs().next().expect("it is kept").clone();
         if record.state.is_final() {
             ended = Some((now, record));
             break;
         }
     }
     let (at, record) = ended.expect("its ttl is a minute");
-    assert_eq!(record.state, TaskState::Expired);
+    assert_eq!(record.state, JobState::Expired);
     assert!(record.attempt > 10 && record.begun() == 0, "dispatched {} times", record.attempt);
     assert!((60_000..63_000).contains(&at.since(Time(1000))), "{at:?}");
 }
@@ -159,15 +159,15 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
     dispatcher
         .handle(Time(1000), DispatchInput::Workers { list: Default::default(), listed: true, whole: true });
     let nonce = Nonce { incarnation: Incarnation(3), sequence: 1 };
-    let record = TaskRecord {
-        state: TaskState::Dispatched,
+    let record = JobRecord {
+        state: JobState::Dispatched,
         attempt: 1,
         worker: Some(worker.clone()),
         epoch: Epoch(1),
-        ..task(&id)
+        ..job(&id)
     };
     let ledger =
-        LedgerDoc { epoch: Epoch(1), nonce, series: vec![(record.series.clone(), 1)], tasks: vec![record] };
+        LedgerDoc { epoch: Epoch(1), nonce, series: vec![(record.series.clone(), 1)], jobs: vec![record] };
     let entry = Entry {
         id: id.clone(),
         attempt: 1,
@@ -220,6 +220,6 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
             );
         }
     }
-    let states: Vec<TaskState> = dispatcher.tasks().map(|record| record.state).collect();
-    assert_eq!(states, [TaskState::Lost], "nobody is there to end what was claimed");
+    let states: Vec<JobState> = dispatcher.jobs().map(|record| record.state).collect();
+    assert_eq!(states, [JobState::Lost], "nobody is there to end what was claimed");
 }

@@ -2,7 +2,7 @@
 
 use super::{Doc, ENTRIES_MAX, Key, Who};
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{EntryState, InboxDoc, LedgerDoc, TaskRecord, TaskState, TaskUpdate};
+use tenure_core::{EntryState, InboxDoc, JobRecord, JobState, JobUpdate, LedgerDoc};
 use tenure_core::{JobId, WorkerId};
 
 #[derive(Default)]
@@ -12,12 +12,12 @@ pub(crate) struct Book {
     pub(crate) archived: BTreeSet<JobId>,
     pub(crate) removed: usize,
     /// The ledger on the store.
-    records: BTreeMap<JobId, TaskRecord>,
+    records: BTreeMap<JobId, JobRecord>,
     /// Attempts that the ledger says were never begun.
     unbegun: BTreeSet<(JobId, u32)>,
-    told: BTreeMap<JobId, TaskState>,
+    told: BTreeMap<JobId, JobState>,
     /// The final states, archived ones included.
-    finals: BTreeMap<JobId, TaskState>,
+    finals: BTreeMap<JobId, JobState>,
 }
 
 impl Book {
@@ -25,7 +25,7 @@ impl Book {
         self.violations.push(what);
     }
 
-    pub(crate) fn final_states(&self) -> impl Iterator<Item = TaskState> {
+    pub(crate) fn final_states(&self) -> impl Iterator<Item = JobState> {
         self.finals.values().copied()
     }
 
@@ -38,7 +38,7 @@ impl Book {
         if self.unbegun.contains(&(id.clone(), attempt)) {
             self.wrong(format!("{id} attempt {attempt} was taken back unclaimed, and run"));
         }
-        let begun = self.runs.keys().filter(|(task, _)| task == id).count();
+        let begun = self.runs.keys().filter(|(job, _)| job == id).count();
         if begun > 3 {
             self.wrong(format!("{id} was begun {begun} times, 3 are allowed"));
         }
@@ -51,7 +51,7 @@ impl Book {
         }
     }
 
-    pub(crate) fn archived(&mut self, records: &[TaskRecord]) {
+    pub(crate) fn archived(&mut self, records: &[JobRecord]) {
         for record in records {
             if !record.state.is_final() {
                 self.wrong(format!("{} was archived as {:?}", record.id, record.state));
@@ -67,7 +67,7 @@ impl Book {
         }
     }
 
-    pub(crate) fn update(&mut self, update: &TaskUpdate) {
+    pub(crate) fn update(&mut self, update: &JobUpdate) {
         if update.late.is_some() || !update.state.is_final() {
             return;
         }
@@ -104,8 +104,8 @@ impl Book {
         if before.is_some_and(|before| before.epoch > after.epoch) {
             self.wrong(format!("shard {shard}: epoch {:?} wrote over a newer one", after.epoch));
         }
-        for old in before.map_or(&[][..], |before| &before.tasks) {
-            let kept = after.tasks.iter().any(|new| new.id == old.id);
+        for old in before.map_or(&[][..], |before| &before.jobs) {
+            let kept = after.jobs.iter().any(|new| new.id == old.id);
             let over = old.state.is_final() && self.archived.contains(&old.id);
             if !kept && !over {
                 self.wrong(format!("{} left the ledger as {:?}", old.id, old.state));
@@ -114,12 +114,12 @@ impl Book {
                 self.records.remove(&old.id);
             }
         }
-        for new in &after.tasks {
+        for new in &after.jobs {
             self.record(new);
         }
     }
 
-    fn record(&mut self, new: &TaskRecord) {
+    fn record(&mut self, new: &JobRecord) {
         let id = &new.id;
         if let Some(ended) = self.finals.get(id)
             && *ended != new.state
@@ -134,7 +134,7 @@ impl Book {
                 self.wrong(format!("{id}: a second result was applied"));
             }
         }
-        let done = matches!(new.state, TaskState::Succeeded | TaskState::Partial);
+        let done = matches!(new.state, JobState::Succeeded | JobState::Partial);
         let own = format!("{id}/{}", new.attempt);
         if done && *new.result != *own.as_bytes() {
             let result = String::from_utf8_lossy(&new.result).into_owned();

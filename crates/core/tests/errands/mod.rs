@@ -1,5 +1,5 @@
 //! Leaders that change and do not know it, workers that crash and pause, a store that loses, delays and hides answers; and
-//! tasks in the middle of it.
+//! jobs in the middle of it.
 #![allow(dead_code, reason = "two test programs use it")]
 
 mod ledger;
@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc,
-    Incarnation, LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer, Taker, TakerConfig, TakerEffect,
-    TakerInput, TaskLimits, TaskRecord, TaskState, Time, Version,
+    Incarnation, JobLimits, JobRecord, JobState, LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer,
+    Taker, TakerConfig, TakerEffect, TakerInput, Time, Version,
 };
 use tenure_core::{JobId, WorkerId};
 
@@ -23,7 +23,7 @@ pub(crate) const ENTRIES_MAX: usize = 4;
 const CHAOS_STEPS: usize = 1500;
 const QUIET_ROUNDS: usize = 1500;
 const LEADERS_MAX: usize = 6;
-const TASKS_MAX: usize = 24;
+const JOBS_MAX: usize = 24;
 /// Former lives that still act, at most.
 const FORMER_MAX: usize = 2;
 
@@ -36,7 +36,7 @@ pub(crate) struct Story {
     pub(crate) late: u64,
     pub(crate) duplicates: u64,
     pub(crate) fenced: u64,
-    pub(crate) states: BTreeMap<TaskState, usize>,
+    pub(crate) states: BTreeMap<JobState, usize>,
     pub(crate) archived: usize,
     pub(crate) removed: usize,
 }
@@ -331,7 +331,7 @@ impl World {
     }
 
     fn submit(&mut self) {
-        if self.submitted >= TASKS_MAX {
+        if self.submitted >= JOBS_MAX {
             return;
         }
         // Now and then one that was submitted before.
@@ -341,15 +341,15 @@ impl World {
         let ttl_ms = if self.rng.random_bool(0.2) { 3000 } else { 10_000_000 };
         let deadline_ms = if self.rng.random_bool(0.1) { 8000 } else { 0 };
         let target = self.rng.random_bool(0.5).then(|| name(&format!("w{}", number % WORKERS)));
-        let record = TaskRecord {
+        let record = JobRecord {
             id: name(&format!("t{number}")),
             series: name(&format!("s{number}")),
             mark: 1,
             kind: name("k"),
             payload: Arc::from(*b"x"),
-            limits: TaskLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 },
+            limits: JobLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 },
             target,
-            state: TaskState::Queued,
+            state: JobState::Queued,
             attempt: 0,
             unbegun: 0,
             worker: None,
@@ -392,10 +392,10 @@ impl World {
             }
             84..89 => self.submit(),
             89 => {
-                let (leader, task) =
-                    (self.rng.random_range(0..self.leaders.len()), self.rng.random_range(0..TASKS_MAX));
+                let (leader, job) =
+                    (self.rng.random_range(0..self.leaders.len()), self.rng.random_range(0..JOBS_MAX));
                 if self.rng.random_bool(0.3) {
-                    self.lead(leader, DispatchInput::Cancel(name(&format!("t{task}"))));
+                    self.lead(leader, DispatchInput::Cancel(name(&format!("t{job}"))));
                 }
             }
             90 => {

@@ -28,7 +28,7 @@ pub(crate) fn config() -> TakerConfig {
     TakerConfig { incarnation: ME, concurrency: 2, claims_max: 3, fast_ms: 100, slow_ms: 800, linger_ms: 50 }
 }
 
-/// `t1/2`: the second attempt of a task.
+/// `t1/2`: the second attempt of a job.
 pub(crate) fn key(text: &str) -> (JobId, u32) {
     let (id, attempt) = text.split_once('/').expect("id/attempt");
     (JobId::new(id).expect("valid"), attempt.parse().expect("a number"))

@@ -1,4 +1,4 @@
-//! A worker's side of tasks, told by hand: one behaviour each, with the very milliseconds.
+//! A worker's side of jobs, told by hand: one behaviour each, with the very milliseconds.
 
 mod hand;
 

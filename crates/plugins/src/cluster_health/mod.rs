@@ -165,7 +165,7 @@ impl ClusterHealth {
         let outlets =
             Outlets { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
         let published = outlets.published.subscribe();
-        node.tasks().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
+        node.jobs().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
         ClusterHealth { annex, options, probes: Vec::new(), outlets }
     }
 

@@ -1,4 +1,4 @@
-//! The agent's side: runs jobs. It is a handler for tasks of kind `poll`. Give it to a task runner whose worker describes itself
+//! The agent's side: runs jobs of kind `poll`. Give its handler to a job runner whose worker describes itself
 //! in its payload.
 
 use super::allowed::AllowedCommand;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::id::IdError;
 use tenure::id::KindName;
-use tenure::tasks::{Handlers, TaskContext, TaskOutcome};
+use tenure::job::{Handlers, JobContext, JobOutcome};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The checks an agent can run. By default: `tcp`, `dns` and `http`, and no link-local addresses.
 ///
 /// ```
-/// use tenure::tasks::Handlers;
+/// use tenure::job::Handlers;
 /// use tenure_plugins::poll::Checks;
 /// # fn main() -> Result<(), String> {
 /// let handlers = Checks::new()?.commands(["/usr/bin/df -h *".parse()?]).handle(Handlers::new());
@@ -79,29 +79,29 @@ impl Checks {
     /// Adds the handler for jobs.
     pub fn handle(self, handlers: Handlers) -> Handlers {
         let checks = Arc::new(self);
-        handlers.on(POLL_KIND, move |task: TaskContext| {
+        handlers.on(POLL_KIND, move |context: JobContext| {
             let checks = Arc::clone(&checks);
-            async move { checks.job(&task).await }
+            async move { checks.run(&context).await }
         })
     }
 
-    async fn job(&self, task: &TaskContext) -> TaskOutcome {
-        let Some(job) = Job::read(&task.payload, &self.rules) else {
-            return TaskOutcome::failed("this agent cannot read the job: another version wrote it");
+    async fn run(&self, context: &JobContext) -> JobOutcome {
+        let Some(job) = Job::read(&context.payload, &self.rules) else {
+            return JobOutcome::failed("this agent cannot read the job: another version wrote it");
         };
-        let facts = JobRun::of(task);
+        let facts = JobRun::of(context);
         let checks = tokio::select! {
             biased;
-            () = task.cancelled.cancelled() => return TaskOutcome::failed("called off"),
+            () = context.cancelled.cancelled() => return JobOutcome::failed("called off"),
             results = self.all(&facts, job.checks) => results,
         };
         let well = checks.iter().filter(|check| check.ok).count();
         let count = checks.len();
         let result = JobReport { due_ms: job.due_ms, names: job.names, checks }.to_result();
         match well {
-            well if well == count => TaskOutcome::succeeded(result),
-            0 => TaskOutcome::failed(result),
-            _ => TaskOutcome::partial(result),
+            well if well == count => JobOutcome::succeeded(result),
+            0 => JobOutcome::failed(result),
+            _ => JobOutcome::partial(result),
         }
     }
 
@@ -152,8 +152,8 @@ async fn one(check: &dyn Check, job: &JobRun, spec: &CheckSpec) -> CheckResult {
 }
 
 impl JobRun {
-    fn of(task: &TaskContext) -> JobRun {
-        JobRun { job: task.id.clone(), attempt: task.attempt, epoch: task.epoch }
+    fn of(context: &JobContext) -> JobRun {
+        JobRun { job: context.id.clone(), attempt: context.attempt, epoch: context.epoch }
     }
 }
 

@@ -10,9 +10,9 @@ use std::fmt;
 use std::sync::Arc;
 use tenure::id::{Label, WorkerId};
 
-use tenure::tasks::{Assign, Candidate, LeastLoaded, TaskRecord};
+use tenure::job::{Assign, Candidate, JobRecord, LeastLoaded};
 
-/// The kind of poll tasks.
+/// The kind of poll jobs.
 pub const POLL_KIND: &str = "poll";
 
 /// What an agent says about itself: the field `poll` of its worker's payload. A worker without it gets no polls.
@@ -207,7 +207,7 @@ impl Fleet {
     }
 }
 
-/// [`choose`] for a dispatcher. Leaves tasks of other kinds to another assigner.
+/// [`choose`] for a dispatcher. Leaves jobs of other kinds to another assigner.
 #[derive(Clone)]
 pub struct PollAssign {
     fleet: Fleet,
@@ -221,12 +221,12 @@ impl fmt::Debug for PollAssign {
 }
 
 impl PollAssign {
-    /// Chooses from this fleet; other tasks go to the least busy worker.
+    /// Chooses from this fleet; other jobs go to the least busy worker.
     pub fn new(fleet: Fleet) -> PollAssign {
         PollAssign { fleet, others: Arc::new(LeastLoaded) }
     }
 
-    /// Leaves tasks that are not polls to this assigner.
+    /// Leaves jobs that are not polls to this assigner.
     pub fn others(mut self, others: Arc<dyn Assign>) -> PollAssign {
         self.others = others;
         self
@@ -262,11 +262,11 @@ pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
 }
 
 impl Assign for PollAssign {
-    fn assign(&self, task: &TaskRecord, candidates: &[Candidate]) -> Result<WorkerId, String> {
-        if task.kind.as_str() != POLL_KIND {
-            return self.others.assign(task, candidates);
+    fn assign(&self, job: &JobRecord, candidates: &[Candidate]) -> Result<WorkerId, String> {
+        if job.kind.as_str() != POLL_KIND {
+            return self.others.assign(job, candidates);
         }
-        let needs = needs_of(&task.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
+        let needs = needs_of(&job.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
         let fleet = self.fleet.agents();
         // The dispatcher leaves out workers whose inbox is full. Both lists are sorted by id.
         let mut rest = candidates.iter().peekable();
@@ -275,7 +275,7 @@ impl Assign for PollAssign {
             let found = rest.peek().filter(|candidate| candidate.worker.worker_id == *id);
             (id, facts, found.map(|candidate| candidate.in_flight))
         });
-        choose(&needs, task.worker.as_ref(), agents).map_err(|why| why.to_string())
+        choose(&needs, job.worker.as_ref(), agents).map_err(|why| why.to_string())
     }
 }
 

@@ -1,4 +1,4 @@
-//! A job as people want to see it, read from its task in the ledger.
+//! A job as people want to see it, read from its record in the ledger.
 
 use super::choice::{NoWorker, needs_of};
 use super::report::JobReport;
@@ -6,9 +6,9 @@ use super::schedule::{Needs, Schedule};
 use serde_json::Value;
 use tenure::id::CheckName;
 
-use tenure::tasks::{TaskRecord, TaskState};
+use tenure::job::{JobRecord, JobState};
 
-/// What a job's task says about the job. Pure.
+/// What a job's record says about the job. Pure.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct JobFacts {
@@ -24,17 +24,17 @@ pub struct JobFacts {
 }
 
 impl JobFacts {
-    /// Reads a task of kind `poll`; other tasks yield little.
-    pub fn of(task: &TaskRecord) -> JobFacts {
-        let payload: Value = serde_json::from_slice(&task.payload).unwrap_or(Value::Null);
-        let report = JobReport::from_result(&task.result);
+    /// Reads a job of kind `poll`; other jobs yield little.
+    pub fn of(job: &JobRecord) -> JobFacts {
+        let payload: Value = serde_json::from_slice(&job.payload).unwrap_or(Value::Null);
+        let report = JobReport::from_result(&job.result);
         let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
         let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let name =
             |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
-            due_ms: due.or((task.mark > 0).then_some(task.mark)),
-            needs: needs_of(&task.payload),
+            due_ms: due.or((job.mark > 0).then_some(job.mark)),
+            needs: needs_of(&job.payload),
             names: checks.iter().filter_map(name).collect(),
             report,
         }
@@ -55,24 +55,24 @@ impl JobFacts {
     }
 
     /// Why it is not done, as a sentence; `None` if there is nothing to explain.
-    pub fn why(&self, task: &TaskRecord) -> Option<String> {
-        match task.state {
-            TaskState::Queued | TaskState::Expired => {}
-            TaskState::Dispatched
-            | TaskState::Acked
-            | TaskState::Running
-            | TaskState::Succeeded
-            | TaskState::Partial
-            | TaskState::Failed
-            | TaskState::TimedOut
-            | TaskState::Cancelled
-            | TaskState::Lost => return None,
+    pub fn why(&self, job: &JobRecord) -> Option<String> {
+        match job.state {
+            JobState::Queued | JobState::Expired => {}
+            JobState::Dispatched
+            | JobState::Acked
+            | JobState::Running
+            | JobState::Succeeded
+            | JobState::Partial
+            | JobState::Failed
+            | JobState::TimedOut
+            | JobState::Cancelled
+            | JobState::Lost => return None,
         }
         // For an expired job, the name is at the end of the reason.
-        let name = task.reason.rsplit(": ").next().unwrap_or_default();
+        let name = job.reason.rsplit(": ").next().unwrap_or_default();
         match NoWorker::named(name) {
             Some(why) => Some(why.sentence(self.needs.as_ref())),
-            None if task.reason.is_empty() && task.state == TaskState::Queued => {
+            None if job.reason.is_empty() && job.state == JobState::Queued => {
                 let why = "no reason yet: the leader records one when a job has waited for a few seconds";
                 Some(why.to_owned())
             }
@@ -86,42 +86,42 @@ mod tests {
     use super::*;
     use crate::poll::{CheckResult, Rules, read_file};
     use std::sync::Arc;
-    use tenure::tasks::TaskSpec;
+    use tenure::job::JobSpec;
 
     fn schedule() -> Schedule {
         let text = "[{id: web, every: 10s, partition: eu, capabilities: [icmp], checks: [{name: home, kind: dns, host: h}]}]";
         read_file(text, &Rules::default()).expect("valid").pop().expect("one")
     }
 
-    fn task(state: TaskState, reason: &str) -> TaskRecord {
-        let spec = TaskSpec::new("web-7", "poll").series("web").mark(7).payload(schedule().job_payload(7));
-        TaskRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
+    fn job(state: JobState, reason: &str) -> JobRecord {
+        let spec = JobSpec::new("web-7", "poll").series("web").mark(7).payload(schedule().job_payload(7));
+        JobRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
     }
 
     #[test]
     fn a_waiting_job_says_what_is_missing() {
         let says = |state, reason: &str| {
-            let task = task(state, reason);
-            JobFacts::of(&task).why(&task).unwrap_or_default()
+            let job = job(state, reason);
+            JobFacts::of(&job).why(&job).unwrap_or_default()
         };
-        assert!(says(TaskState::Queued, "wrong_partition").contains("partition eu"));
-        assert!(says(TaskState::Queued, "no_capability").contains("icmp"));
-        assert!(says(TaskState::Queued, "no_worker").contains("tenure agent"));
-        assert!(says(TaskState::Queued, "").contains("no reason"));
+        assert!(says(JobState::Queued, "wrong_partition").contains("partition eu"));
+        assert!(says(JobState::Queued, "no_capability").contains("icmp"));
+        assert!(says(JobState::Queued, "no_worker").contains("tenure agent"));
+        assert!(says(JobState::Queued, "").contains("no reason"));
         assert!(
-            says(TaskState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
+            says(JobState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
         );
-        assert_eq!(says(TaskState::Queued, "attempt 1 ended as failed (refused)"), "");
-        assert_eq!(says(TaskState::Running, "no_worker"), "");
+        assert_eq!(says(JobState::Queued, "attempt 1 ended as failed (refused)"), "");
+        assert_eq!(says(JobState::Running, "no_worker"), "");
     }
 
     #[test]
     fn checks_of_a_report_have_their_names_while_the_schedule_has_them() {
-        let (schedule, mut task) = (schedule(), task(TaskState::Failed, ""));
+        let (schedule, mut job) = (schedule(), job(JobState::Failed, ""));
         let checks = vec![CheckResult { ok: false, latency_ms: 3, detail: "refused".to_owned() }];
         let report = JobReport { due_ms: 7, names: schedule.names_digest(), checks };
-        (task.result, task.payload) = (Arc::from(report.to_result()), Arc::from([]));
-        let facts = JobFacts::of(&task);
+        (job.result, job.payload) = (Arc::from(report.to_result()), Arc::from([]));
+        let facts = JobFacts::of(&job);
         assert_eq!((facts.due_ms, facts.report.as_ref()), (Some(7), Some(&report)));
         assert_eq!(facts.check_names(Some(&schedule)), ["home"]);
         assert_eq!(facts.check_names(None), ["check 1"]);

@@ -20,8 +20,8 @@ use std::time::Duration;
 use tenure::id::{JobId, ScheduleId, WorkerId};
 use tenure::process::ProcessContext;
 
-use tenure::tasks::{
-    Dispatcher, DispatcherEnd, DispatcherOptions, SubmitError, Submitted, TaskRecord, TaskSpec, TaskUpdate,
+use tenure::job::{
+    Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobSpec, JobUpdate, SubmitError, Submitted,
 };
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
@@ -50,7 +50,7 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Why a term ended before leadership did.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TermError {
-    #[error("another leader holds the ledger of tasks")]
+    #[error("another leader holds the ledger of jobs")]
     Superseded,
     #[error("the dispatcher ended unexpectedly")]
     Dispatcher,
@@ -185,7 +185,7 @@ async fn take_over(
 impl Term<'_> {
     async fn work(
         &mut self,
-        updates: &mut broadcast::Receiver<TaskUpdate>,
+        updates: &mut broadcast::Receiver<JobUpdate>,
         asked: &mut mpsc::Receiver<RunNow>,
     ) -> Result<(), TermError> {
         let mut workers = self.inner.workers.clone();
@@ -359,11 +359,11 @@ impl Term<'_> {
             // Reading a schedule ensures that its job ids fit.
             Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).mark(due.due_ms))
         });
-        let specs: Vec<TaskSpec> = specs.collect();
+        let specs: Vec<JobSpec> = specs.collect();
         let answers = match self.dispatcher.submit_all(specs).await {
             Ok(answers) => answers,
             Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
-            Err(error @ (SubmitError::Task(_) | SubmitError::Full | SubmitError::Blocked)) => {
+            Err(error @ (SubmitError::Job(_) | SubmitError::Full | SubmitError::Blocked)) => {
                 self.complain(error.to_string());
                 dues.iter().for_each(|due| self.planner.answered(due, Answer::Refused));
                 return Ok(false);
@@ -383,7 +383,7 @@ impl Term<'_> {
                     Answer::Existed
                 }
                 Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
-                Err(error @ (SubmitError::Task(_) | SubmitError::Full | SubmitError::Blocked)) => {
+                Err(error @ (SubmitError::Job(_) | SubmitError::Full | SubmitError::Blocked)) => {
                     self.complain(format!("{}: {error}", due.schedule));
                     Answer::Refused
                 }
@@ -409,25 +409,25 @@ impl Term<'_> {
             return;
         }
         let now_ms = self.now_ms();
-        let tasks = self.dispatcher.tasks();
+        let jobs = self.dispatcher.jobs();
         // A finished job counts as open until the ledger has that and it has been taken in.
-        let open = |task: &&TaskRecord| {
-            task.kind.as_str() == POLL_KIND
-                && (!task.state.is_final() || self.planner.is_open(&task.series.schedule(), &task.id))
+        let open = |job: &&JobRecord| {
+            job.kind.as_str() == POLL_KIND
+                && (!job.state.is_final() || self.planner.is_open(&job.series.schedule(), &job.id))
         };
-        let open = tasks.iter().filter(open);
+        let open = jobs.iter().filter(open);
         let jobs: Vec<JobView> = open
-            .map(|task| JobView {
-                id: task.id.clone(),
-                schedule: task.series.schedule(),
-                state: task.state,
-                attempt: task.attempt,
-                worker: task.worker.clone(),
-                reason: Arc::clone(&task.reason),
+            .map(|job| JobView {
+                id: job.id.clone(),
+                schedule: job.series.schedule(),
+                state: job.state,
+                attempt: job.attempt,
+                worker: job.worker.clone(),
+                reason: Arc::clone(&job.reason),
             })
             .collect();
         self.counts.plan = self.planner.counts();
-        self.counts.tasks = self.dispatcher.counts();
+        self.counts.jobs = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
         let schedules = self.planner.schedules().len();
         self.inner.figures.take(&self.told, &self.counts, schedules, self.health.failing());
@@ -456,8 +456,8 @@ impl Term<'_> {
     }
 }
 
-fn job(schedule: &Schedule, id: &JobId, due_ms: u64) -> TaskSpec {
-    TaskSpec::new(id.to_string(), POLL_KIND)
+fn job(schedule: &Schedule, id: &JobId, due_ms: u64) -> JobSpec {
+    JobSpec::new(id.to_string(), POLL_KIND)
         .series(schedule.id.as_str())
         .payload(schedule.job_payload(due_ms))
         .timeout(Duration::from_millis(schedule.timeout_ms))

@@ -18,9 +18,9 @@ use tenure::Node;
 use tenure::document::{Annex, Keys, News};
 use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
+use tenure::job::{JobCounts, JobState, Jobs, Submitted};
 use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::store::Store;
-use tenure::tasks::{Submitted, TaskCounts, TaskPlace, TaskState};
 use tenure::worker::Workers;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
 
@@ -144,7 +144,7 @@ pub struct PollCounts {
     /// The planner's counts.
     pub plan: PlanCounts,
     /// The dispatcher's counts.
-    pub tasks: TaskCounts,
+    pub jobs: JobCounts,
     /// The number of open jobs.
     pub open: u64,
     /// How late the last job was created.
@@ -163,7 +163,7 @@ pub struct JobView {
     /// The schedule it belongs to.
     pub schedule: ScheduleId,
     /// Where the job stands.
-    pub state: TaskState,
+    pub state: JobState,
     /// How often it was assigned.
     pub attempt: u32,
     /// The worker that has it.
@@ -239,7 +239,7 @@ pub enum PollError {
     Store(String),
     /// The ledger refused the job.
     #[error(transparent)]
-    Submit(#[from] tenure::tasks::SubmitError),
+    Submit(#[from] tenure::job::SubmitError),
 }
 
 /// A request to run a job now.
@@ -250,7 +250,7 @@ pub(super) struct RunNow {
 }
 
 pub(super) struct Inner {
-    pub(super) place: TaskPlace,
+    pub(super) place: Jobs,
     pub(super) workers: watch::Receiver<Workers>,
     pub(super) shelf: Shelf,
     pub(super) options: PollOptions,
@@ -265,7 +265,7 @@ pub(super) struct Inner {
 
 /// Runs schedules while this node leads. Clones share one orchestrator.
 ///
-/// It owns the namespace's [`Dispatcher`](tenure::tasks::Dispatcher): there must be no other in the same process and epoch.
+/// It owns the namespace's [`Dispatcher`](tenure::job::Dispatcher): there must be no other in the same process and epoch.
 #[derive(Clone)]
 pub struct PollOrchestrator(Arc<Inner>);
 
@@ -276,9 +276,9 @@ impl std::fmt::Debug for PollOrchestrator {
 }
 
 impl PollOrchestrator {
-    /// Creates one from `node.tasks()`, `node.workers()`, the node's store and its namespace.
+    /// Creates one from `node.jobs()`, `node.workers()`, the node's store and its namespace.
     pub fn new(
-        place: TaskPlace,
+        place: Jobs,
         workers: watch::Receiver<Workers>,
         store: Arc<dyn Store>,
         namespace: &Namespace,
@@ -306,7 +306,7 @@ impl PollOrchestrator {
     pub fn for_node(node: &Node, options: PollOptions) -> Result<PollOrchestrator, IdError> {
         let annex = node.annex();
         let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
-        let mut polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
+        let mut polls = PollOrchestrator::new(node.jobs(), node.workers(), store, &namespace, options);
         if let Some(inner) = Arc::get_mut(&mut polls.0) {
             inner.annex = Some(annex);
         }

@@ -9,7 +9,7 @@ use serde_json::Map;
 use std::collections::BTreeSet;
 use tenure::id::{KindName, Label, ScheduleId};
 
-/// The largest payload of a job, as the rules for tasks have it.
+/// The largest payload of a job, as in the library.
 const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 
 /// Most schedules in a file, and most checks in a schedule.

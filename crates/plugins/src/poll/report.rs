@@ -1,10 +1,10 @@
-//! The result of a job: for each check, whether it passed and how long it took. A task's result holds at most 1 KiB, so results
+//! The result of a job: for each check, whether it passed and how long it took. A job's result holds at most 1 KiB, so results
 //! identify checks by position, and details are cut until they fit.
 
 use super::schedule::VERSION;
 use serde_json::{Value, json};
 
-/// The largest result of a task, as the rules for tasks have it.
+/// The largest result of a job, as in the library.
 const RESULT_MAX_BYTES: usize = 1024;
 
 /// Details are first cut to this length.
@@ -33,7 +33,7 @@ pub struct JobReport {
 }
 
 impl JobReport {
-    /// The result as stored with the task. Shortens all details alike until they fit.
+    /// The result as stored with the job. Shortens all details alike until they fit.
     pub fn to_result(&self) -> Vec<u8> {
         let mut most = DETAIL_MAX_CHARS;
         loop {
@@ -54,7 +54,7 @@ impl JobReport {
         }
     }
 
-    /// Reads the result of a task; `None` if it is not a report this version understands.
+    /// Reads the result of a job; `None` if it is not a report this version understands.
     pub fn from_result(result: &[u8]) -> Option<JobReport> {
         let value: Value = serde_json::from_slice(result).ok()?;
         if value.get("v")?.as_u64()? != VERSION {

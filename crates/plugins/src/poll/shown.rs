@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId, WorkerId};
 
-use tenure::tasks::{LateResult, TaskRecord};
+use tenure::job::{JobRecord, LateResult};
 
 /// Most schedules looked up for the names of their checks.
 const SCHEDULES_MAX: usize = 100;
@@ -21,27 +21,27 @@ pub(super) fn clean(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).collect()
 }
 
-/// A job: its task, the facts in the task, and the names of its checks.
+/// A job: its record, the facts in the record, and the names of its checks.
 #[derive(Clone, Debug)]
 pub struct JobRow {
-    /// The task in the ledger.
-    pub task: TaskRecord,
-    /// What the task says about the job.
+    /// The record in the ledger.
+    pub record: JobRecord,
+    /// What the record says about the job.
     pub facts: JobFacts,
     /// The names of the checks in its report, in order.
     pub names: Vec<String>,
 }
 
 impl JobRow {
-    /// The rows of these tasks, newest due time first. The names of finished jobs' checks are in their schedules: one read per
+    /// The rows of these jobs, newest due time first. The names of finished jobs' checks are in their schedules: one read per
     /// schedule, at most a hundred.
-    pub async fn all(schedules: &Schedules, tasks: Vec<TaskRecord>) -> Result<Vec<JobRow>, PollError> {
-        let row = |task: TaskRecord| JobRow { facts: JobFacts::of(&task), names: Vec::new(), task };
-        let mut rows: Vec<JobRow> = tasks.into_iter().map(row).collect();
-        rows.sort_by(|a, b| (b.facts.due_ms, &b.task.id).cmp(&(a.facts.due_ms, &a.task.id)));
+    pub async fn all(schedules: &Schedules, jobs: Vec<JobRecord>) -> Result<Vec<JobRow>, PollError> {
+        let row = |record: JobRecord| JobRow { facts: JobFacts::of(&record), names: Vec::new(), record };
+        let mut rows: Vec<JobRow> = jobs.into_iter().map(row).collect();
+        rows.sort_by(|a, b| (b.facts.due_ms, &b.record.id).cmp(&(a.facts.due_ms, &a.record.id)));
         let mut known: BTreeMap<ScheduleId, Option<Schedule>> = BTreeMap::new();
         for row in rows.iter_mut().filter(|row| row.facts.report.is_some()) {
-            let id = row.task.series.schedule();
+            let id = row.record.series.schedule();
             if !known.contains_key(&id) && known.len() < SCHEDULES_MAX {
                 let schedule = match schedules.get(&id).await {
                     Ok(schedule) => schedule,
@@ -56,12 +56,12 @@ impl JobRow {
         Ok(rows)
     }
 
-    /// The newest jobs among these tasks by due time, at most `limit`.
-    pub fn newest(mut tasks: Vec<TaskRecord>, limit: usize) -> Vec<TaskRecord> {
-        tasks.retain(|task| task.kind.as_str() == POLL_KIND);
-        tasks.sort_by_cached_key(|task| std::cmp::Reverse((JobFacts::of(task).due_ms, task.id.clone())));
-        tasks.truncate(limit);
-        tasks
+    /// The newest poll jobs among these by due time, at most `limit`.
+    pub fn newest(mut jobs: Vec<JobRecord>, limit: usize) -> Vec<JobRecord> {
+        jobs.retain(|job| job.kind.as_str() == POLL_KIND);
+        jobs.sort_by_cached_key(|job| std::cmp::Reverse((JobFacts::of(job).due_ms, job.id.clone())));
+        jobs.truncate(limit);
+        jobs
     }
 
     /// Its check results with their names.
@@ -76,24 +76,24 @@ impl JobRow {
 
     /// A result that is not a report, as text.
     pub fn words(&self) -> Option<String> {
-        let result = &self.task.result;
+        let result = &self.record.result;
         let words = || clean(&String::from_utf8_lossy(result));
         (self.facts.report.is_none() && !result.is_empty()).then(words)
     }
 
     /// The whole row as JSON.
     pub fn to_json(&self, now_ms: u64) -> Value {
-        let task = &self.task;
+        let job = &self.record;
         let check = |(name, check): (&String, &CheckResult)| json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail});
         let late = |late: &LateResult| json!({"attempt": late.attempt, "worker": late.worker.as_str(), "outcome": late.kind.as_str()});
         json!({
-            "id": task.id.as_str(), "schedule": task.series.as_str(), "state": task.state.as_str(),
-            "open": !task.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(now_ms),
-            "attempt": task.attempt, "attempts": task.limits.attempts_max,
-            "worker": task.worker.as_ref().map(WorkerId::as_str), "target": task.target.as_ref().map(WorkerId::as_str),
-            "epoch": task.epoch.0, "reason": &*task.reason, "why": self.facts.why(task),
+            "id": job.id.as_str(), "schedule": job.series.as_str(), "state": job.state.as_str(),
+            "open": !job.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(now_ms),
+            "attempt": job.attempt, "attempts": job.limits.attempts_max,
+            "worker": job.worker.as_ref().map(WorkerId::as_str), "target": job.target.as_ref().map(WorkerId::as_str),
+            "epoch": job.epoch.0, "reason": &*job.reason, "why": self.facts.why(job),
             "checks": self.checks().map(check).collect::<Vec<Value>>(), "result": self.words(),
-            "late": task.late.iter().map(late).collect::<Vec<Value>>(),
+            "late": job.late.iter().map(late).collect::<Vec<Value>>(),
         })
     }
 }
@@ -133,7 +133,7 @@ impl Schedule {
                 "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
             })
         };
-        let open = jobs.iter().filter(|row| !row.task.state.is_final()).count();
+        let open = jobs.iter().filter(|row| !row.record.state.is_final()).count();
         json!({
             "namespace": namespace, "schedule": self.object(), "next": self.next_ms(now_ms), "openJobs": open,
             "checks": self.checks.iter().map(check).collect::<Vec<Value>>(),

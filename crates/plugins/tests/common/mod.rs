@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure::clock::TokioClock;
+use tenure::job::{Handlers, JobRunner};
 use tenure::process::{Processes, Supervisor};
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
-use tenure::tasks::{Handlers, TaskRunner};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
 use tenure_plugins::poll::{
@@ -32,7 +32,7 @@ pub struct Rig {
 pub struct Pod {
     pub node: Node,
     pub link: Faulty,
-    /// The node's lane for tasks and workers; the orchestrator's own requests go round it.
+    /// The node's lane for jobs and workers; the orchestrator's own requests go round it.
     pub bulk: Faulty,
     /// The orchestrator's own requests.
     pub own: Faulty,
@@ -49,7 +49,7 @@ pub struct Pod {
 pub struct Agent {
     pub node: Node,
     pub link: Faulty,
-    pub runner: TaskRunner,
+    pub runner: JobRunner,
 }
 
 pub fn id<T: std::str::FromStr<Err = tenure::id::IdError>>(text: &str) -> T {
@@ -107,7 +107,7 @@ impl Rig {
         let meter = Meter::default();
         let own = Faulty::new(Arc::new(link.clone()), 11);
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(own.clone()), meter.clone()));
-        let polls = PollOrchestrator::new(node.tasks(), node.workers(), store, &namespace, options);
+        let polls = PollOrchestrator::new(node.jobs(), node.workers(), store, &namespace, options);
         let events = polls.events();
         let processes = Supervisor::new([polls.process()]).run(&node).expect("valid");
         Pod { node, link, bulk, own, polls, events, processes, skew, meter }
@@ -128,7 +128,7 @@ impl Rig {
         let spec = WorkerSpec::new(name, "poll").timeout(Duration::from_secs(20)).payload(facts.to_payload());
         let worker = node.register_worker(spec).expect("valid");
         worker.registered().await.expect("registered");
-        let runner = TaskRunner::start(&node.tasks(), worker, checks.handle(Handlers::new()));
+        let runner = JobRunner::start(&node.jobs(), worker, checks.handle(Handlers::new()));
         Agent { node, link, runner }
     }
 }
@@ -211,7 +211,7 @@ impl Check for Fake {
 
 /// Every due time of a schedule that ever became a job: those in the ledger and those that were put away.
 pub async fn created(rig: &Rig, schedule: &str) -> BTreeMap<u64, usize> {
-    let root = "plg_coordinator_global/test/tasks/";
+    let root = "plg_coordinator_global/test/jobs/";
     let tenure::store::List::Entries { entries, .. } = rig.store.list(root, 10_000).await else {
         panic!("a list")
     };
@@ -220,10 +220,10 @@ pub async fn created(rig: &Rig, schedule: &str) -> BTreeMap<u64, usize> {
     for entry in entries.iter().filter(|entry| !entry.key.contains("/inbox/")) {
         let tenure::store::Read::Found(object) = rig.store.get(&entry.key, None).await else { continue };
         let value: serde_json::Value = serde_json::from_slice(&object.body).expect("JSON");
-        for task in value["tasks"].as_array().expect("tasks") {
-            let (job, mark) = (task["id"].as_str().expect("id"), task["mark"].as_u64().expect("mark"));
+        for record in value["jobs"].as_array().expect("jobs") {
+            let (job, mark) = (record["id"].as_str().expect("id"), record["mark"].as_u64().expect("mark"));
             // One that is put away stands in both for a moment, word for word; one that was created twice would not.
-            if task["series"] == schedule && seen.insert((job.to_owned(), task.to_string())) {
+            if record["series"] == schedule && seen.insert((job.to_owned(), record.to_string())) {
                 *found.entry(mark).or_default() += 1;
             }
         }

@@ -1,9 +1,9 @@
 //! The routes. Each is a view of the library.
 
+mod jobs;
 mod look;
 mod probes;
 mod schedules;
-mod tasks;
 mod work;
 
 use crate::cached::Aged;
@@ -36,9 +36,9 @@ pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
         .routes(routes!(work::list, work::register))
         .routes(routes!(work::deregister))
         .routes(routes!(work::heartbeat))
-        .routes(routes!(tasks::next))
-        .routes(routes!(tasks::ack))
-        .routes(routes!(tasks::result))
+        .routes(routes!(jobs::next))
+        .routes(routes!(jobs::ack))
+        .routes(routes!(jobs::result))
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::show, schedules::put, schedules::remove))
         .routes(routes!(schedules::pause))

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tenure::id::{JobId, ScheduleId};
 
-use tenure::tasks::{TaskList, TaskState};
+use tenure::job::{JobList, JobState};
 use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
 use utoipa::{IntoParams, ToSchema};
 
@@ -44,10 +44,10 @@ pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleI
         let schedules = way.schedules();
         let found = schedules.get(&schedule).await?.ok_or_else(|| no_schedule(&schedule))?;
         let health = schedules.health().await?.of(&schedule);
-        let mut list = TaskList::read_near(&way.lanes, &way.namespace, &schedule.series()).await?;
-        list.tasks.retain(|task| task.series == schedule.series());
+        let mut list = JobList::read_near(&way.lanes, &way.namespace, &schedule.series()).await?;
+        list.jobs.retain(|job| job.series == schedule.series());
         list.ask_workers(&way.lanes, &way.namespace, INBOXES).await?;
-        let jobs = JobRow::all(&schedules, JobRow::newest(list.tasks, JOBS_MAX)).await?;
+        let jobs = JobRow::all(&schedules, JobRow::newest(list.jobs, JOBS_MAX)).await?;
         Answer::Ok(found.to_report(way.namespace.as_str(), &health, &jobs, now_ms()))
     });
     Ok(json(bytes_of(&report.await??)))
@@ -241,9 +241,9 @@ pub(crate) struct JobsQuery {
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
     let schedule = query.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
     let wanted = query.state.as_ref().map(|name| {
-        let all = || TaskState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
+        let all = || JobState::ALL.iter().map(|state| state.as_str()).collect::<Vec<&str>>().join(", ");
         let unknown = || Problem::malformed(format!("state = {name:?}: must be one of {}", all()));
-        TaskState::named(name).ok_or_else(unknown)
+        JobState::named(name).ok_or_else(unknown)
     });
     let wanted = wanted.transpose()?;
     let limit = query.limit.unwrap_or(100);
@@ -285,8 +285,8 @@ pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answ
         // The search continues if its client leaves, and so does its turn.
         let _turn = turn;
         let search = async {
-            let task = TaskList::find(&way.lanes, &way.namespace, &named).await?;
-            let rows = JobRow::all(&way.schedules(), task.into_iter().collect()).await?;
+            let job = JobList::find(&way.lanes, &way.namespace, &named).await?;
+            let rows = JobRow::all(&way.schedules(), job.into_iter().collect()).await?;
             Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
         };
         let late = |_| Problem::store(format!("the search took longer than {} s", FIND_MAX.as_secs()));

@@ -20,10 +20,10 @@ use utoipa::{IntoParams, ToSchema};
 /// How long a registration waits for the store.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// Most kinds of tasks per worker.
+/// Most kinds of jobs per worker.
 const KINDS_MAX: usize = 64;
 
-/// Most tasks one worker may run at once.
+/// Most jobs one worker may run at once.
 const CONCURRENCY_MAX: usize = 16;
 
 /// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
@@ -55,11 +55,11 @@ pub(crate) struct NewWorker {
     /// What names this registration: whoever sends the same again gets the registration that is there. Default: made up.
     #[schema(pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length = 16, max_length = 128)]
     registration: Option<String>,
-    /// The kinds of tasks it does; without, it gets none.
+    /// The kinds of jobs it does; without, it gets none.
     #[serde(default)]
     #[schema(max_items = 64)]
     kinds: Vec<String>,
-    /// How many tasks it does at once, at most 16. Default: 1.
+    /// How many jobs it does at once, at most 16. Default: 1.
     #[schema(minimum = 1, maximum = 16)]
     concurrency: Option<usize>,
 }
@@ -101,8 +101,8 @@ impl NewWorker {
                 "concurrency = {concurrency}: must be 1 to {CONCURRENCY_MAX}"
             )));
         }
-        // One write per heartbeat and, if it takes tasks, one look at its inbox.
-        let looks_ms = settings.task_idle_interval_ms.max(settings.task_poll_interval_ms);
+        // One write per heartbeat and, if it takes jobs, one look at its inbox.
+        let looks_ms = settings.job_idle_interval_ms.max(settings.job_poll_interval_ms);
         let looks = if self.kinds.is_empty() { 0.0 } else { 1000.0 / looks_ms as f64 };
         let requests_per_second = 1000.0 / settings.worker_heartbeat_interval_ms as f64 + looks;
         let registration = self.registration;

@@ -112,11 +112,11 @@ fn a_ledger_at_the_bounds_of_its_numbers_is_worked_by() {
     ];
     for (field, most) in fields {
         let mut body = good.clone();
-        for task in body["tasks"].as_array_mut().expect("a list") {
-            task[field] = most.into();
+        for job in body["jobs"].as_array_mut().expect("a list") {
+            job[field] = most.into();
         }
         assert!(ledger(body.to_string().as_bytes()), "{field}");
-        body["tasks"][0][field] = (most + 1).into();
+        body["jobs"][0][field] = (most + 1).into();
         assert!(!ledger(body.to_string().as_bytes()), "{field}");
     }
 }

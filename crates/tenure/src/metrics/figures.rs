@@ -1,6 +1,6 @@
 //! Where a node's figures are kept: a fixed space, shared by the driver, the handle and the registry.
 
-use super::tasks::TaskFigures;
+use super::jobs::JobFigures;
 use super::{Histogram, LaneRequests, Metrics, Prices, Requests};
 use crate::clock::Clock;
 use crate::event::EventKind;
@@ -30,7 +30,7 @@ pub(crate) struct Figures {
     leadership: watch::Receiver<Leadership>,
     lease: Meter,
     bulk: Meter,
-    tasks: TaskFigures,
+    jobs: JobFigures,
     pub(super) sources: super::plugin::Sources,
     /// Counted by whoever fences tasks.
     drift: Arc<AtomicU64>,
@@ -146,7 +146,7 @@ impl Figures {
             leadership,
             lease: Meter::default(),
             bulk: Meter::default(),
-            tasks: TaskFigures::default(),
+            jobs: JobFigures::default(),
             sources: super::plugin::Sources::default(),
             drift: Arc::default(),
             plugins: Mutex::default(),
@@ -176,13 +176,13 @@ impl Figures {
         self.sources.read()
     }
 
-    pub(crate) fn tasks(&self) -> &TaskFigures {
-        &self.tasks
+    pub(crate) fn jobs(&self) -> &JobFigures {
+        &self.jobs
     }
 
-    /// Wraps a lane so that its requests also count as task requests.
-    pub(crate) fn meter_tasks(&self, lane: &Arc<dyn Store>) -> Arc<dyn Store> {
-        Arc::new(Metered::new(Arc::clone(lane), self.tasks.meter.clone()))
+    /// Wraps a lane so that its requests also count as job requests.
+    pub(crate) fn meter_jobs(&self, lane: &Arc<dyn Store>) -> Arc<dyn Store> {
+        Arc::new(Metered::new(Arc::clone(lane), self.jobs.meter.clone()))
     }
 
     pub(crate) fn drift(&self) -> Arc<AtomicU64> {
@@ -377,7 +377,7 @@ impl Figures {
             processes_running: self.processes.running.load(Ordering::Relaxed),
             processes_stuck: self.processes.stuck.load(Ordering::Relaxed),
             process_restarts: self.processes.restarts.load(Ordering::Relaxed),
-            tasks: self.tasks.metrics(),
+            jobs: self.jobs.metrics(),
             plugin_figures,
             requests: LaneRequests { lease: Requests::from(lease), bulk: Requests::from(bulk) },
             measured_ms,

@@ -22,6 +22,19 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_fallbacks_total",
     "tenure_heartbeat_latency_seconds",
     "tenure_heartbeats_total",
+    "tenure_job_claim_latency_seconds",
+    "tenure_job_duplicates_total",
+    "tenure_job_late_results_total",
+    "tenure_job_requests_total",
+    "tenure_jobs_claimed_total",
+    "tenure_jobs_created_total",
+    "tenure_jobs_dispatched_total",
+    "tenure_jobs_fenced_total",
+    "tenure_jobs_finished_total",
+    "tenure_jobs_in_flight",
+    "tenure_jobs_lost_total",
+    "tenure_jobs_queued",
+    "tenure_jobs_rejected_total",
     "tenure_leader_changes_total",
     "tenure_leader_state",
     "tenure_monthly_cost_dollars",
@@ -33,19 +46,6 @@ pub const METRIC_NAMES: &[&str] = &[
     "tenure_processes_stuck",
     "tenure_requests_per_second",
     "tenure_requests_total",
-    "tenure_task_claim_latency_seconds",
-    "tenure_task_duplicates_total",
-    "tenure_task_late_results_total",
-    "tenure_task_requests_total",
-    "tenure_tasks_claimed_total",
-    "tenure_tasks_created_total",
-    "tenure_tasks_dispatched_total",
-    "tenure_tasks_fenced_total",
-    "tenure_tasks_finished_total",
-    "tenure_tasks_in_flight",
-    "tenure_tasks_lost_total",
-    "tenure_tasks_queued",
-    "tenure_tasks_rejected_total",
     "tenure_worker_sweeps_total",
     "tenure_worker_timeouts_total",
     "tenure_workers_active",
@@ -82,35 +82,39 @@ const COUNTERS: [Single<u64>; 20] = [
     }),
     ("tenure_fallbacks", "Times a plugin fell back to a seat of its own", |metrics| metrics.fallbacks),
     ("tenure_heartbeats", "Heartbeat cycles", |metrics| metrics.heartbeats),
+    ("tenure_job_duplicates", "Duplicate job submissions and deliveries ignored", |metrics| {
+        metrics.jobs.duplicates
+    }),
+    ("tenure_job_late_results", "Job results that arrived too late and were not applied", |metrics| {
+        metrics.jobs.late
+    }),
+    ("tenure_job_requests", "Store requests made for jobs", |metrics| metrics.jobs.requests),
+    ("tenure_jobs_claimed", "Job attempts claimed by workers of this process", |metrics| {
+        metrics.jobs.claimed
+    }),
+    ("tenure_jobs_created", "Jobs created", |metrics| metrics.jobs.created),
+    ("tenure_jobs_dispatched", "Job attempts handed to workers", |metrics| metrics.jobs.dispatched),
+    ("tenure_jobs_fenced", "Job attempts rejected by the fence", |metrics| metrics.jobs.fenced),
+    ("tenure_jobs_finished", "Jobs that reached a final state", |metrics| metrics.jobs.finished),
+    ("tenure_jobs_lost", "Job attempts lost with their worker", |metrics| metrics.jobs.lost),
+    ("tenure_jobs_rejected", "Job entries and objects ignored as unreadable or unknown", |metrics| {
+        metrics.jobs.rejected
+    }),
     ("tenure_leader_changes", "Changes of leader or epoch this node observed", |metrics| {
         metrics.leader_changes
     }),
     ("tenure_plugin_failures", "Times a plugin panicked or hung", |metrics| metrics.plugin_failures),
     ("tenure_process_restarts", "Restarts of leader-only processes", |metrics| metrics.process_restarts),
-    ("tenure_task_duplicates", "Duplicate task submissions and deliveries ignored", |metrics| {
-        metrics.tasks.duplicates
-    }),
-    ("tenure_task_late_results", "Task results that arrived too late and were not applied", |metrics| {
-        metrics.tasks.late
-    }),
-    ("tenure_task_requests", "Store requests made for tasks", |metrics| metrics.tasks.requests),
-    ("tenure_tasks_claimed", "Task attempts claimed by workers of this process", |metrics| {
-        metrics.tasks.claimed
-    }),
-    ("tenure_tasks_created", "Tasks created", |metrics| metrics.tasks.created),
-    ("tenure_tasks_dispatched", "Task attempts handed to workers", |metrics| metrics.tasks.dispatched),
-    ("tenure_tasks_fenced", "Task attempts rejected by the fence", |metrics| metrics.tasks.fenced),
-    ("tenure_tasks_finished", "Tasks that reached a final state", |metrics| metrics.tasks.finished),
-    ("tenure_tasks_lost", "Task attempts lost with their worker", |metrics| metrics.tasks.lost),
-    ("tenure_tasks_rejected", "Task entries and objects ignored as unreadable or unknown", |metrics| {
-        metrics.tasks.rejected
-    }),
     ("tenure_worker_sweeps", "Sweeps of the worker registry made as leader", |metrics| metrics.worker_sweeps),
     ("tenure_worker_timeouts", "Worker timeouts this node reported", |metrics| metrics.worker_timeouts),
 ];
 
 const GAUGES: [Single<f64>; 13] = [
     ("tenure_epoch_number", "Epoch of the leader this node knows", |metrics| metrics.epoch as f64),
+    ("tenure_jobs_in_flight", "Jobs assigned to workers and not finished", |metrics| {
+        metrics.jobs.in_flight as f64
+    }),
+    ("tenure_jobs_queued", "Jobs waiting for a worker", |metrics| metrics.jobs.queued as f64),
     ("tenure_leader_state", "1 while this node leads, otherwise 0", |metrics| {
         f64::from(u8::from(metrics.role.as_deref() == Some("leader")))
     }),
@@ -130,10 +134,6 @@ const GAUGES: [Single<f64>; 13] = [
     ("tenure_requests_per_second", "Store requests per second, measured", |metrics| {
         metrics.requests_per_second
     }),
-    ("tenure_tasks_in_flight", "Tasks assigned to workers and not finished", |metrics| {
-        metrics.tasks.in_flight as f64
-    }),
-    ("tenure_tasks_queued", "Tasks waiting for a worker", |metrics| metrics.tasks.queued as f64),
     ("tenure_workers_active", "Active workers", |metrics| metrics.workers_active as f64),
     ("tenure_workers_inactive", "Inactive workers", |metrics| metrics.workers_inactive as f64),
     ("tenure_workers_skipped", "Objects in workers/ skipped: invalid or over the limit", |metrics| {
@@ -213,14 +213,13 @@ fn latencies(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result
     Ok(())
 }
 
-/// The same for tasks: no sample for fewer than ten.
+/// The same for jobs: no sample for fewer than ten.
 fn claims(encoder: &mut DescriptorEncoder<'_>, metrics: &[Metrics]) -> Result<(), fmt::Error> {
     let (name, help) =
-        ("tenure_task_claim_latency_seconds", "Time from submission to claim, over the last hundred tasks");
+        ("tenure_job_claim_latency_seconds", "Time from submission to claim, over the last hundred jobs");
     let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    for node in metrics.iter().filter(|node| node.tasks.claim_latency_p99 > 0) {
-        for (quantile, ms) in [("0.5", node.tasks.claim_latency_p50), ("0.99", node.tasks.claim_latency_p99)]
-        {
+    for node in metrics.iter().filter(|node| node.jobs.claim_latency_p99 > 0) {
+        for (quantile, ms) in [("0.5", node.jobs.claim_latency_p50), ("0.99", node.jobs.claim_latency_p99)] {
             let labels = vec![("namespace", node.namespace.as_str()), ("quantile", quantile)];
             gauge(&mut family, &labels, ms as f64 / 1000.0)?;
         }

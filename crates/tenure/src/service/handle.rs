@@ -5,11 +5,11 @@ use super::{Service, Slot, mover};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::Leadership;
+use crate::job::Jobs;
 use crate::metrics::Metrics;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
 use crate::process::{Parts, StandAside};
-use crate::tasks::TaskPlace;
 use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::Arc;
@@ -147,18 +147,18 @@ impl PluginHandle {
         }
     }
 
-    /// Where this plugin's tasks are: the namespace's in global mode, its own in per-plugin mode and in fallback. It follows
-    /// the plugin: a runner moves along, and a dispatcher works where the plugin was when the dispatcher started. Tasks in
+    /// Where this plugin's jobs are: the namespace's in global mode, its own in per-plugin mode and in fallback. It follows
+    /// the plugin: a runner moves along, and a dispatcher works where the plugin was when the dispatcher started. Jobs in
     /// the namespace's ledger when the store refused it cannot be reached from here; they wait there for a leader that may
     /// write it.
-    pub fn tasks(&self) -> TaskPlace {
+    pub fn jobs(&self) -> Jobs {
         match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.tasks(),
-            ArbiterHandle::Shared { service, face, .. } => TaskPlace {
+            ArbiterHandle::Own { node, .. } => node.jobs(),
+            ArbiterHandle::Shared { service, face, .. } => Jobs {
                 fence: face.fence.clone(),
                 keys: face.keys.subscribe(),
                 workers: face.workers.subscribe(),
-                ..service.node.tasks()
+                ..service.node.jobs()
             },
         }
     }

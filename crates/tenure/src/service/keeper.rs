@@ -32,7 +32,7 @@ pub(super) enum Command {
 pub(super) struct Face {
     pub(super) leadership: watch::Sender<Leadership>,
     pub(super) mode: watch::Sender<Mode>,
-    /// Where the plugin's workers and tasks are.
+    /// Where the plugin's workers and jobs are.
     pub(super) keys: watch::Sender<Keys>,
     /// The workers as the arbiter in force knows them.
     pub(super) workers: watch::Sender<Workers>,

@@ -72,14 +72,14 @@ impl SettingsBuilder {
         worker_retention(u64) = "workerRetention";
         /// Sets `nodeRetention` in ms: how long the presence of a crashed node is kept. Default: 3600000.
         node_retention(u64) = "nodeRetention";
-        /// Sets `taskPollInterval` in ms: how often tasks are looked for while something moves. Default: 500.
-        task_poll_interval(u64) = "taskPollInterval";
-        /// Sets `taskIdleInterval` in ms: how seldom while nothing does. Default: 5000.
-        task_idle_interval(u64) = "taskIdleInterval";
-        /// Sets `taskClaimTimeout` in ms: how long a task may stay unclaimed in an inbox. Default: 30000.
-        task_claim_timeout(u64) = "taskClaimTimeout";
-        /// Sets `taskRetention` in ms: how long finished tasks that were put away are kept. Default: 86400000.
-        task_retention(u64) = "taskRetention";
+        /// Sets `jobPollInterval` in ms: how often jobs are looked for while something moves. Default: 500.
+        job_poll_interval(u64) = "jobPollInterval";
+        /// Sets `jobIdleInterval` in ms: how seldom while nothing does. Default: 5000.
+        job_idle_interval(u64) = "jobIdleInterval";
+        /// Sets `jobClaimTimeout` in ms: how long a job may stay unclaimed in an inbox. Default: 30000.
+        job_claim_timeout(u64) = "jobClaimTimeout";
+        /// Sets `jobRetention` in ms: how long finished jobs that were put away are kept. Default: 86400000.
+        job_retention(u64) = "jobRetention";
         /// Sets `storeClockMargin` in ms: how far the store's clock is distrusted. Default: 30000.
         store_clock_margin(u64) = "storeClockMargin";
         /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of the hold.

@@ -390,60 +390,60 @@ pub const FIELDS: &[Field] = &[
         shared: true,
         slot: slot!(Millis, worker_retention_ms),
     },
-    // The settings of tasks are not the service's: each process may look as often as it likes.
+    // The settings of jobs are not the service's: each process may look as often as it likes.
     Field {
-        name: "taskPollInterval",
-        env: "TENURE_TASK_POLL_INTERVAL",
+        name: "jobPollInterval",
+        env: "TENURE_JOB_POLL_INTERVAL",
         also: &[],
-        flag: "--task-poll-interval",
+        flag: "--job-poll-interval",
         kind: millis(50),
         default: Fallback::Text("500"),
-        doc: "How often the leader and workers look for changes to tasks while there are any, in ms. \
-              Default: 500. Doubles with every look that finds nothing, up to taskIdleInterval. Shorter: \
-              tasks start and finish sooner. Longer: fewer requests.",
+        doc: "How often the leader and workers look for changes to jobs while there are any, in ms. \
+              Default: 500. Doubles with every look that finds nothing, up to jobIdleInterval. Shorter: \
+              jobs start and finish sooner. Longer: fewer requests.",
         shared: false,
-        slot: slot!(Millis, task_poll_interval_ms),
+        slot: slot!(Millis, job_poll_interval_ms),
     },
     Field {
-        name: "taskIdleInterval",
-        env: "TENURE_TASK_IDLE_INTERVAL",
+        name: "jobIdleInterval",
+        env: "TENURE_JOB_IDLE_INTERVAL",
         also: &[],
-        flag: "--task-idle-interval",
+        flag: "--job-idle-interval",
         kind: millis(100),
         default: Fallback::Text("5000"),
-        doc: "How often a worker without tasks reads its inbox, in ms. Default: 5000. Each look is one \
-              conditional read; a leader without tasks does not look at all. If it is below \
-              taskPollInterval, taskPollInterval counts. Shorter: the first task after a pause starts \
+        doc: "How often a worker without jobs reads its inbox, in ms. Default: 5000. Each look is one \
+              conditional read; a leader without jobs does not look at all. If it is below \
+              jobPollInterval, jobPollInterval counts. Shorter: the first job after a pause starts \
               sooner. Longer: idle workers cost less.",
         shared: false,
-        slot: slot!(Millis, task_idle_interval_ms),
+        slot: slot!(Millis, job_idle_interval_ms),
     },
     Field {
-        name: "taskClaimTimeout",
-        env: "TENURE_TASK_CLAIM_TIMEOUT",
+        name: "jobClaimTimeout",
+        env: "TENURE_JOB_CLAIM_TIMEOUT",
         also: &[],
-        flag: "--task-claim-timeout",
+        flag: "--job-claim-timeout",
         kind: millis(500),
         default: Fallback::Text("30000"),
-        doc: "How long a task may stay unclaimed in a worker's inbox before the leader gives it to \
+        doc: "How long a job may stay unclaimed in a worker's inbox before the leader gives it to \
               another, in ms, by the leader's clock. Default: 30000. Should be several times \
-              taskIdleInterval. Shorter: a worker that does not look delays work less. Longer: fewer \
-              tasks are moved for nothing.",
+              jobIdleInterval. Shorter: a worker that does not look delays work less. Longer: fewer \
+              jobs are moved for nothing.",
         shared: false,
-        slot: slot!(Millis, task_claim_timeout_ms),
+        slot: slot!(Millis, job_claim_timeout_ms),
     },
     Field {
-        name: "taskRetention",
-        env: "TENURE_TASK_RETENTION",
+        name: "jobRetention",
+        env: "TENURE_JOB_RETENTION",
         also: &[],
-        flag: "--task-retention",
+        flag: "--job-retention",
         kind: millis(1000),
         default: Fallback::Text("86400000"),
-        doc: "How long finished tasks are kept once the leader has archived them, in ms, by the store's \
-              clock. Default: 86400000. The tasks that finished last stay in the ledger in any case. \
+        doc: "How long finished jobs are kept once the leader has archived them, in ms, by the store's \
+              clock. Default: 86400000. The jobs that finished last stay in the ledger in any case. \
               Shorter: fewer objects. Longer: more history.",
         shared: false,
-        slot: slot!(Millis, task_retention_ms),
+        slot: slot!(Millis, job_retention_ms),
     },
     Field {
         name: "storeClockMargin",

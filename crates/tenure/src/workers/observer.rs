@@ -12,10 +12,10 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use tenure_core::{Namespace, NodeId};
 
+use crate::job::Jobs;
 use crate::metrics::{Figures, Metrics};
 use crate::node::{EVENTS_KEPT, StartError, StopReason};
 use crate::settings::Settings;
-use crate::tasks::TaskPlace;
 use crate::wire::SeatDocument;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ use tokio::sync::{broadcast, oneshot, watch};
 /// change, by this process's own clock.
 ///
 /// Not promised: across a hand-over it lags by up to one look, so its workers may stay enabled for that long although
-/// another pod already leads. The tasks they receive carry an epoch; the [fence](Observer::fence) refuses stale ones.
+/// another pod already leads. The jobs they receive carry an epoch; the [fence](Observer::fence) refuses stale ones.
 #[derive(Debug)]
 pub struct Observer {
     pod: NodeId,
@@ -39,7 +39,7 @@ pub struct Observer {
     workers: watch::Receiver<Workers>,
     fence: Fence,
     host: WorkerHost,
-    tasks: TaskPlace,
+    jobs: Jobs,
     figures: Arc<Figures>,
     _stop: oneshot::Sender<()>,
 }
@@ -98,9 +98,9 @@ impl Observer {
         });
         tokio::spawn(sweeper.supervised(ended));
         let settings = Arc::new(settings);
-        let tasks = TaskPlace {
-            store: figures.meter_tasks(&bulk),
-            keys: TaskPlace::fixed(keys.clone()),
+        let jobs = Jobs {
+            store: figures.meter_jobs(&bulk),
+            keys: Jobs::fixed(keys.clone()),
             settings: Arc::clone(&settings),
             voice: voice.clone(),
             fence: fence.clone(),
@@ -108,7 +108,7 @@ impl Observer {
         };
         let host = WorkerHost::new(bulk, keys, settings, voice, watcher.clone());
         let leadership = watcher;
-        Ok(Observer { pod, events, leadership, workers, fence, host, tasks, figures, _stop: stop })
+        Ok(Observer { pod, events, leadership, workers, fence, host, jobs, figures, _stop: stop })
     }
 
     /// The pod this process runs on.
@@ -136,9 +136,9 @@ impl Observer {
         self.fence.clone()
     }
 
-    /// Where this namespace's tasks are, for the workers of this process.
-    pub fn tasks(&self) -> TaskPlace {
-        self.tasks.clone()
+    /// Where this namespace's jobs are, for the workers of this process.
+    pub fn jobs(&self) -> Jobs {
+        self.jobs.clone()
     }
 
     /// What the looking has cost so far.

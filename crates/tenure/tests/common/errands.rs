@@ -1,4 +1,4 @@
-//! What tests of tasks share.
+//! What tests of jobs share.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use super::common::{Member, Rig, sleep_ms};
@@ -6,31 +6,31 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRunner, JobState, JobUpdate};
 use tenure::settings::SettingsBuilder;
 use tenure::store::{Condition, List, Read, Store, Write};
-use tenure::tasks::{Dispatcher, Handlers, TaskContext, TaskOutcome, TaskRunner, TaskState, TaskUpdate};
 use tenure::worker::WorkerSpec;
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-pub const INBOX: &str = "plg_coordinator_global/test/tasks/inbox/w1.json";
+pub const INBOX: &str = "plg_coordinator_global/test/jobs/inbox/w1.json";
 
 /// What handlers have done.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<Vec<(String, u64, Instant)>>>);
 
 impl Log {
-    pub fn push(&self, task: &TaskContext, at: Instant) {
-        self.0.lock().expect("no panic").push((format!("{}/{}", task.id, task.attempt), task.epoch, at));
+    pub fn push(&self, job: &JobContext, at: Instant) {
+        self.0.lock().expect("no panic").push((format!("{}/{}", job.id, job.attempt), job.epoch, at));
     }
 
     pub fn all(&self) -> Vec<String> {
         let log = self.0.lock().expect("no panic");
-        log.iter().map(|(task, epoch, _)| format!("{task} in epoch {epoch}")).collect()
+        log.iter().map(|(job, epoch, _)| format!("{job} in epoch {epoch}")).collect()
     }
 
     pub fn ids(&self) -> Vec<String> {
-        self.0.lock().expect("no panic").iter().map(|(task, _, _)| task.clone()).collect()
+        self.0.lock().expect("no panic").iter().map(|(job, _, _)| job.clone()).collect()
     }
 
     pub fn pauses_ms(&self) -> Vec<u128> {
@@ -46,33 +46,33 @@ pub fn worker_spec(id: &str) -> WorkerSpec {
 /// Answers with the payload after a while.
 pub fn echo(log: &Log, ms: u64) -> Handlers {
     let log = log.clone();
-    Handlers::new().on("echo", move |task: TaskContext| {
+    Handlers::new().on("echo", move |job: JobContext| {
         let log = log.clone();
         async move {
-            log.push(&task, Instant::now());
+            log.push(&job, Instant::now());
             tokio::select! {
                 biased;
-                () = task.cancelled.cancelled() => TaskOutcome::failed("called off"),
-                () = sleep_ms(ms), if ms > 0 => TaskOutcome::succeeded(task.payload.to_vec()),
-                () = async {}, if ms == 0 => TaskOutcome::succeeded(task.payload.to_vec()),
+                () = job.cancelled.cancelled() => JobOutcome::failed("called off"),
+                () = sleep_ms(ms), if ms > 0 => JobOutcome::succeeded(job.payload.to_vec()),
+                () = async {}, if ms == 0 => JobOutcome::succeeded(job.payload.to_vec()),
             }
         }
     })
 }
 
-pub async fn start(member: &Member, id: &str, handlers: Handlers) -> TaskRunner {
+pub async fn start(member: &Member, id: &str, handlers: Handlers) -> JobRunner {
     let worker = member.node.register_worker(worker_spec(id)).expect("valid");
     worker.registered().await.expect("registered");
-    TaskRunner::start(&member.node.tasks(), worker, handlers)
+    JobRunner::start(&member.node.jobs(), worker, handlers)
 }
 
-pub async fn runner(member: &Member, id: &str, log: &Log, ms: u64) -> TaskRunner {
+pub async fn runner(member: &Member, id: &str, log: &Log, ms: u64) -> JobRunner {
     start(member, id, echo(log, ms)).await
 }
 
 pub async fn dispatcher(member: &Member) -> Dispatcher {
     let guard = member.node.lead().await.expect("it leads");
-    Dispatcher::start(&member.node.tasks(), guard)
+    Dispatcher::start(&member.node.jobs(), guard)
 }
 
 /// Waits until the leader knows so many workers.
@@ -107,7 +107,7 @@ pub async fn fenced_worker(change: impl Fn(SettingsBuilder) -> SettingsBuilder) 
 
 pub struct Held {
     member: Member,
-    _runner: TaskRunner,
+    _runner: JobRunner,
 }
 
 impl std::ops::Deref for Held {
@@ -161,21 +161,21 @@ pub fn ledger(series: &str) -> String {
     let hash = series.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     });
-    format!("plg_coordinator_global/test/tasks/ledger-{}.json", (hash ^ (hash >> 32)) % 64)
+    format!("plg_coordinator_global/test/jobs/ledger-{}.json", (hash ^ (hash >> 32)) % 64)
 }
 
 pub async fn done_objects(rig: &Rig) -> usize {
-    match rig.store.list("plg_coordinator_global/test/tasks/done/", 10_000).await {
+    match rig.store.list("plg_coordinator_global/test/jobs/done/", 10_000).await {
         List::Entries { entries, .. } => entries.len(),
         List::Unavailable(trouble) | List::Denied(trouble) => panic!("{trouble}"),
     }
 }
 
-/// Waits until so many tasks have come to an end, and says how.
+/// Waits until so many jobs have come to an end, and says how.
 pub async fn until_final(
-    updates: &mut broadcast::Receiver<TaskUpdate>,
+    updates: &mut broadcast::Receiver<JobUpdate>,
     count: usize,
-) -> BTreeMap<String, (TaskState, String)> {
+) -> BTreeMap<String, (JobState, String)> {
     let mut ended = BTreeMap::new();
     let wait = tokio::time::timeout(Duration::from_secs(900), async {
         while ended.len() < count {
@@ -193,16 +193,16 @@ pub async fn until_final(
     ended
 }
 
-/// Waits until all tasks are over.
+/// Waits until all jobs are over.
 pub async fn settle(dispatcher: &Dispatcher, count: usize) {
     for _ in 0..6000 {
-        let tasks = dispatcher.tasks();
-        if tasks.len() == count && tasks.iter().all(|task| task.state.is_final()) {
+        let jobs = dispatcher.jobs();
+        if jobs.len() == count && jobs.iter().all(|job| job.state.is_final()) {
             return;
         }
         sleep_ms(100).await;
     }
-    let open = dispatcher.tasks();
-    let open: Vec<_> = open.iter().filter(|task| !task.state.is_final()).collect();
+    let open = dispatcher.jobs();
+    let open: Vec<_> = open.iter().filter(|job| !job.state.is_final()).collect();
     panic!("not over within ten simulated minutes: {open:#?}");
 }

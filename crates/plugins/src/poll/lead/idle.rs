@@ -29,9 +29,9 @@ pub(super) async fn until_used(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
     let (mut idle, mut trouble) = (false, None);
     loop {
-        // Only leaders write tasks: if there are none at the beginning, none will appear, except for a late last write by the
+        // Only leaders write jobs: if there are none at the beginning, none will appear, except for a late last write by the
         // previous leader, which can wait for the next takeover.
-        let folders: &[&str] = if idle { &["schedules/"] } else { &["tasks/", "schedules/"] };
+        let folders: &[&str] = if idle { &["schedules/"] } else { &["jobs/", "schedules/"] };
         let (found, pause) = match look(inner, folders).await {
             Use::Some => return,
             Use::None => {

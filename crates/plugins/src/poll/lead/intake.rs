@@ -7,22 +7,22 @@ use crate::poll::report::JobReport;
 use crate::poll::shelf::Saved;
 use tenure::id::{JobId, ScheduleId, SeriesId};
 
-use tenure::tasks::{TaskState, TaskUpdate};
+use tenure::job::{JobState, JobUpdate};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
 
-/// Whether this task is a job of the series' schedule: nothing else is named that way.
-fn is_job(series: &SeriesId, task: &JobId) -> bool {
-    let rest = task.as_str().strip_prefix(series.as_str());
+/// Whether the series' schedule made this job: nothing else is named that way.
+fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
+    let rest = job.as_str().strip_prefix(series.as_str());
     rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
 }
 
 impl Term<'_> {
     pub(super) fn on_update(
         &mut self,
-        update: Result<TaskUpdate, RecvError>,
-        updates: &mut broadcast::Receiver<TaskUpdate>,
+        update: Result<JobUpdate, RecvError>,
+        updates: &mut broadcast::Receiver<JobUpdate>,
     ) {
         let mut next = match update {
             Ok(update) => Ok(update),
@@ -34,7 +34,7 @@ impl Term<'_> {
             match next {
                 Ok(update) if update.late.is_none() => {
                     let over = update.state.is_final();
-                    if is_job(&update.series, &update.id) {
+                    if is_scheduled(&update.series, &update.id) {
                         self.planner.note(&update.series.schedule(), &update.id, !over);
                     }
                     if over {
@@ -53,12 +53,12 @@ impl Term<'_> {
     /// Takes in what the ledger says about all jobs, including the results of finished ones: jobs of a former leader, or of a
     /// schedule that was unknown then.
     pub(super) fn harvest(&mut self) {
-        let tasks = self.dispatcher.tasks();
-        let polls = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND);
-        self.planner.observe(polls.map(|task| (&task.series, &task.id, task.mark, !task.state.is_final())));
-        let over = tasks.iter().filter(|task| task.kind.as_str() == POLL_KIND && task.state.is_final());
+        let jobs = self.dispatcher.jobs();
+        let polls = jobs.iter().filter(|job| job.kind.as_str() == POLL_KIND);
+        self.planner.observe(polls.map(|job| (&job.series, &job.id, job.mark, !job.state.is_final())));
+        let over = jobs.iter().filter(|job| job.kind.as_str() == POLL_KIND && job.state.is_final());
         let mut reports: Vec<(ScheduleId, JobReport)> = over
-            .filter_map(|task| Some((task.series.schedule(), JobReport::from_result(&task.result)?)))
+            .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))
             .collect();
         reports.sort_by_key(|(_, report)| report.due_ms);
         for (schedule, report) in reports {
@@ -66,7 +66,7 @@ impl Term<'_> {
         }
     }
 
-    fn take_in(&mut self, schedule: &ScheduleId, state: TaskState, result: &[u8]) {
+    fn take_in(&mut self, schedule: &ScheduleId, state: JobState, result: &[u8]) {
         if !self.planner.schedules().contains_key(schedule) {
             return;
         }

@@ -11,7 +11,7 @@ use crate::poll::schedules::{Change, Schedules};
 use std::collections::BTreeMap;
 use tenure::id::ScheduleId;
 
-use tenure::tasks::{SubmitError, Submitted};
+use tenure::job::{SubmitError, Submitted};
 
 /// The progress of a request whose job is in the ledger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl Term<'_> {
         if known.ran.iter().any(|ran| ran == name) {
             return Ok(Submitted::Exists);
         }
-        let exists = self.dispatcher.tasks().iter().any(|task| task.id == job_id);
+        let exists = self.dispatcher.jobs().iter().any(|job| job.id == job_id);
         if !exists && !self.planner.has_room(schedule) {
             return Err(PollError::Full(schedule.to_string()));
         }

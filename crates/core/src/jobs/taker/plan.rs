@@ -1,0 +1,84 @@
+//! What a taker writes: claims and results.
+
+use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use super::{Phase, Taker};
+use crate::id::Nonce;
+use crate::mutant::Mutant;
+use crate::seat::Version;
+use crate::time::Time;
+
+impl Taker {
+    /// The inbox to write, if it is worth a write now: claims at once, results together.
+    pub(super) fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
+        let (doc, version) = self.doc.clone()?;
+        let me = self.config.incarnation;
+        let (mut claims, mut running) = (self.runs.len(), self.running());
+        let closed = self.draining.then_some(me);
+        // If the leader learns of it at once, it dispatches nothing here in vain.
+        let mut claimed = doc.closed != closed;
+        let mut entries = doc.entries;
+        let mut duplicates = 0;
+        let mut abandoned = 0;
+        for entry in &mut entries {
+            let key = entry.key();
+            match &entry.state {
+                EntryState::Dispatched => {
+                    if let Some((_, outcome)) = self.remembered.iter().find(|(known, _)| *known == key) {
+                        duplicates += 1;
+                        finish(entry, outcome.clone());
+                        claimed = true;
+                    } else if self.fenced.contains(&key) {
+                        // From an epoch that is over: the next leader decides what happens to it.
+                    } else if self.draining {
+                        finish(entry, Outcome::bare(OutcomeKind::Returned));
+                        claimed = true;
+                    } else if claims < self.config.claims_max {
+                        let now_running = running < self.config.concurrency;
+                        entry.state = match now_running {
+                            true => EntryState::Running { by: me },
+                            false => EntryState::Acked { by: me },
+                        };
+                        running += usize::from(now_running);
+                        claims += 1;
+                        claimed = true;
+                    }
+                }
+                EntryState::Acked { by } | EntryState::Running { by } if *by == me => {
+                    match self.runs.get(&key).map(|run| &run.phase) {
+                        Some(Phase::Done { outcome, .. }) => finish(entry, outcome.clone()),
+                        Some(Phase::Running { .. }) => entry.state = EntryState::Running { by: me },
+                        Some(Phase::Waiting) | None => {}
+                    }
+                }
+                EntryState::Acked { .. } | EntryState::Running { .. } => {
+                    // Claimed by a life confirmed to be a former one. It is unknown whether it ran, so it is not run again
+                    // here.
+                    if !self.has(Mutant::JobClaimInherited) {
+                        abandoned += 1;
+                        finish(entry, Outcome::bare(OutcomeKind::Abandoned));
+                        claimed = true;
+                    }
+                }
+                EntryState::Finished { .. } => {}
+            }
+        }
+        let first_done = self.runs.values().filter_map(|run| match run.phase {
+            Phase::Done { since, .. } => Some(since),
+            Phase::Waiting | Phase::Running { .. } => None,
+        });
+        let idle = self.runs.values().all(|run| matches!(run.phase, Phase::Done { .. }));
+        let results = first_done.min().is_some_and(|at| idle || now.since(at) >= self.config.linger_ms);
+        if !claimed && !results {
+            return None;
+        }
+        self.counts.duplicates += duplicates;
+        self.counts.abandoned += abandoned;
+        let nonce = Nonce { incarnation: me, sequence: self.writes + 1 };
+        Some((InboxDoc { nonce, entries, closed, ..doc }, version))
+    }
+}
+
+fn finish(entry: &mut Entry, outcome: Outcome) {
+    entry.payload = std::sync::Arc::from([]);
+    entry.state = EntryState::Finished { outcome };
+}

@@ -1,0 +1,184 @@
+//! Jobs for workers in any language.
+
+use crate::desk::JobGiven;
+use crate::extract::{Id, Payload, id};
+use crate::problem::{Answer, Problem};
+use crate::state::Shared;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use tenure::id::{JobId, WorkerId};
+use tenure::job::JobOutcome;
+use utoipa::ToSchema;
+
+/// The longest wait for a job.
+const WAIT_MAX_MS: u64 = 30_000;
+
+/// The longest result; the library has the same limit.
+const RESULT_MAX_BYTES: usize = 1024;
+
+/// A worker that wants work.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NextAsk {
+    /// As the registration was answered.
+    registration: String,
+    /// How long to wait, at most 30,000 and at most half of the worker's timeout. Default: 20,000.
+    #[schema(maximum = 30_000)]
+    wait_ms: Option<u64>,
+}
+
+/// The next job of a worker, waited for
+#[utoipa::path(
+    post, path = "/v1/workers/{id}/jobs/next", tag = "jobs", request_body = NextAsk,
+    params(("id" = String, Path, description = "the worker", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "a job", body = JobGiven),
+        (status = 204, description = "no job in that time"),
+        (status = 404, description = "not registered through this node, or dropped", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "it has ended: register again", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn next(
+    State(state): State<Shared>,
+    Id(worker): Id<WorkerId>,
+    Payload(ask): Payload<NextAsk>,
+) -> Answer<Response> {
+    let member = state.crew.member(&worker, &ask.registration)?;
+    let wait_ms = ask.wait_ms.unwrap_or(20_000);
+    if wait_ms > WAIT_MAX_MS {
+        return Err(Problem::invalid(format!("waitMs = {wait_ms}: must be at most {WAIT_MAX_MS}")));
+    }
+    // Waiting is no sign of life, so the wait must end before the next one is due.
+    let wait = Duration::from_millis(wait_ms.min(member.timeout_ms / 2));
+    let job = state.closing.run_until_cancelled(member.desk.next(wait)).await.flatten();
+    if job.is_some() {
+        state.crew.hear(&member);
+    }
+    Ok(match job {
+        Some(job) => axum::Json(job).into_response(),
+        None => StatusCode::NO_CONTENT.into_response(),
+    })
+}
+
+/// Which attempt of which worker.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct AckAsk {
+    /// The worker it was given to.
+    worker_id: String,
+    /// As the registration was answered.
+    registration: String,
+    /// The attempt, as it was given.
+    attempt: u32,
+}
+
+/// Says that the client has a job; without, it is given out again
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/ack", tag = "jobs", request_body = AckAsk,
+    params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 204, description = "heard"),
+        (status = 404, description = "no such worker here, or the job is over, cancelled, or on another attempt: stop it", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "the worker has ended", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn ack(
+    State(state): State<Shared>,
+    Id(job): Id<JobId>,
+    Payload(ask): Payload<AckAsk>,
+) -> Answer<StatusCode> {
+    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let member = state.crew.member(&worker, &ask.registration)?;
+    if member.desk.ack(job.as_str(), ask.attempt) {
+        Ok(StatusCode::NO_CONTENT)
+    } else {
+        Err(unknown(job.as_str()))
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Ending {
+    /// Done.
+    Succeeded,
+    /// Done in part, and not to be tried again.
+    Partial,
+    /// Not done; to be tried again if attempts are left.
+    Failed,
+}
+
+/// What came of a job.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ResultAsk {
+    /// The worker it was given to.
+    worker_id: String,
+    /// As the registration was answered.
+    registration: String,
+    /// The attempt, as it was given.
+    attempt: u32,
+    /// How it ended.
+    outcome: Ending,
+    /// A summary: at most 1 KiB.
+    #[serde(default)]
+    #[schema(max_length = 1024)]
+    result: String,
+}
+
+/// What became of a result.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ResultAnswer {
+    /// It is on its way to the leader.
+    accepted: bool,
+}
+
+/// Says what came of a job
+#[utoipa::path(
+    post, path = "/v1/jobs/{id}/result", tag = "jobs", request_body = ResultAsk,
+    params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
+    responses(
+        (status = 200, description = "taken", body = ResultAnswer),
+        (status = 404, description = "no such worker here, or the job is over, cancelled, or on another attempt", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "registered by another client, or taken over by another process", body = Problem, content_type = "application/problem+json"),
+        (status = 410, description = "the worker has ended", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn result(
+    State(state): State<Shared>,
+    Id(job): Id<JobId>,
+    Payload(ask): Payload<ResultAsk>,
+) -> Answer<axum::Json<ResultAnswer>> {
+    let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
+    let member = state.crew.member(&worker, &ask.registration)?;
+    if ask.result.len() > RESULT_MAX_BYTES {
+        let detail =
+            format!("result: {} bytes, but at most {RESULT_MAX_BYTES} are allowed", ask.result.len());
+        return Err(Problem::invalid(detail));
+    }
+    let outcome = match ask.outcome {
+        Ending::Succeeded => JobOutcome::succeeded(ask.result),
+        Ending::Partial => JobOutcome::partial(ask.result),
+        Ending::Failed => JobOutcome::failed(ask.result),
+    };
+    if member.desk.report(job.as_str(), ask.attempt, outcome) {
+        Ok(axum::Json(ResultAnswer { accepted: true }))
+    } else {
+        Err(unknown(job.as_str()))
+    }
+}
+
+fn unknown(job: &str) -> Problem {
+    let detail =
+        format!("this worker does not have job {job}: it is over, was cancelled, or is on another attempt");
+    Problem::not_found("unknown-job", detail)
+}

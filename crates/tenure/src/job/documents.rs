@@ -1,0 +1,417 @@
+//! `jobs/ledger-<n>.json`, `jobs/inbox/<worker>.json` and `jobs/done/<epoch>-<n>.json`.
+
+#[cfg(test)]
+mod tests;
+
+use super::blob::Blob;
+use crate::wire::{VERSION, incarnation, nonce, told};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::str::FromStr;
+use std::sync::Arc;
+use tenure_core::IdError;
+use tenure_core::WorkerId;
+use tenure_core::{
+    Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobLimits,
+    JobRecord, JobState, LateResult, LedgerDoc, Nonce, Outcome, OutcomeKind,
+};
+
+/// Most entries of an inbox that cannot be understood but are kept anyway; further ones are dropped.
+const FOREIGN_MAX: usize = 8;
+
+/// Largest encoded size of one of these.
+const FOREIGN_MAX_BYTES: usize = 8 * 1024;
+
+/// Largest time in our documents: adding to it must not overflow.
+const NUMBER_MAX: u64 = u64::MAX / 2;
+
+/// Largest attempt number in our documents.
+const ATTEMPT_MAX: u32 = u32::MAX / 2;
+
+/// Most entries in an inbox that we read; an object with more is not ours.
+const ENTRIES_READ_MAX: usize = 1024;
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LedgerDocument {
+    v: u64,
+    epoch: u64,
+    nonce: String,
+    #[serde(default)]
+    series: BTreeMap<String, u64>,
+    jobs: Vec<JobDocument>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct JobDocument {
+    id: String,
+    series: String,
+    #[serde(default)]
+    mark: u64,
+    kind: String,
+    #[serde(default)]
+    payload: Blob,
+    timeout: u64,
+    ttl: u64,
+    #[serde(default)]
+    deadline: u64,
+    attempts: u32,
+    #[serde(default)]
+    backoff: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
+    state: String,
+    #[serde(default)]
+    attempt: u32,
+    #[serde(default)]
+    unbegun: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    worker: Option<String>,
+    epoch: u64,
+    #[serde(default)]
+    cancel: bool,
+    #[serde(default)]
+    given_up: bool,
+    #[serde(default)]
+    reason: String,
+    #[serde(default)]
+    result: Blob,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    late: Vec<LateDocument>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+struct LateDocument {
+    attempt: u32,
+    worker: String,
+    outcome: String,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct InboxDocument {
+    v: u64,
+    worker_id: String,
+    epoch: u64,
+    leader: String,
+    nonce: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    closed: Option<String>,
+    entries: Vec<Value>,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EntryDocument {
+    id: String,
+    attempt: u32,
+    epoch: u64,
+    dispatched_at: i64,
+    kind: String,
+    #[serde(default)]
+    payload: Blob,
+    timeout: u64,
+    state: String,
+    /// The life of the worker that claimed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<Blob>,
+    #[serde(default)]
+    cancel: bool,
+    #[serde(flatten)]
+    extra: Map<String, Value>,
+}
+
+/// What a rewrite carries along without understanding it.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Carried {
+    extra: Map<String, Value>,
+    rows: HashMap<(String, u32), Map<String, Value>>,
+    /// Entries that are not ours.
+    pub(crate) foreign: Vec<Value>,
+}
+
+fn checked(body: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        v: u64,
+    }
+    let Versioned { v } = serde_json::from_slice(body).map_err(|e| format!("not a Tenure document: {e}"))?;
+    match v {
+        VERSION => Ok(()),
+        newer if newer > VERSION => Err(format!(
+            "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+        )),
+        _ => Err("`v` must be 1".to_owned()),
+    }
+}
+
+fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error| format!("`{field}`: {error}"))
+}
+
+fn nonce_text(nonce: Nonce) -> String {
+    format!("{}-{}", nonce.incarnation, nonce.sequence)
+}
+
+fn bounded<N: PartialOrd + std::fmt::Display>(field: &str, number: N, most: N) -> Result<N, String> {
+    if number <= most {
+        Ok(number)
+    } else {
+        Err(format!("`{field}` is {number}, but at most {most} is allowed"))
+    }
+}
+
+fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
+    match blob.0.len() {
+        len if len > limit => Err(format!("`{field}` has {len} bytes, but at most {limit} are allowed")),
+        _ => Ok(blob.0),
+    }
+}
+
+// ---- ledger ----
+
+pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
+    let document = LedgerDocument {
+        v: VERSION,
+        epoch: doc.epoch.0,
+        nonce: nonce_text(doc.nonce),
+        series: doc.series.iter().map(|(name, mark)| (name.to_string(), *mark)).collect(),
+        jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
+        extra: carried.extra.clone(),
+    };
+    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+}
+
+/// Reads an object that may be anything at all. A single row that cannot be understood rejects the whole object: without it,
+/// a job would be forgotten.
+pub(crate) fn read_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
+    parse_ledger(body).map_err(|detail| told(&detail))
+}
+
+fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
+    checked(body)?;
+    let document: LedgerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let series = document.series.iter().map(|(name, mark)| Ok((id("series", name)?, *mark)));
+    let series = series.collect::<Result<Vec<_>, String>>()?;
+    let mut carried = Carried { extra: document.extra, ..Carried::default() };
+    let (mut jobs, mut seen) = (Vec::new(), BTreeSet::new());
+    for row in document.jobs {
+        let (name, extra) = (row.id.clone(), row.extra.clone());
+        let job = job_record(row).map_err(|detail| format!("job {name:?}: {detail}"))?;
+        if !seen.insert(job.id.clone()) {
+            return Err(format!("job {name:?} is listed twice"));
+        }
+        if !extra.is_empty() {
+            carried.rows.insert((name, 0), extra);
+        }
+        jobs.push(job);
+    }
+    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
+    Ok((LedgerDoc { epoch, nonce, series, jobs }, carried))
+}
+
+fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
+    let late = |late: &LateResult| LateDocument {
+        attempt: late.attempt,
+        worker: late.worker.to_string(),
+        outcome: late.kind.as_str().to_owned(),
+    };
+    JobDocument {
+        id: job.id.to_string(),
+        series: job.series.to_string(),
+        mark: job.mark,
+        kind: job.kind.to_string(),
+        payload: Blob(Arc::clone(&job.payload)),
+        timeout: job.limits.timeout_ms,
+        ttl: job.limits.ttl_ms,
+        deadline: job.limits.deadline_ms,
+        attempts: job.limits.attempts_max,
+        backoff: job.limits.backoff_ms,
+        target: job.target.as_ref().map(ToString::to_string),
+        state: job.state.as_str().to_owned(),
+        attempt: job.attempt,
+        unbegun: job.unbegun,
+        worker: job.worker.as_ref().map(ToString::to_string),
+        epoch: job.epoch.0,
+        cancel: job.cancel,
+        given_up: job.given_up,
+        reason: told(&job.reason),
+        result: Blob(Arc::clone(&job.result)),
+        late: job.late.iter().map(late).collect(),
+        extra: carried.rows.get(&(job.id.to_string(), 0)).cloned().unwrap_or_default(),
+    }
+}
+
+fn job_record(row: JobDocument) -> Result<JobRecord, String> {
+    let late = row.late.iter().map(|late| {
+        let kind = OutcomeKind::named(&late.outcome).ok_or("`late` has an unknown outcome")?;
+        Ok(LateResult { attempt: late.attempt, worker: id("late", &late.worker)?, kind })
+    });
+    let late = late.collect::<Result<Vec<_>, String>>()?;
+    let state =
+        JobState::named(&row.state).ok_or_else(|| format!("`state` {:?} is not a state", row.state))?;
+    let worker = row.worker.map(|worker| id("worker", &worker)).transpose()?;
+    if state.is_out() && worker.is_none() {
+        return Err(format!("`worker` is missing, though the state is {}", state.as_str()));
+    }
+    Ok(JobRecord {
+        id: id("id", &row.id)?,
+        series: id("series", &row.series)?,
+        mark: row.mark,
+        kind: id("kind", &row.kind)?,
+        payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
+        limits: JobLimits {
+            timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
+            ttl_ms: bounded("ttl", row.ttl, NUMBER_MAX)?,
+            deadline_ms: bounded("deadline", row.deadline, NUMBER_MAX)?,
+            attempts_max: row.attempts,
+            backoff_ms: bounded("backoff", row.backoff, NUMBER_MAX)?,
+        },
+        target: row.target.map(|target| id("target", &target)).transpose()?,
+        state,
+        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
+        unbegun: bounded("unbegun", row.unbegun, ATTEMPT_MAX)?,
+        worker,
+        epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
+        cancel: row.cancel,
+        given_up: row.given_up,
+        reason: Arc::from(told(&row.reason)),
+        result: bytes("result", row.result, JOB_RESULT_MAX_BYTES)?,
+        late,
+    })
+}
+
+/// Encodes finished jobs for the archive.
+pub(crate) fn write_done(epoch: Epoch, nonce: Nonce, jobs: &[JobRecord]) -> Vec<u8> {
+    let doc = LedgerDoc { epoch, nonce, series: Vec::new(), jobs: jobs.to_vec() };
+    write_ledger(&doc, &Carried::default())
+}
+
+// ---- inboxes ----
+
+pub(crate) fn write_inbox(worker: &WorkerId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
+    let rows = doc.entries.iter().map(|entry| {
+        serde_json::to_value(entry_document(entry, carried)).expect("maps with text keys always serialize")
+    });
+    let document = InboxDocument {
+        v: VERSION,
+        worker_id: worker.to_string(),
+        epoch: doc.epoch.0,
+        leader: doc.leader.to_string(),
+        nonce: nonce_text(doc.nonce),
+        closed: doc.closed.map(|life| life.to_string()),
+        entries: rows.chain(carried.foreign.iter().cloned()).collect(),
+        extra: carried.extra.clone(),
+    };
+    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+}
+
+/// Reads an object that may be anything at all. Entries that cannot be understood are set aside: a few are carried along,
+/// and nobody acts on them. Unlike a row of the ledger, none of them rejects the whole object: an entry is one delivery, and
+/// the ledger knows about it.
+pub(crate) fn read_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+    parse_inbox(worker, body).map_err(|detail| told(&detail))
+}
+
+fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+    checked(body)?;
+    let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
+    if document.worker_id != worker.as_str() {
+        return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
+    }
+    if document.entries.len() > ENTRIES_READ_MAX {
+        return Err(format!(
+            "{} entries, but at most {ENTRIES_READ_MAX} are allowed",
+            document.entries.len()
+        ));
+    }
+    let leader = incarnation(&document.leader).ok_or("`leader` must be 16 hex digits")?;
+    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let mut carried = Carried { extra: document.extra, ..Carried::default() };
+    let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
+    for row in document.entries {
+        let parsed = serde_json::from_value::<EntryDocument>(row.clone()).map_err(|e| e.to_string());
+        match parsed.and_then(|row| Ok((row.extra.clone(), entry(row)?))) {
+            Ok((extra, entry)) if seen.insert(entry.key()) => {
+                if !extra.is_empty() {
+                    carried.rows.insert((entry.id.to_string(), entry.attempt), extra);
+                }
+                entries.push(entry);
+            }
+            Ok(_) | Err(_) => carried.foreign.push(row),
+        }
+    }
+    carried.foreign.retain(|row| row.to_string().len() <= FOREIGN_MAX_BYTES);
+    carried.foreign.truncate(FOREIGN_MAX);
+    let closed = match &document.closed {
+        None => None,
+        Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
+    };
+    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
+    Ok((InboxDoc { epoch, leader, nonce, closed, entries }, carried))
+}
+
+fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {
+    let claim = |by: &Incarnation| Some(by.to_string());
+    let (state, by, outcome) = match &entry.state {
+        EntryState::Dispatched => ("dispatched", None, None),
+        EntryState::Acked { by } => ("acked", claim(by), None),
+        EntryState::Running { by } => ("running", claim(by), None),
+        EntryState::Finished { outcome } => ("finished", None, Some(outcome)),
+    };
+    EntryDocument {
+        id: entry.id.to_string(),
+        attempt: entry.attempt,
+        epoch: entry.epoch.0,
+        dispatched_at: entry.dispatched_at,
+        kind: entry.kind.to_string(),
+        payload: Blob(Arc::clone(&entry.payload)),
+        timeout: entry.timeout_ms,
+        state: state.to_owned(),
+        by,
+        outcome: outcome.map(|outcome| outcome.kind.as_str().to_owned()),
+        result: outcome.map(|outcome| Blob(Arc::clone(&outcome.result))),
+        cancel: entry.cancel,
+        extra: carried.rows.get(&(entry.id.to_string(), entry.attempt)).cloned().unwrap_or_default(),
+    }
+}
+
+fn entry(row: EntryDocument) -> Result<Entry, String> {
+    let by = || row.by.as_deref().and_then(incarnation).ok_or("`by` must be 16 hex digits");
+    let state = match row.state.as_str() {
+        "dispatched" => EntryState::Dispatched,
+        "acked" => EntryState::Acked { by: by()? },
+        "running" => EntryState::Running { by: by()? },
+        "finished" => {
+            let kind =
+                row.outcome.as_deref().and_then(OutcomeKind::named).ok_or("`outcome` is not an outcome")?;
+            let result = bytes("result", row.result.unwrap_or_default(), JOB_RESULT_MAX_BYTES)?;
+            EntryState::Finished { outcome: Outcome { kind, result } }
+        }
+        other => return Err(format!("`state` {other:?} is not a state")),
+    };
+    Ok(Entry {
+        id: id("id", &row.id)?,
+        attempt: bounded("attempt", row.attempt, ATTEMPT_MAX)?,
+        epoch: Epoch(bounded("epoch", row.epoch, Epoch::MAX.0)?),
+        dispatched_at: row.dispatched_at,
+        kind: id("kind", &row.kind)?,
+        payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
+        timeout_ms: bounded("timeout", row.timeout, NUMBER_MAX)?,
+        state,
+        cancel: row.cancel,
+    })
+}

@@ -1,0 +1,216 @@
+//! A worker's handle for its jobs.
+
+mod feeder;
+
+use super::Jobs;
+use crate::workers::{Worker, WorkerEnd};
+use feeder::Shell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use tenure_core::{Incarnation, JOB_RESULT_MAX_BYTES, Outcome, OutcomeKind, TakerConfig, TakerCounts};
+use tenure_core::{JobId, KindName};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+/// What a handler is given.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct JobContext {
+    /// The id of the job. It is the same for every attempt: work that must happen once uses it to recognise a repetition.
+    pub id: JobId,
+    /// The number of the attempt.
+    pub attempt: u32,
+    /// The epoch of the leader that dispatched it: stamp it on everything the job writes, and check it there.
+    pub epoch: u64,
+    /// The kind the handler was registered for.
+    pub kind: KindName,
+    /// The input given at submission.
+    pub payload: Arc<[u8]>,
+    /// Cancelled when the job is cancelled, has taken too long, or nobody waits for it any more. A handler that ignores
+    /// this is dropped at its next await once nobody is interested in its outcome.
+    pub cancelled: CancellationToken,
+}
+
+/// What a handler reports about its attempt.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobOutcome {
+    kind: OutcomeKind,
+    result: Vec<u8>,
+}
+
+impl JobOutcome {
+    /// Done. The result is a summary of at most 1 KiB; anything larger belongs in an object of its own.
+    pub fn succeeded(result: impl Into<Vec<u8>>) -> JobOutcome {
+        JobOutcome { kind: OutcomeKind::Succeeded, result: result.into() }
+    }
+
+    /// Done in part; not to be tried again.
+    pub fn partial(result: impl Into<Vec<u8>>) -> JobOutcome {
+        JobOutcome { kind: OutcomeKind::Partial, result: result.into() }
+    }
+
+    /// Not done; to be tried again if attempts are left.
+    pub fn failed(why: impl Into<Vec<u8>>) -> JobOutcome {
+        JobOutcome { kind: OutcomeKind::Failed, result: why.into() }
+    }
+
+    fn checked(self) -> Outcome {
+        let bytes = self.result.len();
+        if bytes <= JOB_RESULT_MAX_BYTES {
+            return Outcome { kind: self.kind, result: Arc::from(self.result) };
+        }
+        let why = format!("its result has {bytes} bytes; at most {JOB_RESULT_MAX_BYTES} are allowed");
+        Outcome { kind: OutcomeKind::Failed, result: Arc::from(why.into_bytes()) }
+    }
+}
+
+type Work = Pin<Box<dyn Future<Output = JobOutcome> + Send>>;
+type Handler = Arc<dyn Fn(JobContext) -> Work + Send + Sync>;
+
+/// What a worker can do: an async function for each kind of job.
+#[derive(Clone, Default)]
+pub struct Handlers {
+    by_kind: BTreeMap<String, Handler>,
+}
+
+impl Handlers {
+    /// No handlers yet. A job of a kind without a handler fails.
+    pub fn new() -> Handlers {
+        Handlers::default()
+    }
+
+    /// Runs jobs of this kind with this function.
+    pub fn on<F, W>(mut self, kind: impl Into<String>, handler: F) -> Handlers
+    where
+        F: Fn(JobContext) -> W + Send + Sync + 'static,
+        W: Future<Output = JobOutcome> + Send + 'static,
+    {
+        self.by_kind.insert(kind.into(), Arc::new(move |context| Box::pin(handler(context))));
+        self
+    }
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.by_kind.keys()).finish()
+    }
+}
+
+/// Options of a runner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RunnerOptions {
+    /// How many jobs run at the same time. Default: 4.
+    pub concurrency: usize,
+    /// How many jobs are claimed at the same time, including running ones. Default: 16. More means fewer requests. With
+    /// fewer, jobs that this worker cannot begin yet can still go to another.
+    pub claims: usize,
+}
+
+impl Default for RunnerOptions {
+    fn default() -> RunnerOptions {
+        RunnerOptions { concurrency: 4, claims: 16 }
+    }
+}
+
+/// Why a runner ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RunnerEnd {
+    /// It was drained: all its results were written.
+    Drained,
+    /// The handle was dropped.
+    Dropped,
+    /// Its worker lost its id, or never had it. Running jobs were stopped.
+    WorkerEnded(WorkerEnd),
+}
+
+enum Command {
+    Drain,
+    Look,
+}
+
+/// Runs the jobs of one worker. Dropping it stops them: the leader gives them to others once it notices.
+#[derive(Debug)]
+pub struct JobRunner {
+    commands: mpsc::Sender<Command>,
+    ended: watch::Receiver<Option<RunnerEnd>>,
+    worker: Arc<Worker>,
+    in_hand: watch::Receiver<usize>,
+    counts: watch::Receiver<TakerCounts>,
+}
+
+impl JobRunner {
+    /// Starts looking at the worker's inbox as soon as the worker is registered.
+    pub fn start(place: &Jobs, worker: Worker, handlers: Handlers) -> JobRunner {
+        JobRunner::start_with(place, worker, handlers, RunnerOptions::default())
+    }
+
+    /// Like [`start`](JobRunner::start), with options.
+    pub fn start_with(place: &Jobs, worker: Worker, handlers: Handlers, options: RunnerOptions) -> JobRunner {
+        let settings = &place.settings;
+        let fast_ms = settings.job_poll_interval_ms;
+        let concurrency = options.concurrency.max(1);
+        let config = TakerConfig {
+            incarnation: Incarnation(rand::random()),
+            concurrency,
+            claims_max: options.claims.max(concurrency),
+            fast_ms,
+            slow_ms: settings.job_idle_interval_ms.max(fast_ms),
+            linger_ms: fast_ms / 4,
+        };
+        let worker = Arc::new(worker);
+        let (commands, inbox) = mpsc::channel(4);
+        let (end, ended) = watch::channel(None);
+        let (hand, in_hand) = watch::channel(0);
+        let (told, counts) = watch::channel(TakerCounts::default());
+        let (place, watched) = (place.clone(), Arc::clone(&worker));
+        let shell = Shell { place, config, handlers, worker: watched, hand, told };
+        tokio::spawn(async move {
+            let reason = shell.run(inbox).await;
+            end.send_replace(Some(reason));
+        });
+        JobRunner { commands, ended, worker, in_hand, counts }
+    }
+
+    /// The worker whose jobs it runs.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Claimed jobs whose result has not been written yet.
+    pub fn in_hand(&self) -> usize {
+        *self.in_hand.borrow()
+    }
+
+    /// Its counters: attempts claimed, entries the fence rejected, entries delivered twice, and the like. The receiver
+    /// outlives the runner.
+    pub fn counts(&self) -> watch::Receiver<TakerCounts> {
+        self.counts.clone()
+    }
+
+    /// Looks at the inbox now instead of at the next poll.
+    pub fn look(&self) {
+        // If the channel is full, it is about to look anyway.
+        let _ = self.commands.try_send(Command::Look);
+    }
+
+    /// Takes nothing new, gives back what was not begun, finishes what runs, writes the results, and deregisters. Bounded by
+    /// the timeouts of the running jobs, as long as the store answers; set a limit of your own where that matters.
+    pub async fn drain(self) -> RunnerEnd {
+        let _ = self.commands.send(Command::Drain).await;
+        let reason = self.ended().await;
+        let JobRunner { worker, .. } = self;
+        if let Ok(worker) = Arc::try_unwrap(worker) {
+            worker.deregister().await;
+        }
+        reason
+    }
+
+    /// Waits until it has ended, and returns why.
+    pub async fn ended(&self) -> RunnerEnd {
+        let mut ended = self.ended.clone();
+        let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or(RunnerEnd::Dropped)
+    }
+}

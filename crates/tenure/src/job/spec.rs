@@ -1,0 +1,201 @@
+//! The specification of a job, checked before anything is written.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::IdError;
+use tenure_core::{Epoch, JOB_PAYLOAD_MAX_BYTES, JobLimits, JobRecord, JobState};
+
+/// Longest time that a job may specify.
+const TIME_MAX_MS: u64 = 24 * 3600 * 1000;
+
+/// Most attempts that a job may have.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// A job to submit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobSpec {
+    id: String,
+    series: Option<String>,
+    mark: u64,
+    kind: String,
+    payload: Vec<u8>,
+    worker: Option<String>,
+    timeout: Duration,
+    ttl: Duration,
+    deadline: Option<Duration>,
+    attempts: u32,
+    backoff: Duration,
+}
+
+impl JobSpec {
+    /// A job with this id and kind. Both follow the rules of ids.
+    ///
+    /// Submitting the same id again returns the existing job: derive the id from what the job is about, not from a
+    /// counter.
+    pub fn new(id: impl Into<String>, kind: impl Into<String>) -> JobSpec {
+        JobSpec {
+            id: id.into(),
+            series: None,
+            mark: 0,
+            kind: kind.into(),
+            payload: Vec::new(),
+            worker: None,
+            timeout: Duration::from_secs(60),
+            ttl: Duration::from_secs(600),
+            deadline: None,
+            attempts: 3,
+            backoff: Duration::from_secs(1),
+        }
+    }
+
+    /// The series it belongs to; its kind, if not set.
+    pub fn series(mut self, series: impl Into<String>) -> JobSpec {
+        self.series = Some(series.into());
+        self
+    }
+
+    /// Its place in its series, for example the time it was due. Once a mark is used, nothing at or below it is ever created
+    /// in that series again, even after the job itself is forgotten. Marks must therefore rise.
+    pub fn mark(mut self, mark: u64) -> JobSpec {
+        self.mark = mark;
+        self
+    }
+
+    /// Input for the handler: at most 16 KiB.
+    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> JobSpec {
+        self.payload = payload.into();
+        self
+    }
+
+    /// The worker that must do it; if not set, the leader chooses one.
+    pub fn worker(mut self, worker: impl Into<String>) -> JobSpec {
+        self.worker = Some(worker.into());
+        self
+    }
+
+    /// How long one attempt may run, by the worker's clock. Default: 1 min.
+    pub fn timeout(mut self, timeout: Duration) -> JobSpec {
+        self.timeout = timeout;
+        self
+    }
+
+    /// How long it may wait for a worker to claim it. Default: 10 min.
+    pub fn ttl(mut self, ttl: Duration) -> JobSpec {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long it may take in all. Default: no limit.
+    pub fn deadline(mut self, deadline: Duration) -> JobSpec {
+        self.deadline = Some(deadline);
+        self
+    }
+
+    /// How often it may be started. Default: 3.
+    pub fn attempts(mut self, attempts: u32) -> JobSpec {
+        self.attempts = attempts;
+        self
+    }
+
+    /// The pause before the second attempt; it doubles before each further one, up to 10 min. Default: 1 s.
+    pub fn backoff(mut self, backoff: Duration) -> JobSpec {
+        self.backoff = backoff;
+        self
+    }
+
+    /// The record for the ledger, before anything has happened to the job.
+    pub fn record(&self) -> Result<JobRecord, JobError> {
+        self.check()
+    }
+
+    pub(crate) fn check(&self) -> Result<JobRecord, JobError> {
+        let ms = |field: &'static str, time: Duration, least: u64| {
+            let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
+            match (least..=TIME_MAX_MS).contains(&ms) {
+                true => Ok(ms),
+                false => Err(JobError::new(field, format!("{ms} ms"), rule)),
+            }
+        };
+        if self.payload.len() > JOB_PAYLOAD_MAX_BYTES {
+            let value = format!("{} bytes", self.payload.len());
+            return Err(JobError::new("payload", value, "must be at most 16384 bytes"));
+        }
+        if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
+            return Err(JobError::new("attempts", self.attempts, "must be 1 to 100"));
+        }
+        Ok(JobRecord {
+            id: id("id", &self.id)?,
+            series: id("series", self.series.as_ref().unwrap_or(&self.kind))?,
+            mark: self.mark,
+            kind: id("kind", &self.kind)?,
+            payload: Arc::from(self.payload.as_slice()),
+            limits: JobLimits {
+                timeout_ms: ms("timeout", self.timeout, 1)?,
+                ttl_ms: ms("ttl", self.ttl, 1)?,
+                deadline_ms: self.deadline.map_or(Ok(0), |deadline| ms("deadline", deadline, 1))?,
+                attempts_max: self.attempts,
+                backoff_ms: ms("backoff", self.backoff, 0)?,
+            },
+            target: self.worker.as_ref().map(|worker| id("worker", worker)).transpose()?,
+            state: JobState::Queued,
+            attempt: 0,
+            unbegun: 0,
+            worker: None,
+            epoch: Epoch(0),
+            cancel: false,
+            given_up: false,
+            reason: Arc::from(""),
+            result: Arc::from([]),
+            late: Vec::new(),
+        })
+    }
+}
+
+/// Why a job is invalid. Nothing was written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobError {
+    /// The name of the invalid field.
+    pub field: &'static str,
+    /// The invalid value.
+    pub value: String,
+    /// What the value must be.
+    pub rule: &'static str,
+}
+
+impl JobError {
+    fn new(field: &'static str, value: impl fmt::Display, rule: &'static str) -> JobError {
+        JobError { field, value: crate::wire::told(&value.to_string()), rule }
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` of a job is {:?}: it {}", self.field, self.value, self.rule)
+    }
+}
+
+impl std::error::Error for JobError {}
+
+/// Why a job was not accepted.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// The job is invalid. Nothing was written.
+    #[error(transparent)]
+    Job(#[from] JobError),
+    /// Its part of the ledger is full, and nothing was written. Try again once jobs have ended.
+    #[error("the ledger is full: it has no room for more open jobs of this series")]
+    Full,
+    /// Its part of the ledger cannot be read and is left alone. Nothing was written.
+    #[error("the ledger of this series cannot be read and is left alone: see the log")]
+    Blocked,
+    /// The dispatcher has ended, and the job may or may not exist: submit it again to the next leader.
+    #[error("the dispatcher has ended; the job may or may not exist")]
+    Ended,
+}
+
+fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, JobError> {
+    text.parse().map_err(|error: IdError| JobError::new(field, &error.value, error.rule))
+}

@@ -1,0 +1,148 @@
+//! The jobs of a namespace, seen from outside. Writes nothing.
+
+use super::SHARDS;
+use super::documents::{read_inbox, read_ledger};
+use crate::keys::Keys;
+use crate::status::StatusError;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use tenure_core::{EntryState, JobRecord, JobState, job_shard};
+use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
+use tenure_store::{Lanes, List, Object, Read, Store};
+
+/// Most batches of finished jobs to search for one job, newest first.
+const DONE_READ_MAX: usize = 256;
+
+/// Most batches to list for that.
+const DONE_LIST_MAX: usize = 10_000;
+
+/// The jobs in the ledger.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct JobList {
+    /// Open and recently finished jobs, in id order.
+    pub jobs: Vec<JobRecord>,
+    /// Parts of the ledger that cannot be read: key and reason. Their jobs are missing.
+    pub unreadable: Vec<(String, String)>,
+}
+
+impl JobList {
+    /// Reads all jobs: one read per part of the ledger.
+    ///
+    /// Not promised: that this shows a single moment; the parts are read one after the other. `acked` and `running` appear
+    /// in inboxes first; see [`ask_workers`](JobList::ask_workers). What the last leader wrote stays, whether anybody leads
+    /// or not.
+    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<JobList, StatusError> {
+        JobList::parts(lanes, namespace, 0..SHARDS).await
+    }
+
+    /// Reads the part of the ledger that contains this series, with all of its jobs: one read.
+    pub async fn read_near(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        series: &SeriesId,
+    ) -> Result<JobList, StatusError> {
+        let shard = job_shard(series, SHARDS);
+        JobList::parts(lanes, namespace, shard..=shard).await
+    }
+
+    async fn parts(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        shards: impl Iterator<Item = usize>,
+    ) -> Result<JobList, StatusError> {
+        let keys = Keys::global(namespace);
+        let mut list = JobList::default();
+        for shard in shards {
+            let key = keys.ledger(shard);
+            let Some(object) = found(&lanes.bulk, &key).await? else { continue };
+            match read_ledger(&object.body) {
+                Ok((doc, _)) => list.jobs.extend(doc.jobs),
+                Err(detail) => list.unreadable.push((key, detail)),
+            }
+        }
+        list.jobs.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(list)
+    }
+
+    /// Looks into the inboxes of workers that have jobs, at most this many, with one read each, and shows what a worker has
+    /// claimed or begun. A job that it has finished and the leader has not recorded yet still counts as running.
+    pub async fn ask_workers(
+        &mut self,
+        lanes: &Lanes,
+        namespace: &Namespace,
+        most: usize,
+    ) -> Result<(), StatusError> {
+        let keys = Keys::global(namespace);
+        let out = self.jobs.iter().filter(|job| job.state.is_out());
+        let workers: BTreeSet<WorkerId> = out.filter_map(|job| job.worker.clone()).collect();
+        let mut said = BTreeMap::new();
+        for worker in workers.into_iter().take(most) {
+            let Some(object) = found(&lanes.bulk, &keys.inbox(&worker)).await? else { continue };
+            // An inbox that cannot be read is the leader's business; it says nothing here.
+            let Ok((doc, _)) = read_inbox(&worker, &object.body) else { continue };
+            for entry in doc.entries {
+                let state = match entry.state {
+                    EntryState::Dispatched => JobState::Dispatched,
+                    EntryState::Acked { .. } => JobState::Acked,
+                    EntryState::Running { .. } | EntryState::Finished { .. } => JobState::Running,
+                };
+                said.insert((entry.id, entry.attempt, worker.clone()), state);
+            }
+        }
+        for job in self.jobs.iter_mut().filter(|job| job.state.is_out()) {
+            let Some(worker) = job.worker.clone() else { continue };
+            if let Some(state) = said.get(&(job.id.clone(), job.attempt, worker)) {
+                job.state = job.state.max(*state);
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds one job: in the ledger and its worker's inbox, or in the archive, as far as that is kept (`jobRetention`) and
+    /// in its newest 256 batches.
+    pub async fn find(
+        lanes: &Lanes,
+        namespace: &Namespace,
+        id: &JobId,
+    ) -> Result<Option<JobRecord>, StatusError> {
+        let mut list = JobList::read(lanes, namespace).await?;
+        list.jobs.retain(|job| job.id == *id);
+        if list.jobs.is_empty() {
+            let found = put_away(lanes, &Keys::global(namespace), id).await?;
+            return match list.unreadable.pop() {
+                // The job may be in the unreadable part.
+                Some((key, detail)) if found.is_none() => Err(StatusError::Unreadable { key, detail }),
+                Some(_) | None => Ok(found),
+            };
+        }
+        list.ask_workers(lanes, namespace, 1).await?;
+        Ok(list.jobs.pop())
+    }
+}
+
+async fn found(store: &Arc<dyn Store>, key: &str) -> Result<Option<Object>, StatusError> {
+    match store.get(key, None).await {
+        Read::Found(object) => Ok(Some(object)),
+        Read::Absent | Read::Unchanged => Ok(None),
+        Read::Unavailable(trouble) => Err(StatusError::Unavailable(trouble)),
+        Read::Denied(trouble) => Err(StatusError::Denied(trouble)),
+    }
+}
+
+async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRecord>, StatusError> {
+    let mut batches = match lanes.bulk.list(&keys.done(), DONE_LIST_MAX).await {
+        List::Entries { entries, .. } => entries,
+        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
+        List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
+    };
+    batches.sort_by_key(|batch| std::cmp::Reverse(batch.modified.0));
+    for batch in batches.iter().take(DONE_READ_MAX) {
+        let Some(object) = found(&lanes.bulk, &batch.key).await? else { continue };
+        let Ok((doc, _)) = read_ledger(&object.body) else { continue };
+        if let Some(job) = doc.jobs.into_iter().find(|job| job.id == *id) {
+            return Ok(Some(job));
+        }
+    }
+    Ok(None)
+}
