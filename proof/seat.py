@@ -125,7 +125,7 @@ ASSUMPTIONS = {  # A1 to A12. Duties are those that crates/core/src/lib.rs says 
         "the older one is over. Only a cold start needs this.", dict(G1=UP + "b.standby_read b.claim_cold land b.lead")),
 }
 
-RUST_MUTANTS = {  # The mutants of crates/core/src/mutant.rs that break a goal, under the same names.
+RUST_MUTANTS = {  # The mutants of crates/core/src/mutants.rs that break a goal, under the same names.
     "DeadlineFromAnswer": Change(
         "The lease deadline counts from the answer to a renewal, not from its sending.",
         dict(G1=UP + "a.renew land b.standby_read tick a.renewed tick " + CLAIM)),

@@ -19,7 +19,7 @@ const LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
 const LIST_LIMIT: Duration = Duration::from_secs(60);
 const SETTINGS: &str = ".cargo/mutants.toml";
 /// Broken on purpose, or built only for the explorer.
-const NO_PRODUCT: [&str; 2] = ["crates/core/src/mutant.rs", "crates/core/src/explore.rs"];
+const NO_PRODUCT: [&str; 2] = ["crates/core/src/mutants.rs", "crates/core/src/election/explore.rs"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

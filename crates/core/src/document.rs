@@ -10,11 +10,10 @@
 //! A new leader *adopts* a document with its first write: from then on the store refuses every write of a former leader, and
 //! a former leader that reads it back finds a higher epoch and stops for good.
 
+use crate::election::{Epoch, Expect, Version, WriteAnswer};
 use crate::id::{Incarnation, Nonce};
-use crate::io::WriteAnswer;
 use crate::machine::RequestId;
-use crate::mutant::Mutant;
-use crate::seat::{Epoch, Expect, Version};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// Most writes remembered that may have landed or still may. One that is forgotten and lands after all still shows its

@@ -1,7 +1,7 @@
 //! The fence: whether a task of some epoch may still be acted on. Pure: ages come in, a verdict goes out.
 
-use crate::mutant::Mutant;
-use crate::seat::Epoch;
+use crate::election::Epoch;
+use crate::mutants::Mutant;
 
 /// How strictly a fence judges.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

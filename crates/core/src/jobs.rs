@@ -26,9 +26,9 @@ pub use dispatcher::{
 };
 pub use taker::{Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead};
 
+use crate::election::Epoch;
 use crate::id::{Incarnation, Nonce};
 use crate::id::{JobId, KindName, SeriesId, WorkerId};
-use crate::seat::Epoch;
 use std::sync::Arc;
 
 /// Largest payload of a job.

@@ -27,56 +27,32 @@
 //!   do so with the same epoch.
 //! - Some seconds without a leader after a crash are by design; see [`Config::failover_bound_ms`].
 
-mod arbiter;
-mod campaign;
-mod config;
-mod coordinator;
-mod cycle;
 pub mod document;
-mod event;
-#[cfg(feature = "explore")]
-mod explore;
+mod election;
+mod fallback;
 mod fence;
-mod figures;
 mod id;
-mod io;
 mod jobs;
-mod leader;
-mod lookout;
 pub mod machine;
-mod mutant;
-mod observe;
-mod presence;
-mod role;
-mod schedule;
-mod seat;
-mod standby;
-mod startup;
-mod supervise;
+mod mutants;
+mod processes;
+mod schedules;
 mod time;
-#[cfg(feature = "explore")]
-mod view;
-mod watching;
 mod workers;
 
-pub use arbiter::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration};
-pub use config::Config;
-pub use coordinator::Coordinator;
-pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
-pub use event::{ElectionCause, Event, LossReason};
-#[cfg(feature = "explore")]
-pub use explore::Renumber;
-pub use fence::{FenceRule, Verdict};
-pub use figures::{
-    ContentionWatch, ELECTION_BUCKETS_MS, ElectionDurations, ElectionTimer, HeartbeatLatencies,
+pub use election::{
+    Answer, Config, ContentionWatch, Coordinator, Cycle, CycleTracker, ELECTION_BUCKETS_MS, Effect,
+    ElectionCause, ElectionDurations, ElectionTimer, Epoch, Event, Expect, HeartbeatLatencies, Input, Lease,
+    LossReason, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, Role, Seat, SeatAnswer, SeatProblem,
+    SeatState, SlowCause, Step, StopCause, Terms, Version, WakeToken, WriteAnswer,
 };
+#[cfg(feature = "explore")]
+pub use election::{LeadView, Renumber, SeenView, View};
+pub use fallback::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Glimpse, Lookout, Sight};
+pub use fence::{FenceRule, Verdict};
 pub use id::{
     CheckName, DocumentName, Holder, IdError, Incarnation, JobId, KindName, Label, Namespace, NodeId, Nonce,
     PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
-};
-pub use io::{
-    Answer, Effect, Input, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, SeatAnswer, SeatProblem,
-    StopCause, WakeToken, WriteAnswer,
 };
 pub use jobs::{
     DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
@@ -85,20 +61,15 @@ pub use jobs::{
     JobState, JobUpdate, LateResult, LedgerDoc, LedgerRead, Outcome, OutcomeKind, SubmitAnswer, Taker,
     TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead, job_shard,
 };
-pub use lookout::{Glimpse, Lookout, Sight};
-pub use mutant::Mutant;
-pub use role::Role;
-pub use schedule::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
-};
-pub use seat::{Epoch, Expect, Lease, Seat, SeatState, Terms, Version};
-pub use supervise::{
+pub use mutants::Mutant;
+pub use processes::{
     GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput,
 };
+pub use schedules::{
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
+};
 pub use time::Time;
-#[cfg(feature = "explore")]
-pub use view::{LeadView, SeenView, View};
 pub use workers::{
     Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,
     RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent, RegistrationInput,

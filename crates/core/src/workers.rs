@@ -17,8 +17,8 @@ pub use registration::{
 };
 pub use roll::{Listed, ReadOutcome, Roll, RollConfig, Skipped, SweepOutcome, WORKERS_MAX};
 
+use crate::election::Epoch;
 use crate::id::{NodeId, PluginName, WorkerId};
-use crate::seat::Epoch;
 
 /// What a worker says about itself, as far as decisions depend on it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

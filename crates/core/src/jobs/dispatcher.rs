@@ -18,11 +18,10 @@ pub use io::{
 use super::inbox::Inbox;
 use super::shard::{Hold, RETRY_MAX_MS, Settled, Shard};
 use super::{JobRecord, JobState, entry_weight, job_shard};
+use crate::election::{Epoch, RequestId};
 use crate::id::{Incarnation, Nonce};
 use crate::id::{JobId, SeriesId, WorkerId};
-use crate::io::RequestId;
-use crate::mutant::Mutant;
-use crate::seat::Epoch;
+use crate::mutants::Mutant;
 use crate::time::Time;
 use index::{Index, due_by, first_after};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,10 +2,9 @@
 
 use super::shard::retry_ms;
 use super::{Entry, InboxDoc};
+use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::Incarnation;
 use crate::id::JobId;
-use crate::io::{RequestId, WriteAnswer};
-use crate::seat::{Expect, Version};
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -2,10 +2,9 @@
 //! changed.
 
 use super::LedgerDoc;
+use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::Nonce;
 use crate::id::{JobId, SeriesId};
-use crate::io::{RequestId, WriteAnswer};
-use crate::seat::{Expect, Version};
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -7,11 +7,10 @@ pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use super::shard::retry_ms;
 use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
+use crate::election::{RequestId, Version, WriteAnswer};
 use crate::id::Incarnation;
 use crate::id::JobId;
-use crate::io::{RequestId, WriteAnswer};
-use crate::mutant::Mutant;
-use crate::seat::Version;
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

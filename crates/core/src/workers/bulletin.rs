@@ -6,7 +6,7 @@
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::WorkerId;
 
-use crate::mutant::{Mistake, Mutant};
+use crate::mutants::{Mistake, Mutant};
 use std::collections::BTreeMap;
 
 /// What a node knows about the workers.
@@ -145,8 +145,8 @@ fn differences(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::election::Epoch;
     use crate::id::{NodeId, PluginName};
-    use crate::seat::Epoch;
     use WorkerChange::{Deregistered, Recovered, Registered, Timeout};
 
     fn mark(epoch: u64, sequence: u64) -> SnapshotMark {

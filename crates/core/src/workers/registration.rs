@@ -10,10 +10,9 @@ pub use io::{
     RegistrationRequest, RemoveAnswer, WorkerFound, WorkerRead,
 };
 
+use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::Incarnation;
-use crate::io::{RequestId, WriteAnswer};
-use crate::mutant::{Mistake, Mutant};
-use crate::seat::{Expect, Version};
+use crate::mutants::{Mistake, Mutant};
 use crate::time::Time;
 
 /// How long another incarnation is watched before it counts as dead, in halves of its heartbeat. Registering is not refused

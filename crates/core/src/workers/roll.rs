@@ -6,8 +6,8 @@
 use super::{Snapshot, SnapshotEntry, SnapshotMark, WorkerDetails};
 use crate::id::WorkerId;
 
-use crate::mutant::{Mistake, Mutant};
-use crate::seat::Epoch;
+use crate::election::Epoch;
+use crate::mutants::{Mistake, Mutant};
 use crate::time::Time;
 use std::collections::BTreeMap;
 

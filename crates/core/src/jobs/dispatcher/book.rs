@@ -5,8 +5,8 @@ use super::super::{JOB_OBJECT_MAX_WEIGHT, JOB_SERIES_MAX, JobRecord, JobState, L
 use super::{DispatchEffect, DispatchRequest, Dispatcher, Job, SubmitAnswer};
 use crate::id::{JobId, SeriesId, WorkerId};
 
-use crate::io::RequestId;
-use crate::mutant::Mutant;
+use crate::election::RequestId;
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! Inputs and effects of the dispatcher.
 
 use super::super::{InboxDoc, JobRecord, JobState, LedgerDoc, OutcomeKind};
+use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::{JobId, SeriesId, WorkerId};
-use crate::io::{RequestId, WriteAnswer};
-use crate::seat::{Expect, Version};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use super::super::{JOB_LATE_MAX, JobState, LateResult, Outcome, OutcomeKind, job
 use super::{Dispatcher, Job, JobUpdate, Registry, TakeBack, due_by};
 use crate::id::{JobId, WorkerId};
 
-use crate::mutant::Mutant;
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -8,8 +8,8 @@ use super::super::{
 use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Job, due_by};
 use crate::id::{JobId, WorkerId};
 
-use crate::io::{RequestId, WriteAnswer};
-use crate::mutant::Mutant;
+use crate::election::{RequestId, WriteAnswer};
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,8 @@
 //! Inputs and effects of the taker.
 
 use super::super::{InboxDoc, Outcome};
+use crate::election::{Epoch, RequestId, Version, WriteAnswer};
 use crate::id::{JobId, KindName};
-use crate::io::{RequestId, WriteAnswer};
-use crate::seat::{Epoch, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
 use super::{Phase, Taker};
+use crate::election::Version;
 use crate::id::Nonce;
-use crate::mutant::Mutant;
-use crate::seat::Version;
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 impl Taker {

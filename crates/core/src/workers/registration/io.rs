@@ -1,8 +1,7 @@
 //! Inputs and effects of a registration.
 
+use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::{Incarnation, NodeId};
-use crate::io::{RequestId, WriteAnswer};
-use crate::seat::{Expect, Version};
 
 /// Inputs of [`Registration::handle`](super::Registration::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -15,9 +15,9 @@
 //!
 //! A process that may not even *read* the global seat cannot know whether somebody leads by it; it carries on with its own.
 
-use crate::lookout::Sight;
-use crate::mutant::{Mistake, Mutant};
-use crate::seat::Epoch;
+use crate::election::Epoch;
+use crate::fallback::lookout::Sight;
+use crate::mutants::{Mistake, Mutant};
 
 /// The seat that lets a plugin act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,8 +1,8 @@
 //! Facts stated by the core. The driver adds names, a namespace and a wall-clock time, and counts them.
 
+use crate::election::io::SeatProblem;
+use crate::election::seat::Epoch;
 use crate::id::NodeId;
-use crate::io::SeatProblem;
-use crate::seat::Epoch;
 use crate::time::Time;
 
 /// Something that happened, for people and programs that watch. Nothing in the protocol depends on events.

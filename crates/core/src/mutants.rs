@@ -2,7 +2,7 @@
 //!
 //! They exist in test builds only (feature `teeth`); without the feature, [`Config::has`] is a constant `false`.
 
-use crate::config::Config;
+use crate::election::Config;
 
 /// A deliberately broken variant of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

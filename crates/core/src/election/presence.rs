@@ -1,9 +1,9 @@
 //! Presence: how a node shows the others that it is there to be ranked. It decides only who tries when.
 
-use crate::coordinator::{Coordinator, Phase};
-use crate::event::Event;
-use crate::io::{Effect, Request, RequestId, WriteAnswer};
-use crate::seat::Version;
+use crate::election::coordinator::{Coordinator, Phase};
+use crate::election::event::Event;
+use crate::election::io::{Effect, Request, RequestId, WriteAnswer};
+use crate::election::seat::Version;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]

@@ -1,12 +1,12 @@
 //! What `proof/seat.py` says about a node, read from its coordinator. Used only to check the code against the proof.
 
-use crate::config::Config;
-use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
+use crate::election::config::Config;
+use crate::election::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
+use crate::election::io::RequestId;
+use crate::election::leader::{Drain, DrainCause};
+use crate::election::observe::{Seen, SeenSeat};
+use crate::election::seat::{Epoch, Seat, Version};
 use crate::id::Nonce;
-use crate::io::RequestId;
-use crate::leader::{Drain, DrainCause};
-use crate::observe::{Seen, SeenSeat};
-use crate::seat::{Epoch, Seat, Version};
 use crate::time::Time;
 
 /// The proof's variables for one node. Times are by its own clock.

@@ -4,18 +4,18 @@
 //! several coordinators rewrites them to small numbers, so that it recognises a state it has reached before. Nothing else
 //! uses this.
 
-use crate::campaign::Campaign;
-use crate::coordinator::{Coordinator, FlightKind, PendingWrite, Phase, SeatFlight};
+use crate::election::campaign::Campaign;
+use crate::election::coordinator::{Coordinator, FlightKind, PendingWrite, Phase, SeatFlight};
+use crate::election::io::{RequestId, WakeToken};
+use crate::election::leader::{Drain, Tenure};
+use crate::election::observe::{Seen, SeenSeat};
+use crate::election::presence::Presence;
+use crate::election::seat::{Seat, SeatState, Version};
+use crate::election::standby::Standby;
+use crate::election::startup::Starting;
+use crate::election::watching::Watching;
 use crate::id::Nonce;
-use crate::io::{RequestId, WakeToken};
-use crate::leader::{Drain, Tenure};
-use crate::observe::{Seen, SeenSeat};
-use crate::presence::Presence;
-use crate::seat::{Seat, SeatState, Version};
-use crate::standby::Standby;
-use crate::startup::Starting;
 use crate::time::Time;
-use crate::watching::Watching;
 
 /// Rewrites values that have no meaning of their own. Equal values must stay equal, and different ones different.
 pub trait Renumber {

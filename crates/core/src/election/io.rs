@@ -1,9 +1,9 @@
 //! Inputs and effects: everything that crosses the boundary of the core.
 
-use crate::event::Event;
+use crate::election::event::Event;
+use crate::election::seat::{Epoch, Expect, Seat, Version};
 use crate::id::{NodeId, Nonce};
 pub use crate::machine::RequestId;
-use crate::seat::{Epoch, Expect, Seat, Version};
 use crate::time::Time;
 
 /// Inputs of [`Coordinator::handle`](crate::Coordinator::handle).

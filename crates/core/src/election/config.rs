@@ -1,6 +1,6 @@
 //! The numbers the protocol runs by, already validated.
 
-use crate::seat::{Lease, Terms};
+use crate::election::seat::{Lease, Terms};
 
 /// Parameters of one node's election. All durations are in milliseconds.
 ///

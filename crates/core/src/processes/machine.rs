@@ -4,8 +4,8 @@ use super::{
     GaveUp, Halt, Phase, ProcessOutcome, Restart, Slot, State, Supervision, SupervisionEffect,
     SupervisionEvent, SupervisionInput, Then,
 };
-use crate::mutant::Mutant;
-use crate::seat::Epoch;
+use crate::election::Epoch;
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// An aborted instance is not called stuck before this: even an obedient one must get to run once more.

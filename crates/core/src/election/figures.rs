@@ -1,6 +1,6 @@
 //! Figures in fixed space: the last hundred heartbeats, a histogram of elections, and when to report contention.
 
-use crate::event::ElectionCause;
+use crate::election::event::ElectionCause;
 use crate::time::Time;
 
 /// Heartbeats remembered.

@@ -1,12 +1,12 @@
 //! The campaign: from "the seat is free to claim" to the claim, in rank order.
 
-use crate::coordinator::{Coordinator, FlightKind, Phase};
-use crate::event::{ElectionCause, Event};
-use crate::io::{Effect, NodeEntry, NodesAnswer, RequestId, SeatProblem};
-use crate::leader::Tenure;
-use crate::mutant::Mutant;
-use crate::observe::Seen;
-use crate::seat::{Epoch, Expect, Seat, SeatState};
+use crate::election::coordinator::{Coordinator, FlightKind, Phase};
+use crate::election::event::{ElectionCause, Event};
+use crate::election::io::{Effect, NodeEntry, NodesAnswer, RequestId, SeatProblem};
+use crate::election::leader::Tenure;
+use crate::election::observe::Seen;
+use crate::election::seat::{Epoch, Expect, Seat, SeatState};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

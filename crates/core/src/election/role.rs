@@ -1,12 +1,12 @@
 //! Roles, and the only places where a node's role changes. Each asserts the edge it takes.
 
-use crate::coordinator::{Coordinator, Phase};
-use crate::io::{Effect, Request, StopCause};
-use crate::leader::Tenure;
-use crate::mutant::Mutant;
-use crate::observe::{Health, Seen};
-use crate::presence::Presence;
-use crate::standby::Standby;
+use crate::election::coordinator::{Coordinator, Phase};
+use crate::election::io::{Effect, Request, StopCause};
+use crate::election::leader::Tenure;
+use crate::election::observe::{Health, Seen};
+use crate::election::presence::Presence;
+use crate::election::standby::Standby;
+use crate::mutants::Mutant;
 
 /// A node's role in its election. A node that is not started, starting up, or not eligible has no role.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,20 +1,22 @@
 //! The coordinator: state and dispatch.
 
-use crate::campaign::Campaign;
-use crate::config::Config;
-use crate::event::ElectionCause;
+use crate::election::campaign::Campaign;
+use crate::election::config::Config;
+use crate::election::event::ElectionCause;
+use crate::election::io::{
+    Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer,
+};
+use crate::election::leader::Tenure;
+use crate::election::observe::{Health, Learned, Seen, SeenSeat};
+use crate::election::presence::Presence;
+use crate::election::role::Role;
+use crate::election::seat::{Epoch, Expect, Seat, SeatState, Terms, Version};
+use crate::election::standby::Standby;
+use crate::election::startup::Starting;
+use crate::election::watching::Watching;
 use crate::id::{Holder, NodeId, Nonce};
-use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer};
-use crate::leader::Tenure;
-use crate::mutant::Mutant;
-use crate::observe::{Health, Learned, Seen, SeenSeat};
-use crate::presence::Presence;
-use crate::role::Role;
-use crate::seat::{Epoch, Expect, Seat, SeatState, Terms, Version};
-use crate::standby::Standby;
-use crate::startup::Starting;
+use crate::mutants::Mutant;
 use crate::time::Time;
-use crate::watching::Watching;
 
 /// One node's part in the election of one namespace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,11 +1,11 @@
 //! Startup: the jitter, the probe, and enrolling. Nothing here can claim.
 
-use crate::coordinator::{Coordinator, Phase};
-use crate::event::Event;
-use crate::io::{Effect, ProbeAnswer, Request, RequestId, StopCause};
-use crate::mutant::Mutant;
-use crate::observe::{Learned, Seen};
-use crate::standby::Standby;
+use crate::election::coordinator::{Coordinator, Phase};
+use crate::election::event::Event;
+use crate::election::io::{Effect, ProbeAnswer, Request, RequestId, StopCause};
+use crate::election::observe::{Learned, Seen};
+use crate::election::standby::Standby;
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

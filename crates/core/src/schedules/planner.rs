@@ -11,7 +11,7 @@
 use super::{DueTimes, PlanTerms, Planned};
 use crate::id::{JobId, ScheduleId, SeriesId};
 
-use crate::mutant::{Mistake, Mutant};
+use crate::mutants::{Mistake, Mutant};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,8 +3,8 @@
 //! It judges like a standby: by observed change on the watcher's own clock, never by time stamps. It is a little more
 //! patient than a standby, so that the nodes in that election have claimed the seat before the watcher calls it free.
 
-use crate::mutant::{Mistake, Mutant};
-use crate::seat::{Epoch, SeatState, Version};
+use crate::election::{Epoch, SeatState, Version};
+use crate::mutants::{Mistake, Mutant};
 use crate::time::Time;
 
 /// What one look at a seat showed.

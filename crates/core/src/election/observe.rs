@@ -1,12 +1,12 @@
 //! Observation: what the seat looked like when this node last saw or wrote it, who leads according to it, and whether the
 //! store answers.
 
-use crate::coordinator::{Coordinator, Phase};
-use crate::event::Event;
+use crate::election::coordinator::{Coordinator, Phase};
+use crate::election::event::Event;
+use crate::election::io::{Effect, SeatAnswer, WriteAnswer};
+use crate::election::seat::{Epoch, Seat, SeatState, Version};
 use crate::id::NodeId;
-use crate::io::{Effect, SeatAnswer, WriteAnswer};
-use crate::mutant::Mutant;
-use crate::seat::{Epoch, Seat, SeatState, Version};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

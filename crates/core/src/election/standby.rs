@@ -1,13 +1,13 @@
 //! The standby: watches the seat, judges the leader by observed change on its own clock, and claims when its turn comes.
 
-use crate::campaign::{Campaign, NodesPurpose};
-use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
-use crate::event::{ElectionCause, Event};
+use crate::election::campaign::{Campaign, NodesPurpose};
+use crate::election::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
+use crate::election::event::{ElectionCause, Event};
+use crate::election::io::{Effect, Request, RequestId, WriteAnswer};
+use crate::election::observe::{Learned, Seen, SeenSeat};
+use crate::election::seat::{Seat, SeatState};
 use crate::id::Holder;
-use crate::io::{Effect, Request, RequestId, WriteAnswer};
-use crate::mutant::Mutant;
-use crate::observe::{Learned, Seen, SeenSeat};
-use crate::seat::{Seat, SeatState};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -1,9 +1,9 @@
 //! Watching: a node that is not eligible reads the seat, so that it knows who leads and its fence knows the epoch. It sends
 //! nothing else: no presence, no list, no write.
 
-use crate::config::draw;
-use crate::coordinator::{Coordinator, Phase};
-use crate::io::Effect;
+use crate::election::config::draw;
+use crate::election::coordinator::{Coordinator, Phase};
+use crate::election::io::Effect;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

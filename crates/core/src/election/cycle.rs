@@ -2,9 +2,9 @@
 //!
 //! The tracker watches the coordinator from beside it: it sees every step, and nothing depends on what it concludes.
 
-use crate::event::{Event, LossReason};
-use crate::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, WriteAnswer};
-use crate::role::Role;
+use crate::election::event::{Event, LossReason};
+use crate::election::io::{Answer, Effect, Input, Request, RequestId, SeatAnswer, WriteAnswer};
+use crate::election::role::Role;
 use crate::time::Time;
 
 /// One step of a coordinator, as seen from outside.
@@ -297,8 +297,8 @@ fn look_verdict(step: &Step<'_>, answer: &Answer) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::WakeToken;
-    use crate::seat::{Epoch, Version};
+    use crate::election::io::WakeToken;
+    use crate::election::seat::{Epoch, Version};
 
     const TIMEOUT_MS: u64 = 750;
     const PATIENCE_MS: u64 = 2000;

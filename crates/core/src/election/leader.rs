@@ -1,13 +1,13 @@
 //! The leader: renews on an exact cadence, stops acting by its own deadline, and gives up the seat in order.
 
-use crate::config::Config;
-use crate::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
-use crate::event::{Event, LossReason};
-use crate::io::{Effect, WriteAnswer};
-use crate::mutant::Mutant;
-use crate::observe::{Learned, Seen};
-use crate::seat::{Epoch, Expect, Seat, SeatState};
-use crate::standby::Standby;
+use crate::election::config::Config;
+use crate::election::coordinator::{Coordinator, FlightKind, Phase, SeatFlight};
+use crate::election::event::{Event, LossReason};
+use crate::election::io::{Effect, WriteAnswer};
+use crate::election::observe::{Learned, Seen};
+use crate::election::seat::{Epoch, Expect, Seat, SeatState};
+use crate::election::standby::Standby;
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// One leadership, from the claim to the loss.

@@ -20,8 +20,8 @@
 
 mod machine;
 
-use crate::mutant::Mutant;
-use crate::seat::Epoch;
+use crate::election::Epoch;
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::VecDeque;
 
