@@ -1,7 +1,7 @@
 //! By which of two seats a plugin may act: the namespace's, or one of its own once the store refuses that.
 
-mod arbiter;
-mod lookout;
+mod seat_choice;
+mod seat_observer;
 
-pub use arbiter::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration};
-pub use lookout::{Glimpse, Lookout, Sight};
+pub use seat_choice::{SeatChoice, SeatChoiceEffect, SeatChoiceInput, WhichSeat};
+pub use seat_observer::{SeatObserver, SeatRead, SeatUse};

@@ -88,7 +88,8 @@ ids! {
     JobId: "job id",
     /// What kind of job, or of check: workers say which kinds they run.
     KindName: "kind",
-    /// Jobs whose marks rise. Once one was created, none with its mark or a lower one is created again, even after it is forgotten.
+    /// Jobs whose watermarks rise. Once one was created, none with its watermark or a lower one is created again, even after
+    /// it is forgotten.
     SeriesId: "series of jobs",
     /// The id of a schedule. The jobs it makes are a series of the same name.
     ScheduleId: "schedule id",

@@ -1,6 +1,6 @@
 //! Jobs: work that the leader hands to workers through objects, so that failover neither loses nor repeats it.
 //!
-//! Two machines beside the election: [`Dispatcher`] is the leader's side, [`Taker`] a worker's. There are two kinds of
+//! Two machines beside the election: [`Dispatcher`] is the leader's side, [`Claimer`] a worker's. There are two kinds of
 //! objects. The *ledger* (a few shards, written only by the leader) is the source of truth. Each worker has an *inbox*,
 //! which the leader and that worker write. Every write is conditional on the version last seen, so every transition is a
 //! compare-and-swap on everything the writer based its decision on.
@@ -15,16 +15,16 @@
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
+mod claimer;
 mod dispatcher;
 mod inbox;
 mod shard;
-mod taker;
 
+pub use claimer::{Claimer, ClaimerConfig, ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead};
 pub use dispatcher::{
     DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
     DispatcherConfig, InboxListed, InboxRead, JobUpdate, LedgerRead, SubmitAnswer,
 };
-pub use taker::{Taker, TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead};
 
 use crate::election::Epoch;
 use crate::id::{Incarnation, Nonce};
@@ -267,8 +267,8 @@ pub struct JobRecord {
     pub id: JobId,
     /// The series it belongs to; decides its shard.
     pub series: SeriesId,
-    /// Its place in the series; 0 means none. Once a mark is used, nothing at or below it is ever created again.
-    pub mark: u64,
+    /// Its place in the series; 0 means none. Once a watermark is used, nothing at or below it is ever created again.
+    pub watermark: u64,
     /// Tells the worker which handler to run.
     pub kind: KindName,
     /// Input for the handler. Empty once the job is over.
@@ -281,7 +281,7 @@ pub struct JobRecord {
     pub state: JobState,
     /// The number of its last dispatch; 0 before the first. Never used twice.
     pub attempt: u32,
-    /// How many of these were never begun, because they were taken back or given back. They do not count against its
+    /// How many of these were never begun, because they were withdrawn or given back. They do not count against its
     /// attempts.
     pub unbegun: u32,
     /// The worker of its last dispatch; `None` before the first.
@@ -319,7 +319,7 @@ pub struct LedgerDoc {
     pub epoch: Epoch,
     /// New with every write.
     pub nonce: Nonce,
-    /// The highest mark of each series.
+    /// The highest watermark of each series.
     pub series: Vec<(SeriesId, u64)>,
     /// Jobs in id order.
     pub jobs: Vec<JobRecord>,

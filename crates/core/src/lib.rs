@@ -48,31 +48,33 @@ pub use election::{
 };
 #[cfg(feature = "explore")]
 pub use election::{LeadView, Renumber, SeenView, View};
-pub use fallback::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Glimpse, Lookout, Sight};
+pub use fallback::{
+    SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatObserver, SeatRead, SeatUse, WhichSeat,
+};
 pub use fence::{FenceRule, Verdict};
 pub use id::{
     CheckName, DocumentName, Holder, IdError, Incarnation, JobId, KindName, Label, Namespace, NodeId, Nonce,
     PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
 };
 pub use jobs::{
-    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
-    DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, InboxRead, JOB_LATE_MAX,
-    JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
-    JobState, JobUpdate, LateResult, LedgerDoc, LedgerRead, Outcome, OutcomeKind, SubmitAnswer, Taker,
-    TakerConfig, TakerCounts, TakerEffect, TakerInput, TakerRead, job_shard,
+    Claimer, ClaimerConfig, ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead, DispatchCounts,
+    DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry,
+    EntryState, InboxDoc, InboxListed, InboxRead, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES,
+    JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, JobUpdate, LateResult, LedgerDoc,
+    LedgerRead, Outcome, OutcomeKind, SubmitAnswer, job_shard,
 };
 pub use mutants::Mutant;
 pub use processes::{
-    GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
+    GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput,
 };
 pub use schedules::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, Planned, Planner, ScheduleTerms, SeriesView,
 };
 pub use time::Time;
 pub use workers::{
-    Bulletin, BulletinEntry, Listed, Listing, ReadOutcome, Registration, RegistrationAnswer,
-    RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent, RegistrationInput,
-    RegistrationRequest, RemoveAnswer, Roll, RollConfig, Skipped, Snapshot, SnapshotEntry, SnapshotMark,
+    KnownWorker, KnownWorkers, Listed, Listing, Liveness, LivenessConfig, ReadOutcome, Registration,
+    RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent,
+    RegistrationInput, RegistrationRequest, RemoveAnswer, Skipped, Snapshot, SnapshotEntry, SnapshotId,
     SweepOutcome, WORKERS_MAX, WorkerChange, WorkerDetails, WorkerEvent, WorkerFound, WorkerRead,
 };

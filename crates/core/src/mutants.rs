@@ -145,8 +145,8 @@ pub enum Mutant {
     JobLedgerReclaimed,
     /// A result is applied no matter which attempt it belongs to.
     JobLateResultApplied,
-    /// An entry counts as taken back before the inbox was written.
-    JobTakenBackUnwritten,
+    /// An entry counts as withdrawn before the inbox was written.
+    JobWithdrawnUnwritten,
     /// A result is removed from the inbox before it is in the ledger.
     JobResultDropped,
     /// A write of unknown outcome that was not found is forgotten, although it may still land.
@@ -165,8 +165,8 @@ pub enum Mutant {
     JobDrainIgnored,
     /// A new leader dispatches by the ledger it read, without having written it.
     JobLedgerNotAdopted,
-    /// The mark of a series is not kept longer than the job.
-    JobMarkNotKept,
+    /// The watermark of a series is not kept longer than the job.
+    JobWatermarkNotKept,
     /// A claimed job is given to another worker because it takes long.
     JobReassignedWhileRun,
     /// A late failure reopens a finished job.
@@ -186,7 +186,7 @@ impl Mutant {
         Mutant::JobInboxNotFenced,
         Mutant::JobLedgerReclaimed,
         Mutant::JobLateResultApplied,
-        Mutant::JobTakenBackUnwritten,
+        Mutant::JobWithdrawnUnwritten,
         Mutant::JobResultDropped,
         Mutant::JobDoubtForgotten,
         Mutant::JobAttemptsUnbounded,
@@ -203,13 +203,13 @@ impl Mutant {
         Mutant::JobInboxNotFenced,
         Mutant::JobLedgerReclaimed,
         Mutant::JobLateResultApplied,
-        Mutant::JobTakenBackUnwritten,
+        Mutant::JobWithdrawnUnwritten,
         Mutant::JobResultDropped,
         Mutant::JobAttemptsUnbounded,
         Mutant::JobRunUnclaimed,
         Mutant::JobClaimInherited,
         Mutant::JobLedgerNotAdopted,
-        Mutant::JobMarkNotKept,
+        Mutant::JobWatermarkNotKept,
         Mutant::JobReassignedWhileRun,
         Mutant::JobWorkersNotListed,
         Mutant::JobLateResultReopens,
@@ -220,7 +220,7 @@ impl Mutant {
         Mutant::PlanOpenForgotten,
     ];
 
-    /// Every mistake in the election and the workers. The arbiter's mistakes are caught by the core's own schedules.
+    /// Every mistake in the election and the workers. Mistakes in the choice of a seat are caught by the core's own schedules.
     pub const ALL: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,

@@ -86,7 +86,7 @@ impl GaveUp {
 
 /// One process, as declared.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct ProcessPlan {
+pub struct ProcessConfig {
     /// When to start it again after it ended.
     pub restart: Restart,
     /// How long it may take to report that it is ready; `None` if it is ready as soon as it is started.
@@ -99,7 +99,7 @@ pub struct ProcessPlan {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SupervisionConfig {
     /// The processes in start order. They are stopped in reverse.
-    pub processes: Vec<ProcessPlan>,
+    pub processes: Vec<ProcessConfig>,
     /// How many restarts are allowed within the window, for all processes together. Counted together, as in Erlang: what
     /// matters is whether this node is a good place to lead from.
     pub intensity: u32,

@@ -27,7 +27,7 @@ pub trait DueTimes {
 
 /// The terms a schedule is planned by.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PlanTerms {
+pub struct ScheduleTerms {
     /// Whether any jobs are created.
     pub enabled: bool,
     /// If several schedules are due at once, those with a higher priority come first.
@@ -51,7 +51,7 @@ pub trait Planned {
     fn id(&self) -> &ScheduleId;
 
     /// The terms it is planned by.
-    fn terms(&self) -> PlanTerms;
+    fn terms(&self) -> ScheduleTerms;
 
     /// Its due times.
     fn times(&self) -> &Self::Times;

@@ -1,21 +1,21 @@
 //! Workers: entries with their own heartbeat, judged by the leader and published to everybody.
 //!
-//! Three machines, beside the election and never part of it: [`Registration`] is a worker's side, [`Roll`] the leader's, and
-//! [`Bulletin`] what every node knows. None of them can cost leadership: they hold no lease and touch no seat.
+//! Three machines, beside the election and never part of it: [`Registration`] is a worker's side, [`Liveness`] the leader's, and
+//! [`KnownWorkers`] what every node knows. None of them can cost leadership: they hold no lease and touch no seat.
 //!
 //! No clock is compared with another. The leader sees that an object *changed*, and counts the time since then on its own
 //! clock. The store's time stamps are only ever compared for equality.
 
-mod bulletin;
+mod known_workers;
+mod liveness;
 mod registration;
-mod roll;
 
-pub use bulletin::{Bulletin, BulletinEntry};
+pub use known_workers::{KnownWorker, KnownWorkers};
+pub use liveness::{Listed, Liveness, LivenessConfig, ReadOutcome, Skipped, SweepOutcome, WORKERS_MAX};
 pub use registration::{
     Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
     RegistrationEvent, RegistrationInput, RegistrationRequest, RemoveAnswer, WorkerFound, WorkerRead,
 };
-pub use roll::{Listed, ReadOutcome, Roll, RollConfig, Skipped, SweepOutcome, WORKERS_MAX};
 
 use crate::election::Epoch;
 use crate::id::{NodeId, PluginName, WorkerId};
@@ -33,7 +33,7 @@ pub struct WorkerDetails {
 
 /// Identifies a snapshot: the epoch of the leader that published it, and its number within that epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
-pub struct SnapshotMark {
+pub struct SnapshotId {
     /// The publisher's epoch.
     pub epoch: Epoch,
     /// Counts snapshots within the epoch.
@@ -51,7 +51,7 @@ pub struct SnapshotEntry {
     pub active: bool,
     /// Its last silence, named by the snapshot that first reported it. The name makes everybody report the silence once,
     /// however many snapshots were missed and whoever leads. `None` if it was never silent.
-    pub silence: Option<SnapshotMark>,
+    pub silence: Option<SnapshotId>,
 }
 
 /// Which workers a snapshot lists.
@@ -70,7 +70,7 @@ pub enum Listing {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Snapshot {
     /// Identifies this snapshot.
-    pub mark: SnapshotMark,
+    pub id: SnapshotId,
     /// Workers in id order.
     pub workers: Vec<SnapshotEntry>,
     /// Which workers `workers` contains.

@@ -3,19 +3,19 @@
 mod processes;
 
 use tenure_core::{
-    Epoch, GaveUp, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
+    Epoch, GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput, Time,
 };
 
-fn plan(restart: Restart) -> ProcessPlan {
-    ProcessPlan { restart, ready_within_ms: None, stop_grace_ms: 1000 }
+fn plan(restart: Restart) -> ProcessConfig {
+    ProcessConfig { restart, ready_within_ms: None, stop_grace_ms: 1000 }
 }
 
-fn slow(restart: Restart) -> ProcessPlan {
-    ProcessPlan { ready_within_ms: Some(5000), ..plan(restart) }
+fn slow(restart: Restart) -> ProcessConfig {
+    ProcessConfig { ready_within_ms: Some(5000), ..plan(restart) }
 }
 
-fn config(processes: Vec<ProcessPlan>) -> SupervisionConfig {
+fn config(processes: Vec<ProcessConfig>) -> SupervisionConfig {
     SupervisionConfig {
         processes,
         intensity: 3,
@@ -32,7 +32,7 @@ fn config(processes: Vec<ProcessPlan>) -> SupervisionConfig {
 struct Bench(Supervision, u64);
 
 impl Bench {
-    fn new(processes: Vec<ProcessPlan>) -> Bench {
+    fn new(processes: Vec<ProcessConfig>) -> Bench {
         Bench(Supervision::new(config(processes)), 0)
     }
 

@@ -2,19 +2,19 @@
 //! the simulator.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
 
-mod arbitration;
 mod errands;
 mod processes;
+mod two_seats;
 
 use errands::Makers;
-use tenure_core::{Arbiter, Dispatcher, Lookout, Mutant, Supervision, Taker};
+use tenure_core::{Claimer, Dispatcher, Mutant, SeatChoice, SeatObserver, Supervision};
 
 /// Every one must be caught within this many schedules.
 const SEEDS_MAX: u64 = 3000;
 
 fn must_be_caught(mutant: Mutant) {
-    let lookout = |patience| Lookout::new(patience).broken(Some(mutant));
-    caught(mutant, |seed| arbitration::run(seed, || Arbiter::broken(mutant), lookout).violations);
+    let observer = |patience| SeatObserver::new(patience).broken(Some(mutant));
+    caught(mutant, |seed| two_seats::run(seed, || SeatChoice::broken(mutant), observer).violations);
 }
 
 fn must_be_caught_in_supervision(mutant: Mutant) {
@@ -75,7 +75,7 @@ macro_rules! errand {
                     seed,
                     Makers {
                         dispatcher: |config| Dispatcher::broken(config, Mutant::$mutant),
-                        taker: |config| Taker::broken(config, Mutant::$mutant),
+                        claimer: |config| Claimer::broken(config, Mutant::$mutant),
                     },
                 );
                 if let Some(by) = story.violations.first() {
@@ -92,7 +92,7 @@ errand!(job_dispatched_unrecorded, JobDispatchedUnrecorded);
 errand!(job_inbox_not_fenced, JobInboxNotFenced);
 errand!(job_ledger_reclaimed, JobLedgerReclaimed);
 errand!(job_late_result_applied, JobLateResultApplied);
-errand!(job_taken_back_unwritten, JobTakenBackUnwritten);
+errand!(job_withdrawn_unwritten, JobWithdrawnUnwritten);
 errand!(job_result_dropped, JobResultDropped);
 errand!(job_doubt_forgotten, JobDoubtForgotten);
 errand!(job_attempts_unbounded, JobAttemptsUnbounded);

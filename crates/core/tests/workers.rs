@@ -1,4 +1,4 @@
-//! Random schedules over the leader's roll and everybody's bulletin: workers that pause, die, come back and move; leaders
+//! Random schedules over the leader's judgement and what everybody knows: workers that pause, die, come back and move; leaders
 //! that change in the middle of anything; snapshots that are missed, land late or are never known to have landed.
 //! `TENURE_SEED=17 cargo test -p tenure-core --test workers` replays one.
 #![allow(clippy::print_stdout, reason = "figures for whoever reads the test log")]
@@ -7,8 +7,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Bulletin, Epoch, Listed, ReadOutcome, Roll, RollConfig, Snapshot, Time, WORKERS_MAX, WorkerChange,
-    WorkerDetails,
+    Epoch, KnownWorkers, Listed, Liveness, LivenessConfig, ReadOutcome, Snapshot, Time, WORKERS_MAX,
+    WorkerChange, WorkerDetails,
 };
 use tenure_core::{NodeId, PluginName, WorkerId};
 
@@ -51,7 +51,7 @@ impl Worker {
 }
 
 struct Follower {
-    bulletin: Bulletin,
+    known_workers: KnownWorkers,
     seen_at: u64,
     told: BTreeMap<WorkerId, u64>,
 }
@@ -60,7 +60,7 @@ struct World {
     rng: ChaCha8Rng,
     workers: Vec<Worker>,
     published: Option<Snapshot>,
-    roll: Roll,
+    liveness: Liveness,
     epoch: u64,
     elected_at: u64,
     /// The leader's clock is ahead by this.
@@ -76,29 +76,32 @@ impl World {
         for worker in &mut workers {
             worker.next = Some(rng.random_range(0..HEARTBEAT_MS));
         }
-        let followers =
-            (0..3).map(|_| Follower { bulletin: Bulletin::default(), seen_at: 0, told: BTreeMap::new() });
+        let followers = (0..3).map(|_| Follower {
+            known_workers: KnownWorkers::default(),
+            seen_at: 0,
+            told: BTreeMap::new(),
+        });
         let mut world = World {
             followers: followers.collect(),
             workers,
             published: None,
-            roll: Roll::new(RollConfig { retention_ms: 3_600_000 }, Epoch(0)),
+            liveness: Liveness::new(LivenessConfig { retention_ms: 3_600_000 }, Epoch(0)),
             epoch: 0,
             elected_at: 0,
             skew: 0,
             timeouts: 0,
             rng,
         };
-        world.followers.iter_mut().for_each(|follower| follower.bulletin.begin_empty());
+        world.followers.iter_mut().for_each(|follower| follower.known_workers.begin_empty());
         world.elect(0);
         world
     }
 
     fn elect(&mut self, now: u64) {
         (self.epoch, self.elected_at, self.skew) = (self.epoch + 1, now, self.rng.random_range(0..1 << 40));
-        self.roll = Roll::new(RollConfig { retention_ms: 3_600_000 }, Epoch(self.epoch));
+        self.liveness = Liveness::new(LivenessConfig { retention_ms: 3_600_000 }, Epoch(self.epoch));
         if let Some(snapshot) = &self.published {
-            self.roll.inherit(snapshot);
+            self.liveness.inherit(snapshot);
         }
     }
 
@@ -112,21 +115,21 @@ impl World {
         let at = Time(now + self.skew);
         let more = self.rng.random_range(0..20) == 0;
         let listed = if more { &listed[..3] } else { &listed[..] };
-        let out = self.roll.sweep(at, at, listed, 0, more);
+        let out = self.liveness.sweep(at, at, listed, 0, more);
         for worker in &out.read {
-            self.roll.read(at, worker, ReadOutcome::Found(details()));
+            self.liveness.read(at, worker, ReadOutcome::Found(details()));
         }
-        if !self.roll.is_changed() {
+        if !self.liveness.is_changed() {
             return;
         }
-        let snapshot = self.roll.snapshot();
-        let mark = snapshot.mark;
+        let snapshot = self.liveness.snapshot();
+        let id = snapshot.id;
         match self.rng.random_range(0..10) {
             0 => {}                               // never left
             1 => self.published = Some(snapshot), // landed, and nobody knows
             _ => {
                 self.published = Some(snapshot);
-                self.roll.published(mark);
+                self.liveness.published(id);
             }
         }
     }
@@ -134,7 +137,7 @@ impl World {
     fn follow(&mut self, follower: usize, now: u64) {
         let Some(snapshot) = &self.published else { return };
         let follower = &mut self.followers[follower];
-        for event in follower.bulletin.apply(snapshot) {
+        for event in follower.known_workers.apply(snapshot) {
             let n: usize = event.worker.as_str()[1..].parse().expect("a number");
             match event.change {
                 WorkerChange::Timeout => {
@@ -215,10 +218,10 @@ fn a_silence_is_told_once_by_everybody_and_only_if_there_was_one() {
         world.run(600_000, 700_000, true);
         // In the end everybody knows who lives.
         for follower in &world.followers {
-            for (n, (worker, entry)) in follower.bulletin.workers().enumerate() {
+            for (n, (worker, entry)) in follower.known_workers.workers().enumerate() {
                 assert_eq!(entry.active, world.workers[n].next.is_some(), "seed {seed}: {worker}");
             }
-            assert_eq!(follower.bulletin.workers().count(), 6, "seed {seed}");
+            assert_eq!(follower.known_workers.workers().count(), 6, "seed {seed}");
         }
         timeouts += world.timeouts;
         leaders += world.epoch;
@@ -239,20 +242,20 @@ fn a_sweep_over_ten_thousand_workers_is_cheap() {
         let list = |modified_ms| -> Vec<Listed> {
             (0..count).map(|n| Listed { worker: id(n), modified_ms, bytes: 200 }).collect()
         };
-        let mut roll = Roll::new(RollConfig { retention_ms: 3_600_000 }, Epoch(1));
+        let mut liveness = Liveness::new(LivenessConfig { retention_ms: 3_600_000 }, Epoch(1));
         let mut now = 0;
         for _ in 0..=count / 256 {
             now += 1;
-            for worker in roll.sweep(Time(now), Time(now), &list(1), 0, false).read {
-                roll.read(Time(now), &worker, ReadOutcome::Found(details()));
+            for worker in liveness.sweep(Time(now), Time(now), &list(1), 0, false).read {
+                liveness.read(Time(now), &worker, ReadOutcome::Found(details()));
             }
         }
         let entries = list(2);
         let began = std::time::Instant::now();
         let rounds = 20u32;
         for round in 0..rounds {
-            roll.sweep(Time(now), Time(now + u64::from(round)), &entries, 0, false);
-            assert_eq!(roll.snapshot().workers.len(), count);
+            liveness.sweep(Time(now), Time(now + u64::from(round)), &entries, 0, false);
+            assert_eq!(liveness.snapshot().workers.len(), count);
         }
         println!("{count} workers: {:?} to judge and to make a snapshot", began.elapsed() / rounds);
     }

@@ -3,7 +3,7 @@
 //! A [`Schedule`] says what to check and when; the [`Planner`] says which due times become jobs now; [`PollAssign`] says who runs
 //! them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
 //! [`tenure::job`] turns a due time into a job exactly once: a job is named after its schedule and due time, and the series of
-//! a schedule never goes back behind its mark.
+//! a schedule never goes back behind its watermark.
 
 mod agent;
 mod allowed;

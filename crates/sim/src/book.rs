@@ -75,7 +75,7 @@ impl Book {
             self.say(name::JOB_CLAIMED, format!("{id} attempt {attempt} runs and was not claimed by {by:?}"));
         }
         if self.unbegun.contains(&key) {
-            let what = format!("{id} attempt {attempt} was taken back unclaimed, and runs");
+            let what = format!("{id} attempt {attempt} was withdrawn unclaimed, and runs");
             self.say(name::JOB_CLAIMED, what);
         }
         let count = self.runs.entry(key).or_insert(0);
@@ -135,11 +135,14 @@ impl Book {
             self.records.remove(&old.id);
         }
         for new in &after.jobs {
-            let mark =
-                after.series.iter().find(|(series, _)| *series == new.series).map_or(0, |(_, mark)| *mark);
-            if mark < new.mark {
-                let what = format!("{} has mark {}, its series {mark}", new.id, new.mark);
-                self.say(name::MARK_KEPT, what);
+            let watermark = after
+                .series
+                .iter()
+                .find(|(series, _)| *series == new.series)
+                .map_or(0, |(_, watermark)| *watermark);
+            if watermark < new.watermark {
+                let what = format!("{} has watermark {}, its series {watermark}", new.id, new.watermark);
+                self.say(name::WATERMARK_KEPT, what);
             }
             if !before.is_some_and(|before| before.jobs.iter().any(|old| old.id == new.id)) {
                 self.appears(new);
@@ -152,12 +155,12 @@ impl Book {
     fn appears(&mut self, new: &JobRecord) {
         let again = !self.created.insert(new.id.clone());
         let due = new.id.as_str().starts_with("round-");
-        let mark = if due { due_of(&new.id).unwrap_or(new.mark) } else { new.mark };
-        let twice = due && !self.dues.entry(new.series.clone()).or_default().insert(mark);
+        let watermark = if due { due_of(&new.id).unwrap_or(new.watermark) } else { new.watermark };
+        let twice = due && !self.dues.entry(new.series.clone()).or_default().insert(watermark);
         if again || twice {
             self.say(
                 name::DUE_ONCE,
-                format!("{} of {} at {mark} is created a second time", new.id, new.series),
+                format!("{} of {} at {watermark} is created a second time", new.id, new.series),
             );
         }
     }

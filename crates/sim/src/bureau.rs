@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
-    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Mutant, PlanTerms, Planned, Planner,
-    ProcessOutcome, SnapshotMark, SubmitAnswer, Time,
+    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Mutant, Planned, Planner,
+    ProcessOutcome, ScheduleTerms, SnapshotId, SubmitAnswer, Time,
 };
 use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
 
@@ -29,7 +29,7 @@ const WAKE_LEAST_MS: u64 = 5;
 pub(crate) struct Round {
     pub(crate) id: ScheduleId,
     pub(crate) interval: Interval,
-    pub(crate) terms: PlanTerms,
+    pub(crate) terms: ScheduleTerms,
 }
 
 impl Planned for Round {
@@ -39,7 +39,7 @@ impl Planned for Round {
         &self.id
     }
 
-    fn terms(&self) -> PlanTerms {
+    fn terms(&self) -> ScheduleTerms {
         self.terms
     }
 
@@ -63,7 +63,7 @@ pub(crate) struct Bureau {
     planner: Planner<Round>,
     ready: bool,
     /// The workers as last reported.
-    known: Option<(SnapshotMark, BTreeMap<WorkerId, bool>)>,
+    known: Option<(SnapshotId, BTreeMap<WorkerId, bool>)>,
     /// Whether its own node has listed the workers, and whether that list is complete.
     told: Option<bool>,
     submitted: BTreeMap<u64, Submitted>,
@@ -259,7 +259,7 @@ impl World {
             (Submitted::Job(due), answer) => {
                 let answer = match answer {
                     SubmitAnswer::Created => JobAnswer::Created,
-                    SubmitAnswer::Exists | SubmitAnswer::BelowMark => {
+                    SubmitAnswer::Exists | SubmitAnswer::BelowWatermark => {
                         bureau.plan_at = 0;
                         JobAnswer::Existed
                     }
@@ -280,7 +280,7 @@ impl World {
             return false;
         }
         let jobs = bureau.dispatcher.jobs().filter(|job| job.kind.as_str() == JOB);
-        let jobs = jobs.map(|job| (&job.series, &job.id, job.mark, !job.state.is_final()));
+        let jobs = jobs.map(|job| (&job.series, &job.id, job.watermark, !job.state.is_final()));
         bureau.planner.observe(jobs);
         let dues = bureau.planner.plan(wall);
         bureau.plan_at = bureau.planner.next_ms(wall).unwrap_or(u64::MAX).min(wall + PAUSE_MAX_MS);
@@ -291,14 +291,14 @@ impl World {
         for due in &dues {
             let id = due.schedule.job(due.due_ms).expect("a valid id").to_string();
             // The broken variant: a different name for each attempt to create it.
-            let (id, mark) = match anew {
+            let (id, watermark) = match anew {
                 true => (format!("{id}-{}", bureau.incarnation), 0),
                 false => (id, due.due_ms),
             };
             let limits = self.labour.limits.clone();
             bureau.tokens += 1;
             bureau.submitted.insert(bureau.tokens, Submitted::Job(due.clone()));
-            records.push((bureau.tokens, job(&id, &due.schedule.series(), mark, limits)));
+            records.push((bureau.tokens, job(&id, &due.schedule.series(), watermark, limits)));
         }
         self.check_misfire(wall, &dues);
         self.dispatch_step(node, DispatchInput::Submit(records));
@@ -364,7 +364,9 @@ impl Bureau {
             });
             let input = match least {
                 Some(worker) => DispatchInput::Assign { id: job.id, worker: worker.clone() },
-                None => DispatchInput::Hold { id: job.id, reason: Arc::from("no active worker with room") },
+                None => {
+                    DispatchInput::Explain { id: job.id, reason: Arc::from("no active worker with room") }
+                }
             };
             self.dispatcher.handle(now, input);
         }
@@ -391,11 +393,11 @@ fn told(request: &DispatchRequest) -> String {
 const JOB: &str = "job";
 
 /// A job as submitted.
-pub(crate) fn job(id: &str, series: &SeriesId, mark: u64, limits: JobLimits) -> JobRecord {
+pub(crate) fn job(id: &str, series: &SeriesId, watermark: u64, limits: JobLimits) -> JobRecord {
     JobRecord {
         id: JobId::new(id).expect("a valid id"),
         series: series.clone(),
-        mark,
+        watermark,
         kind: KindName::new(JOB).expect("a valid id"),
         payload: Arc::from(*b"x"),
         limits,

@@ -85,7 +85,7 @@ pub mod name {
         JOB_KEPT = "no job leaves the ledger open";
         /// A job has one end, and the result of the attempt that counts.
         JOB_RESULT_ONCE = "a result counts once";
-        /// Only claimed jobs run, and a job that was taken back never runs.
+        /// Only claimed jobs run, and a job that was withdrawn never runs.
         JOB_CLAIMED = "only what was claimed is run";
         /// No attempt runs twice.
         JOB_RUN_ONCE = "an attempt runs once";
@@ -101,8 +101,8 @@ pub mod name {
         JOB_BUDGET = "jobs keep to their budget";
         /// No due time becomes two jobs.
         DUE_ONCE = "no due time has two jobs";
-        /// The mark of a series is stored together with its newest job.
-        MARK_KEPT = "the mark stands with its job";
+        /// The watermark of a series is stored together with its newest job.
+        WATERMARK_KEPT = "the watermark stands with its job";
         /// A schedule never has more open jobs than allowed.
         OVERLAP = "no more jobs are open than may be";
         /// Of the missed due times, only those that the policy names become jobs.

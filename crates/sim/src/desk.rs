@@ -7,7 +7,9 @@ use crate::wire::{Ask, Party, Put, SnapshotRead, Told};
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::WorkerId;
-use tenure_core::{Bulletin, Epoch, Listed, ReadOutcome, Roll, RollConfig, Snapshot, SnapshotMark, Time};
+use tenure_core::{
+    Epoch, KnownWorkers, Listed, Liveness, LivenessConfig, ReadOutcome, Snapshot, SnapshotId, Time,
+};
 
 /// How many intervals apart the leader looks while there are no workers.
 const IDLE_INTERVALS: u64 = 4;
@@ -36,7 +38,7 @@ enum Step {
 /// What a leader knows in one epoch, and the truth about it.
 pub(crate) struct Tenure {
     pub(crate) epoch: Epoch,
-    pub(crate) roll: Roll,
+    pub(crate) roll: Liveness,
     writer: u64,
     /// The last known version of the snapshot.
     version: Option<u64>,
@@ -48,7 +50,7 @@ pub(crate) struct Tenure {
     pub(crate) first: Option<Time>,
     /// Every change of a worker's object, in true time and on the leader's clock.
     pub(crate) changes: BTreeMap<WorkerId, Vec<(u64, Time)>>,
-    pub(crate) judged: BTreeSet<(WorkerId, SnapshotMark)>,
+    pub(crate) judged: BTreeSet<(WorkerId, SnapshotId)>,
     /// Objects that were read and are not workers, and when.
     junk: BTreeMap<WorkerId, Time>,
 }
@@ -56,7 +58,7 @@ pub(crate) struct Tenure {
 /// One node's desk.
 pub(crate) struct Desk {
     pub(crate) life: u64,
-    pub(crate) bulletin: Bulletin,
+    pub(crate) bulletin: KnownWorkers,
     pub(crate) tenure: Option<Tenure>,
     /// What the seat said: nothing yet, or the snapshot it names.
     pub(crate) sight: Option<Option<Pointer>>,
@@ -72,7 +74,7 @@ pub(crate) struct Desk {
 }
 
 impl Desk {
-    pub(crate) fn new(life: u64, bulletin: Bulletin) -> Desk {
+    pub(crate) fn new(life: u64, bulletin: KnownWorkers) -> Desk {
         Desk {
             life,
             bulletin,
@@ -121,7 +123,7 @@ impl World {
         }
         let due = self.nodes[node].clock.local(self.now);
         let writer = self.new_life();
-        let mut roll = roll(RollConfig { retention_ms: self.retention_ms }, epoch, self.mistake);
+        let mut roll = roll(LivenessConfig { retention_ms: self.retention_ms }, epoch, self.mistake);
         if let Some(applied) = self.desks[node].bulletin.applied() {
             roll.above(applied);
         }
@@ -329,8 +331,8 @@ impl World {
         match read {
             SnapshotRead::Found(version, Some((snapshot, writer))) => {
                 if writer == tenure.writer {
-                    tenure.roll.published(snapshot.mark);
-                } else if snapshot.mark.epoch > tenure.epoch {
+                    tenure.roll.published(snapshot.id);
+                } else if snapshot.id.epoch > tenure.epoch {
                     return; // A newer leader has published.
                 } else {
                     tenure.roll.inherit(&snapshot);
@@ -341,7 +343,7 @@ impl World {
                         .filter_map(|entry| Some((entry.worker.clone(), entry.silence?)));
                     tenure.judged.extend(silences);
                 }
-                desk.wanted = Some((tenure.epoch, (snapshot.mark, version)));
+                desk.wanted = Some((tenure.epoch, (snapshot.id, version)));
                 (tenure.version, tenure.unsettled) = (Some(version), false);
                 self.apply(node, &snapshot);
             }
@@ -453,9 +455,9 @@ impl World {
         let Step::Putting { snapshot, .. } = step else { return };
         match put {
             Put::Won(version) => {
-                tenure.roll.published(snapshot.mark);
+                tenure.roll.published(snapshot.id);
                 tenure.version = Some(version);
-                desk.wanted = Some((tenure.epoch, (snapshot.mark, version)));
+                desk.wanted = Some((tenure.epoch, (snapshot.id, version)));
                 self.apply(node, &snapshot);
                 self.rest(node);
             }
@@ -470,21 +472,21 @@ impl World {
 }
 
 #[cfg(feature = "teeth")]
-fn roll(config: RollConfig, epoch: Epoch, mutant: Option<tenure_core::Mutant>) -> Roll {
-    Roll::new(config, epoch).broken(mutant)
+fn roll(config: LivenessConfig, epoch: Epoch, mutant: Option<tenure_core::Mutant>) -> Liveness {
+    Liveness::new(config, epoch).broken(mutant)
 }
 
 #[cfg(not(feature = "teeth"))]
-fn roll(config: RollConfig, epoch: Epoch, _mutant: Option<tenure_core::Mutant>) -> Roll {
-    Roll::new(config, epoch)
+fn roll(config: LivenessConfig, epoch: Epoch, _mutant: Option<tenure_core::Mutant>) -> Liveness {
+    Liveness::new(config, epoch)
 }
 
 #[cfg(feature = "teeth")]
-fn bulletin(mutant: Option<tenure_core::Mutant>) -> Bulletin {
-    Bulletin::default().broken(mutant)
+fn bulletin(mutant: Option<tenure_core::Mutant>) -> KnownWorkers {
+    KnownWorkers::default().broken(mutant)
 }
 
 #[cfg(not(feature = "teeth"))]
-fn bulletin(_mutant: Option<tenure_core::Mutant>) -> Bulletin {
-    Bulletin::default()
+fn bulletin(_mutant: Option<tenure_core::Mutant>) -> KnownWorkers {
+    KnownWorkers::default()
 }

@@ -65,7 +65,7 @@ impl World {
         match self.registry.publish(expect, Some((snapshot.clone(), writer))) {
             None => Put::Lost,
             Some(version) => {
-                self.trace.say(self.now, || format!("== snapshot {:?} is published", snapshot.mark));
+                self.trace.say(self.now, || format!("== snapshot {:?} is published", snapshot.id));
                 self.check_published(before.as_ref(), snapshot);
                 Put::Won(version)
             }

@@ -10,21 +10,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::JobId;
 use tenure_core::{
-    EntryState, Incarnation, Mutant, Outcome, OutcomeKind, RegistrationInput, Taker, TakerConfig,
-    TakerEffect, TakerInput, TakerRead,
+    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Incarnation, Mutant,
+    Outcome, OutcomeKind, RegistrationInput,
 };
 
 type Key = (JobId, u32);
 
 /// One worker's hand, as long as it has its id.
 pub(crate) struct Hand {
-    pub(crate) taker: Taker,
+    pub(crate) taker: Claimer,
     /// What is running, and the number that identifies the end of each run.
     running: BTreeMap<Key, u64>,
     /// On a machine of its own: what it knows about leaders.
     gate: Gate,
     token: u64,
-    held: Vec<TakerInput>,
+    held: Vec<ClaimerInput>,
     /// Requests made.
     pub(crate) sent: u64,
 }
@@ -36,7 +36,7 @@ impl World {
             return;
         }
         let config =
-            TakerConfig { incarnation: Incarnation(self.workers[index].life), ..self.labour.taker.clone() };
+            ClaimerConfig { incarnation: Incarnation(self.workers[index].life), ..self.labour.taker.clone() };
         let before = self.hands.remove(&index);
         let hand = Hand {
             taker: taker(config, self.mistake),
@@ -47,7 +47,7 @@ impl World {
             sent: 0,
         };
         self.hands.insert(index, hand);
-        self.feed_hand(index, TakerInput::Wake);
+        self.feed_hand(index, ClaimerInput::Wake);
     }
 
     /// A worker without its id does nothing; its runs are stopped.
@@ -59,21 +59,21 @@ impl World {
     pub(crate) fn drain_hand(&mut self, index: usize) -> bool {
         let busy = self.hands.contains_key(&index);
         if busy {
-            self.feed_hand(index, TakerInput::Drain);
+            self.feed_hand(index, ClaimerInput::Drain);
         }
         busy
     }
 
     pub(crate) fn resume_hand(&mut self, index: usize) {
         let Some(hand) = self.hands.get_mut(&index) else { return };
-        for input in std::mem::take(&mut hand.held).into_iter().chain([TakerInput::Wake]) {
+        for input in std::mem::take(&mut hand.held).into_iter().chain([ClaimerInput::Wake]) {
             self.feed_hand(index, input);
         }
     }
 
     pub(crate) fn wake_hand(&mut self, index: usize, token: u64) {
         if self.hands.get(&index).is_some_and(|hand| hand.token == token) {
-            self.feed_hand(index, TakerInput::Wake);
+            self.feed_hand(index, ClaimerInput::Wake);
         }
     }
 
@@ -85,10 +85,10 @@ impl World {
         }
         let (id, attempt) = key;
         let result = Arc::from(format!("{id}/{attempt}").as_bytes());
-        self.feed_hand(index, TakerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+        self.feed_hand(index, ClaimerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
     }
 
-    pub(crate) fn feed_hand(&mut self, index: usize, input: TakerInput) {
+    pub(crate) fn feed_hand(&mut self, index: usize, input: ClaimerInput) {
         if !self.workers[index].registered {
             return self.end_hand(index);
         }
@@ -99,7 +99,7 @@ impl World {
         if stands {
             return hand.held.push(input);
         }
-        if let TakerInput::Ended { id, attempt, .. } = &input {
+        if let ClaimerInput::Ended { id, attempt, .. } = &input {
             hand.running.remove(&(id.clone(), *attempt));
         }
         let mut effects = Vec::new();
@@ -111,15 +111,15 @@ impl World {
         self.rearm_hand(index);
     }
 
-    fn carry_hand(&mut self, index: usize, effect: TakerEffect) {
+    fn carry_hand(&mut self, index: usize, effect: ClaimerEffect) {
         let (now, life) = (self.now, self.workers[index].life);
         match effect {
-            TakerEffect::Read(id, unless) => self.hand_ask(index, Ask::Look(id, unless)),
-            TakerEffect::Confirm(id) => self.hand_ask(index, Ask::Confirm(id)),
-            TakerEffect::Write(id, doc, version) => {
+            ClaimerEffect::Read(id, unless) => self.hand_ask(index, Ask::Look(id, unless)),
+            ClaimerEffect::Confirm(id) => self.hand_ask(index, Ask::Confirm(id)),
+            ClaimerEffect::Write(id, doc, version) => {
                 self.hand_ask(index, Ask::Work(id, Box::new(doc), version));
             }
-            TakerEffect::Run { id, attempt, epoch, .. } => {
+            ClaimerEffect::Run { id, attempt, epoch, .. } => {
                 self.trace.worker(now, index, &(&id, attempt));
                 self.say_worker(index, || format!("runs {id} attempt {attempt} of {epoch:?}"));
                 self.work_done.runs += 1;
@@ -127,7 +127,7 @@ impl World {
                 self.hold_book();
                 self.begin_run(index, (id, attempt));
             }
-            TakerEffect::Cancel { id, attempt, dropped } => {
+            ClaimerEffect::Cancel { id, attempt, dropped } => {
                 let Some(hand) = self.hands.get_mut(&index) else { return };
                 let key = (id, attempt);
                 let ran = hand.running.contains_key(&key);
@@ -140,7 +140,7 @@ impl World {
                     self.schedule(now + 20, index, life, ends);
                 }
             }
-            TakerEffect::Drained => {
+            ClaimerEffect::Drained => {
                 self.end_hand(index);
                 self.feed_worker(index, RegistrationInput::Stop);
             }
@@ -177,8 +177,8 @@ impl World {
     }
 
     /// The fence judges entries that nobody has claimed yet.
-    fn fence_entries(&mut self, index: usize, input: TakerInput) -> TakerInput {
-        let TakerInput::Read(id, TakerRead::Found { doc, version, .. }) = input else { return input };
+    fn fence_entries(&mut self, index: usize, input: ClaimerInput) -> ClaimerInput {
+        let ClaimerInput::Read(id, ClaimerRead::Found { doc, version, .. }) = input else { return input };
         let (now, rule) = (self.now, self.fence);
         let local = self.worker_clock(index).local(now);
         let host = self.workers[index].host;
@@ -202,7 +202,7 @@ impl World {
             (None, Some(hand)) => hand.gate = gate,
             (None, None) => {}
         }
-        TakerInput::Read(id, TakerRead::Found { doc, version, fenced })
+        ClaimerInput::Read(id, ClaimerRead::Found { doc, version, fenced })
     }
 
     pub(crate) fn rearm_hand(&mut self, index: usize) {
@@ -218,14 +218,14 @@ impl World {
 }
 
 #[cfg(feature = "teeth")]
-fn taker(config: TakerConfig, mutant: Option<Mutant>) -> Taker {
+fn taker(config: ClaimerConfig, mutant: Option<Mutant>) -> Claimer {
     match mutant {
-        Some(mutant) => Taker::broken(config, mutant),
-        None => Taker::new(config),
+        Some(mutant) => Claimer::broken(config, mutant),
+        None => Claimer::new(config),
     }
 }
 
 #[cfg(not(feature = "teeth"))]
-fn taker(config: TakerConfig, _mutant: Option<Mutant>) -> Taker {
-    Taker::new(config)
+fn taker(config: ClaimerConfig, _mutant: Option<Mutant>) -> Claimer {
+    Claimer::new(config)
 }

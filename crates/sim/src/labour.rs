@@ -7,8 +7,8 @@ use crate::node::Kind;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::{
-    DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, JobLimits, Misfire, PlanTerms,
-    ProcessPlan, Restart, SupervisionConfig, TakerConfig,
+    ClaimerConfig, DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, JobLimits,
+    Misfire, ProcessConfig, Restart, ScheduleTerms, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
 
@@ -24,7 +24,7 @@ pub(crate) const STORM_MAX: u64 = 60;
 /// The settings of the work in a schedule.
 pub(crate) struct Labour {
     pub(crate) dispatcher: DispatcherConfig,
-    pub(crate) taker: TakerConfig,
+    pub(crate) taker: ClaimerConfig,
     pub(crate) supervision: SupervisionConfig,
     pub(crate) rounds: Vec<Round>,
     pub(crate) limits: JobLimits,
@@ -79,7 +79,7 @@ impl Default for Labour {
                 retire_ms: 24 * 3600 * 1000,
                 keep_finished: 1,
             },
-            taker: TakerConfig {
+            taker: ClaimerConfig {
                 incarnation,
                 concurrency: 2,
                 claims_max: 3,
@@ -140,10 +140,10 @@ pub(crate) fn draw(world: &mut World) {
     labour.limits.attempts_max = rng.random_range(1..=3);
     // The first process assigns work: it is ready only once it has read what a former leader left.
     let first =
-        ProcessPlan { restart: Restart::Permanent, ready_within_ms: Some(60_000), stop_grace_ms: 200 };
+        ProcessConfig { restart: Restart::Permanent, ready_within_ms: Some(60_000), stop_grace_ms: 200 };
     labour.supervision.processes = vec![first];
     for _ in 0..rng.random_range(0..=2) {
-        labour.supervision.processes.push(ProcessPlan {
+        labour.supervision.processes.push(ProcessConfig {
             restart: [Restart::Permanent, Restart::Transient][rng.random_range(0..2)],
             ready_within_ms: rng.random_bool(0.4).then(|| rng.random_range(500..3000)),
             stop_grace_ms: rng.random_range(0..1500),
@@ -154,7 +154,7 @@ pub(crate) fn draw(world: &mut World) {
         let every_ms = [6000, 10_000, 15_000][rng.random_range(0..3)];
         let interval =
             Interval { every_ms, offset_ms: rng.random_range(0..every_ms), jitter_ms: [0, 700][index] };
-        let terms = PlanTerms {
+        let terms = ScheduleTerms {
             enabled: true,
             priority: index as u64,
             open_max: rng.random_range(1..=2),
@@ -186,7 +186,7 @@ pub(crate) fn demand(world: &mut World) {
     }
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
     let limits = JobLimits { deadline_ms, ..world.labour.limits.clone() };
-    // Once a mark was used, nothing at or below it is created in that series again.
+    // Once a watermark was used, nothing at or below it is created in that series again.
     let record = job(&name, &SeriesId::new(&name).expect("a valid id"), 1, limits);
     world.submit_by_hand(node, record);
 }
@@ -308,7 +308,7 @@ fn window(world: &mut World, leader: usize, from: u64) {
         }
     }
     let spent = world.job_requests(leader) - leaders + hand_requests(world) - hands;
-    // An attempt that its worker does not start in time is taken back, and costs as much as one that runs.
+    // An attempt that its worker does not start in time is withdrawn, and costs as much as one that runs.
     let begun = (world.book.runs.len() as u64 - runs).max(world.book.dispatched - given);
     let idle = (world.now - start) * 1200 / 1000 / world.labour.taker.slow_ms + 2;
     let most = JOB_COST_MAX * (begun + 2) + idle * world.hands.len() as u64;

@@ -6,8 +6,8 @@ use crate::wire::Told;
 use crate::world::World;
 use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, InboxDoc, Incarnation, RequestId, TakerInput, Time, Version, WriteAnswer,
-    job_shard,
+    ClaimerInput, DispatchInput, DispatchRequest, InboxDoc, Incarnation, RequestId, Time, Version,
+    WriteAnswer, job_shard,
 };
 
 impl World {
@@ -92,7 +92,7 @@ impl World {
         let expect = tenure_core::Expect::Version(version.clone());
         let careless = self.neglect == Some(Neglect::ClaimUnconditional);
         if !careless && !self.shelf.inbox_holds(&worker, &expect) {
-            return Told::Take(TakerInput::Written(id, WriteAnswer::Lost));
+            return Told::Take(ClaimerInput::Written(id, WriteAnswer::Lost));
         }
         let local: Vec<Time> = self.nodes.iter().map(|node| node.clock.local(self.now)).collect();
         let before = self.shelf.inboxes.get(&worker).map(|(doc, _)| doc.clone());
@@ -100,7 +100,7 @@ impl World {
         self.hold_book();
         self.trace.say(self.now, || format!("== inbox of {worker} by itself: {}", told(doc)));
         let version = self.shelf.put_inbox(&worker, doc.clone());
-        Told::Take(TakerInput::Written(id, WriteAnswer::Won(version)))
+        Told::Take(ClaimerInput::Written(id, WriteAnswer::Won(version)))
     }
 
     /// Turns everything wrong in the book into violations.

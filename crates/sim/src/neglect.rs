@@ -15,7 +15,7 @@ pub enum Neglect {
     SnapshotUnconditional,
     /// A worker writes its inbox unconditionally.
     ClaimUnconditional,
-    /// A job gets a different name at each attempt to create it, and no mark.
+    /// A job gets a different name at each attempt to create it, and no watermark.
     JobNamedAnew,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::WorkerId;
-use tenure_core::{Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, TakerRead, Version};
+use tenure_core::{ClaimerRead, Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, Version};
 
 /// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
@@ -73,13 +73,13 @@ impl Shelf {
     }
 
     /// The inbox as its worker reads it; the worker itself applies the fence.
-    pub(crate) fn own_inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> TakerRead {
+    pub(crate) fn own_inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> ClaimerRead {
         match self.inbox(worker, unless) {
-            InboxRead::Found(doc, version) => TakerRead::Found { doc, version, fenced: Default::default() },
-            InboxRead::Unchanged => TakerRead::Unchanged,
-            InboxRead::Absent => TakerRead::Absent,
-            InboxRead::Unreadable => TakerRead::Unreadable,
-            InboxRead::Unavailable => TakerRead::Unavailable,
+            InboxRead::Found(doc, version) => ClaimerRead::Found { doc, version, fenced: Default::default() },
+            InboxRead::Unchanged => ClaimerRead::Unchanged,
+            InboxRead::Absent => ClaimerRead::Absent,
+            InboxRead::Unreadable => ClaimerRead::Unreadable,
+            InboxRead::Unavailable => ClaimerRead::Unavailable,
         }
     }
 

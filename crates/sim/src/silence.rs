@@ -4,7 +4,7 @@ use crate::check::name;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::WorkerId;
-use tenure_core::{Snapshot, SnapshotMark, Time, WorkerChange, WorkerEvent};
+use tenure_core::{Snapshot, SnapshotId, Time, WorkerChange, WorkerEvent};
 
 /// How long an object that is not a worker is not read again, on the leader's clock.
 pub(crate) const READ_AGAIN_MS: u64 = 60_000;
@@ -16,11 +16,11 @@ pub(crate) struct Watch {
     changes: BTreeMap<WorkerId, Vec<u64>>,
     writers: BTreeSet<(WorkerId, u64)>,
     /// For every judgement, the change after which the worker was silent.
-    judged: BTreeMap<(WorkerId, SnapshotMark), u64>,
+    judged: BTreeMap<(WorkerId, SnapshotId), u64>,
     /// The silence that was published last.
-    published: BTreeMap<WorkerId, (SnapshotMark, u64)>,
+    published: BTreeMap<WorkerId, (SnapshotId, u64)>,
     /// What each desk has reported.
-    told: BTreeSet<(u64, WorkerId, SnapshotMark)>,
+    told: BTreeSet<(u64, WorkerId, SnapshotId)>,
     told_last: BTreeMap<(u64, WorkerId), u64>,
     spoiled_at: Option<u64>,
     /// Reported silences, over all nodes.
@@ -115,17 +115,17 @@ impl World {
             return; // Epochs repeat, and so do the names of silences.
         }
         // A new leader writes what it found once more, unchanged.
-        let falls = |before: &&Snapshot| before.mark >= snapshot.mark && *before != snapshot;
-        if let Some(before) = before.filter(falls).map(|before| before.mark) {
+        let falls = |before: &&Snapshot| before.id >= snapshot.id && *before != snapshot;
+        if let Some(before) = before.filter(falls).map(|before| before.id) {
             self.judge
-                .violated(now, name::SNAPSHOTS_RISE, || format!("{:?} replaces {before:?}", snapshot.mark));
+                .violated(now, name::SNAPSHOTS_RISE, || format!("{:?} replaces {before:?}", snapshot.id));
         }
         for entry in &snapshot.workers {
             let Some(mark) = entry.silence else { continue };
             let worker = entry.worker.clone();
             let begin = self.watch.judged.get(&(worker.clone(), mark)).copied().unwrap_or(0);
             let last = self.watch.published.insert(worker.clone(), (mark, begin));
-            let twice = |(other, since): &(SnapshotMark, u64)| *other != mark && *since == begin;
+            let twice = |(other, since): &(SnapshotId, u64)| *other != mark && *since == begin;
             if let Some((other, _)) = last.filter(twice).filter(|_| !self.watch.forgotten(begin)) {
                 self.judge.violated(now, name::SILENCE_ONCE, || {
                     format!("the silence of {worker} since {begin} is published as {other:?} and as {mark:?}")
@@ -144,8 +144,7 @@ impl World {
         let mark =
             snapshot.workers.iter().find(|entry| entry.worker == worker).and_then(|entry| entry.silence);
         let Some(mark) = mark else {
-            let what =
-                || format!("{node} tells a silence of {worker} that {:?} does not have", snapshot.mark);
+            let what = || format!("{node} tells a silence of {worker} that {:?} does not have", snapshot.id);
             return self.judge.violated(now, name::SILENCE_ONCE, what);
         };
         let begin = self.watch.judged.get(&(worker.clone(), mark)).copied().unwrap_or(0);

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::{
     Answer, Expect, NodeEntry, NodeId, NodesAnswer, ProbeAnswer, Request, Seat, SeatAnswer, SeatProblem,
-    SnapshotMark, Version, WriteAnswer,
+    SnapshotId, Version, WriteAnswer,
 };
 
 /// The store's clock has its own origin, far from all others.
@@ -22,7 +22,7 @@ pub(crate) enum Stored {
 }
 
 /// The snapshot that a seat names, with its version on the store.
-pub(crate) type Pointer = (SnapshotMark, u64);
+pub(crate) type Pointer = (SnapshotId, u64);
 
 /// The seat's object.
 #[derive(Clone, Debug)]

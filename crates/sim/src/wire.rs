@@ -9,8 +9,8 @@ use crate::world::World;
 use rand::RngExt;
 use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, ReadOutcome, RegistrationAnswer,
-    RegistrationRequest, RemoveAnswer, RequestId, Snapshot, TakerInput, TakerRead, Time, Version, WorkerRead,
+    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, ReadOutcome,
+    RegistrationAnswer, RegistrationRequest, RemoveAnswer, RequestId, Snapshot, Time, Version, WorkerRead,
     WriteAnswer,
 };
 
@@ -54,7 +54,7 @@ pub(crate) enum Told {
     Snapshot(SnapshotRead),
     Published(Put),
     Dispatch(u64, DispatchInput),
-    Take(TakerInput),
+    Take(ClaimerInput),
 }
 
 #[derive(Clone, Debug)]
@@ -117,9 +117,9 @@ impl Ask {
             Ask::Snapshot => Told::Snapshot(SnapshotRead::Unavailable),
             Ask::Publish(..) => Told::Published(Put::Unknown),
             Ask::Dispatch(incarnation, id, request) => Told::Dispatch(*incarnation, request.unanswered(*id)),
-            Ask::Look(id, _) => Told::Take(TakerInput::Read(*id, TakerRead::Unavailable)),
-            Ask::Confirm(id) => Told::Take(TakerInput::Confirmed(*id, false)),
-            Ask::Work(id, ..) => Told::Take(TakerInput::Written(*id, WriteAnswer::Unknown)),
+            Ask::Look(id, _) => Told::Take(ClaimerInput::Read(*id, ClaimerRead::Unavailable)),
+            Ask::Confirm(id) => Told::Take(ClaimerInput::Confirmed(*id, false)),
+            Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, WriteAnswer::Unknown)),
         }
     }
 
@@ -139,7 +139,7 @@ impl Ask {
                 }))
             }
             Ask::Publish(..) => Told::Published(Put::Refused),
-            Ask::Work(id, ..) => Told::Take(TakerInput::Written(*id, refusal(denied))),
+            Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, refusal(denied))),
             Ask::Dispatch(incarnation, id, request) => {
                 let input = match &**request {
                     DispatchRequest::WriteLedger(shard, ..) => {
@@ -352,12 +352,12 @@ impl World {
             }
             (Ask::Look(id, unless), Party::Worker(index)) => {
                 let read = self.shelf.own_inbox(&self.workers[index].id, unless.as_ref());
-                Told::Take(TakerInput::Read(*id, read))
+                Told::Take(ClaimerInput::Read(*id, read))
             }
             (Ask::Confirm(id), Party::Worker(index)) => {
                 let found = self.registry.read(&self.workers[index].id, None);
                 let mine = matches!(found, WorkerRead::Found(found) if found.incarnation.0 == life);
-                Told::Take(TakerInput::Confirmed(*id, mine))
+                Told::Take(ClaimerInput::Confirmed(*id, mine))
             }
             (Ask::Work(id, doc, version), Party::Worker(index)) => {
                 self.perform_work(index, *id, doc, version)
@@ -457,8 +457,8 @@ fn echo(told: Told) -> Told {
             Told::Own(RegistrationAnswer::Written(WriteAnswer::Lost))
         }
         Told::Published(Put::Won(_)) => Told::Published(Put::Lost),
-        Told::Take(TakerInput::Written(id, WriteAnswer::Won(_))) => {
-            Told::Take(TakerInput::Written(id, WriteAnswer::Lost))
+        Told::Take(ClaimerInput::Written(id, WriteAnswer::Won(_))) => {
+            Told::Take(ClaimerInput::Written(id, WriteAnswer::Lost))
         }
         Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(_))) => {
             Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Lost))

@@ -116,11 +116,11 @@ impl Annex {
         let patience = Duration::from_millis(self.settings.request_timeout_ms) * 10;
         match tokio::time::timeout(patience, list).await {
             Ok(List::Entries { entries, more }) => {
-                let mark = |entry: &tenure_store::Entry| {
+                let presence = |entry: &tenure_store::Entry| {
                     let node = self.keys.node_of(&entry.key)?;
-                    Some(PresenceMark { node, modified: entry.modified })
+                    Some(PresenceEntry { node, modified: entry.modified })
                 };
-                Ok(Presences { marks: entries.iter().filter_map(mark).collect(), complete: !more })
+                Ok(Presences { entries: entries.iter().filter_map(presence).collect(), complete: !more })
             }
             Ok(List::Unavailable(trouble) | List::Denied(trouble)) => Err(trouble),
             Err(_) => Err(late()),
@@ -129,15 +129,15 @@ impl Annex {
 
     /// Nodes that lost the seat by falling silent, and when, on the store's clock. A node that has not refreshed its
     /// presence since then is dead. Costs one read; the answer changes only when the leader does.
-    pub async fn deposed(&self) -> Result<Vec<PresenceMark>, Trouble> {
+    pub async fn deposed(&self) -> Result<Vec<PresenceEntry>, Trouble> {
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
         match tokio::time::timeout(timeout, self.lanes.bulk.get(&self.keys.seat(), None)).await {
             Ok(Read::Found(object)) => {
                 let deposed = SeatDocument::parse(&object.body).map(|(seat, _)| seat.deposed());
-                let mark = |one: Deposed| {
-                    Some(PresenceMark { node: NodeId::new(&one.node).ok()?, modified: StoreTime(one.at) })
+                let entry = |one: Deposed| {
+                    Some(PresenceEntry { node: NodeId::new(&one.node).ok()?, modified: StoreTime(one.at) })
                 };
-                Ok(deposed.unwrap_or_default().into_iter().filter_map(mark).collect())
+                Ok(deposed.unwrap_or_default().into_iter().filter_map(entry).collect())
             }
             Ok(Read::Absent | Read::Unchanged) => Ok(Vec::new()),
             Ok(Read::Unavailable(trouble) | Read::Denied(trouble)) => Err(trouble),
@@ -243,14 +243,14 @@ impl Document {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Presences {
     /// In id order.
-    pub marks: Vec<PresenceMark>,
+    pub entries: Vec<PresenceEntry>,
     /// Whether the limit left nobody out.
     pub complete: bool,
 }
 
 /// A node's presence as a list shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PresenceMark {
+pub struct PresenceEntry {
     /// The node it belongs to.
     pub node: NodeId,
     /// When it last changed, on the store's clock. A live node changes it every `presenceInterval`.

@@ -108,8 +108,8 @@ pub fn snapshot(body: &[u8]) -> bool {
             return false;
         }
     };
-    let mark = parsed.snapshot.mark;
-    assert!((1..=Epoch::MAX.0).contains(&mark.epoch.0) && mark.sequence <= u64::MAX / 2);
+    let id = parsed.snapshot.id;
+    assert!((1..=Epoch::MAX.0).contains(&id.epoch.0) && id.sequence <= u64::MAX / 2);
     assert!(body.len() <= BODY_MAX_BYTES && parsed.snapshot.workers.len() <= WORKERS_MAX);
     for entry in &parsed.snapshot.workers {
         assert!((1..=TIMEOUT_MAX_MS).contains(&entry.details.timeout_ms));

@@ -17,7 +17,7 @@ pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
 pub use spec::{JobError, JobSpec, SubmitError};
-pub use tenure_core::{JobLimits, JobRecord, JobState, JobUpdate, LateResult, OutcomeKind, TakerCounts};
+pub use tenure_core::{ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, OutcomeKind};
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -32,7 +32,7 @@ use std::sync::Arc;
 use tenure_store::Store;
 use tokio::sync::watch;
 
-/// Shards of the ledger. Never change this: a series must stay where it is. There are many, so that the open jobs and marks
+/// Shards of the ledger. Never change this: a series must stay where it is. There are many, so that the open jobs and watermarks
 /// of 5,000 schedules fit into objects of 1 MiB, and so that a write carries little that did not change. The price: a
 /// takeover reads and writes all of them at once.
 pub(crate) const SHARDS: usize = 64;

@@ -76,7 +76,7 @@ pub mod admin {
 
 /// Documents that a leader keeps beside the seat, and the presences of nodes.
 pub mod document {
-    pub use crate::annex::{Annex, Document, DocumentNameError, News, Presence, PresenceMark, Presences};
+    pub use crate::annex::{Annex, Document, DocumentNameError, News, Presence, PresenceEntry, Presences};
     pub use crate::keys::Keys;
 }
 

@@ -1,9 +1,9 @@
 //! Scheduled jobs: which due times become jobs. Pure, so that every leader comes to the same answer. What makes a due time a
-//! job exactly once is the ledger of [`jobs`](crate::job), which never goes back behind the mark of a series.
+//! job exactly once is the ledger of [`jobs`](crate::job), which never goes back behind the watermark of a series.
 //!
 //! ```
 //! use tenure::id::ScheduleId;
-//! use tenure::schedules::{Interval, Misfire, PlanTerms, Planned, Planner};
+//! use tenure::schedules::{Interval, Misfire, ScheduleTerms, Planned, Planner};
 //!
 //! struct Backup(ScheduleId, Interval);
 //!
@@ -12,9 +12,9 @@
 //!     fn id(&self) -> &ScheduleId {
 //!         &self.0
 //!     }
-//!     fn terms(&self) -> PlanTerms {
+//!     fn terms(&self) -> ScheduleTerms {
 //!         let misfire = Misfire::RunOnce;
-//!         PlanTerms { enabled: true, priority: 0, open_max: 1, misfire, misfire_threshold_ms: 5000, since_ms: 0 }
+//!         ScheduleTerms { enabled: true, priority: 0, open_max: 1, misfire, misfire_threshold_ms: 5000, since_ms: 0 }
 //!     }
 //!     fn times(&self) -> &Interval {
 //!         &self.1
@@ -30,5 +30,5 @@
 //! ```
 
 pub use tenure_core::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planned, Planner, SeriesView,
+    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, Planned, Planner, ScheduleTerms, SeriesView,
 };

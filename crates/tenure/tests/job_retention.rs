@@ -1,4 +1,5 @@
-//! What is not needed any more does not stay for ever: inboxes of workers that are gone, marks of series that are used no more.
+//! What is not needed any more does not stay for ever: inboxes of workers that are gone, watermarks of series that are used
+//! no more.
 
 mod common;
 #[path = "common/errands.rs"]
@@ -46,7 +47,7 @@ async fn the_inbox_of_a_worker_gone_for_good_is_removed_and_one_with_work_is_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_of_series_that_are_used_no_more_can_be_forgotten() {
+async fn watermarks_of_series_that_are_used_no_more_can_be_forgotten() {
     let (_rig, leader, x) = two().await;
     let done = Log::default();
     let _w = runner(&x, "w1", &done, 0).await;
@@ -55,7 +56,7 @@ async fn marks_of_series_that_are_used_no_more_can_be_forgotten() {
     let options = tenure::job::DispatcherOptions { keep_finished: 0, ..Default::default() };
     let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
     let mut updates = dispatcher.updates();
-    let spec = || JobSpec::new("old-5", "echo").series("old").mark(5);
+    let spec = || JobSpec::new("old-5", "echo").series("old").watermark(5);
     dispatcher.submit(spec()).await.expect("taken");
     let old = [("old".parse().expect("valid"), 5)];
     dispatcher.forget(old.clone()).await;
@@ -63,9 +64,9 @@ async fn marks_of_series_that_are_used_no_more_can_be_forgotten() {
     until_final(&mut updates, 1).await;
     sleep_ms(60_000).await;
     assert_eq!(dispatcher.jobs().len(), 0, "put away");
-    assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowMark));
+    assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowWatermark));
     dispatcher.forget([("old".parse().expect("valid"), 4)]).await;
-    assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowMark), "its mark is higher");
+    assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowWatermark), "its watermark is higher");
     dispatcher.forget(old).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::Created), "it begins afresh");
     assert_eq!(dispatcher.series().len(), 1);

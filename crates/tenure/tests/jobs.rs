@@ -402,7 +402,7 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn marks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed() {
+async fn watermarks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed() {
     let (rig, leader, x) = two_with(|s| s.job_retention(600_000)).await;
     let done = Log::default();
     let _w = runner(&x, "w1", &done, 0).await;
@@ -412,21 +412,25 @@ async fn marks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed() {
     let dispatcher = Dispatcher::start_with(&leader.node.jobs(), guard, options);
     let mut updates = dispatcher.updates();
     for round in 0..5u64 {
-        let spec = |n: u64| JobSpec::new(format!("t{n}"), "echo").series("daily").mark(n);
+        let spec = |n: u64| JobSpec::new(format!("t{n}"), "echo").series("daily").watermark(n);
         let specs = (round * 10 + 1..=round * 10 + 10).map(spec);
         dispatcher.submit_all(specs).await.expect("valid");
         until_final(&mut updates, 10).await;
         sleep_ms(60_000).await;
     }
     assert!(dispatcher.jobs().len() < 20, "{} are kept", dispatcher.jobs().len());
-    let first = JobSpec::new("t1", "echo").series("daily").mark(1);
-    assert_eq!(dispatcher.submit(first).await, Ok(Submitted::BelowMark), "forgotten, and not created again");
+    let first = JobSpec::new("t1", "echo").series("daily").watermark(1);
+    assert_eq!(
+        dispatcher.submit(first).await,
+        Ok(Submitted::BelowWatermark),
+        "forgotten, and not created again"
+    );
     assert_eq!(done.all().len(), 50);
     let batches = done_objects(&rig).await;
     assert!(batches > 0);
     sleep_ms(1_200_000).await;
     dispatcher
-        .submit_all((51..=70).map(|n| JobSpec::new(format!("t{n}"), "echo").series("daily").mark(n)))
+        .submit_all((51..=70).map(|n| JobSpec::new(format!("t{n}"), "echo").series("daily").watermark(n)))
         .await
         .expect("valid");
     until_final(&mut updates, 20).await;

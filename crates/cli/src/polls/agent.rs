@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::BootClock;
 use tenure::id::Label;
-use tenure::job::{Handlers, JobRunner, RunnerEnd, RunnerOptions, TakerCounts};
+use tenure::job::{ClaimerCounts, Handlers, JobRunner, RunnerEnd, RunnerOptions};
 use tenure::store::OpenOptions;
 use tenure::worker::{Observer, WorkerSpec};
 use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
@@ -71,7 +71,7 @@ pub(crate) async fn agent(args: AgentArgs) -> Result<ExitCode, Failure> {
     }
     match end {
         RunnerEnd::Drained => {
-            let TakerCounts { claimed, fenced: stale, duplicates, .. } = *counts.borrow();
+            let ClaimerCounts { claimed, fenced: stale, duplicates, .. } = *counts.borrow();
             tracing::info!(claimed, stale, duplicates, "agent {} has drained", args.id);
             Ok(ExitCode::SUCCESS)
         }

@@ -3,7 +3,7 @@
 use crate::election::coordinator::{Coordinator, FlightKind, Phase};
 use crate::election::event::{ElectionCause, Event};
 use crate::election::io::{Effect, NodeEntry, NodesAnswer, RequestId, SeatProblem};
-use crate::election::leader::Tenure;
+use crate::election::leader::Term;
 use crate::election::observe::Seen;
 use crate::election::seat::{Epoch, Expect, Seat, SeatState};
 use crate::mutants::Mutant;
@@ -168,7 +168,7 @@ impl Coordinator {
             && self.stop_by.is_none()
         {
             self.config.follow(self.terms);
-            self.lead(Tenure::new(epoch, sent, &self.config), out);
+            self.lead(Term::new(epoch, sent, &self.config), out);
         } else {
             self.vacate_own_record(out);
         }

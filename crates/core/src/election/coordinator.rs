@@ -6,7 +6,7 @@ use crate::election::event::ElectionCause;
 use crate::election::io::{
     Answer, Effect, Input, Request, RequestId, SeatAnswer, StopCause, WakeToken, WriteAnswer,
 };
-use crate::election::leader::Tenure;
+use crate::election::leader::Term;
 use crate::election::observe::{Health, Learned, Seen, SeenSeat};
 use crate::election::presence::Presence;
 use crate::election::role::Role;
@@ -79,7 +79,7 @@ pub(crate) enum Phase {
     /// Not eligible: only watches.
     Watching(Watching),
     Standby(Standby),
-    Leading(Tenure),
+    Leading(Term),
     Leaving {
         removal: Option<RequestId>,
     },
@@ -160,8 +160,8 @@ impl Coordinator {
     /// The leader as far as this node knows, with its epoch: this node itself, or the holder last seen unless it has been
     /// silent for its expiry. `None` if nobody is known to lead.
     pub fn leader(&self) -> Option<(&NodeId, Epoch)> {
-        if let Phase::Leading(tenure) = &self.phase {
-            return Some((&self.me.node, tenure.epoch));
+        if let Phase::Leading(term) = &self.phase {
+            return Some((&self.me.node, term.epoch));
         }
         let Seen::Seat(SeenSeat { seat, .. }) = &self.seen else { return None };
         // A former life of this node no longer leads, and a record from the past does not name the present leader.
@@ -184,7 +184,7 @@ impl Coordinator {
     /// somebody else may already lead.
     pub fn lease(&self) -> Option<(Epoch, Time)> {
         match &self.phase {
-            Phase::Leading(tenure) if tenure.processes => Some((tenure.epoch, self.deadline(tenure))),
+            Phase::Leading(term) if term.processes => Some((term.epoch, self.deadline(term))),
             Phase::Leading(_)
             | Phase::Idle
             | Phase::Starting(_)
@@ -217,7 +217,7 @@ impl Coordinator {
     /// is outstanding. `None` for a node that neither leads nor stands by.
     pub fn heartbeat_due(&self) -> Option<Time> {
         match &self.phase {
-            Phase::Leading(tenure) => Some(tenure.renew_at),
+            Phase::Leading(term) => Some(term.renew_at),
             Phase::Standby(standby) => Some(self.read_at(standby)),
             Phase::Idle | Phase::Starting(_) | Phase::Watching(_) | Phase::Leaving { .. } => None,
         }
@@ -350,7 +350,7 @@ impl Coordinator {
             Phase::Starting(starting) => self.start_due(starting),
             Phase::Watching(watching) => self.seat_flight.is_none().then_some(watching.read_at),
             Phase::Standby(standby) => self.standby_due(standby),
-            Phase::Leading(tenure) => self.leader_due(tenure),
+            Phase::Leading(term) => self.leader_due(term),
             Phase::Leaving { .. } => None,
         };
         let due = [due, self.presence_due(), self.stop_by].into_iter().flatten().min();
@@ -426,7 +426,7 @@ impl Coordinator {
 
     fn on_raise(&mut self, above: Epoch, out: &mut Vec<Effect>) {
         self.floor = self.floor.max(above);
-        if matches!(&self.phase, Phase::Leading(tenure) if tenure.epoch <= above) {
+        if matches!(&self.phase, Phase::Leading(term) if term.epoch <= above) {
             self.on_step_down(out);
         }
     }

@@ -84,7 +84,7 @@ struct Open {
 
 /// What a step means for the open cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum CycleEnd {
     Open,
     /// A try failed; the cycle goes on, unless it has lasted too long already.
     Failed,
@@ -110,8 +110,8 @@ impl CycleTracker {
             self.open = due.map(Open::new);
         }
         let answered = self.settle(step, late_ms);
-        let verdict = verdict(step, answered);
-        let ended = self.close(step.now, verdict);
+        let end = end(step, answered);
+        let ended = self.close(step.now, end);
         let next_due = if lost { Some(step.now) } else { due };
         self.follow(step, next_due, if ended.is_some() { 0 } else { late_ms });
         ended
@@ -179,13 +179,13 @@ impl CycleTracker {
         Some(answer)
     }
 
-    fn close(&mut self, now: Time, verdict: Verdict) -> Option<Cycle> {
+    fn close(&mut self, now: Time, end: CycleEnd) -> Option<Cycle> {
         let duration_ms = now.since(self.open.as_ref()?.due);
-        match verdict {
-            Verdict::Done => {}
-            Verdict::Failed if duration_ms > self.patience_ms => {}
-            Verdict::Open | Verdict::Failed => return None,
-            Verdict::Dropped => {
+        match end {
+            CycleEnd::Done => {}
+            CycleEnd::Failed if duration_ms > self.patience_ms => {}
+            CycleEnd::Open | CycleEnd::Failed => return None,
+            CycleEnd::Dropped => {
                 self.open = None;
                 return None;
             }
@@ -236,9 +236,9 @@ fn loss(effects: &[Effect]) -> Option<LossReason> {
     })
 }
 
-fn verdict(step: &Step<'_>, answered: Option<&Answer>) -> Verdict {
+fn end(step: &Step<'_>, answered: Option<&Answer>) -> CycleEnd {
     match loss(step.effects) {
-        Some(LossReason::Shutdown | LossReason::StepDown) => return Verdict::Dropped,
+        Some(LossReason::Shutdown | LossReason::StepDown) => return CycleEnd::Dropped,
         Some(
             LossReason::LeaseExpired
             | LossReason::Superseded
@@ -246,33 +246,33 @@ fn verdict(step: &Step<'_>, answered: Option<&Answer>) -> Verdict {
             | LossReason::SeatUnreadable
             | LossReason::SeatGone
             | LossReason::ProcessesStuck,
-        ) => return Verdict::Done,
+        ) => return CycleEnd::Done,
         None => {}
     }
     if step.effects.iter().any(|effect| matches!(effect, Effect::Stopped(_))) {
-        return Verdict::Dropped;
+        return CycleEnd::Dropped;
     }
     let confirmed = step.effects.iter().any(|effect| {
         matches!(effect, Effect::Emit(Event::LeaseRenewed { .. } | Event::BecameLeader { .. }))
     });
     if confirmed {
-        return Verdict::Done;
+        return CycleEnd::Done;
     }
-    let Some(answer) = answered else { return Verdict::Open };
+    let Some(answer) = answered else { return CycleEnd::Open };
     match step.role {
-        Some(Role::Leader | Role::Draining) => Verdict::Failed,
-        Some(Role::Standby | Role::Candidate) | None => look_verdict(step, answer),
+        Some(Role::Leader | Role::Draining) => CycleEnd::Failed,
+        Some(Role::Standby | Role::Candidate) | None => look_end(step, answer),
     }
 }
 
 /// What an answer means to a node that does not lead.
-fn look_verdict(step: &Step<'_>, answer: &Answer) -> Verdict {
+fn look_end(step: &Step<'_>, answer: &Answer) -> CycleEnd {
     let claims =
         step.effects.iter().any(|effect| matches!(effect, Effect::Request(_, Request::WriteSeat { .. })));
     match answer {
         Answer::Seat(SeatAnswer::Unavailable)
         | Answer::SeatWritten(WriteAnswer::Lost | WriteAnswer::Unknown | WriteAnswer::Unavailable) => {
-            Verdict::Failed
+            CycleEnd::Failed
         }
         Answer::Seat(
             SeatAnswer::Found { .. }
@@ -283,13 +283,13 @@ fn look_verdict(step: &Step<'_>, answer: &Answer) -> Verdict {
         )
         | Answer::SeatWritten(WriteAnswer::Won(_) | WriteAnswer::Denied) => {
             if claims {
-                Verdict::Open
+                CycleEnd::Open
             } else {
-                Verdict::Done
+                CycleEnd::Done
             }
         }
         Answer::Probe(_) | Answer::PresenceWritten(_) | Answer::PresenceRemoved | Answer::Nodes(_) => {
-            Verdict::Open
+            CycleEnd::Open
         }
     }
 }

@@ -7,7 +7,7 @@
 use crate::election::campaign::Campaign;
 use crate::election::coordinator::{Coordinator, FlightKind, PendingWrite, Phase, SeatFlight};
 use crate::election::io::{RequestId, WakeToken};
-use crate::election::leader::{Drain, Tenure};
+use crate::election::leader::{Drain, Term};
 use crate::election::observe::{Seen, SeenSeat};
 use crate::election::presence::Presence;
 use crate::election::seat::{Seat, SeatState, Version};
@@ -118,7 +118,7 @@ impl Coordinator {
             Phase::Watching(Watching { read_at }) => with.time(read_at),
             Phase::Starting(starting) => starting.renumber(with),
             Phase::Standby(standby) => standby.renumber(with),
-            Phase::Leading(tenure) => tenure.renumber(with),
+            Phase::Leading(term) => term.renumber(with),
             Phase::Leaving { removal } => removal.iter_mut().for_each(|id| with.request(id)),
         }
     }
@@ -176,9 +176,9 @@ impl Standby {
     }
 }
 
-impl Tenure {
+impl Term {
     fn renumber(&mut self, with: &mut impl Renumber) {
-        let Tenure {
+        let Term {
             epoch: _,
             renewed,
             renew_at,

@@ -12,7 +12,7 @@ use crate::time::Time;
 
 /// One leadership, from the claim to the loss.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Tenure {
+pub(crate) struct Term {
     pub(crate) epoch: Epoch,
     /// When the last confirmed claim or renewal was **sent**. The lease runs from here.
     pub(crate) renewed: Time,
@@ -59,9 +59,9 @@ pub(crate) enum DrainCause {
 /// itself: a shutdown must end.
 const ATTEMPTS_MAX: u8 = 4;
 
-impl Tenure {
-    pub(crate) fn new(epoch: Epoch, sent: Time, config: &Config) -> Tenure {
-        Tenure {
+impl Term {
+    pub(crate) fn new(epoch: Epoch, sent: Time, config: &Config) -> Term {
+        Term {
             epoch,
             renewed: sent,
             renew_at: sent + config.heartbeat_ms.min(config.renew_by_ms()),
@@ -78,9 +78,9 @@ impl Tenure {
 }
 
 impl Coordinator {
-    fn tenure(&mut self) -> &mut Tenure {
+    fn term(&mut self) -> &mut Term {
         match &mut self.phase {
-            Phase::Leading(tenure) => tenure,
+            Phase::Leading(term) => term,
             Phase::Idle
             | Phase::Starting(_)
             | Phase::Watching(_)
@@ -91,17 +91,17 @@ impl Coordinator {
         }
     }
 
-    pub(crate) fn deadline(&self, tenure: &Tenure) -> Time {
-        tenure.renewed + self.config.hold_ms()
+    pub(crate) fn deadline(&self, term: &Term) -> Time {
+        term.renewed + self.config.hold_ms()
     }
 
-    fn wind_down_at(&self, tenure: &Tenure) -> Time {
-        tenure.renewed + self.config.wind_down_ms()
+    fn wind_down_at(&self, term: &Term) -> Time {
+        term.renewed + self.config.wind_down_ms()
     }
 
-    pub(crate) fn lead(&mut self, tenure: Tenure, out: &mut Vec<Effect>) {
-        let (epoch, deadline) = (tenure.epoch, self.deadline(&tenure));
-        self.become_leader(tenure);
+    pub(crate) fn lead(&mut self, term: Term, out: &mut Vec<Effect>) {
+        let (epoch, deadline) = (term.epoch, self.deadline(&term));
+        self.become_leader(term);
         let node = self.me.node.clone();
         self.announce(node, epoch, out);
         out.push(Effect::Emit(Event::BecameLeader { epoch, deadline }));
@@ -111,12 +111,12 @@ impl Coordinator {
     /// Runs before anything else, at every input: past its deadline a leader no longer leads, whatever the store does.
     /// Safety does not depend on this, because work checks the deadline by itself; but observers must hear of it in time.
     pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &self.phase else { return };
-        if self.now >= self.deadline(tenure) && !self.config.has(Mutant::DeadlineIgnored) {
-            let (epoch, told) = (tenure.epoch, tenure.drain.is_some() && tenure.processes);
-            let reason = match &tenure.drain {
+        let Phase::Leading(term) = &self.phase else { return };
+        if self.now >= self.deadline(term) && !self.config.has(Mutant::DeadlineIgnored) {
+            let (epoch, told) = (term.epoch, term.drain.is_some() && term.processes);
+            let reason = match &term.drain {
                 Some(Drain { cause: DrainCause::Asked(reason), .. }) => *reason,
-                Some(Drain { cause: DrainCause::AtRisk, .. }) | None => tenure.blame,
+                Some(Drain { cause: DrainCause::AtRisk, .. }) | None => term.blame,
             };
             if told {
                 out.push(Effect::Emit(Event::ProcessesStuck { epoch }));
@@ -128,18 +128,18 @@ impl Coordinator {
     /// The only way out of leadership.
     fn lose(&mut self, reason: LossReason, vacated: bool, out: &mut Vec<Effect>) {
         let now = self.now;
-        let Phase::Leading(tenure) = &self.phase else { return };
-        let (epoch, processes, deadline) = (tenure.epoch, tenure.processes, self.deadline(tenure));
+        let Phase::Leading(term) = &self.phase else { return };
+        let (epoch, processes, deadline) = (term.epoch, term.processes, self.deadline(term));
         // Work that was told to stop and did not may continue until its deadline; it checks that deadline by itself.
-        let ignores = tenure.drain.is_some() && processes;
-        let acted_until = if ignores { deadline } else { tenure.stopped.unwrap_or(now).min(deadline) };
+        let ignores = term.drain.is_some() && processes;
+        let acted_until = if ignores { deadline } else { term.stopped.unwrap_or(now).min(deadline) };
         if processes {
             out.push(Effect::StopProcesses { epoch, by: now });
         }
         self.retired = self.retired.max(epoch);
         let not_before = match reason {
             LossReason::StepDown if self.config.has(Mutant::CooldownSkipped) => now,
-            LossReason::StepDown => now + self.config.step_down_cooldown_ms().max(tenure.hold_ms),
+            LossReason::StepDown => now + self.config.step_down_cooldown_ms().max(term.hold_ms),
             LossReason::Shutdown
             | LossReason::LeaseExpired
             | LossReason::Superseded
@@ -155,25 +155,25 @@ impl Coordinator {
         out.push(Effect::Emit(Event::LostLeadership { epoch, reason, vacated, acted_until }));
     }
 
-    pub(crate) fn leader_due(&self, tenure: &Tenure) -> Option<Time> {
+    pub(crate) fn leader_due(&self, term: &Term) -> Option<Time> {
         let free = self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests);
-        let request = free.then_some(tenure.renew_at);
-        let wind_down = (tenure.drain.is_none() && !self.config.has(Mutant::WindDownIgnored))
-            .then(|| self.wind_down_at(tenure));
-        let stuck = tenure.drain.as_ref().filter(|_| tenure.processes).map(|drain| drain.by);
-        [Some(self.deadline(tenure)), request, wind_down, stuck].into_iter().flatten().min()
+        let request = free.then_some(term.renew_at);
+        let wind_down = (term.drain.is_none() && !self.config.has(Mutant::WindDownIgnored))
+            .then(|| self.wind_down_at(term));
+        let stuck = term.drain.as_ref().filter(|_| term.processes).map(|drain| drain.by);
+        [Some(self.deadline(term)), request, wind_down, stuck].into_iter().flatten().min()
     }
 
     pub(crate) fn advance_leader(&mut self, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &self.phase else { return };
+        let Phase::Leading(term) = &self.phase else { return };
         let wind_down = !self.config.has(Mutant::WindDownIgnored);
-        if tenure.drain.is_none() && self.now >= self.wind_down_at(tenure) && wind_down {
-            let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
+        if term.drain.is_none() && self.now >= self.wind_down_at(term) && wind_down {
+            let (epoch, deadline) = (term.epoch, self.deadline(term));
             out.push(Effect::Emit(Event::LeaseAtRisk { epoch, deadline }));
             self.drain(DrainCause::AtRisk, deadline, out);
         }
         let now = self.now;
-        let Phase::Leading(Tenure { drain, processes, unresolved, renew_at, .. }) = &self.phase else {
+        let Phase::Leading(Term { drain, processes, unresolved, renew_at, .. }) = &self.phase else {
             return;
         };
         if let Some(drain) = drain {
@@ -199,11 +199,11 @@ impl Coordinator {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
         let (now, heartbeat_ms) = (self.now, self.config.heartbeat_ms.max(1));
-        let tenure = self.tenure();
-        while tenure.renew_at <= now {
-            tenure.renew_at = tenure.renew_at + heartbeat_ms;
+        let term = self.term();
+        while term.renew_at <= now {
+            term.renew_at = term.renew_at + heartbeat_ms;
         }
-        tenure.tried = now;
+        term.tried = now;
         let nonce = self.nonce();
         let seat = Seat { renewals: seat.renewals + 1, nonce, ..seat };
         self.send_write(seat, Expect::Version(version), FlightKind::Renew, out);
@@ -221,10 +221,10 @@ impl Coordinator {
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Lost | WriteAnswer::Unknown) => {
                 let now = self.now;
                 let patience_ms = self.patience_ms(&flight, answer);
-                let tenure = self.tenure();
-                tenure.unresolved = true;
-                tenure.renew_at = now;
-                tenure.look_until = now + patience_ms;
+                let term = self.term();
+                term.unresolved = true;
+                term.renew_at = now;
+                term.look_until = now + patience_ms;
             }
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Unavailable) => {
                 self.try_again(LossReason::LeaseExpired);
@@ -240,26 +240,26 @@ impl Coordinator {
     /// it was given up may well need as long again, and a second write beside it would only be refused because of it, one
     /// slow answer later. But half of the time left before work must stop belongs to the next try.
     fn patience_ms(&self, flight: &SeatFlight, answer: &WriteAnswer) -> u64 {
-        let Phase::Leading(tenure) = &self.phase else { return 0 };
+        let Phase::Leading(term) = &self.phase else { return 0 };
         if !matches!((&flight.kind, answer), (FlightKind::Renew(_), WriteAnswer::Unknown)) {
             return 0;
         }
-        let left_ms = self.wind_down_at(tenure).since(self.now);
+        let left_ms = self.wind_down_at(term).since(self.now);
         self.now.since(flight.sent).min(left_ms / 2)
     }
 
     fn on_renewed(&mut self, sent: Time, out: &mut Vec<Effect>) {
         let (now, config) = (self.now, self.config.clone());
-        let tenure = self.tenure();
+        let term = self.term();
         let from = if config.has(Mutant::DeadlineFromAnswer) { now } else { sent };
-        tenure.renewed = tenure.renewed.max(from);
-        tenure.unresolved = false;
-        tenure.blame = LossReason::LeaseExpired;
-        tenure.renew_at = tenure.renew_at.min(tenure.renewed + config.renew_by_ms()).max(sent + 1);
+        term.renewed = term.renewed.max(from);
+        term.unresolved = false;
+        term.blame = LossReason::LeaseExpired;
+        term.renew_at = term.renew_at.min(term.renewed + config.renew_by_ms()).max(sent + 1);
         if config.has(Mutant::CadenceStretched) {
-            tenure.renew_at = now + config.heartbeat_ms;
+            term.renew_at = now + config.heartbeat_ms;
         }
-        let (epoch, renewed) = (tenure.epoch, tenure.renewed);
+        let (epoch, renewed) = (term.epoch, term.renewed);
         let deadline = renewed + config.hold_ms();
         out.push(Effect::Emit(Event::LeaseRenewed { epoch, deadline, latency_ms: now.since(sent) }));
         out.push(Effect::ExtendLease { epoch, deadline });
@@ -270,15 +270,15 @@ impl Coordinator {
     /// told to stop must not overlap with work that starts. The epoch stays, because nobody else can have claimed in the
     /// meantime.
     fn recover(&mut self, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &self.phase else { return };
-        let at_risk = matches!(tenure.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
-        let stopped = !tenure.processes || self.config.has(Mutant::RecoversBeforeStopped);
-        if !at_risk || !stopped || self.now >= self.wind_down_at(tenure) {
+        let Phase::Leading(term) = &self.phase else { return };
+        let at_risk = matches!(term.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
+        let stopped = !term.processes || self.config.has(Mutant::RecoversBeforeStopped);
+        if !at_risk || !stopped || self.now >= self.wind_down_at(term) {
             return;
         }
-        let (epoch, deadline) = (tenure.epoch, self.deadline(tenure));
-        let tenure = Tenure { drain: None, processes: true, stopped: None, ..tenure.clone() };
-        self.become_leader(tenure);
+        let (epoch, deadline) = (term.epoch, self.deadline(term));
+        let term = Term { drain: None, processes: true, stopped: None, ..term.clone() };
+        self.become_leader(term);
         out.push(Effect::Emit(Event::LeaseRecovered { epoch }));
         out.push(Effect::StartProcesses { epoch, deadline });
     }
@@ -287,26 +287,26 @@ impl Coordinator {
     /// longer, then renews at once, unless the last try was only just now: one lost renewal must cost nothing.
     fn renew_now(&mut self) {
         let (now, retry_ms) = (self.now, self.config.retry_ms());
-        let tenure = self.tenure();
+        let term = self.term();
         // A seat that is being vacated needs no renewal. If one lands after all, the vacate is refused and sent again.
-        let vacating = matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. }));
-        if now < tenure.look_until && (tenure.processes || !vacating) {
-            tenure.unresolved = true;
-            tenure.renew_at = (now + retry_ms).min(tenure.look_until);
+        let vacating = matches!(term.drain, Some(Drain { cause: DrainCause::Asked(_), .. }));
+        if now < term.look_until && (term.processes || !vacating) {
+            term.unresolved = true;
+            term.renew_at = (now + retry_ms).min(term.look_until);
         } else {
-            tenure.renew_at = now.max(tenure.tried + retry_ms);
+            term.renew_at = now.max(term.tried + retry_ms);
         }
     }
 
     /// Nothing was written. Try again soon, and no later than 80 % of the hold.
     fn try_again(&mut self, blame: LossReason) {
         let (now, retry_ms, wind_down_ms) = (self.now, self.config.retry_ms(), self.config.wind_down_ms());
-        let tenure = self.tenure();
-        tenure.blame = blame;
-        tenure.renew_at = now + retry_ms;
-        let last_chance = tenure.renewed + wind_down_ms;
+        let term = self.term();
+        term.blame = blame;
+        term.renew_at = now + retry_ms;
+        let last_chance = term.renewed + wind_down_ms;
         if last_chance > now {
-            tenure.renew_at = tenure.renew_at.min(last_chance);
+            term.renew_at = term.renew_at.min(last_chance);
         }
     }
 
@@ -323,11 +323,11 @@ impl Coordinator {
             Seen::Unreadable { .. } | Seen::Nothing => return self.try_again(LossReason::SeatUnreadable),
         };
         let foreign =
-            !self.is_me(&seat.holder) || seat.epoch != self.tenure().epoch || seat.state == SeatState::Vacant;
+            !self.is_me(&seat.holder) || seat.epoch != self.term().epoch || seat.state == SeatState::Vacant;
         if foreign && !self.config.has(Mutant::SupersededIgnored) {
             return self.end(LossReason::Superseded, out);
         }
-        self.tenure().unresolved = false;
+        self.term().unresolved = false;
         if seat.step_down && !self.config.has(Mutant::MarkIgnored) {
             // Before the renewal is counted: a lease that recovers must not start work that is about to stop.
             self.on_step_down(out);
@@ -339,11 +339,11 @@ impl Coordinator {
             Some(sent) => {
                 self.pending.clear();
                 let next = sent + self.config.heartbeat_ms;
-                self.tenure().renew_at = next;
+                self.term().renew_at = next;
                 self.on_renewed(sent, out);
             }
             // A moment's wait costs nothing: work that stops quickly saves the renewal.
-            None if seat.step_down && self.tenure().processes => self.try_again(LossReason::LeaseExpired),
+            None if seat.step_down && self.term().processes => self.try_again(LossReason::LeaseExpired),
             None => self.renew_now(),
         }
     }
@@ -351,7 +351,7 @@ impl Coordinator {
     /// The seat is no longer this node's. If it was being given up, that is the reason; and once a vacate was sent, anything
     /// found on the seat came after it.
     fn end(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
-        match self.tenure().drain {
+        match self.term().drain {
             Some(Drain { cause: DrainCause::Asked(asked), vacated, .. }) => self.lose(asked, vacated, out),
             Some(Drain { cause: DrainCause::AtRisk, .. }) | None => self.lose(reason, false, out),
         }
@@ -359,11 +359,11 @@ impl Coordinator {
 
     fn drain(&mut self, cause: DrainCause, by: Time, out: &mut Vec<Effect>) {
         self.become_draining();
-        let tenure = self.tenure();
+        let term = self.term();
         // A vacate that was sent may have landed, whatever the reason for the drain now.
-        let vacated = tenure.drain.as_ref().is_some_and(|drain| drain.vacated);
-        tenure.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated });
-        let (epoch, processes) = (tenure.epoch, tenure.processes);
+        let vacated = term.drain.as_ref().is_some_and(|drain| drain.vacated);
+        term.drain = Some(Drain { cause, by, attempts: ATTEMPTS_MAX, vacated });
+        let (epoch, processes) = (term.epoch, term.processes);
         if processes {
             out.push(Effect::StopProcesses { epoch, by });
         }
@@ -376,8 +376,8 @@ impl Coordinator {
     /// A step-down with a longer cooldown, not a state of its own: the node still watches and is ranked, only its claims
     /// wait. A leader that is already handing over takes this too: what counts is how long it stays away afterwards.
     pub(crate) fn on_stand_aside(&mut self, hold_ms: u64, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &mut self.phase else { return };
-        tenure.hold_ms = tenure.hold_ms.max(hold_ms);
+        let Phase::Leading(term) = &mut self.phase else { return };
+        term.hold_ms = term.hold_ms.max(hold_ms);
         self.on_step_down(out);
     }
 
@@ -386,8 +386,8 @@ impl Coordinator {
     }
 
     fn drain_because(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
-        let Phase::Leading(tenure) = &self.phase else { return };
-        let asked = match &tenure.drain {
+        let Phase::Leading(term) = &self.phase else { return };
+        let asked = match &term.drain {
             Some(Drain { cause: DrainCause::Asked(earlier), .. }) => Some(*earlier),
             Some(Drain { cause: DrainCause::AtRisk, .. }) | None => None,
         };
@@ -400,9 +400,9 @@ impl Coordinator {
 
     pub(crate) fn on_processes_stopped(&mut self, epoch: Epoch, out: &mut Vec<Effect>) {
         match &mut self.phase {
-            Phase::Leading(tenure) if tenure.epoch == epoch && tenure.drain.is_some() => {
-                tenure.processes = false;
-                tenure.stopped = Some(self.now);
+            Phase::Leading(term) if term.epoch == epoch && term.drain.is_some() => {
+                term.processes = false;
+                term.stopped = Some(self.now);
                 self.recover(out);
             }
             Phase::Leading(_) => {}
@@ -420,8 +420,8 @@ impl Coordinator {
     fn advance_vacate(&mut self, out: &mut Vec<Effect>) {
         let now = self.now;
         let in_flight = self.seat_flight.is_some();
-        let tenure = self.tenure();
-        let Some(drain) = &mut tenure.drain else { return };
+        let term = self.term();
+        let Some(drain) = &mut term.drain else { return };
         let DrainCause::Asked(reason) = drain.cause else { return };
         if in_flight {
             return;
@@ -429,12 +429,12 @@ impl Coordinator {
         if drain.attempts == 0 {
             return self.lose(reason, false, out);
         }
-        let waiting = drain.attempts < ATTEMPTS_MAX && now < tenure.renew_at;
+        let waiting = drain.attempts < ATTEMPTS_MAX && now < term.renew_at;
         if waiting {
             return;
         }
         drain.attempts -= 1;
-        if tenure.unresolved {
+        if term.unresolved {
             self.send_read(out);
         } else {
             drain.vacated = true;
@@ -443,15 +443,15 @@ impl Coordinator {
     }
 
     fn on_vacated(&mut self, out: &mut Vec<Effect>) {
-        let tenure = self.tenure();
-        if let Some(Drain { cause: DrainCause::Asked(reason), .. }) = tenure.drain {
+        let term = self.term();
+        if let Some(Drain { cause: DrainCause::Asked(reason), .. }) = term.drain {
             self.lose(reason, true, out);
         }
     }
 
     /// Processes did not stop. Vacating now would invite a second leader beside them, so the lease is left to run out.
     fn give_up_stuck(&mut self, reason: LossReason, out: &mut Vec<Effect>) {
-        let epoch = self.tenure().epoch;
+        let epoch = self.term().epoch;
         out.push(Effect::Emit(Event::ProcessesStuck { epoch }));
         self.lose(reason, false, out);
     }

@@ -2,7 +2,7 @@
 
 use crate::election::coordinator::{Coordinator, Phase};
 use crate::election::io::{Effect, Request, StopCause};
-use crate::election::leader::Tenure;
+use crate::election::leader::Term;
 use crate::election::observe::{Health, Seen};
 use crate::election::presence::Presence;
 use crate::election::standby::Standby;
@@ -44,9 +44,9 @@ impl Coordinator {
         self.turn(&[Some(Role::Standby)], Some(Role::Candidate));
     }
 
-    pub(crate) fn become_leader(&mut self, tenure: Tenure) {
+    pub(crate) fn become_leader(&mut self, term: Term) {
         assert!(
-            tenure.epoch > self.retired || self.config.has(Mutant::RetiredEpochLed),
+            term.epoch > self.retired || self.config.has(Mutant::RetiredEpochLed),
             "an epoch that is over is never led again"
         );
         let mut from = vec![Some(Role::Candidate), Some(Role::Draining)];
@@ -54,7 +54,7 @@ impl Coordinator {
             from.push(Some(Role::Standby));
         }
         self.turn(&from, Some(Role::Leader));
-        self.phase = Phase::Leading(tenure);
+        self.phase = Phase::Leading(term);
     }
 
     pub(crate) fn become_draining(&mut self) {

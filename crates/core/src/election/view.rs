@@ -81,12 +81,12 @@ impl Coordinator {
     /// The proof's variables for this node.
     pub fn view(&self) -> View {
         let lead = match &self.phase {
-            Phase::Leading(tenure) => Some(LeadView {
-                epoch: tenure.epoch,
-                renewed: tenure.renewed,
-                work: tenure.processes,
-                draining: tenure.drain.is_some(),
-                asked: matches!(tenure.drain, Some(Drain { cause: DrainCause::Asked(_), .. })),
+            Phase::Leading(term) => Some(LeadView {
+                epoch: term.epoch,
+                renewed: term.renewed,
+                work: term.processes,
+                draining: term.drain.is_some(),
+                asked: matches!(term.drain, Some(Drain { cause: DrainCause::Asked(_), .. })),
             }),
             Phase::Idle
             | Phase::Starting(_)

@@ -4,11 +4,11 @@
 //! two, the caller may assign waiting jobs. Not promised: that a dispatcher notices by itself that leadership ended. Its
 //! caller asks the guard right before each write, and a newer leader's ledger ends it.
 
-mod book;
-mod index;
+mod inboxes;
 mod io;
-mod judge;
-mod post;
+mod ledger;
+mod lifecycle;
+mod table;
 
 pub use io::{
     DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, InboxListed, InboxRead,
@@ -23,8 +23,8 @@ use crate::id::{Incarnation, Nonce};
 use crate::id::{JobId, SeriesId, WorkerId};
 use crate::mutants::Mutant;
 use crate::time::Time;
-use index::{Index, due_by, first_after};
 use std::collections::{BTreeMap, BTreeSet};
+use table::{Table, due_by, first_after};
 
 /// The parameters of a dispatcher.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -41,7 +41,7 @@ pub struct DispatcherConfig {
     pub fast_ms: u64,
     /// How often it looks while nothing changes.
     pub slow_ms: u64,
-    /// How long an entry may stay unclaimed before it is taken back.
+    /// How long an entry may stay unclaimed before it is withdrawn.
     pub claim_timeout_ms: u64,
     /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
     pub margin_ms: u64,
@@ -54,7 +54,7 @@ pub struct DispatcherConfig {
 
 /// Why an entry is taken out of an inbox unclaimed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum TakeBack {
+enum Withdraw {
     Requeue,
     Expire,
     Cancel,
@@ -78,7 +78,7 @@ struct Job {
     /// Since when it waits to be claimed. The wait continues while it is dispatched but not claimed.
     waits_since: Time,
     not_before: Time,
-    take_back: Option<TakeBack>,
+    withdraw: Option<Withdraw>,
     tokens: Vec<(u64, SubmitAnswer)>,
     told: Option<(JobState, u32)>,
     /// When to judge it next, going by time alone.
@@ -115,7 +115,7 @@ pub struct Dispatcher {
     claim_times: Vec<u64>,
     ended: bool,
     mutant: Option<Mutant>,
-    index: Index,
+    table: Table,
 }
 
 impl Dispatcher {
@@ -145,7 +145,7 @@ impl Dispatcher {
             claim_times: Vec::new(),
             ended: false,
             mutant: None,
-            index: Index::default(),
+            table: Table::default(),
         }
     }
 
@@ -191,12 +191,12 @@ impl Dispatcher {
 
     /// The jobs that wait for somebody to choose a worker for them.
     pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        self.waiting(now, self.index.queued.iter())
+        self.waiting(now, self.table.queued.iter())
     }
 
     /// Waiting jobs for which nobody has looked for a worker yet.
     pub fn unassigned_new(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        self.waiting(now, self.index.fresh.iter().chain(due_by(&self.index.job_timers, now)))
+        self.waiting(now, self.table.fresh.iter().chain(due_by(&self.table.job_timers, now)))
     }
 
     fn waiting<'a>(
@@ -214,32 +214,32 @@ impl Dispatcher {
 
     /// Whether something has happened that may give waiting jobs a worker now. Limited to a useful rate.
     pub fn may_retry(&self, now: Time) -> bool {
-        self.index.retry && now >= self.index.retry_at
+        self.table.retry && now >= self.table.retry_at
     }
 
     /// Workers whose load may have changed since the last call.
     pub fn take_touched(&mut self) -> BTreeSet<WorkerId> {
-        std::mem::take(&mut self.index.touched)
+        std::mem::take(&mut self.table.touched)
     }
 
     /// How many jobs are queued, and how many are out at workers.
     pub fn open(&self) -> (usize, usize) {
-        (self.index.queued.len(), self.index.in_flight)
+        (self.table.queued.len(), self.table.in_flight)
     }
 
-    /// The highest mark of each series, for the shards this leader owns.
+    /// The highest watermark of each series, for the shards this leader owns.
     pub fn series(&self) -> impl Iterator<Item = (&SeriesId, u64)> {
         let owned = self.shards.iter().filter(|shard| shard.hold == Hold::Owned);
-        owned.flat_map(|shard| shard.series.iter().map(|(name, mark)| (name, *mark)))
+        owned.flat_map(|shard| shard.series.iter().map(|(name, watermark)| (name, *watermark)))
     }
 
     /// How many attempts are out at this worker.
     pub fn in_flight(&self, worker: &WorkerId) -> usize {
-        self.index.out.get(worker).map_or(0, BTreeSet::len)
+        self.table.out.get(worker).map_or(0, BTreeSet::len)
     }
 
     fn out_at(&self, worker: &WorkerId) -> impl Iterator<Item = &Job> {
-        let ids = self.index.out.get(worker).into_iter().flatten();
+        let ids = self.table.out.get(worker).into_iter().flatten();
         ids.filter_map(|id| self.jobs.get(id))
     }
 
@@ -261,7 +261,7 @@ impl Dispatcher {
         match input {
             DispatchInput::Wake => {}
             DispatchInput::Submit(records) => {
-                self.index.retry = true;
+                self.table.retry = true;
                 self.waiting.extend(records);
             }
             DispatchInput::Forget(series) => self.forget(series),
@@ -269,7 +269,7 @@ impl Dispatcher {
             DispatchInput::Assign { id, worker } => {
                 self.assign(now, &id, &worker);
             }
-            DispatchInput::Hold { id, reason } => self.hold(now, &id, reason),
+            DispatchInput::Explain { id, reason } => self.explain(now, &id, reason),
             DispatchInput::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchInput::Ledger(id, shard, read) => self.on_ledger(now, id, shard, read),
             DispatchInput::LedgerWritten(id, shard, answer) => {
@@ -357,7 +357,7 @@ impl Dispatcher {
             inbox.said_changed |= changed && inbox.version.is_some() && line.version.is_some();
             inbox.must_read |= changed;
             if inbox.must_read {
-                self.index.inboxes.insert(line.worker);
+                self.table.inboxes.insert(line.worker);
             }
         }
         for worker in unseen {
@@ -365,13 +365,13 @@ impl Dispatcher {
             let inbox = self.inboxes.get_mut(&worker).filter(|i| i.doc.is_some() && i.flight.is_none());
             if let Some(inbox) = inbox {
                 inbox.must_read = true;
-                self.index.inboxes.insert(worker);
+                self.table.inboxes.insert(worker);
             }
         }
         if first {
-            for worker in self.index.out.keys() {
+            for worker in self.table.out.keys() {
                 self.inboxes.entry(worker.clone()).or_insert_with(Inbox::absent);
-                self.index.inboxes.insert(worker.clone());
+                self.table.inboxes.insert(worker.clone());
             }
         }
         self.note_gone(now);
@@ -407,7 +407,7 @@ impl Dispatcher {
             self.sweep(now);
             self.judge(now);
             self.assign_targets(now);
-            let again: Vec<JobId> = self.index.jobs.iter().cloned().collect();
+            let again: Vec<JobId> = self.table.jobs.iter().cloned().collect();
             again.iter().for_each(|id| self.retime(now, id));
         }
         self.keep_reasons(now);
@@ -439,7 +439,7 @@ impl Dispatcher {
 
     /// Reports what is in the ledger and what was seen in inboxes.
     fn tell(&mut self, out: &mut Vec<DispatchEffect>) {
-        for id in std::mem::take(&mut self.index.untold) {
+        for id in std::mem::take(&mut self.table.untold) {
             let Some(job) = self.jobs.get(&id) else { continue };
             // Unconfirmed changes come back here once they are confirmed.
             let confirmed = self.is_confirmed(job);
@@ -481,10 +481,10 @@ impl Dispatcher {
             [Some(shard.due), stale].into_iter().flatten()
         });
         let archives = self.shards.iter().filter(|shard| self.may_archive(shard)).map(|s| s.archive_at);
-        let timers = [first_after(&self.index.inbox_timers, now), first_after(&self.index.job_timers, now)];
+        let timers = [first_after(&self.table.inbox_timers, now), first_after(&self.table.job_timers, now)];
         let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
-        let held = self.index.queued.len() > self.index.fresh.len();
-        let retry = (self.index.retry && held).then_some(self.index.retry_at);
+        let held = self.table.queued.len() > self.table.fresh.len();
+        let retry = (self.table.retry && held).then_some(self.table.retry_at);
         let times = timers.into_iter().chain([list, retry, self.poll_at]).flatten();
         // Whatever was due earlier is done, or waits for something other than time.
         times.chain(shards).chain(archives).chain([self.archive_due]).filter(|at| *at > now).min()

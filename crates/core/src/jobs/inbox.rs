@@ -39,7 +39,7 @@ pub(super) struct Inbox {
     /// Late results that were counted and are still in the inbox.
     pub(super) late: Vec<(JobId, u32)>,
     /// Since when recorded results wait to be removed.
-    pub(super) litter_since: Option<Time>,
+    pub(super) recorded_results_since: Option<Time>,
     /// When to look at it again, going by time alone.
     pub(super) timer: Option<Time>,
     /// Since when its worker has been missing from the registry.
@@ -62,7 +62,7 @@ impl Inbox {
             stamp: None,
             said_changed: false,
             late: Vec::new(),
-            litter_since: None,
+            recorded_results_since: None,
             timer: None,
             unheard_since: None,
         }

@@ -5,10 +5,10 @@
 //! counted and costs nothing. The wall clock may jump. If it goes back, nothing is due that was not due before; if it goes
 //! forward, the due times in between were missed.
 //!
-//! Not promised: a mark that a wrong clock has put into the future stays there, and the schedule creates nothing until then
+//! Not promised: a watermark that a wrong clock has put into the future stays there, and the schedule creates nothing until then
 //! ([`SeriesView::ahead_ms`] shows it). The way out is a schedule with another name.
 
-use super::{DueTimes, PlanTerms, Planned};
+use super::{DueTimes, Planned, ScheduleTerms};
 use crate::id::{JobId, ScheduleId, SeriesId};
 
 use crate::mutants::{Mistake, Mutant};
@@ -26,7 +26,7 @@ const UNSEEN_MAX: u8 = 3;
 pub struct Due {
     /// The schedule it belongs to.
     pub schedule: ScheduleId,
-    /// The due time. It names the job and is its mark.
+    /// The due time. It names the job and is its watermark.
     pub due_ms: u64,
     /// How long ago it should have begun.
     pub late_ms: u64,
@@ -60,10 +60,10 @@ pub struct PlanCounts {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SeriesView {
     /// The newest due time known to have become a job; 0 if none is known.
-    pub mark_ms: u64,
+    pub watermark_ms: u64,
     /// Jobs of the schedule that are not finished.
     pub open: u64,
-    /// How far the mark is ahead of the clock; nothing is created until the clock catches up.
+    /// How far the watermark is ahead of the clock; nothing is created until the clock catches up.
     pub ahead_ms: u64,
     /// When the next job begins, if the clock does not jump.
     pub next_ms: Option<u64>,
@@ -73,7 +73,7 @@ pub struct SeriesView {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Series {
-    mark_ms: u64,
+    watermark_ms: u64,
     /// Due times up to here have been decided.
     judged_ms: u64,
     /// Due times up to here were counted as blocked.
@@ -143,7 +143,7 @@ impl<S: Planned> Planner<S> {
         self.schedules.insert(schedule.id().clone(), schedule);
     }
 
-    /// Forgets a schedule. Its jobs carry on; its marks stay in the ledger.
+    /// Forgets a schedule. Its jobs carry on; its watermarks stay in the ledger.
     pub fn remove(&mut self, id: &ScheduleId) {
         self.schedules.remove(id);
         self.requeue(id, None);
@@ -160,17 +160,17 @@ impl<S: Planned> Planner<S> {
         self.counts
     }
 
-    /// Takes the state of all jobs in the ledger: schedule, job, mark, and whether the job is open. Needed once, and
+    /// Takes the state of all jobs in the ledger: schedule, job, watermark, and whether the job is open. Needed once, and
     /// whenever [notes](Planner::note) were missed.
     pub fn observe<'t>(&mut self, jobs: impl IntoIterator<Item = (&'t SeriesId, &'t JobId, u64, bool)>) {
         for series in self.series.values_mut() {
             series.open.clear();
             series.unseen.values_mut().for_each(|looks| *looks += 1);
         }
-        for (series, job, mark_ms, open) in jobs {
+        for (series, job, watermark_ms, open) in jobs {
             let Some(series) = self.series.get_mut(&series.schedule()) else { continue };
             series.unseen.remove(job);
-            series.mark_ms = series.mark_ms.max(mark_ms);
+            series.watermark_ms = series.watermark_ms.max(watermark_ms);
             if open && !self.mistake.is(Mutant::PlanOpenForgotten) {
                 series.open.insert(job.clone());
             }
@@ -201,14 +201,14 @@ impl<S: Planned> Planner<S> {
         match answer {
             JobAnswer::Created => {
                 self.counts.created += 1;
-                series.mark_ms = series.mark_ms.max(due.due_ms);
+                series.watermark_ms = series.watermark_ms.max(due.due_ms);
                 if let Ok(job) = due.schedule.job(due.due_ms) {
                     series.unseen.insert(job, 0);
                 }
             }
             JobAnswer::Existed => {
                 self.counts.duplicates += 1;
-                series.mark_ms = series.mark_ms.max(due.due_ms);
+                series.watermark_ms = series.watermark_ms.max(due.due_ms);
             }
             JobAnswer::Refused => {}
         }
@@ -315,9 +315,9 @@ impl<S: Planned> Planner<S> {
         let (schedule, series) = (self.schedules.get(id)?, self.series.get(id)?);
         let next_ms = if schedule.terms().enabled { self.next_of(schedule, now_ms) } else { None };
         Some(SeriesView {
-            mark_ms: series.mark_ms,
+            watermark_ms: series.watermark_ms,
             open: series.open(),
-            ahead_ms: series.mark_ms.saturating_sub(now_ms),
+            ahead_ms: series.watermark_ms.saturating_sub(now_ms),
             next_ms,
             blocked: series.blocked.then_some("schedule_full"),
         })
@@ -340,8 +340,8 @@ impl<S: Planned> Planner<S> {
     }
 }
 
-fn floor_ms(terms: &PlanTerms, series: &Series) -> u64 {
-    terms.since_ms.max(series.mark_ms).max(series.judged_ms)
+fn floor_ms(terms: &ScheduleTerms, series: &Series) -> u64 {
+    terms.since_ms.max(series.watermark_ms).max(series.judged_ms)
 }
 
 /// Considers the due times after `floor_ms` whose time to begin has come. Keeps those not later than the threshold, and of
@@ -351,7 +351,7 @@ fn floor_ms(terms: &PlanTerms, series: &Series) -> u64 {
 /// memory, so every leader does the same; and it is what a reader expects of "missed".
 fn decide<S: Planned>(
     schedule: &S,
-    terms: &PlanTerms,
+    terms: &ScheduleTerms,
     floor_ms: u64,
     open: u64,
     now_ms: u64,

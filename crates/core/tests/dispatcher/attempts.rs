@@ -302,7 +302,7 @@ fn those_that_wait_get_a_chance_when_something_has_happened_and_not_too_often() 
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    desk.tell(2000, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
+    desk.tell(2000, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
     assert_eq!(desk.core.unassigned_new(Time(2000)).count(), 0);
     assert_eq!(desk.core.unassigned(Time(2000)).count(), 1);
     let may = |desk: &Desk, at: u64| desk.core.may_retry(Time(at));

@@ -38,7 +38,7 @@ pub(crate) fn job(id: &str) -> JobRecord {
     JobRecord {
         id: name(id),
         series: name("s"),
-        mark: 0,
+        watermark: 0,
         kind: name("k"),
         payload: Arc::from(*b"x"),
         limits: JobLimits {
@@ -213,7 +213,7 @@ impl Desk {
         let mut out = Vec::new();
         self.core.advance(Time(self.now), self.now as i64, &mut out);
         if self.index_is_whole {
-            assert_eq!(self.core.index_fault(Time(self.now)), None);
+            assert_eq!(self.core.table_fault(Time(self.now)), None);
         }
         assert!(self.core.wake_at(Time(self.now)).is_none_or(|at| at > Time(self.now)), "woken in vain");
         out.into_iter().map(|effect| self.note(effect)).collect()

@@ -54,7 +54,7 @@ fn what_nobody_claims_expires_to_the_millisecond() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![limited("t1", |limits| limits.ttl_ms = 700)]);
     desk.serve();
-    desk.tell(2100, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
+    desk.tell(2100, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
     assert_eq!(desk.pass(2700), ["2700 write ledger 0 over 2: t1 expired; = t1 expired"]);
     assert_eq!(&*desk.record("t1").reason, "nobody claimed it in time: nobody");
     assert_eq!(desk.core.counts().finished, 1);
@@ -128,7 +128,7 @@ fn every_limit_wakes_it_also_those_after_one_that_is_due_now() {
     desk.submit(2000, records);
     desk.serve();
     for id in ["t1", "t2"] {
-        desk.tell(2000, DispatchInput::Hold { id: name(id), reason: Arc::from("") });
+        desk.tell(2000, DispatchInput::Explain { id: name(id), reason: Arc::from("") });
     }
     assert_eq!(desk.at(), Some(2700));
     assert_eq!(desk.core.wake_at(Time(2700)), Some(Time(2900)));
@@ -162,7 +162,7 @@ fn what_was_looked_at_in_vain_is_not_new_again_without_a_reason() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    desk.tell(2000, DispatchInput::Hold { id: name("t1"), reason: Arc::from("nobody") });
+    desk.tell(2000, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
     for now in [2500, 3000, 5000, 9000] {
         desk.all(now, DispatchInput::Wake);
         assert_eq!(desk.core.unassigned_new(Time(now)).count(), 0, "at {now}");

@@ -87,8 +87,8 @@ fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
 }
 
 #[test]
-fn what_the_index_does_not_mark_is_found_once_everything_is_looked_at() {
-    // What is being taken back has no time of its own. So nothing marks it when its inbox, which became unreadable meanwhile,
+fn what_the_table_does_not_mark_is_found_once_everything_is_looked_at() {
+    // What is being withdrawn has no time of its own. So nothing marks it when its inbox, which became unreadable meanwhile,
     // has been so for the time of a claim.
     let mut desk = unreadable("t1");
     desk.index_is_whole = false;

@@ -258,21 +258,25 @@ fn what_exists_is_not_created_again_and_is_answered_once_it_stands_there() {
     assert_eq!((counts.created, counts.duplicates), (1, 2));
 }
 
-fn marked(id: &str, series: &str, mark: u64) -> JobRecord {
-    JobRecord { series: name(series), mark, ..job(id) }
+fn job_at(id: &str, series: &str, watermark: u64) -> JobRecord {
+    JobRecord { series: name(series), watermark, ..job(id) }
 }
 
 #[test]
-fn a_series_does_not_go_back_behind_its_mark() {
+fn a_series_does_not_go_back_behind_its_watermark() {
     let mut desk = Desk::ready(config());
-    desk.submit(2000, vec![marked("t5", "s", 5)]);
+    desk.submit(2000, vec![job_at("t5", "s", 5)]);
     desk.serve();
-    assert_eq!(desk.submit(2000, vec![marked("t4", "s", 4)]), ["#2 BelowMark"]);
-    assert_eq!(desk.submit(2000, vec![marked("t5b", "s", 5)]), ["#3 BelowMark"]);
+    assert_eq!(desk.submit(2000, vec![job_at("t4", "s", 4)]), ["#2 BelowWatermark"]);
+    assert_eq!(desk.submit(2000, vec![job_at("t5b", "s", 5)]), ["#3 BelowWatermark"]);
     assert_eq!(desk.core.counts().duplicates, 2);
-    assert_eq!(desk.submit(2000, vec![marked("t6", "s", 6), marked("t0", "s", 0)]).len(), 1);
+    assert_eq!(desk.submit(2000, vec![job_at("t6", "s", 6), job_at("t0", "s", 0)]).len(), 1);
     desk.serve();
-    assert_eq!(desk.core.series().collect::<Vec<_>>(), [(&name("s"), 6)], "one without a mark leaves it");
+    assert_eq!(
+        desk.core.series().collect::<Vec<_>>(),
+        [(&name("s"), 6)],
+        "one without a watermark leaves it"
+    );
     assert_eq!(desk.core.counts().created, 3);
     assert_eq!(desk.ledgers[&0].0.series, [(name("s"), 6)]);
 }
@@ -290,20 +294,20 @@ fn series_of_shards_that_are_not_its_own_are_not_told() {
 }
 
 #[test]
-fn a_series_is_forgotten_when_nothing_of_it_is_left_and_no_later_mark_was_used() {
+fn a_series_is_forgotten_when_nothing_of_it_is_left_and_no_later_watermark_was_used() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, ..config() });
-    desk.submit(2000, vec![marked("t5", "s", 5), marked("u3", "u", 3)]);
+    desk.submit(2000, vec![job_at("t5", "s", 5), job_at("u3", "u", 3)]);
     desk.serve();
     let forget = |series: &str, upto: u64| DispatchInput::Forget(vec![(name(series), upto)]);
     assert_eq!(desk.all(2000, forget("s", 5)), [""; 0], "a job of it is there");
     desk.all(2000, DispatchInput::Cancel(name("t5")));
     let story = desk.pass(3000);
     assert_eq!(story, ["3000 archive 0: t5; write ledger 0 over 3: u3 queued"], "put away");
-    assert_eq!(desk.all(3000, forget("s", 4)), [""; 0], "a later mark was used");
+    assert_eq!(desk.all(3000, forget("s", 4)), [""; 0], "a later watermark was used");
     assert_eq!(desk.all(3000, forget("v", 4)), [""; 0], "nobody knows it");
     assert_eq!(desk.all(3000, forget("s", 5)), ["write ledger 0 over 4: u3 queued"]);
     assert_eq!(desk.core.series().collect::<Vec<_>>(), [(&name("u"), 3)]);
-    assert!(desk.submit(3000, vec![marked("t4", "s", 4)])[0].starts_with("write ledger"), "as if new");
+    assert!(desk.submit(3000, vec![job_at("t4", "s", 4)])[0].starts_with("write ledger"), "as if new");
 }
 
 #[test]
@@ -329,7 +333,7 @@ fn a_shard_takes_five_hundred_series_and_no_more() {
     desk.wake(1000);
     desk.serve();
     let records =
-        vec![marked("a", "one", 1), marked("b", "two", 1), marked("c", "two", 0), marked("d", "s0", 2)];
+        vec![job_at("a", "one", 1), job_at("b", "two", 1), job_at("c", "two", 0), job_at("d", "s0", 2)];
     let said = desk.submit(1000, records);
     assert_eq!(said[0], "#2 Full", "a series more than it takes; the others need no new one");
     let told: Vec<String> = desk.serve().into_iter().filter(|word| word.starts_with('#')).collect();
@@ -409,7 +413,7 @@ fn what_could_not_be_put_away_stays_and_is_tried_again_after_ten_seconds() {
 }
 
 #[test]
-fn the_oldest_are_put_away_first_and_by_their_marks() {
+fn the_oldest_are_put_away_first_and_by_their_watermarks() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 3, ..config() });
     let batch = |desk: &mut Desk, now: u64, records: Vec<JobRecord>| {
         let ids: Vec<JobId> = records.iter().map(|record| record.id.clone()).collect();
@@ -417,9 +421,9 @@ fn the_oldest_are_put_away_first_and_by_their_marks() {
         desk.serve();
         ids.into_iter().for_each(|id| drop(desk.tell(now, DispatchInput::Cancel(id))));
     };
-    batch(&mut desk, 2000, vec![marked("z", "z", 9)]);
+    batch(&mut desk, 2000, vec![job_at("z", "z", 9)]);
     desk.serve();
-    batch(&mut desk, 2100, vec![marked("a", "s", 7), marked("c", "u", 5), marked("b", "t", 6)]);
+    batch(&mut desk, 2100, vec![job_at("a", "s", 7), job_at("c", "u", 5), job_at("b", "t", 6)]);
     desk.serve();
     let story = desk.pass(4000);
     assert!(story[0].starts_with("3100 archive 0: z, c; "), "{story:?}");
@@ -477,7 +481,7 @@ fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
         let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, entries_max: 8, ..config() });
         desk.submit(1500, vec![heavy("open", JOB_OBJECT_MAX_WEIGHT / 2 - 2560 + more)]);
         desk.serve();
-        desk.tell(1500, DispatchInput::Hold { id: name("open"), reason: Arc::from("") });
+        desk.tell(1500, DispatchInput::Explain { id: name("open"), reason: Arc::from("") });
         result_in_inbox(&mut desk, 2000, "t1");
         desk.pass(4000);
         let before = desk.now;
@@ -489,7 +493,7 @@ fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
 // ---- why something waits ----
 
 fn hold(id: &str, reason: &str) -> DispatchInput {
-    DispatchInput::Hold { id: name(id), reason: Arc::from(reason) }
+    DispatchInput::Explain { id: name(id), reason: Arc::from(reason) }
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn job(id: &JobId) -> JobRecord {
     JobRecord {
         id: id.clone(),
         series: SeriesId::new(id.as_str()).expect("valid"),
-        mark: 1,
+        watermark: 1,
         kind: KindName::new("k").expect("valid"),
         payload: Arc::from(*b"x"),
         limits: JobLimits {

@@ -36,7 +36,7 @@ impl Book {
             self.wrong(format!("{id} attempt {attempt} was run twice"));
         }
         if self.unbegun.contains(&(id.clone(), attempt)) {
-            self.wrong(format!("{id} attempt {attempt} was taken back unclaimed, and run"));
+            self.wrong(format!("{id} attempt {attempt} was withdrawn unclaimed, and run"));
         }
         let begun = self.runs.keys().filter(|(job, _)| job == id).count();
         if begun > 3 {

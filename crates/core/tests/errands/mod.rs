@@ -11,9 +11,9 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc,
-    Incarnation, JobLimits, JobRecord, JobState, LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer,
-    Taker, TakerConfig, TakerEffect, TakerInput, Time, Version,
+    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, DispatchEffect, DispatchInput, DispatchRequest,
+    Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc, Incarnation, JobLimits, JobRecord, JobState,
+    LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer, Time, Version,
 };
 use tenure_core::{JobId, WorkerId};
 
@@ -69,7 +69,7 @@ struct Write {
 
 enum Asked {
     Leader(usize, RequestId, DispatchRequest),
-    Taker(usize, u64, RequestId, Option<(InboxDoc, Version)>, Option<Version>),
+    Claimer(usize, u64, RequestId, Option<(InboxDoc, Version)>, Option<Version>),
     Confirm(usize, u64, RequestId),
 }
 
@@ -77,7 +77,7 @@ struct Hand {
     worker: usize,
     name: WorkerId,
     life: u64,
-    taker: Taker,
+    claimer: Claimer,
     known: Epoch,
     running: BTreeSet<(JobId, u32)>,
     skew: u64,
@@ -109,7 +109,7 @@ pub(crate) struct World {
 /// Makes machines, whole or broken.
 pub(crate) struct Makers {
     pub(crate) dispatcher: fn(DispatcherConfig) -> Dispatcher,
-    pub(crate) taker: fn(TakerConfig) -> Taker,
+    pub(crate) claimer: fn(ClaimerConfig) -> Claimer,
 }
 
 pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
@@ -157,8 +157,8 @@ pub(crate) fn run(seed: u64, makers: Makers) -> Story {
 impl World {
     fn story(self) -> Story {
         let late = self.leaders.iter().map(|lead| lead.dispatcher.counts().late).sum();
-        let duplicates = self.hands.iter().map(|hand| hand.taker.counts().duplicates).sum();
-        let fenced = self.hands.iter().map(|hand| hand.taker.counts().fenced).sum();
+        let duplicates = self.hands.iter().map(|hand| hand.claimer.counts().duplicates).sum();
+        let fenced = self.hands.iter().map(|hand| hand.claimer.counts().fenced).sum();
         let mut states = BTreeMap::new();
         for state in self.book.final_states() {
             *states.entry(state).or_insert(0) += 1;
@@ -177,7 +177,7 @@ impl World {
     }
 
     fn hand(&mut self, worker: usize, life: u64) -> Hand {
-        let config = TakerConfig {
+        let config = ClaimerConfig {
             incarnation: incarnation(worker, life),
             concurrency: 2,
             claims_max: 3,
@@ -189,7 +189,7 @@ impl World {
             worker,
             name: name(&format!("w{worker}")),
             life,
-            taker: (self.makers.taker)(config),
+            claimer: (self.makers.claimer)(config),
             known: Epoch(0),
             running: BTreeSet::new(),
             skew: self.rng.random_range(0..100_000),
@@ -246,7 +246,7 @@ impl World {
         let mut out = Vec::new();
         lead.dispatcher.advance(now, self.now as i64, &mut out);
         // Now and then: it looks at everything.
-        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.index_fault(now)).flatten();
+        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.table_fault(now)).flatten();
         if let Some(fault) = fault {
             self.book.violations.push(fault);
         }
@@ -268,35 +268,35 @@ impl World {
         self.hands.iter().position(|hand| hand.worker == worker && hand.life == life)
     }
 
-    fn work(&mut self, at: usize, input: TakerInput) {
+    fn work(&mut self, at: usize, input: ClaimerInput) {
         let hand = &mut self.hands[at];
         let (worker, life) = (hand.worker, hand.life);
         let mut out = Vec::new();
-        hand.taker.handle(Time(self.now + hand.skew), input, &mut out);
+        hand.claimer.handle(Time(self.now + hand.skew), input, &mut out);
         let mut replace = false;
         for effect in out {
             let hand = &mut self.hands[at];
             match effect {
-                TakerEffect::Read(id, unless) => {
-                    self.asked.push(Asked::Taker(worker, life, id, None, unless));
+                ClaimerEffect::Read(id, unless) => {
+                    self.asked.push(Asked::Claimer(worker, life, id, None, unless));
                 }
-                TakerEffect::Write(id, doc, version) => {
+                ClaimerEffect::Write(id, doc, version) => {
                     let write = Some((doc, version));
-                    self.asked.push(Asked::Taker(worker, life, id, write, None));
+                    self.asked.push(Asked::Claimer(worker, life, id, write, None));
                 }
-                TakerEffect::Confirm(id) => self.asked.push(Asked::Confirm(worker, life, id)),
-                TakerEffect::Run { id, attempt, .. } => {
+                ClaimerEffect::Confirm(id) => self.asked.push(Asked::Confirm(worker, life, id)),
+                ClaimerEffect::Run { id, attempt, .. } => {
                     hand.running.insert((id.clone(), attempt));
                     self.book.ran(&id, attempt);
                 }
-                TakerEffect::Cancel { id, attempt, dropped } => {
+                ClaimerEffect::Cancel { id, attempt, dropped } => {
                     hand.running.remove(&(id.clone(), attempt));
                     if !dropped {
                         let outcome = Outcome::bare(OutcomeKind::Cancelled);
-                        self.work(at, TakerInput::Ended { id, attempt, outcome });
+                        self.work(at, ClaimerInput::Ended { id, attempt, outcome });
                     }
                 }
-                TakerEffect::Drained => replace = true,
+                ClaimerEffect::Drained => replace = true,
             }
         }
         if replace && at < WORKERS {
@@ -327,7 +327,7 @@ impl World {
             _ => OutcomeKind::Failed,
         };
         let result = Arc::from(format!("{id}/{attempt}").as_bytes());
-        self.work(at, TakerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+        self.work(at, ClaimerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
     }
 
     fn submit(&mut self) {
@@ -344,7 +344,7 @@ impl World {
         let record = JobRecord {
             id: name(&format!("t{number}")),
             series: name(&format!("s{number}")),
-            mark: 1,
+            watermark: 1,
             kind: name("k"),
             payload: Arc::from(*b"x"),
             limits: JobLimits { timeout_ms: 1500, ttl_ms, deadline_ms, attempts_max: 3, backoff_ms: 200 },
@@ -403,7 +403,7 @@ impl World {
                 match self.rng.random_range(0..10) {
                     0..5 => self.crash(worker),
                     5..7 => self.supersede(worker),
-                    _ => self.work(worker, TakerInput::Drain),
+                    _ => self.work(worker, ClaimerInput::Drain),
                 }
             }
             91 => {
@@ -417,7 +417,7 @@ impl World {
             }
             _ => {
                 let worker = self.rng.random_range(0..WORKERS);
-                self.work(worker, TakerInput::Nudge);
+                self.work(worker, ClaimerInput::Nudge);
             }
         }
     }
@@ -426,7 +426,7 @@ impl World {
         let hands = self.hands.len();
         let at = self.rng.random_range(0..self.leaders.len() + hands);
         if at < hands {
-            self.work(at, TakerInput::Wake);
+            self.work(at, ClaimerInput::Wake);
         } else {
             self.lead(at - hands, DispatchInput::Wake);
         }
@@ -457,7 +457,7 @@ impl World {
             }
             for worker in 0..WORKERS {
                 self.finish_one(worker);
-                self.work(worker, TakerInput::Wake);
+                self.work(worker, ClaimerInput::Wake);
             }
             self.lead(newest, DispatchInput::Wake);
             self.now += 100;

@@ -4,8 +4,8 @@ use super::{Asked, Doc, Key, Who, World, Write, incarnation, name};
 use rand::RngExt;
 use tenure_core::WorkerId;
 use tenure_core::{
-    DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed, InboxRead, LedgerRead, RequestId,
-    TakerInput, TakerRead, Version, WriteAnswer,
+    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed,
+    InboxRead, LedgerRead, RequestId, Version, WriteAnswer,
 };
 
 impl World {
@@ -75,16 +75,16 @@ impl World {
                 let input = self.answer(leader, id, request);
                 self.lead(leader, input);
             }
-            Asked::Taker(worker, life, id, write, unless) => {
+            Asked::Claimer(worker, life, id, write, unless) => {
                 let key = Key::Inbox(name(&format!("w{worker}")));
                 let input = match write {
                     Some((doc, version)) => {
                         let (expect, by) = (Expect::Version(version), Who::Worker(worker, life));
                         let write = Write { key, doc: Doc::Inbox(doc), expect, by };
-                        TakerInput::Written(id, self.write(write))
+                        ClaimerInput::Written(id, self.write(write))
                     }
                     None => match self.at(worker, life) {
-                        Some(at) => TakerInput::Read(id, self.look(at, &key, unless.as_ref())),
+                        Some(at) => ClaimerInput::Read(id, self.look(at, &key, unless.as_ref())),
                         None => return,
                     },
                 };
@@ -95,15 +95,15 @@ impl World {
             Asked::Confirm(worker, life, id) => {
                 let mine = !self.silent() && self.hands[worker].life == life;
                 if let Some(at) = self.at(worker, life) {
-                    self.work(at, TakerInput::Confirmed(id, mine));
+                    self.work(at, ClaimerInput::Confirmed(id, mine));
                 }
             }
         }
     }
 
-    fn look(&mut self, at: usize, key: &Key, unless: Option<&Version>) -> TakerRead {
+    fn look(&mut self, at: usize, key: &Key, unless: Option<&Version>) -> ClaimerRead {
         if self.silent() {
-            return TakerRead::Unavailable;
+            return ClaimerRead::Unavailable;
         }
         let heard = !self.quiet && self.rng.random_bool(0.6);
         let newest = Epoch(self.leaders.len() as u64);
@@ -111,14 +111,14 @@ impl World {
         if heard {
             hand.known = newest;
         }
-        let Some((Doc::Inbox(doc), number)) = self.objects.get(key) else { return TakerRead::Absent };
+        let Some((Doc::Inbox(doc), number)) = self.objects.get(key) else { return ClaimerRead::Absent };
         let version = Version::new(&number.to_string());
         if unless == Some(&version) {
-            return TakerRead::Unchanged;
+            return ClaimerRead::Unchanged;
         }
         let unclaimed = doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
         let fenced = unclaimed.filter(|entry| entry.epoch < hand.known).map(|entry| entry.key()).collect();
-        TakerRead::Found { doc: doc.clone(), version, fenced }
+        ClaimerRead::Found { doc: doc.clone(), version, fenced }
     }
 
     fn answer(&mut self, leader: usize, id: RequestId, request: DispatchRequest) -> DispatchInput {
@@ -198,16 +198,16 @@ impl World {
         let under_way = |asked: &mut Asked| match asked {
             Asked::Leader(_, _, DispatchRequest::WriteInbox(to, ..)) => to == worker,
             Asked::Leader(..) => false,
-            Asked::Taker(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
+            Asked::Claimer(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
             Asked::Confirm(..) => false,
         };
         let given_up: Vec<Asked> = self.asked.extract_if(.., under_way).collect();
         for asked in given_up {
             match asked {
                 Asked::Leader(leader, id, request) => self.lead(leader, request.unanswered(id)),
-                Asked::Taker(worker, life, id, ..) => {
+                Asked::Claimer(worker, life, id, ..) => {
                     if let Some(at) = self.at(worker, life) {
-                        self.work(at, TakerInput::Written(id, WriteAnswer::Unknown));
+                        self.work(at, ClaimerInput::Written(id, WriteAnswer::Unknown));
                     }
                 }
                 Asked::Confirm(..) => {}

@@ -3,12 +3,12 @@
 use super::{
     MIN, START, TERMS, create, due_times, every_minute, jittery, job, missed, nth, planner, round, run, web,
 };
-use tenure_core::{DueTimes, Interval, JobAnswer, Misfire, PlanTerms};
+use tenure_core::{DueTimes, Interval, JobAnswer, Misfire, ScheduleTerms};
 
 fn ten_seconds_later(name: &str) -> super::Round {
     super::Round {
         interval: Interval { every_ms: MIN, offset_ms: 10_000, jitter_ms: 0 },
-        ..round(name, PlanTerms { open_max: 9, ..TERMS })
+        ..round(name, ScheduleTerms { open_max: 9, ..TERMS })
     }
 }
 
@@ -48,7 +48,7 @@ fn what_is_due_now_is_not_what_is_next() {
 #[test]
 fn nobody_is_asked_again_where_nothing_is_planned() {
     assert_eq!(planner([]).next_ms(START), None);
-    let mut planner = every_minute(PlanTerms { enabled: false, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { enabled: false, ..TERMS });
     assert_eq!(planner.next_ms(START), None);
     planner.plan(START);
     assert_eq!(planner.next_ms(START), None);
@@ -87,7 +87,7 @@ fn what_begins_later_by_jitter_is_next_until_it_begins() {
 #[test]
 fn asked_only_when_it_wants_to_be_it_misses_nothing() {
     let rounds =
-        [jittery(PlanTerms { open_max: 99, misfire_threshold_ms: 0, ..TERMS }), ten_seconds_later("db")];
+        [jittery(ScheduleTerms { open_max: 99, misfire_threshold_ms: 0, ..TERMS }), ten_seconds_later("db")];
     let (mut planner, mut now_ms, mut web_jobs, mut db_jobs) = (planner(rounds), START, 0, 0);
     while let Some(next_ms) = planner.next_ms(now_ms).filter(|next_ms| *next_ms < nth(20)) {
         assert!(next_ms > now_ms);
@@ -115,7 +115,7 @@ fn what_was_asked_for_is_not_asked_for_again_at_the_same_moment() {
 
 #[test]
 fn a_clock_that_was_put_back_is_believed() {
-    let mut planner = every_minute(PlanTerms { open_max: 99, misfire: Misfire::CatchUp(99), ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 99, misfire: Misfire::CatchUp(99), ..TERMS });
     // An hour ahead; the ledger heard of nothing that it wanted.
     assert_eq!(planner.plan(nth(60)).len(), 60);
     assert_eq!(planner.next_ms(nth(60)), Some(nth(61)));
@@ -126,7 +126,7 @@ fn a_clock_that_was_put_back_is_believed() {
 
 #[test]
 fn a_clock_that_was_put_back_creates_nothing_twice() {
-    let mut planner = every_minute(PlanTerms { misfire: Misfire::CatchUp(5), ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { misfire: Misfire::CatchUp(5), ..TERMS });
     for n in 1..=10 {
         assert_eq!(run(&mut planner, nth(n)), [nth(n)]);
     }
@@ -139,7 +139,7 @@ fn a_clock_that_was_put_back_creates_nothing_twice() {
 
 #[test]
 fn a_new_leader_with_a_slow_clock_asks_for_what_exists_and_creates_nothing() {
-    let mut planner = every_minute(PlanTerms { misfire: Misfire::CatchUp(5), ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { misfire: Misfire::CatchUp(5), ..TERMS });
     // The leader before it created up to the tenth, and all of them have ended.
     let mut created = Vec::new();
     for second in 0..=360 {
@@ -155,19 +155,19 @@ fn a_new_leader_with_a_slow_clock_asks_for_what_exists_and_creates_nothing() {
 }
 
 #[test]
-fn how_far_a_mark_is_ahead_of_the_clock_is_shown() {
+fn how_far_a_watermark_is_ahead_of_the_clock_is_shown() {
     let mut planner = every_minute(TERMS);
     planner.observe([(&web().series(), &job(10), nth(10), false)]);
     let view = |now_ms| planner.view(&web(), now_ms).expect("known");
     assert_eq!((view(nth(6)).ahead_ms, view(nth(6)).next_ms), (4 * MIN, Some(nth(11))));
     assert_eq!((view(nth(10) - 1).ahead_ms, view(nth(10)).ahead_ms, view(nth(12)).ahead_ms), (1, 0, 0));
-    assert_eq!(view(nth(6)).mark_ms, nth(10));
+    assert_eq!(view(nth(6)).watermark_ms, nth(10));
 }
 
 /// A clock that was put ahead and back: what lay between was decided about, and stays so for this leader.
 #[test]
 fn what_was_given_up_by_a_wrong_clock_stays_given_up() {
-    let mut planner = every_minute(PlanTerms { misfire: Misfire::Skip, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { misfire: Misfire::Skip, ..TERMS });
     run(&mut planner, nth(1));
     assert_eq!(planner.plan(nth(60) + 30_000), []);
     assert_eq!(missed(&planner), 59);

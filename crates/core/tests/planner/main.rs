@@ -8,14 +8,14 @@ mod open;
 mod schedules;
 mod times;
 
-use tenure_core::{Due, Interval, JobAnswer, Misfire, PlanTerms, Planned, Planner};
+use tenure_core::{Due, Interval, JobAnswer, Misfire, Planned, Planner, ScheduleTerms};
 use tenure_core::{JobId, ScheduleId};
 
 const MIN: u64 = 60_000;
 /// A schedule begins here, on a full minute; what is due at this very moment is nobody's.
 const START: u64 = 1000 * MIN;
 
-const TERMS: PlanTerms = PlanTerms {
+const TERMS: ScheduleTerms = ScheduleTerms {
     enabled: true,
     priority: 0,
     open_max: 1,
@@ -29,7 +29,7 @@ const TERMS: PlanTerms = PlanTerms {
 struct Round {
     id: ScheduleId,
     interval: Interval,
-    terms: PlanTerms,
+    terms: ScheduleTerms,
 }
 
 impl Planned for Round {
@@ -39,7 +39,7 @@ impl Planned for Round {
         &self.id
     }
 
-    fn terms(&self) -> PlanTerms {
+    fn terms(&self) -> ScheduleTerms {
         self.terms
     }
 
@@ -57,12 +57,12 @@ fn web() -> ScheduleId {
 }
 
 /// Every minute.
-fn round(name: &str, terms: PlanTerms) -> Round {
+fn round(name: &str, terms: ScheduleTerms) -> Round {
     Round { id: id(name), interval: Interval { every_ms: MIN, offset_ms: 0, jitter_ms: 0 }, terms }
 }
 
 /// Every minute, and up to 30 s later.
-fn jittery(terms: PlanTerms) -> Round {
+fn jittery(terms: ScheduleTerms) -> Round {
     Round { interval: Interval { every_ms: MIN, offset_ms: 0, jitter_ms: 30_000 }, ..round("web", terms) }
 }
 
@@ -73,7 +73,7 @@ fn planner(rounds: impl IntoIterator<Item = Round>) -> Planner<Round> {
 }
 
 /// Plans for `web`, every minute.
-fn every_minute(terms: PlanTerms) -> Planner<Round> {
+fn every_minute(terms: ScheduleTerms) -> Planner<Round> {
     planner([round("web", terms)])
 }
 

@@ -4,11 +4,11 @@ use super::{
     MIN, Round, START, TERMS, create, due_times, every_minute, id, jittery, missed, nth, planner, round, run,
     web,
 };
-use tenure_core::{Due, DueTimes, Interval, JobAnswer, Misfire, PlanTerms};
+use tenure_core::{Due, DueTimes, Interval, JobAnswer, Misfire, ScheduleTerms};
 
 /// All may be open at once.
-fn many(misfire: Misfire) -> PlanTerms {
-    PlanTerms { open_max: 100_000, misfire, ..TERMS }
+fn many(misfire: Misfire) -> ScheduleTerms {
+    ScheduleTerms { open_max: 100_000, misfire, ..TERMS }
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn how_late_it_is_is_told() {
 fn what_is_due_when_a_schedule_begins_is_nobodys() {
     let mut planner = every_minute(TERMS);
     assert_eq!(planner.plan(START), []);
-    let mut planner = every_minute(PlanTerms { since_ms: START - 1, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { since_ms: START - 1, ..TERMS });
     assert_eq!(due_times(&planner.plan(START)), [START]);
 }
 
@@ -51,7 +51,7 @@ fn what_is_later_than_the_threshold_was_missed() {
 
 #[test]
 fn a_hiccup_within_the_threshold_loses_nothing() {
-    let terms = PlanTerms { misfire_threshold_ms: 3 * MIN, ..many(Misfire::Skip) };
+    let terms = ScheduleTerms { misfire_threshold_ms: 3 * MIN, ..many(Misfire::Skip) };
     let mut planner = every_minute(terms);
     assert_eq!(create(&mut planner, nth(10)), [nth(7), nth(8), nth(9), nth(10)]);
     let mut planner = every_minute(terms);
@@ -78,7 +78,7 @@ fn missed_due_times_follow_the_policy() {
 
 #[test]
 fn of_a_gap_the_missed_follow_the_policy_and_the_others_need_none() {
-    let mut planner = every_minute(PlanTerms { misfire_threshold_ms: MIN, ..many(Misfire::RunOnce) });
+    let mut planner = every_minute(ScheduleTerms { misfire_threshold_ms: MIN, ..many(Misfire::RunOnce) });
     assert_eq!(create(&mut planner, nth(1)), [nth(1)]);
     assert_eq!(
         create(&mut planner, nth(9)),
@@ -124,7 +124,7 @@ fn what_passed_before_anything_is_known_is_not_called_missed() {
 }
 
 #[test]
-fn a_mark_in_the_ledger_is_knowledge_of_the_past() {
+fn a_watermark_in_the_ledger_is_knowledge_of_the_past() {
     let mut planner = every_minute(many(Misfire::Skip));
     planner.observe([(&web().series(), &id("web-done"), nth(4), false)]);
     assert_eq!(planner.plan(nth(10) + 30_000), []);
@@ -153,7 +153,7 @@ fn what_was_missed_is_counted_up_to_ten_thousand_at_once() {
 
 #[test]
 fn with_an_endless_threshold_nothing_is_ever_missed() {
-    let mut planner = every_minute(PlanTerms { misfire_threshold_ms: u64::MAX, ..many(Misfire::Skip) });
+    let mut planner = every_minute(ScheduleTerms { misfire_threshold_ms: u64::MAX, ..many(Misfire::Skip) });
     assert_eq!(create(&mut planner, nth(100) + 1), (1..=100).map(nth).collect::<Vec<_>>());
     assert_eq!(missed(&planner), 0);
 }
@@ -161,7 +161,7 @@ fn with_an_endless_threshold_nothing_is_ever_missed() {
 #[test]
 fn without_a_threshold_one_millisecond_is_too_late() {
     for (late_ms, expected) in [(0, vec![nth(1)]), (1, vec![])] {
-        let mut planner = every_minute(PlanTerms { misfire_threshold_ms: 0, ..many(Misfire::Skip) });
+        let mut planner = every_minute(ScheduleTerms { misfire_threshold_ms: 0, ..many(Misfire::Skip) });
         assert_eq!(create(&mut planner, nth(1) + late_ms), expected, "{late_ms} ms late");
     }
 }
@@ -178,7 +178,7 @@ fn jitter_delays_the_job_and_not_its_name() {
 
 #[test]
 fn a_job_is_late_by_when_it_should_have_begun() {
-    let round = jittery(PlanTerms { misfire: Misfire::Skip, ..TERMS });
+    let round = jittery(ScheduleTerms { misfire: Misfire::Skip, ..TERMS });
     let begins_ms = round.interval.begins_ms("web", nth(1));
     for (late_ms, expected) in [(4999, 1), (5000, 1), (5001, 0)] {
         let dues = planner([round.clone()]).plan(begins_ms + late_ms);
@@ -189,7 +189,7 @@ fn a_job_is_late_by_when_it_should_have_begun() {
 
 #[test]
 fn what_has_yet_to_begin_stands_in_nobodys_way() {
-    let round = jittery(PlanTerms { misfire: Misfire::RunOnce, ..TERMS });
+    let round = jittery(ScheduleTerms { misfire: Misfire::RunOnce, ..TERMS });
     let begins_ms = round.interval.begins_ms("web", nth(4));
     let mut planner = planner([round]);
     assert_eq!(run(&mut planner, begins_ms - 1), [nth(3)], "the newest that was missed");
@@ -199,7 +199,7 @@ fn what_has_yet_to_begin_stands_in_nobodys_way() {
 
 #[test]
 fn of_due_times_with_jitter_none_is_lost_within_the_threshold() {
-    let round = jittery(PlanTerms { misfire_threshold_ms: 2 * MIN, ..many(Misfire::Skip) });
+    let round = jittery(ScheduleTerms { misfire_threshold_ms: 2 * MIN, ..many(Misfire::Skip) });
     let begins_ms = |n: u64| round.interval.begins_ms("web", nth(n));
     for now_ms in (nth(5)..nth(7)).step_by(251) {
         let created = create(&mut planner([round.clone()]), now_ms);
@@ -211,7 +211,7 @@ fn of_due_times_with_jitter_none_is_lost_within_the_threshold() {
 #[test]
 fn higher_priorities_go_first_then_older_due_times_then_names() {
     let rounds = [("a", 1), ("b", 9), ("c", 1), ("d", 0)]
-        .map(|(name, priority)| round(name, PlanTerms { priority, ..many(Misfire::CatchUp(2)) }));
+        .map(|(name, priority)| round(name, ScheduleTerms { priority, ..many(Misfire::CatchUp(2)) }));
     let planned: Vec<String> = planner(rounds)
         .plan(nth(5) + 30_000)
         .into_iter()
@@ -222,7 +222,7 @@ fn higher_priorities_go_first_then_older_due_times_then_names() {
 
 #[test]
 fn nothing_is_planned_for_the_disabled() {
-    let off = round("off", PlanTerms { enabled: false, ..TERMS });
+    let off = round("off", ScheduleTerms { enabled: false, ..TERMS });
     let mut planner = planner([round("web", TERMS), off]);
     let planned: Vec<String> = planner.plan(nth(1)).iter().map(|due| due.schedule.to_string()).collect();
     assert_eq!(planned, ["web"]);
@@ -245,7 +245,7 @@ fn what_existed_is_counted_as_a_duplicate_and_takes_no_room() {
         assert_eq!(due_times(&dues), [nth(n)]);
         planner.answered(&dues[0], JobAnswer::Existed);
         assert_eq!((planner.counts().created, planner.counts().duplicates), (0, n));
-        assert_eq!(planner.plan(nth(n)), [], "its mark is known");
+        assert_eq!(planner.plan(nth(n)), [], "its watermark is known");
         assert!(planner.has_room(&web()));
     }
 }

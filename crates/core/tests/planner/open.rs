@@ -4,9 +4,9 @@ use super::{
     Interval, Round, START, TERMS, blocked, create, due_times, every_minute, id, job, missed, nth, planner,
     round, run, web,
 };
-use tenure_core::{JobAnswer, JobId, Misfire, PlanTerms};
+use tenure_core::{JobAnswer, JobId, Misfire, ScheduleTerms};
 
-const TWO: PlanTerms = PlanTerms { open_max: 2, misfire: Misfire::CatchUp(4), ..TERMS };
+const TWO: ScheduleTerms = ScheduleTerms { open_max: 2, misfire: Misfire::CatchUp(4), ..TERMS };
 
 #[test]
 fn there_is_room_until_as_many_are_open_as_may_be() {
@@ -23,7 +23,7 @@ fn there_is_room_until_as_many_are_open_as_may_be() {
 
 #[test]
 fn where_none_may_be_open_none_is_created() {
-    let mut planner = every_minute(PlanTerms { open_max: 0, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 0, ..TERMS });
     assert!(!planner.has_room(&web()));
     assert_eq!(planner.plan(nth(1)), []);
     assert_eq!(blocked(&planner), 1);
@@ -31,7 +31,7 @@ fn where_none_may_be_open_none_is_created() {
 
 #[test]
 fn a_job_is_open_from_its_creation_whether_it_was_seen_or_not() {
-    let mut planner = every_minute(PlanTerms { open_max: 9, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 9, ..TERMS });
     planner.observe([(&web().series(), &job(1), nth(1), true), (&web().series(), &job(2), nth(2), true)]);
     assert_eq!(create(&mut planner, nth(3)), [nth(3)]);
     assert_eq!(planner.view(&web(), nth(3)).map(|view| view.open), Some(3));
@@ -92,7 +92,7 @@ fn what_waited_for_an_open_job_follows_the_policy() {
 
 #[test]
 fn what_is_created_and_what_is_given_up_does_not_wait() {
-    let mut planner = every_minute(PlanTerms { misfire: Misfire::CatchUp(3), ..TWO });
+    let mut planner = every_minute(ScheduleTerms { misfire: Misfire::CatchUp(3), ..TWO });
     run(&mut planner, nth(1));
     assert_eq!(create(&mut planner, nth(9) + 30_000), [nth(7), nth(8)]);
     assert_eq!(missed(&planner), 5, "2 to 6");
@@ -117,7 +117,7 @@ fn a_schedule_that_waits_says_so_until_there_is_room() {
 fn what_waits_is_counted_up_to_ten_thousand_at_once() {
     let times = Interval { every_ms: 1000, offset_ms: 0, jitter_ms: 0 };
     for (waiting, counted) in [(9999, 9999), (10_000, 10_000), (10_001, 10_000)] {
-        let terms = PlanTerms { misfire: Misfire::CatchUp(50_000), ..TERMS };
+        let terms = ScheduleTerms { misfire: Misfire::CatchUp(50_000), ..TERMS };
         let mut planner = planner([Round { interval: times, ..round("web", terms) }]);
         planner.note(&web(), &id("web-by-hand"), true);
         assert_eq!(planner.plan(START + waiting * 1000), []);
@@ -155,7 +155,7 @@ fn a_job_that_opens_takes_its_room_at_once() {
 /// What is asked for is under way: it is not asked for again because of something that was known.
 #[test]
 fn news_that_is_none_makes_nobody_plan() {
-    let mut planner = every_minute(PlanTerms { open_max: 3, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 3, ..TERMS });
     create(&mut planner, nth(1));
     assert_eq!(due_times(&planner.plan(nth(2))), [nth(2)]);
     planner.note(&web(), &job(1), true);
@@ -172,7 +172,7 @@ fn news_that_is_none_makes_nobody_plan() {
 
 #[test]
 fn a_whole_look_says_which_jobs_are_open_and_which_no_longer() {
-    let mut planner = every_minute(PlanTerms { open_max: 9, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 9, ..TERMS });
     let open = |planner: &super::Planner<Round>| [1, 2, 3].map(|n| planner.is_open(&web(), &job(n)));
     planner.observe([(&web().series(), &job(1), nth(1), true), (&web().series(), &job(2), nth(2), true)]);
     assert_eq!(open(&planner), [true, true, false]);
@@ -194,20 +194,21 @@ fn after_a_whole_look_everything_is_planned() {
 }
 
 #[test]
-fn a_mark_only_rises() {
-    let mut planner = every_minute(PlanTerms { open_max: 9, misfire: Misfire::CatchUp(9), ..TERMS });
-    let mark = |planner: &super::Planner<Round>| planner.view(&web(), nth(9)).expect("known").mark_ms;
-    assert_eq!(mark(&planner), 0, "none is known");
+fn a_watermark_only_rises() {
+    let mut planner = every_minute(ScheduleTerms { open_max: 9, misfire: Misfire::CatchUp(9), ..TERMS });
+    let watermark =
+        |planner: &super::Planner<Round>| planner.view(&web(), nth(9)).expect("known").watermark_ms;
+    assert_eq!(watermark(&planner), 0, "none is known");
     planner.observe([(&web().series(), &job(5), nth(5), true), (&web().series(), &job(3), nth(3), true)]);
-    assert_eq!(mark(&planner), nth(5));
+    assert_eq!(watermark(&planner), nth(5));
     planner.observe([(&web().series(), &job(4), nth(4), true)]);
-    assert_eq!(mark(&planner), nth(5));
+    assert_eq!(watermark(&planner), nth(5));
     let dues = planner.plan(nth(7));
     assert_eq!(due_times(&dues), [nth(6), nth(7)]);
     planner.answered(&dues[1], JobAnswer::Existed);
-    assert_eq!(mark(&planner), nth(7));
+    assert_eq!(watermark(&planner), nth(7));
     planner.answered(&dues[0], JobAnswer::Created);
-    assert_eq!(mark(&planner), nth(7));
+    assert_eq!(watermark(&planner), nth(7));
 }
 
 #[test]
@@ -243,7 +244,7 @@ fn a_job_that_was_seen_by_a_note_is_one_job() {
 }
 
 #[test]
-fn a_job_that_was_asked_for_by_hand_takes_room_and_leaves_no_mark() {
+fn a_job_that_was_asked_for_by_hand_takes_room_and_leaves_no_watermark() {
     let mut planner = every_minute(TERMS);
     let by_hand: JobId = id("web-by-hand");
     planner.created_by_hand(&web(), by_hand.clone());
@@ -251,7 +252,7 @@ fn a_job_that_was_asked_for_by_hand_takes_room_and_leaves_no_mark() {
     assert!(planner.is_open(&web(), &by_hand));
     assert_eq!((planner.open(), planner.has_room(&web())), (1, false));
     assert_eq!(planner.plan(nth(1)), []);
-    assert_eq!(planner.view(&web(), nth(1)).map(|view| view.mark_ms), Some(0));
+    assert_eq!(planner.view(&web(), nth(1)).map(|view| view.watermark_ms), Some(0));
     assert_eq!(planner.counts().created, 0);
     planner.note(&web(), &by_hand, false);
     assert_eq!(due_times(&planner.plan(nth(1))), [nth(1)]);

@@ -2,11 +2,11 @@
 
 use super::{MIN, TERMS, create, due_times, every_minute, id, job, missed, nth, planner, round, run, web};
 use std::collections::BTreeSet;
-use tenure_core::{Interval, JobAnswer, Misfire, PlanCounts, PlanTerms, Planner, SeriesView};
+use tenure_core::{Interval, JobAnswer, Misfire, PlanCounts, Planner, ScheduleTerms, SeriesView};
 
 #[test]
 fn schedules_are_known_by_their_names() {
-    let rounds = [round("web", TERMS), round("db", PlanTerms { priority: 3, ..TERMS })];
+    let rounds = [round("web", TERMS), round("db", ScheduleTerms { priority: 3, ..TERMS })];
     let planner = planner(rounds.clone());
     assert_eq!(planner.ids(), BTreeSet::from([web(), id("db")]));
     let known: Vec<_> = planner.schedules().values().cloned().collect();
@@ -22,7 +22,11 @@ fn another_version_takes_the_place_of_the_first() {
         super::Round { interval: Interval { every_ms, offset_ms: 0, jitter_ms: 0 }, ..round("web", TERMS) };
     planner.put(faster.clone());
     assert_eq!(planner.schedules().values().collect::<Vec<_>>(), [&faster]);
-    assert_eq!(planner.view(&web(), nth(1)).map(|view| view.mark_ms), Some(nth(1)), "the past is the same");
+    assert_eq!(
+        planner.view(&web(), nth(1)).map(|view| view.watermark_ms),
+        Some(nth(1)),
+        "the past is the same"
+    );
     assert_eq!(planner.next_ms(nth(1)), Some(nth(1) + every_ms));
     assert_eq!(run(&mut planner, nth(1)), [0; 0]);
     assert_eq!(planner.next_ms(nth(1)), Some(nth(1) + every_ms));
@@ -31,13 +35,16 @@ fn another_version_takes_the_place_of_the_first() {
 
 #[test]
 fn a_schedule_that_is_turned_off_is_silent_and_starts_again_when_it_is_turned_on() {
-    let terms = PlanTerms { misfire: Misfire::Skip, ..TERMS };
+    let terms = ScheduleTerms { misfire: Misfire::Skip, ..TERMS };
     let mut planner = every_minute(terms);
     assert_eq!(run(&mut planner, nth(1)), [nth(1)]);
-    planner.put(round("web", PlanTerms { enabled: false, ..terms }));
+    planner.put(round("web", ScheduleTerms { enabled: false, ..terms }));
     assert_eq!(run(&mut planner, nth(2)), [0; 0]);
     assert_eq!(planner.next_ms(nth(2)), None);
-    assert_eq!(planner.view(&web(), nth(2)).map(|view| (view.mark_ms, view.next_ms)), Some((nth(1), None)));
+    assert_eq!(
+        planner.view(&web(), nth(2)).map(|view| (view.watermark_ms, view.next_ms)),
+        Some((nth(1), None))
+    );
     planner.put(round("web", terms));
     assert_eq!(run(&mut planner, nth(3)), [nth(3)]);
     assert_eq!(missed(&planner), 1);
@@ -53,7 +60,7 @@ fn a_schedule_that_is_put_is_planned_at_once() {
 
 #[test]
 fn a_schedule_that_was_removed_is_forgotten() {
-    let mut planner = every_minute(PlanTerms { open_max: 9, ..TERMS });
+    let mut planner = every_minute(ScheduleTerms { open_max: 9, ..TERMS });
     assert_eq!(create(&mut planner, nth(1)), [nth(1)]);
     let dues = planner.plan(nth(2));
     planner.remove(&web());
@@ -101,7 +108,7 @@ fn a_view_tells_how_a_schedule_stands() {
     create(&mut planner, nth(1));
     planner.plan(nth(2));
     let view = SeriesView {
-        mark_ms: nth(1),
+        watermark_ms: nth(1),
         open: 1,
         ahead_ms: 0,
         next_ms: Some(nth(3)),

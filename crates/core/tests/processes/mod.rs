@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use tenure_core::{
-    Epoch, ProcessOutcome, ProcessPlan, ProcessState, Restart, Supervision, SupervisionConfig,
+    Epoch, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
     SupervisionEffect, SupervisionEvent, SupervisionInput, Time,
 };
 
@@ -96,7 +96,7 @@ pub(crate) fn run(seed: u64, machine: impl Fn(SupervisionConfig) -> Supervision)
 fn config(rng: &mut ChaCha8Rng) -> SupervisionConfig {
     let count = rng.random_range(1..=4);
     let processes = (0..count)
-        .map(|_| ProcessPlan {
+        .map(|_| ProcessConfig {
             restart: match rng.random_range(0..5) {
                 0 => Restart::Temporary,
                 1 => Restart::Transient,

@@ -1,7 +1,7 @@
 //! A small world for the core: nodes, one simulated store, virtual time, and faults. Everything is deterministic.
 //!
 //! For transcripts and edges told by hand. Random schedules of the election live in `crates/sim`: one random world has everything
-//! together. Arbiter, workers, processes and jobs also have small random worlds beside this one, which know no other crate and
+//! together. SeatChoice, workers, processes and jobs also have small random worlds beside this one, which know no other crate and
 //! run with the core's own tests.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 #![allow(

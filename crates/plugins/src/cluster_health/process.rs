@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::document::{Annex, Document, News, Presence, PresenceMark};
+use tenure::document::{Annex, Document, News, Presence, PresenceEntry};
 use tenure::process::ProcessContext;
 use tenure::store::{Condition, Read, Version, Write};
 use tenure::{LeadershipEnded, NodeId};
@@ -46,7 +46,7 @@ pub(super) struct Keeper {
     extra: Map<String, Value>,
     incarnation: Option<String>,
     /// Nodes that lost the seat by falling silent before this leader took it.
-    deposed: Vec<PresenceMark>,
+    deposed: Vec<PresenceEntry>,
     asked: bool,
     said: Option<String>,
 }
@@ -143,7 +143,7 @@ impl Keeper {
         let list = match self.annex.presences(LIST_MAX).await {
             Ok(found) => {
                 let present = self.annex.lanes().bulk.now();
-                let listed = |mark: PresenceMark| Listed {
+                let listed = |mark: PresenceEntry| Listed {
                     age_ms: present.map(|present| present.0.saturating_sub(mark.modified.0)),
                     deposed: self
                         .deposed
@@ -152,7 +152,7 @@ impl Keeper {
                     node: mark.node.to_string(),
                     mark: mark.modified.0,
                 };
-                Some((found.marks.into_iter().map(listed).collect(), found.complete))
+                Some((found.entries.into_iter().map(listed).collect(), found.complete))
             }
             Err(trouble) => {
                 self.say(format!("health: the nodes cannot be listed: {trouble}"));

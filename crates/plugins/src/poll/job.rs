@@ -33,7 +33,7 @@ impl JobFacts {
         let name =
             |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
         JobFacts {
-            due_ms: due.or((job.mark > 0).then_some(job.mark)),
+            due_ms: due.or((job.watermark > 0).then_some(job.watermark)),
             needs: needs_of(&job.payload),
             names: checks.iter().filter_map(name).collect(),
             report,
@@ -94,7 +94,8 @@ mod tests {
     }
 
     fn job(state: JobState, reason: &str) -> JobRecord {
-        let spec = JobSpec::new("web-7", "poll").series("web").mark(7).payload(schedule().job_payload(7));
+        let spec =
+            JobSpec::new("web-7", "poll").series("web").watermark(7).payload(schedule().job_payload(7));
         JobRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
     }
 

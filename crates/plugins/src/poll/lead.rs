@@ -37,7 +37,7 @@ const SHOW_EVERY_EACH: Duration = Duration::from_micros(100);
 /// The shortest time between two saves of the checks' state.
 const SAVE_EVERY: Duration = Duration::from_millis(200);
 
-/// How often to look for marks of removed schedules, and the age at which they are forgotten.
+/// How often to look for watermarks of removed schedules, and the age at which they are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
 
@@ -311,11 +311,11 @@ impl Term<'_> {
             self.harvest();
         }
         self.note_asked();
-        self.forget_marks().await;
+        self.forget_watermarks().await;
     }
 
-    /// Forgets marks of schedules removed long ago. They have no use: a schedule with that name starts afresh.
-    async fn forget_marks(&mut self) {
+    /// Forgets watermarks of schedules removed long ago. They have no use: a schedule with that name starts afresh.
+    async fn forget_watermarks(&mut self) {
         let now = Instant::now();
         if now < self.next_forget {
             return;
@@ -323,7 +323,7 @@ impl Term<'_> {
         self.next_forget = now + FORGET_EVERY;
         let old_ms = self.now_ms().saturating_sub(MARKS_KEPT_MS);
         let mut old = self.dispatcher.series();
-        old.retain(|id, mark_ms| *mark_ms < old_ms && !self.known.contains_key(&id.schedule()));
+        old.retain(|id, watermark_ms| *watermark_ms < old_ms && !self.known.contains_key(&id.schedule()));
         if !old.is_empty() {
             self.dispatcher.forget(old).await;
         }
@@ -357,7 +357,7 @@ impl Term<'_> {
         let specs = dues.iter().filter_map(|due| {
             let schedule = schedules.get(&due.schedule)?;
             // Reading a schedule ensures that its job ids fit.
-            Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).mark(due.due_ms))
+            Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).watermark(due.due_ms))
         });
         let specs: Vec<JobSpec> = specs.collect();
         let answers = match self.dispatcher.submit_all(specs).await {
@@ -378,7 +378,7 @@ impl Term<'_> {
                     self.counts.due_lag_max_ms = self.counts.due_lag_max_ms.max(due.late_ms);
                     Answer::Created
                 }
-                Ok(Submitted::Exists | Submitted::BelowMark) => {
+                Ok(Submitted::Exists | Submitted::BelowWatermark) => {
                     existed = true;
                     Answer::Existed
                 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use tenure::id::{CheckName, JobId, KindName, Label, ScheduleId};
 
-use tenure::schedules::{PlanTerms, Planned};
+use tenure::schedules::{Planned, ScheduleTerms};
 
 pub use tenure::schedules::Misfire;
 
@@ -326,8 +326,8 @@ impl Planned for Schedule {
         &self.id
     }
 
-    fn terms(&self) -> PlanTerms {
-        PlanTerms {
+    fn terms(&self) -> ScheduleTerms {
+        ScheduleTerms {
             enabled: self.enabled,
             priority: self.priority,
             open_max: self.open_max(),

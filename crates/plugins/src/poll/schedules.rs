@@ -199,7 +199,7 @@ impl Schedules {
     }
 
     /// Removes a schedule; returns whether it existed. Its jobs run to their end. Its past due times are never created again
-    /// under this name, because the ledger keeps its marks.
+    /// under this name, because the ledger keeps its watermarks.
     pub async fn remove(&self, id: &ScheduleId) -> Result<bool, PollError> {
         let key = schedule_key(&self.0.keys, id);
         let (mut was_there, mut trouble) = (false, String::new());

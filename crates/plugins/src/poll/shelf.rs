@@ -19,7 +19,7 @@ use tokio::task::{JoinError, JoinSet};
 /// The largest object of a schedule.
 const SCHEDULE_MAX_BYTES: u64 = 64 * 1024;
 
-/// Most schedules. The ledger keeps the marks of three times as many.
+/// Most schedules. The ledger keeps the watermarks of three times as many.
 const SCHEDULES_MAX: usize = 10_000;
 
 /// Schedules read at once.

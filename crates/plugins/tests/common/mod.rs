@@ -221,10 +221,11 @@ pub async fn created(rig: &Rig, schedule: &str) -> BTreeMap<u64, usize> {
         let tenure::store::Read::Found(object) = rig.store.get(&entry.key, None).await else { continue };
         let value: serde_json::Value = serde_json::from_slice(&object.body).expect("JSON");
         for record in value["jobs"].as_array().expect("jobs") {
-            let (job, mark) = (record["id"].as_str().expect("id"), record["mark"].as_u64().expect("mark"));
+            let (job, watermark) =
+                (record["id"].as_str().expect("id"), record["watermark"].as_u64().expect("watermark"));
             // One that is put away stands in both for a moment, word for word; one that was created twice would not.
             if record["series"] == schedule && seen.insert((job.to_owned(), record.to_string())) {
-                *found.entry(mark).or_default() += 1;
+                *found.entry(watermark).or_default() += 1;
             }
         }
     }

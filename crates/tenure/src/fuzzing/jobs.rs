@@ -6,9 +6,10 @@ use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc,
-    InboxListed, InboxRead, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, LedgerDoc, LedgerRead,
-    Outcome, OutcomeKind, Taker, TakerConfig, TakerEffect, TakerInput, TakerRead, Time, Version, WriteAnswer,
+    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, DispatchEffect, DispatchInput,
+    DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc, InboxListed, InboxRead, Incarnation,
+    JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, LedgerDoc, LedgerRead, Outcome, OutcomeKind, Time, Version,
+    WriteAnswer,
 };
 use tenure_core::{JobId, WorkerId};
 
@@ -118,7 +119,7 @@ fn lead(doc: &LedgerDoc) {
                 break;
             }
         }
-        assert_eq!(dispatcher.index_fault(now), None);
+        assert_eq!(dispatcher.table_fault(now), None);
         now = match dispatcher.wake_at(now) {
             Some(at) if at < Time(u64::MAX) => at,
             Some(_) | None => break,
@@ -179,7 +180,7 @@ fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<
 
 /// A worker takes over the inbox, does the work at once, and leaves nothing unclaimed.
 fn work(doc: &InboxDoc) {
-    let config = TakerConfig {
+    let config = ClaimerConfig {
         incarnation: Incarnation(u64::MAX),
         concurrency: 2,
         claims_max: 3,
@@ -187,41 +188,41 @@ fn work(doc: &InboxDoc) {
         slow_ms: 1000,
         linger_ms: 50,
     };
-    let mut taker = Taker::new(config);
+    let mut claimer = Claimer::new(config);
     let (mut doc, mut number) = (doc.clone(), 1_u64);
     let mut now = Time(1);
     for _ in 0..STEPS {
-        let mut inputs = vec![TakerInput::Wake];
+        let mut inputs = vec![ClaimerInput::Wake];
         for round in 0.. {
             assert!(round < 10 * ROUNDS_MAX, "it never rests");
             let Some(input) = inputs.pop() else { break };
             let mut out = Vec::new();
-            taker.handle(now, input, &mut out);
+            claimer.handle(now, input, &mut out);
             for effect in out {
                 let version = Version::new(&number.to_string());
                 match effect {
-                    TakerEffect::Read(id, unless) if unless == Some(version.clone()) => {
-                        inputs.push(TakerInput::Read(id, TakerRead::Unchanged));
+                    ClaimerEffect::Read(id, unless) if unless == Some(version.clone()) => {
+                        inputs.push(ClaimerInput::Read(id, ClaimerRead::Unchanged));
                     }
-                    TakerEffect::Read(id, _) => {
+                    ClaimerEffect::Read(id, _) => {
                         let (doc, fenced) = (doc.clone(), BTreeSet::new());
-                        inputs.push(TakerInput::Read(id, TakerRead::Found { doc, version, fenced }));
+                        inputs.push(ClaimerInput::Read(id, ClaimerRead::Found { doc, version, fenced }));
                     }
-                    TakerEffect::Write(id, written, _) => {
+                    ClaimerEffect::Write(id, written, _) => {
                         (doc, number) = (written, number + 1);
                         let version = Version::new(&number.to_string());
-                        inputs.push(TakerInput::Written(id, WriteAnswer::Won(version)));
+                        inputs.push(ClaimerInput::Written(id, WriteAnswer::Won(version)));
                     }
-                    TakerEffect::Confirm(id) => inputs.push(TakerInput::Confirmed(id, true)),
-                    TakerEffect::Run { id, attempt, .. } => {
+                    ClaimerEffect::Confirm(id) => inputs.push(ClaimerInput::Confirmed(id, true)),
+                    ClaimerEffect::Run { id, attempt, .. } => {
                         let outcome = Outcome::bare(OutcomeKind::Succeeded);
-                        inputs.push(TakerInput::Ended { id, attempt, outcome });
+                        inputs.push(ClaimerInput::Ended { id, attempt, outcome });
                     }
-                    TakerEffect::Cancel { .. } | TakerEffect::Drained => {}
+                    ClaimerEffect::Cancel { .. } | ClaimerEffect::Drained => {}
                 }
             }
         }
-        now = match taker.wake_at(now) {
+        now = match claimer.wake_at(now) {
             Some(at) if at < Time(u64::MAX) => at,
             Some(_) | None => break,
         };

@@ -62,8 +62,8 @@ pub enum Submitted {
     Created,
     /// There is already a job with that id.
     Exists,
-    /// The job's mark is at or below the mark of its series: it was created before.
-    BelowMark,
+    /// The job's watermark is at or below the watermark of its series: it was created before.
+    BelowWatermark,
 }
 
 /// Why a dispatcher ended.
@@ -178,7 +178,7 @@ impl Dispatcher {
             .map(|answer| match answer {
                 SubmitAnswer::Created => Ok(Submitted::Created),
                 SubmitAnswer::Exists => Ok(Submitted::Exists),
-                SubmitAnswer::BelowMark => Ok(Submitted::BelowMark),
+                SubmitAnswer::BelowWatermark => Ok(Submitted::BelowWatermark),
                 SubmitAnswer::Full => Err(SubmitError::Full),
                 SubmitAnswer::Blocked => Err(SubmitError::Blocked),
                 SubmitAnswer::Ended => Err(SubmitError::Ended),
@@ -208,13 +208,13 @@ impl Dispatcher {
         self.machine.lock().jobs().cloned().collect()
     }
 
-    /// The highest mark of each series, for the parts of the ledger that this leader owns.
+    /// The highest watermark of each series, for the parts of the ledger that this leader owns.
     pub fn series(&self) -> BTreeMap<SeriesId, u64> {
-        self.machine.lock().series().map(|(name, mark)| (name.clone(), mark)).collect()
+        self.machine.lock().series().map(|(name, watermark)| (name.clone(), watermark)).collect()
     }
 
-    /// These series are no longer used: each is forgotten if its mark is at most the given one and none of its jobs is left
-    /// in the ledger. After that, what was created in it before can be created again. Without this, a mark is kept forever.
+    /// These series are no longer used: each is forgotten if its watermark is at most the given one and none of its jobs is left
+    /// in the ledger. After that, what was created in it before can be created again. Without this, a watermark is kept forever.
     pub async fn forget(&self, series: impl IntoIterator<Item = (SeriesId, u64)>) {
         // A dispatcher that has ended forgets nothing.
         let _ = self.commands.send(Command::Forget(series.into_iter().collect())).await;
@@ -487,7 +487,7 @@ impl Feeder {
                 Err(reason) => {
                     vain += 1;
                     let reason = Arc::from(crate::wire::told(&reason));
-                    machine.handle(now, DispatchInput::Hold { id, reason });
+                    machine.handle(now, DispatchInput::Explain { id, reason });
                 }
             }
         }

@@ -51,7 +51,7 @@ struct JobDocument {
     id: String,
     series: String,
     #[serde(default)]
-    mark: u64,
+    watermark: u64,
     kind: String,
     #[serde(default)]
     payload: Blob,
@@ -187,7 +187,7 @@ pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
         v: VERSION,
         epoch: doc.epoch.0,
         nonce: nonce_text(doc.nonce),
-        series: doc.series.iter().map(|(name, mark)| (name.to_string(), *mark)).collect(),
+        series: doc.series.iter().map(|(name, watermark)| (name.to_string(), *watermark)).collect(),
         jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
         extra: carried.extra.clone(),
     };
@@ -204,7 +204,7 @@ fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
     checked(body)?;
     let document: LedgerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
-    let series = document.series.iter().map(|(name, mark)| Ok((id("series", name)?, *mark)));
+    let series = document.series.iter().map(|(name, watermark)| Ok((id("series", name)?, *watermark)));
     let series = series.collect::<Result<Vec<_>, String>>()?;
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
     let (mut jobs, mut seen) = (Vec::new(), BTreeSet::new());
@@ -232,7 +232,7 @@ fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
     JobDocument {
         id: job.id.to_string(),
         series: job.series.to_string(),
-        mark: job.mark,
+        watermark: job.watermark,
         kind: job.kind.to_string(),
         payload: Blob(Arc::clone(&job.payload)),
         timeout: job.limits.timeout_ms,
@@ -270,7 +270,7 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
     Ok(JobRecord {
         id: id("id", &row.id)?,
         series: id("series", &row.series)?,
-        mark: row.mark,
+        watermark: row.watermark,
         kind: id("kind", &row.kind)?,
         payload: bytes("payload", row.payload, JOB_PAYLOAD_MAX_BYTES)?,
         limits: JobLimits {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use tenure_core::{Incarnation, JOB_RESULT_MAX_BYTES, Outcome, OutcomeKind, TakerConfig, TakerCounts};
+use tenure_core::{ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, Outcome, OutcomeKind};
 use tenure_core::{JobId, KindName};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -137,7 +137,7 @@ pub struct JobRunner {
     ended: watch::Receiver<Option<RunnerEnd>>,
     worker: Arc<Worker>,
     in_hand: watch::Receiver<usize>,
-    counts: watch::Receiver<TakerCounts>,
+    counts: watch::Receiver<ClaimerCounts>,
 }
 
 impl JobRunner {
@@ -151,7 +151,7 @@ impl JobRunner {
         let settings = &place.settings;
         let fast_ms = settings.job_poll_interval_ms;
         let concurrency = options.concurrency.max(1);
-        let config = TakerConfig {
+        let config = ClaimerConfig {
             incarnation: Incarnation(rand::random()),
             concurrency,
             claims_max: options.claims.max(concurrency),
@@ -163,7 +163,7 @@ impl JobRunner {
         let (commands, inbox) = mpsc::channel(4);
         let (end, ended) = watch::channel(None);
         let (hand, in_hand) = watch::channel(0);
-        let (told, counts) = watch::channel(TakerCounts::default());
+        let (told, counts) = watch::channel(ClaimerCounts::default());
         let (place, watched) = (place.clone(), Arc::clone(&worker));
         let shell = Shell { place, config, handlers, worker: watched, hand, told };
         tokio::spawn(async move {
@@ -185,7 +185,7 @@ impl JobRunner {
 
     /// Its counters: attempts claimed, entries the fence rejected, entries delivered twice, and the like. The receiver
     /// outlives the runner.
-    pub fn counts(&self) -> watch::Receiver<TakerCounts> {
+    pub fn counts(&self) -> watch::Receiver<ClaimerCounts> {
         self.counts.clone()
     }
 

@@ -18,7 +18,7 @@ const ATTEMPTS_MAX: u32 = 100;
 pub struct JobSpec {
     id: String,
     series: Option<String>,
-    mark: u64,
+    watermark: u64,
     kind: String,
     payload: Vec<u8>,
     worker: Option<String>,
@@ -38,7 +38,7 @@ impl JobSpec {
         JobSpec {
             id: id.into(),
             series: None,
-            mark: 0,
+            watermark: 0,
             kind: kind.into(),
             payload: Vec::new(),
             worker: None,
@@ -56,10 +56,10 @@ impl JobSpec {
         self
     }
 
-    /// Its place in its series, for example the time it was due. Once a mark is used, nothing at or below it is ever created
-    /// in that series again, even after the job itself is forgotten. Marks must therefore rise.
-    pub fn mark(mut self, mark: u64) -> JobSpec {
-        self.mark = mark;
+    /// Its place in its series, for example the time it was due. Once a watermark is used, nothing at or below it is ever created
+    /// in that series again, even after the job itself is forgotten. Watermarks must therefore rise.
+    pub fn watermark(mut self, watermark: u64) -> JobSpec {
+        self.watermark = watermark;
         self
     }
 
@@ -129,7 +129,7 @@ impl JobSpec {
         Ok(JobRecord {
             id: id("id", &self.id)?,
             series: id("series", self.series.as_ref().unwrap_or(&self.kind))?,
-            mark: self.mark,
+            watermark: self.watermark,
             kind: id("kind", &self.kind)?,
             payload: Arc::from(self.payload.as_slice()),
             limits: JobLimits {

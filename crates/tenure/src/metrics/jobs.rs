@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
-use tenure_core::{DispatchCounts, HeartbeatLatencies, TakerCounts};
+use tenure_core::{ClaimerCounts, DispatchCounts, HeartbeatLatencies};
 use tenure_store::Meter;
 
 /// Job figures as one process has seen them: as leader, as worker, or both.
@@ -83,8 +83,8 @@ impl JobFigures {
         add(&self.rejected, before.rejected, now.rejected);
     }
 
-    /// Adds what a taker has counted since `before`.
-    pub(crate) fn add_taken(&self, before: &TakerCounts, now: &TakerCounts) {
+    /// Adds what a claimer has counted since `before`.
+    pub(crate) fn add_taken(&self, before: &ClaimerCounts, now: &ClaimerCounts) {
         add(&self.claimed, before.claimed, now.claimed);
         add(&self.fenced, before.fenced, now.fenced);
         add(&self.duplicates, before.duplicates, now.duplicates);

@@ -6,7 +6,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{ProcessPlan, Restart};
+use tenure_core::{ProcessConfig, Restart};
 
 /// The failure of a process, in words.
 pub(super) type Failure = String;
@@ -109,8 +109,8 @@ impl ProcessSpec {
         Arc::clone(&self.name)
     }
 
-    pub(super) fn plan(&self) -> ProcessPlan {
-        ProcessPlan {
+    pub(super) fn plan(&self) -> ProcessConfig {
+        ProcessConfig {
             restart: self.restart,
             ready_within_ms: self.ready_within.map(ms),
             stop_grace_ms: ms(self.stop_grace),

@@ -1,5 +1,5 @@
 //! The keeper: shows one plugin in global mode the arbiter in force. It carries out what the core's
-//! [`Arbiter`](tenure_core::Arbiter) decides, and decides nothing itself.
+//! [`SeatChoice`](tenure_core::SeatChoice) decides, and decides nothing itself.
 
 use super::Service;
 use super::seats::{Seen, look_every};
@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::PluginName;
-use tenure_core::{Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Role};
+use tenure_core::{Epoch, Role, SeatChoice, SeatChoiceEffect, SeatChoiceInput, WhichSeat};
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -54,7 +54,7 @@ pub(super) struct Keeper {
     name: Arc<str>,
     id: PluginName,
     service: Arc<Service>,
-    arbiter: Arbiter,
+    arbiter: SeatChoice,
     face: Face,
     events: broadcast::Receiver<Event>,
     leadership: watch::Receiver<Leadership>,
@@ -65,7 +65,7 @@ pub(super) struct Keeper {
     /// From the service's node, or from the plugin's own once it has one; `None` once nobody sends any more.
     workers: Option<watch::Receiver<Workers>>,
     own: Option<Own>,
-    work: JoinSet<ArbiterInput>,
+    work: JoinSet<SeatChoiceInput>,
     /// The watch on the other seat, for the present leadership.
     gate: Option<AbortHandle>,
     commands: mpsc::Receiver<Command>,
@@ -81,7 +81,7 @@ enum Woken {
     Refused,
     Seen,
     Workers(bool),
-    Done(ArbiterInput),
+    Done(SeatChoiceInput),
     Nothing,
 }
 
@@ -95,7 +95,7 @@ impl Keeper {
         Keeper {
             name: Arc::from(id.as_str()),
             id,
-            arbiter: Arbiter::default(),
+            arbiter: SeatChoice::default(),
             events: service.node.events(),
             leadership: service.node.leadership(),
             over: false,
@@ -122,7 +122,7 @@ impl Keeper {
                 Woken::Command(Some(Command::StepDown(hold, reply))) => self.step_down(hold, reply),
                 Woken::Command(Some(Command::Leave) | None) => {
                     self.leaving = true;
-                    self.tell(ArbiterInput::Leave).await;
+                    self.tell(SeatChoiceInput::Leave).await;
                 }
                 Woken::Event(event) => self.on_event(event),
                 Woken::OwnEvent(event) => self.on_own_event(event),
@@ -135,7 +135,7 @@ impl Keeper {
                 Woken::Seen => self.on_seen().await,
                 Woken::Workers(there) => self.on_workers(there),
                 Woken::Done(input) => {
-                    if input == ArbiterInput::OwnStopped {
+                    if input == SeatChoiceInput::OwnStopped {
                         self.forget_own();
                     }
                     self.tell(input).await;
@@ -175,16 +175,16 @@ impl Keeper {
 
     async fn on_refused(&mut self) {
         if self.refused.borrow_and_update().is_some() {
-            self.tell(ArbiterInput::Refused).await;
+            self.tell(SeatChoiceInput::Refused).await;
             // The seat may have been looked at before this plugin came.
             self.on_seen().await;
         }
     }
 
     async fn on_seen(&mut self) {
-        let sight = self.seen.borrow_and_update().as_ref().map(|seen| seen.sight);
-        if let Some(sight) = sight {
-            self.tell(ArbiterInput::GlobalSeat(sight)).await;
+        let usage = self.seen.borrow_and_update().as_ref().map(|seen| seen.usage);
+        if let Some(usage) = usage {
+            self.tell(SeatChoiceInput::GlobalSeat(usage)).await;
         }
     }
 
@@ -208,7 +208,7 @@ impl Keeper {
             }
         }
         let now = self.leadership.borrow_and_update().clone();
-        match input_of(&now, ArbiterInput::GlobalLeads, ArbiterInput::GlobalEnded) {
+        match input_of(&now, SeatChoiceInput::GlobalLeads, SeatChoiceInput::GlobalEnded) {
             Some(input) => self.tell(input).await,
             None => self.show(),
         }
@@ -218,13 +218,13 @@ impl Keeper {
         let Some(own) = &mut self.own else { return };
         own.over = !there;
         let now = own.leadership.borrow_and_update().clone();
-        match input_of(&now, ArbiterInput::OwnLeads, ArbiterInput::OwnEnded) {
+        match input_of(&now, SeatChoiceInput::OwnLeads, SeatChoiceInput::OwnEnded) {
             Some(input) => self.tell(input).await,
             None => self.show(),
         }
     }
 
-    async fn tell(&mut self, input: ArbiterInput) {
+    async fn tell(&mut self, input: SeatChoiceInput) {
         let mut todo = vec![input];
         while let Some(input) = todo.pop() {
             let mut effects = Vec::new();
@@ -234,52 +234,52 @@ impl Keeper {
             }
         }
         // In fallback, the watch is on the global seat, for the plugin's own leadership, which continues.
-        if input == ArbiterInput::GlobalEnded && !self.arbiter.is_fallback() {
+        if input == SeatChoiceInput::GlobalEnded && !self.arbiter.is_fallback() {
             self.gate.take().inspect(AbortHandle::abort);
         }
         self.show();
     }
 
-    async fn carry_out(&mut self, effect: ArbiterEffect) -> Option<ArbiterInput> {
+    async fn carry_out(&mut self, effect: SeatChoiceEffect) -> Option<SeatChoiceInput> {
         let service = Arc::clone(&self.service);
         match effect {
-            ArbiterEffect::FallbackStarted => {
+            SeatChoiceEffect::FallbackStarted => {
                 self.gate.take().inspect(AbortHandle::abort);
                 let detail = self.refused.borrow().as_ref().map_or_else(String::new, ToString::to_string);
                 self.face.mode.send_replace(Mode::Fallback);
                 self.face.keys.send_replace(Keys::per_plugin(&service.namespace, &self.id));
                 self.say(EventKind::FallbackStarted { plugin: Arc::clone(&self.name), detail });
             }
-            ArbiterEffect::StartOwn(above) => return self.start_own(above).await,
-            ArbiterEffect::StopOwn => {
-                let Some(own) = &self.own else { return Some(ArbiterInput::OwnStopped) };
+            SeatChoiceEffect::StartOwn(above) => return self.start_own(above).await,
+            SeatChoiceEffect::StopOwn => {
+                let Some(own) = &self.own else { return Some(SeatChoiceInput::OwnStopped) };
                 let node = Arc::clone(&own.node);
                 self.work.spawn(async move {
                     node.leave().await;
-                    ArbiterInput::OwnStopped
+                    SeatChoiceInput::OwnStopped
                 });
             }
-            ArbiterEffect::CheckOwnSeat(check) => {
+            SeatChoiceEffect::CheckOwnSeat(check) => {
                 self.gate.take().inspect(AbortHandle::abort);
                 let watch = service.own_seat(&self.id);
                 let every = look_every(&service.settings);
                 self.gate = Some(self.work.spawn(async move {
                     let epoch = watch.until_free(every).await;
-                    ArbiterInput::OwnSeatFree { check, epoch }
+                    SeatChoiceInput::OwnSeatFree { check, epoch }
                 }));
             }
-            ArbiterEffect::CheckGlobalSeat(check) => {
+            SeatChoiceEffect::CheckGlobalSeat(check) => {
                 self.gate.take().inspect(AbortHandle::abort);
                 self.gate = Some(self.work.spawn(async move {
-                    let sight = service.seat.answered(service.led()).await;
-                    ArbiterInput::GlobalSeatChecked { check, sight }
+                    let usage = service.seat.answered(service.led()).await;
+                    SeatChoiceInput::GlobalSeatChecked { check, usage }
                 }));
             }
             // In a separate task, because the keeper waits for nobody.
-            ArbiterEffect::Raise(above) => {
+            SeatChoiceEffect::Raise(above) => {
                 tokio::spawn(async move { service.node.raise(above.0).await });
             }
-            ArbiterEffect::RaiseOwn(above) => {
+            SeatChoiceEffect::RaiseOwn(above) => {
                 if let Some(node) = self.own.as_ref().map(|own| Arc::clone(&own.node)) {
                     tokio::spawn(async move { node.raise(above.0).await });
                 }
@@ -288,7 +288,7 @@ impl Keeper {
         None
     }
 
-    async fn start_own(&mut self, above: Epoch) -> Option<ArbiterInput> {
+    async fn start_own(&mut self, above: Epoch) -> Option<SeatChoiceInput> {
         let floor = above.0.max(self.face.fence.epoch());
         let builder = self.service.own_node(&self.id).epoch_floor(floor);
         let events = builder.events();
@@ -304,7 +304,7 @@ impl Keeper {
             Err(error) => {
                 // The settings are the service's and the store is open, so there is nothing left to fail.
                 tracing::error!(target: "tenure", plugin = &*self.name, %error, "cannot start an election of its own");
-                Some(ArbiterInput::OwnStopped)
+                Some(SeatChoiceInput::OwnStopped)
             }
         }
     }
@@ -321,8 +321,8 @@ impl Keeper {
     fn show(&mut self) {
         let own = || self.own.as_ref().map(|own| own.leadership.borrow().clone()).unwrap_or_default();
         let shown = match self.arbiter.in_force() {
-            Some(Arbitration::Global) => self.leadership.borrow().clone(),
-            Some(Arbitration::Own) => own(),
+            Some(WhichSeat::Global) => self.leadership.borrow().clone(),
+            Some(WhichSeat::Own) => own(),
             None => {
                 let seen = match (self.arbiter.runs_own(), self.arbiter.is_fallback()) {
                     (true, _) => own(),
@@ -395,9 +395,9 @@ impl Keeper {
         let in_force = self.arbiter.in_force();
         tokio::spawn(async move {
             let node = match (in_force, &own) {
-                (Some(Arbitration::Global), _) => Some(&service.node),
-                (Some(Arbitration::Own), Some(node)) => Some(&**node),
-                (Some(Arbitration::Own), None) | (None, _) => None,
+                (Some(WhichSeat::Global), _) => Some(&service.node),
+                (Some(WhichSeat::Own), Some(node)) => Some(&**node),
+                (Some(WhichSeat::Own), None) | (None, _) => None,
             };
             let answer = match (node, hold) {
                 (Some(node), None) => node.step_down().await,
@@ -410,7 +410,11 @@ impl Keeper {
 }
 
 /// What a node's leadership means to the arbiter; `None` while it winds down, which changes nothing yet.
-fn input_of(now: &Leadership, leads: fn(Epoch) -> ArbiterInput, ended: ArbiterInput) -> Option<ArbiterInput> {
+fn input_of(
+    now: &Leadership,
+    leads: fn(Epoch) -> SeatChoiceInput,
+    ended: SeatChoiceInput,
+) -> Option<SeatChoiceInput> {
     match (now.acting_epoch(), now.role) {
         (Some(epoch), _) => Some(leads(Epoch(epoch))),
         (None, Some(Role::Leader | Role::Draining)) => None,

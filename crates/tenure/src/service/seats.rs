@@ -8,7 +8,8 @@ use serde_json::Map;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    Epoch, Glimpse, Incarnation, Lookout, NodeId, Nonce, Seat, SeatProblem, SeatState, Sight, Time, Version,
+    Epoch, Incarnation, NodeId, Nonce, Seat, SeatObserver, SeatProblem, SeatRead, SeatState, SeatUse, Time,
+    Version,
 };
 use tenure_store::{Condition, Read, Store, Trouble, TroubleKind, Write};
 use tokio::sync::{Mutex, watch};
@@ -19,7 +20,7 @@ pub(super) struct SeatWatch {
     key: String,
     timeout: Duration,
     clock: Arc<dyn Clock>,
-    lookout: Lookout,
+    observer: SeatObserver,
     /// What the last look found, for clearing away a holder that is gone.
     last: Option<(Version, SeatDocument, Seat)>,
     /// Whether a seat that may not be read counts as free.
@@ -48,7 +49,7 @@ impl SeatWatch {
             key: keys.seat(),
             timeout: Duration::from_millis(settings.request_timeout_ms),
             clock,
-            lookout: Lookout::new(patience_ms),
+            observer: SeatObserver::new(patience_ms),
             last: None,
             may_be_hidden: false,
             is_denied: false,
@@ -61,56 +62,56 @@ impl SeatWatch {
     }
 
     /// One look; `None` if it was not answered. `dead` is an epoch whose holder no longer acts: this process itself.
-    async fn look(&mut self, dead: Option<u64>) -> Option<Sight> {
+    async fn look(&mut self, dead: Option<u64>) -> Option<SeatUse> {
         let sent = Time(self.clock.now_ms());
-        let unless = self.lookout.version().map(|version| tenure_store::Version::new(version.as_str()));
+        let unless = self.observer.version().map(|version| tenure_store::Version::new(version.as_str()));
         let read = tokio::time::timeout(self.timeout, self.store.get(&self.key, unless.as_ref())).await;
-        let glimpse = match read {
-            Err(_) | Ok(Read::Unavailable(_)) => Glimpse::Nothing,
-            Ok(Read::Unchanged) => Glimpse::Unchanged,
-            Ok(Read::Absent) => Glimpse::Absent,
+        let seat_read = match read {
+            Err(_) | Ok(Read::Unavailable(_)) => SeatRead::Nothing,
+            Ok(Read::Unchanged) => SeatRead::Unchanged,
+            Ok(Read::Absent) => SeatRead::Absent,
             Ok(Read::Denied(trouble)) => self.denied(&trouble),
             Ok(Read::Found(object)) => match SeatDocument::parse(&object.body) {
                 // A newer version of tenure may hold it. If the object is not a seat at all, nobody can claim or renew it.
-                Err(unreadable) if unreadable.problem == SeatProblem::Newer => Glimpse::Nothing,
-                Err(_) => Glimpse::Closed,
+                Err(unreadable) if unreadable.problem == SeatProblem::Newer => SeatRead::Nothing,
+                Err(_) => SeatRead::Closed,
                 Ok((document, seat)) => {
                     let version = Version::new(object.version.as_str());
                     let (state, epoch, expiry_ms) = (seat.state, seat.epoch, seat.lease.expiry_ms);
                     self.last = Some((version.clone(), document, seat));
-                    Glimpse::Seat { version, state, epoch, expiry_ms }
+                    SeatRead::Seat { version, state, epoch, expiry_ms }
                 }
             },
         };
-        if matches!(glimpse, Glimpse::Absent | Glimpse::Closed) {
+        if matches!(seat_read, SeatRead::Absent | SeatRead::Closed) {
             self.last = None;
         }
-        let sight = self.lookout.look(sent, Time(self.clock.now_ms()), glimpse)?;
+        let usage = self.observer.look(sent, Time(self.clock.now_ms()), seat_read)?;
         match &self.last {
-            Some((_, _, seat)) if sight == Sight::Held && dead == Some(seat.epoch.0) => {
-                Some(Sight::Free(seat.epoch))
+            Some((_, _, seat)) if usage == SeatUse::Held && dead == Some(seat.epoch.0) => {
+                Some(SeatUse::Free(seat.epoch))
             }
-            Some(_) | None => Some(sight),
+            Some(_) | None => Some(usage),
         }
     }
 
     /// Expired credentials or a missing bucket say nothing about the seat. Neither does a lack of permission; but a process
     /// that is kept from one election, and may not even read its seat, can only carry on without it.
-    fn denied(&mut self, trouble: &Trouble) -> Glimpse {
+    fn denied(&mut self, trouble: &Trouble) -> SeatRead {
         if self.may_be_hidden && trouble.kind == TroubleKind::Permission {
-            return Glimpse::Closed;
+            return SeatRead::Closed;
         }
         if !std::mem::replace(&mut self.is_denied, true) {
             tracing::warn!(target: "tenure", seat = self.key, "the seat cannot be read, so this node does not act: {trouble}");
         }
-        Glimpse::Nothing
+        SeatRead::Nothing
     }
 
     /// Watches until nobody acts by the seat, and returns its epoch. Clears away a holder that fell silent, so that nobody
     /// has to wait for it again; if somebody else was faster, keeps watching.
     pub(super) async fn until_free(mut self, every: Duration) -> Epoch {
         loop {
-            if let Some(Sight::Free(epoch)) = self.look(None).await
+            if let Some(SeatUse::Free(epoch)) = self.look(None).await
                 && self.clear().await
             {
                 return epoch;
@@ -148,7 +149,7 @@ pub(super) struct GlobalSeat {
 /// What the last answered look showed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Seen {
-    pub(super) sight: Sight,
+    pub(super) usage: SeatUse,
     /// The holder and its epoch; `None` if nobody holds it.
     pub(super) leader: Option<(NodeId, u64)>,
 }
@@ -165,21 +166,21 @@ impl GlobalSeat {
     /// One look, shared with everybody who waits for one. `led` is the last epoch in which this process led. If the seat is
     /// still held in that epoch, nobody acts by it: this process lost it, and the store's refusal keeps it from giving it
     /// up.
-    async fn look(&self, led: u64) -> Option<Sight> {
+    async fn look(&self, led: u64) -> Option<SeatUse> {
         let mut watch = self.watch.lock().await;
-        let sight = watch.look(Some(led)).await?;
-        let holder = watch.last.as_ref().filter(|_| sight == Sight::Held);
+        let usage = watch.look(Some(led)).await?;
+        let holder = watch.last.as_ref().filter(|_| usage == SeatUse::Held);
         let held = holder.map(|(_, _, seat)| seat).filter(|seat| seat.state == SeatState::Held);
-        let seen = Some(Seen { sight, leader: held.map(|seat| (seat.holder.node.clone(), seat.epoch.0)) });
+        let seen = Some(Seen { usage, leader: held.map(|seat| (seat.holder.node.clone(), seat.epoch.0)) });
         self.seen.send_if_modified(|known| std::mem::replace(known, seen.clone()) != seen);
-        Some(sight)
+        Some(usage)
     }
 
     /// Looks until a look is answered: an unanswered look says nothing, whatever earlier ones said.
-    pub(super) async fn answered(&self, led: u64) -> Sight {
+    pub(super) async fn answered(&self, led: u64) -> SeatUse {
         loop {
-            if let Some(sight) = self.look(led).await {
-                return sight;
+            if let Some(usage) = self.look(led).await {
+                return usage;
             }
             tokio::time::sleep(self.every).await;
         }

@@ -6,7 +6,7 @@ use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tenure_core::{Bulletin, DispatchInput, Snapshot, SnapshotMark, WorkerChange, WorkerDetails};
+use tenure_core::{DispatchInput, KnownWorkers, Snapshot, SnapshotId, WorkerChange, WorkerDetails};
 use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
 
@@ -75,7 +75,7 @@ impl WorkerInfo {
 /// Takes snapshots and reports what changed. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Board {
-    bulletin: Arc<Mutex<Bulletin>>,
+    known_workers: Arc<Mutex<KnownWorkers>>,
     workers: watch::Sender<Workers>,
     pub(crate) voice: Voice,
 }
@@ -83,33 +83,33 @@ pub(crate) struct Board {
 impl Board {
     pub(crate) fn new(voice: Voice) -> (Board, watch::Receiver<Workers>) {
         let (workers, watcher) = watch::channel(Workers::default());
-        (Board { bulletin: Arc::default(), workers, voice }, watcher)
+        (Board { known_workers: Arc::default(), workers, voice }, watcher)
     }
 
     /// Nothing was ever published, so whatever comes next is news.
     pub(crate) fn begin_empty(&self) {
-        self.bulletin.lock().begin_empty();
+        self.known_workers.lock().begin_empty();
     }
 
-    pub(crate) fn applied(&self) -> Option<SnapshotMark> {
-        self.bulletin.lock().applied()
+    pub(crate) fn applied(&self) -> Option<SnapshotId> {
+        self.known_workers.lock().applied()
     }
 
     /// Takes a published snapshot and reports what is new in it.
     pub(crate) fn apply(&self, snapshot: &Snapshot) {
         let events = {
-            let mut bulletin = self.bulletin.lock();
-            // On a copy: a panic must not leave half a bulletin behind.
-            let mut next = bulletin.clone();
+            let mut known_workers = self.known_workers.lock();
+            // On a copy: a panic must not leave half a snapshot behind.
+            let mut next = known_workers.clone();
             let events = next.apply(snapshot);
-            if next == *bulletin {
+            if next == *known_workers {
                 return;
             }
-            *bulletin = next;
-            self.show(&bulletin, snapshot.mark);
+            *known_workers = next;
+            self.show(&known_workers, snapshot.id);
             events
         };
-        let epoch = snapshot.mark.epoch.0;
+        let epoch = snapshot.id.epoch.0;
         for event in events {
             let facts = facts(event.worker, &event.details);
             self.voice.emit(
@@ -130,21 +130,21 @@ impl Board {
         self.workers.send_if_modified(|known| std::mem::replace(&mut known.listed, listed) != listed);
     }
 
-    fn show(&self, bulletin: &Bulletin, mark: SnapshotMark) {
-        let list = bulletin.workers().map(|(worker, entry)| WorkerInfo {
+    fn show(&self, known_workers: &KnownWorkers, id: SnapshotId) {
+        let list = known_workers.workers().map(|(worker, entry)| WorkerInfo {
             worker_id: worker.clone(),
             plugin_type: entry.details.plugin_type.clone(),
             pod: entry.details.pod.clone(),
             timeout_ms: entry.details.timeout_ms,
             active: entry.active,
         });
-        let ((active, inactive), skipped) = (bulletin.counts(), bulletin.skipped());
-        let (epoch, list, listed) = (mark.epoch.0, list.collect(), self.workers.borrow().listed);
+        let ((active, inactive), skipped) = (known_workers.counts(), known_workers.skipped());
+        let (epoch, list, listed) = (id.epoch.0, list.collect(), self.workers.borrow().listed);
         let now = Workers { epoch, active, inactive, skipped, list, listed };
         self.voice.figures.workers(active, inactive, skipped);
         let before = self.workers.send_replace(now);
         if (before.active, before.inactive) != (active, inactive) {
-            self.voice.emit(mark.epoch.0, EventKind::WorkersChanged { active, inactive });
+            self.voice.emit(id.epoch.0, EventKind::WorkersChanged { active, inactive });
         }
     }
 }

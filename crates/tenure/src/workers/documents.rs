@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
 use tenure_core::{
-    Epoch, Incarnation, Listing, Snapshot, SnapshotEntry, SnapshotMark, WORKERS_MAX, WorkerDetails,
+    Epoch, Incarnation, Listing, Snapshot, SnapshotEntry, SnapshotId, WORKERS_MAX, WorkerDetails,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -333,13 +333,13 @@ impl SnapshotDocument {
             plugin: plugins.number(entry.details.plugin_type.as_str()),
             pod: pods.number(entry.details.pod.as_str()),
             timeout: entry.details.timeout_ms,
-            silence: entry.silence.map(|mark| (mark.epoch.0, mark.sequence, u8::from(entry.active))),
+            silence: entry.silence.map(|id| (id.epoch.0, id.sequence, u8::from(entry.active))),
         });
         let workers = rows.collect();
         SnapshotDocument {
             v: VERSION,
-            epoch: snapshot.mark.epoch.0,
-            sequence: snapshot.mark.sequence,
+            epoch: snapshot.id.epoch.0,
+            sequence: snapshot.id.sequence,
             nonce: nonce.to_owned(),
             listing: match snapshot.listing {
                 Listing::All => ListingName::All,
@@ -385,7 +385,7 @@ impl SnapshotDocument {
             if !(1..=TIMEOUT_MAX_MS).contains(&row.timeout) {
                 return Err(format!("`workers`: a timeout of {} ms", row.timeout));
             }
-            // A mark that no later one could exceed would hide every further silence of this worker.
+            // An id that no later one could exceed would hide every further silence of this worker.
             let is_beyond =
                 |(epoch, sequence, _): (u64, u64, u8)| epoch > Epoch::MAX.0 || sequence > u64::MAX / 2;
             if row.silence.is_some_and(is_beyond) {
@@ -395,13 +395,11 @@ impl SnapshotDocument {
                 worker: id("workers", &row.id)?,
                 details: WorkerDetails { plugin_type, pod, timeout_ms: row.timeout },
                 active: row.silence.is_none_or(|(_, _, active)| active != 0),
-                silence: row
-                    .silence
-                    .map(|(epoch, sequence, _)| SnapshotMark { epoch: Epoch(epoch), sequence }),
+                silence: row.silence.map(|(epoch, sequence, _)| SnapshotId { epoch: Epoch(epoch), sequence }),
             });
         }
         Ok(Snapshot {
-            mark: SnapshotMark { epoch: Epoch(self.epoch), sequence: self.sequence },
+            id: SnapshotId { epoch: Epoch(self.epoch), sequence: self.sequence },
             workers,
             listing: match self.listing {
                 ListingName::All => Listing::All,

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::WorkerId;
-use tenure_core::{Epoch, Incarnation, Listed, ReadOutcome, Roll, RollConfig, SnapshotMark, Time};
+use tenure_core::{Epoch, Incarnation, Listed, Liveness, LivenessConfig, ReadOutcome, SnapshotId, Time};
 use tenure_store::{
     Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Remove, Store, Trouble, TroubleKind, Version, Write,
 };
@@ -56,7 +56,7 @@ pub(crate) struct Sweeper {
 /// What a leader knows in one epoch.
 struct Tenure {
     epoch: u64,
-    roll: Roll,
+    liveness: Liveness,
     /// Names this life's writes.
     writer: Incarnation,
     writes: u64,
@@ -182,7 +182,7 @@ impl Sweeper {
                     self.board.begin_empty();
                     false
                 }
-                Sight::Seen(Some(pointer)) => self.board.applied() < Some(mark_of(pointer)),
+                Sight::Seen(Some(pointer)) => self.board.applied() < Some(id_of(pointer)),
             };
             let settled = !behind || self.catch_up(&mut version).await;
             failures = if settled { 0 } else { failures.saturating_add(1) };
@@ -223,7 +223,7 @@ impl Sweeper {
     async fn lead(&mut self, epoch: u64) {
         let mut tenure = Tenure {
             epoch,
-            roll: Roll::new(RollConfig { retention_ms: self.retention_ms }, Epoch(epoch)),
+            liveness: Liveness::new(LivenessConfig { retention_ms: self.retention_ms }, Epoch(epoch)),
             writer: Incarnation(rand::random()),
             writes: 0,
             version: None,
@@ -234,7 +234,7 @@ impl Sweeper {
         };
         // Work that was stopped may continue in the same epoch.
         if let Some(applied) = self.board.applied() {
-            tenure.roll.above(applied);
+            tenure.liveness.above(applied);
         }
         let mut due = self.now();
         // There is no hurry: the presence of a dead node costs one entry in a list.
@@ -251,11 +251,12 @@ impl Sweeper {
             if !tenure.unsettled && !tenure.blocked {
                 self.sweep(&mut tenure).await;
                 self.publish(&mut tenure).await;
-                if let Some(all) = tenure.roll.has_told() {
+                if let Some(all) = tenure.liveness.has_told() {
                     self.board.listed(epoch, all);
                 }
             }
-            let intervals = if tenure.roll.known() == 0 && !tenure.unsettled { IDLE_INTERVALS } else { 1 };
+            let intervals =
+                if tenure.liveness.known() == 0 && !tenure.unsettled { IDLE_INTERVALS } else { 1 };
             due = due + self.sweep_ms * intervals;
             while self.leads(epoch) && self.now() < due {
                 self.pause(due.since(self.now())).await;
@@ -287,7 +288,7 @@ impl Sweeper {
                 Err(unreadable) => {
                     self.say(tenure, format!("snapshot.json is replaced: {}", unreadable.detail));
                     self.board.begin_empty();
-                    tenure.roll.found_spoiled();
+                    tenure.liveness.found_spoiled();
                     (tenure.version, tenure.unsettled) = (Some(object.version), false);
                 }
             },
@@ -305,22 +306,22 @@ impl Sweeper {
         let ParsedSnapshot { snapshot, nonce, extra } = parsed;
         let mine = nonce.starts_with(&tenure.writer.to_string());
         if mine {
-            tenure.roll.published(snapshot.mark);
-        } else if snapshot.mark.epoch.0 > tenure.epoch {
+            tenure.liveness.published(snapshot.id);
+        } else if snapshot.id.epoch.0 > tenure.epoch {
             // A newer leader has published: this one is about to learn that it no longer leads.
             return;
         } else {
-            tenure.roll.inherit(&snapshot);
+            tenure.liveness.inherit(&snapshot);
         }
-        self.point(tenure, &version, snapshot.mark);
+        self.point(tenure, &version, snapshot.id);
         (tenure.version, tenure.extra) = (Some(version), extra);
         (tenure.unsettled, tenure.blocked) = (false, false);
         self.board.apply(&snapshot);
     }
 
     /// Makes the seat name this snapshot.
-    fn point(&self, tenure: &Tenure, version: &Version, mark: SnapshotMark) {
-        let SnapshotMark { epoch, sequence } = mark;
+    fn point(&self, tenure: &Tenure, version: &Version, id: SnapshotId) {
+        let SnapshotId { epoch, sequence } = id;
         let pointer = SnapshotPointer { version: version.as_str().to_owned(), epoch: epoch.0, sequence };
         self.pointers.want(tenure.epoch, pointer);
     }
@@ -343,13 +344,13 @@ impl Sweeper {
             Err(_) => return self.say(tenure, "the workers cannot be listed: no answer in time".to_owned()),
         };
         let (listed, junk) = self.sort(&entries);
-        let out = tenure.roll.sweep(sent, self.now(), &listed, junk, more);
+        let out = tenure.liveness.sweep(sent, self.now(), &listed, junk, more);
         self.lives.swept(&listed);
         self.read_all(tenure, out.read).await;
         for worker in out.remove {
             self.remove(&worker).await;
         }
-        let skipped = tenure.roll.skipped();
+        let skipped = tenure.liveness.skipped();
         if skipped.cut {
             self.say(tenure, format!("more than {LIST_MAX} objects in workers/: some are not seen"));
         } else if skipped.total() > 0 {
@@ -388,7 +389,7 @@ impl Sweeper {
                 });
             }
             match running.join_next().await {
-                Some(Ok((worker, outcome))) => tenure.roll.read(self.now(), &worker, outcome),
+                Some(Ok((worker, outcome))) => tenure.liveness.read(self.now(), &worker, outcome),
                 // A backend that panics has not answered; the worker is read again once it has written.
                 Some(Err(error)) => tracing::error!(target: "tenure", %error, "a store request crashed"),
                 None => return,
@@ -444,12 +445,12 @@ impl Sweeper {
             if tenure.unsettled {
                 self.settle(tenure).await;
             }
-            if tenure.unsettled || tenure.blocked || !tenure.roll.is_changed() {
+            if tenure.unsettled || tenure.blocked || !tenure.liveness.is_changed() {
                 return;
             }
             tenure.writes += 1;
             let nonce = format!("{}-{}", tenure.writer, tenure.writes);
-            let (body, told) = SnapshotDocument::fitting(tenure.roll.snapshot(), &nonce, &tenure.extra);
+            let (body, told) = SnapshotDocument::fitting(tenure.liveness.snapshot(), &nonce, &tenure.extra);
             let condition = tenure.version.clone().map_or(Condition::Absent, Condition::Matches);
             let key = self.keys.snapshot();
             // The guard is checked right before the write, and held no longer than the request.
@@ -459,8 +460,8 @@ impl Sweeper {
                 tokio::time::timeout(self.request_timeout, self.store.put(&key, body.into(), condition));
             match guard.run(put).await {
                 Ok(Ok(Write::Won(version))) => {
-                    tenure.roll.published(told.mark);
-                    self.point(tenure, &version, told.mark);
+                    tenure.liveness.published(told.id);
+                    self.point(tenure, &version, told.id);
                     tenure.version = Some(version);
                     return self.board.apply(&told);
                 }
@@ -475,6 +476,6 @@ impl Sweeper {
     }
 }
 
-fn mark_of(pointer: &SnapshotPointer) -> SnapshotMark {
-    SnapshotMark { epoch: Epoch(pointer.epoch), sequence: pointer.sequence }
+fn id_of(pointer: &SnapshotPointer) -> SnapshotId {
+    SnapshotId { epoch: Epoch(pointer.epoch), sequence: pointer.sequence }
 }

@@ -99,5 +99,5 @@ async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<WorkerId, S
         .map_err(|error| StatusError::Unreadable { key: keys.snapshot(), detail: error.detail })?
         .snapshot;
     let workers = snapshot.workers.into_iter().map(|entry| (entry.worker.clone(), entry)).collect();
-    Ok((snapshot.mark.epoch.0, workers))
+    Ok((snapshot.id.epoch.0, workers))
 }

@@ -13,7 +13,7 @@ pub enum DispatchInput {
     Wake,
     /// New jobs, each with a token for its answer. The dispatcher sets state, attempt and the like.
     Submit(Vec<(u64, JobRecord)>),
-    /// These series are no longer used. Their marks may be forgotten, up to the given ones, once none of their jobs is
+    /// These series are no longer used. Their watermarks may be forgotten, up to the given ones, once none of their jobs is
     /// left. After that, what was created in them before can be created again.
     Forget(Vec<(SeriesId, u64)>),
     /// Cancel this job.
@@ -25,8 +25,8 @@ pub enum DispatchInput {
         /// The chosen worker.
         worker: WorkerId,
     },
-    /// Nobody can take this waiting job.
-    Hold {
+    /// Nobody can take this waiting job; it says why.
+    Explain {
         /// The waiting job.
         id: JobId,
         /// Why nobody can take it. For people.
@@ -157,8 +157,8 @@ pub enum SubmitAnswer {
     Created,
     /// The job was already in the ledger.
     Exists,
-    /// The mark of the job is at or below the mark of its series.
-    BelowMark,
+    /// The watermark of the job is at or below the watermark of its series.
+    BelowWatermark,
     /// Its shard has no room.
     Full,
     /// Its shard cannot be read and is left alone.

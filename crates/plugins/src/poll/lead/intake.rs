@@ -55,7 +55,7 @@ impl Term<'_> {
     pub(super) fn harvest(&mut self) {
         let jobs = self.dispatcher.jobs();
         let polls = jobs.iter().filter(|job| job.kind.as_str() == POLL_KIND);
-        self.planner.observe(polls.map(|job| (&job.series, &job.id, job.mark, !job.state.is_final())));
+        self.planner.observe(polls.map(|job| (&job.series, &job.id, job.watermark, !job.state.is_final())));
         let over = jobs.iter().filter(|job| job.kind.as_str() == POLL_KIND && job.state.is_final());
         let mut reports: Vec<(ScheduleId, JobReport)> = over
             .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))

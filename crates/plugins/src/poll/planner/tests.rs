@@ -22,13 +22,13 @@ fn planner(text: &str) -> Planner {
     planner
 }
 
-/// A ledger reduced to marks and open jobs.
+/// A ledger reduced to watermarks and open jobs.
 #[derive(Default)]
 struct Ledger {
-    mark: u64,
+    watermark: u64,
     created: Vec<u64>,
     open: BTreeSet<u64>,
-    /// Shown once more, then forgotten: a later leader does not learn the mark from them.
+    /// Shown once more, then forgotten: a later leader does not learn the watermark from them.
     finished: BTreeSet<u64>,
 }
 
@@ -50,8 +50,8 @@ impl Ledger {
         loop {
             let (planned, before) = (planner.plan(now_ms), planner.counts().duplicates);
             for due in planned {
-                if due.due_ms > self.mark {
-                    self.mark = due.due_ms;
+                if due.due_ms > self.watermark {
+                    self.watermark = due.due_ms;
                     self.open.insert(due.due_ms);
                     created.push(due.due_ms);
                     planner.answered(&due, Answer::Created);
@@ -259,14 +259,14 @@ proptest! {
                 Step::Finish => ledger.done(),
                 Step::NewLeader => leader = planner(&text),
             }
-            let mark = ledger.mark;
+            let watermark = ledger.watermark;
             let created = ledger.tick(&mut leader, now);
             prop_assert!(ledger.open.len() as u64 <= open_max);
             let newest_missed: Vec<u64> = schedule.timing.newest(START, now, 20_000).into_iter()
                 .filter(|due| now.saturating_sub(begins(*due)) > 5_000 && begins(*due) <= now)
                 .rev().take(kept).collect();
             for due in created {
-                prop_assert!(due > mark && due > START, "not twice, not before its time");
+                prop_assert!(due > watermark && due > START, "not twice, not before its time");
                 prop_assert!(begins(due) <= now, "it has begun");
                 let late = now - begins(due) > 5_000;
                 prop_assert!(!late || newest_missed.contains(&due), "a missed one only by the policy");

@@ -14,7 +14,7 @@ const LIFE: Incarnation = Incarnation(0xab);
 const NONCE: Nonce = Nonce { incarnation: LIFE, sequence: 7 };
 
 fn job() -> JobRecord {
-    let spec = JobSpec::new("t-1", "report").series("daily").mark(9).payload(vec![0, 255]).worker("w1");
+    let spec = JobSpec::new("t-1", "report").series("daily").watermark(9).payload(vec![0, 255]).worker("w1");
     let late = LateResult { attempt: 1, worker: name("w2"), kind: OutcomeKind::Succeeded };
     JobRecord {
         state: JobState::Running,

@@ -1,4 +1,4 @@
-//! The loop that feeds the taker: sends requests to the store, runs handlers, and returns their outcomes. It decides
+//! The loop that feeds the claimer: sends requests to the store, runs handlers, and returns their outcomes. It decides
 //! nothing.
 
 use super::super::Jobs;
@@ -10,8 +10,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    EntryState, Expect, Incarnation, Outcome, OutcomeKind, RequestId, Taker, TakerConfig, TakerCounts,
-    TakerEffect, TakerInput, TakerRead, Time, WriteAnswer,
+    Claimer, ClaimerConfig, ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Expect,
+    Incarnation, Outcome, OutcomeKind, RequestId, Time, WriteAnswer,
 };
 use tenure_core::{JobId, WorkerId};
 use tokio::sync::{mpsc, watch};
@@ -24,11 +24,11 @@ const WAKE_LEAST: Duration = Duration::from_millis(5);
 /// Keeps a feeder where the place is.
 pub(super) struct Shell {
     pub(super) place: Jobs,
-    pub(super) config: TakerConfig,
+    pub(super) config: ClaimerConfig,
     pub(super) handlers: Handlers,
     pub(super) worker: Arc<Worker>,
     pub(super) hand: watch::Sender<usize>,
-    pub(super) told: watch::Sender<TakerCounts>,
+    pub(super) told: watch::Sender<ClaimerCounts>,
 }
 
 impl Shell {
@@ -60,9 +60,9 @@ impl Shell {
 
     /// A feeder with its own incarnation, so that it does not own what was claimed elsewhere.
     fn feeder(&self) -> Feeder {
-        let config = TakerConfig { incarnation: Incarnation(rand::random()), ..self.config.clone() };
+        let config = ClaimerConfig { incarnation: Incarnation(rand::random()), ..self.config.clone() };
         Feeder {
-            machine: Taker::new(config),
+            machine: Claimer::new(config),
             carrier: Carrier::new(&self.place),
             worker: self.worker.id().clone(),
             status: self.worker.status(),
@@ -74,7 +74,7 @@ impl Shell {
             refused: BTreeSet::new(),
             hand: self.hand.clone(),
             before: *self.told.borrow(),
-            counted: TakerCounts::default(),
+            counted: ClaimerCounts::default(),
             told: self.told.clone(),
         }
     }
@@ -83,23 +83,23 @@ impl Shell {
 type Key = (JobId, u32);
 
 struct Feeder {
-    machine: Taker,
+    machine: Claimer,
     carrier: Carrier,
     worker: WorkerId,
     status: watch::Receiver<WorkerStatus>,
     handlers: Handlers,
-    requests: JoinSet<TakerInput>,
+    requests: JoinSet<ClaimerInput>,
     /// What each request in flight is, in case its task dies and cannot report it.
-    asked: HashMap<Id, TakerInput>,
+    asked: HashMap<Id, ClaimerInput>,
     runs: JoinSet<(Key, Outcome)>,
     running: HashMap<Key, (AbortHandle, CancellationToken)>,
     /// Entries the fence has rejected, so that each is counted once.
     refused: BTreeSet<(JobId, u32, u64)>,
     hand: watch::Sender<usize>,
     /// What earlier feeders counted, and what this one did.
-    before: TakerCounts,
-    counted: TakerCounts,
-    told: watch::Sender<TakerCounts>,
+    before: ClaimerCounts,
+    counted: ClaimerCounts,
+    told: watch::Sender<ClaimerCounts>,
 }
 
 impl Feeder {
@@ -116,7 +116,7 @@ impl Feeder {
                 _ = worker.registered() => break,
             }
         }
-        let mut input = Some(TakerInput::Wake);
+        let mut input = Some(ClaimerInput::Wake);
         loop {
             if let Some(input) = input.take()
                 && self.feed(input)
@@ -127,8 +127,8 @@ impl Feeder {
                 biased;
                 end = worker.ended() => return RunnerEnd::WorkerEnded(end),
                 command = inbox.recv() => match command {
-                    Some(Command::Drain) => Some(TakerInput::Drain),
-                    Some(Command::Look) => Some(TakerInput::Nudge),
+                    Some(Command::Drain) => Some(ClaimerInput::Drain),
+                    Some(Command::Look) => Some(ClaimerInput::Nudge),
                     None => return RunnerEnd::Dropped,
                 },
                 input = self.next() => input,
@@ -137,14 +137,14 @@ impl Feeder {
     }
 
     /// The next thing that happens by itself. Cancel-safe.
-    async fn next(&mut self) -> Option<TakerInput> {
+    async fn next(&mut self) -> Option<ClaimerInput> {
         let now = self.now();
         let wake = self.machine.wake_at(now).map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
         tokio::select! {
             biased;
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
             Some(done) = self.runs.join_next(), if !self.runs.is_empty() => self.on_ended(done),
-            () = crate::driver::sleep_or_never(wake) => Some(TakerInput::Wake),
+            () = crate::driver::sleep_or_never(wake) => Some(ClaimerInput::Wake),
         }
     }
 
@@ -152,7 +152,7 @@ impl Feeder {
     /// the store still accepts them.
     async fn finish(mut self) {
         (self.hand, self.told) = (watch::Sender::default(), watch::Sender::default());
-        let mut over = self.feed(TakerInput::Drain);
+        let mut over = self.feed(ClaimerInput::Drain);
         while !over && !self.running.is_empty() {
             over = self.take_next().await;
         }
@@ -173,7 +173,7 @@ impl Feeder {
         Time(self.carrier.place.voice.clock.now_ms())
     }
 
-    fn on_done(&mut self, done: Result<(Id, TakerInput), tokio::task::JoinError>) -> Option<TakerInput> {
+    fn on_done(&mut self, done: Result<(Id, ClaimerInput), tokio::task::JoinError>) -> Option<ClaimerInput> {
         match done {
             Ok((job, input)) => {
                 self.asked.remove(&job);
@@ -186,17 +186,17 @@ impl Feeder {
         }
     }
 
-    fn on_ended(&mut self, done: Result<(Key, Outcome), tokio::task::JoinError>) -> Option<TakerInput> {
+    fn on_ended(&mut self, done: Result<(Key, Outcome), tokio::task::JoinError>) -> Option<ClaimerInput> {
         // An aborted task reports nothing; a panic is caught where it happens.
         let (key, outcome) = done.ok()?;
         self.running.remove(&key)?;
         let (id, attempt) = key;
-        Some(TakerInput::Ended { id, attempt, outcome })
+        Some(ClaimerInput::Ended { id, attempt, outcome })
     }
 
     /// Lets the fence judge entries that nobody has claimed yet.
-    fn fenced(&mut self, input: TakerInput) -> TakerInput {
-        let TakerInput::Read(id, TakerRead::Found { doc, version, .. }) = input else { return input };
+    fn fenced(&mut self, input: ClaimerInput) -> ClaimerInput {
+        let ClaimerInput::Read(id, ClaimerRead::Found { doc, version, .. }) = input else { return input };
         let fence = &self.carrier.place.fence;
         let (mut fenced, mut refused) = (BTreeSet::new(), BTreeSet::new());
         for entry in doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
@@ -213,47 +213,47 @@ impl Feeder {
             }
         }
         self.refused = refused;
-        TakerInput::Read(id, TakerRead::Found { doc, version, fenced })
+        ClaimerInput::Read(id, ClaimerRead::Found { doc, version, fenced })
     }
 
     /// Returns whether it is drained.
-    fn feed(&mut self, input: TakerInput) -> bool {
+    fn feed(&mut self, input: ClaimerInput) -> bool {
         let mut effects = Vec::new();
         self.machine.handle(self.now(), input, &mut effects);
         let mut drained = false;
         for effect in effects {
             match effect {
-                TakerEffect::Read(id, unless) => {
+                ClaimerEffect::Read(id, unless) => {
                     let (carrier, worker) = (self.carrier.clone(), self.worker.clone());
-                    let silence = TakerInput::Read(id, TakerRead::Unavailable);
+                    let silence = ClaimerInput::Read(id, ClaimerRead::Unavailable);
                     self.ask(silence, async move { read(&carrier, &worker, id, unless).await });
                 }
-                TakerEffect::Write(id, doc, version) => {
+                ClaimerEffect::Write(id, doc, version) => {
                     let (carrier, worker) = (self.carrier.clone(), self.worker.clone());
-                    let silence = TakerInput::Written(id, WriteAnswer::Unknown);
+                    let silence = ClaimerInput::Written(id, WriteAnswer::Unknown);
                     self.ask(silence, async move {
                         let answer = carrier.write_inbox(&worker, &doc, Expect::Version(version)).await;
-                        TakerInput::Written(id, answer)
+                        ClaimerInput::Written(id, answer)
                     });
                 }
-                TakerEffect::Confirm(id) => {
+                ClaimerEffect::Confirm(id) => {
                     let (carrier, worker) = (self.carrier.clone(), self.worker.clone());
                     let life = self.status.borrow().life;
-                    self.ask(TakerInput::Confirmed(id, false), async move {
+                    self.ask(ClaimerInput::Confirmed(id, false), async move {
                         let mine = match life {
                             Some(life) => carrier.confirms(&worker, life).await,
                             None => false,
                         };
-                        TakerInput::Confirmed(id, mine)
+                        ClaimerInput::Confirmed(id, mine)
                     });
                 }
-                TakerEffect::Run { id, attempt, epoch, kind, payload, .. } => {
+                ClaimerEffect::Run { id, attempt, epoch, kind, payload, .. } => {
                     let cancelled = CancellationToken::new();
                     let context = JobContext { id, attempt, epoch: epoch.0, kind, payload, cancelled };
                     self.begin(context);
                 }
-                TakerEffect::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
-                TakerEffect::Drained => drained = true,
+                ClaimerEffect::Cancel { id, attempt, dropped } => self.stop((id, attempt), dropped),
+                ClaimerEffect::Drained => drained = true,
             }
         }
         let counts = self.machine.counts();
@@ -264,7 +264,7 @@ impl Feeder {
         drained
     }
 
-    fn ask(&mut self, silence: TakerInput, request: impl Future<Output = TakerInput> + Send + 'static) {
+    fn ask(&mut self, silence: ClaimerInput, request: impl Future<Output = ClaimerInput> + Send + 'static) {
         let task = self.requests.spawn(request);
         self.asked.insert(task.id(), silence);
     }
@@ -308,13 +308,13 @@ async fn read(
     worker: &WorkerId,
     id: RequestId,
     unless: Option<tenure_core::Version>,
-) -> TakerInput {
+) -> ClaimerInput {
     let read = match carrier.read_inbox(worker, unless.as_ref()).await {
-        Found::Doc(doc, version) => TakerRead::Found { doc, version, fenced: BTreeSet::new() },
-        Found::Unchanged => TakerRead::Unchanged,
-        Found::Absent => TakerRead::Absent,
-        Found::Unreadable => TakerRead::Unreadable,
-        Found::Unavailable => TakerRead::Unavailable,
+        Found::Doc(doc, version) => ClaimerRead::Found { doc, version, fenced: BTreeSet::new() },
+        Found::Unchanged => ClaimerRead::Unchanged,
+        Found::Absent => ClaimerRead::Absent,
+        Found::Unreadable => ClaimerRead::Unreadable,
+        Found::Unavailable => ClaimerRead::Unavailable,
     };
-    TakerInput::Read(id, read)
+    ClaimerInput::Read(id, read)
 }

@@ -28,11 +28,11 @@ fn snapshot(count: usize, silent: usize) -> Snapshot {
             timeout_ms: 20_000,
         },
         active: n >= silent,
-        silence: (n < silent).then_some(SnapshotMark { epoch: Epoch(3), sequence: 17 }),
+        silence: (n < silent).then_some(SnapshotId { epoch: Epoch(3), sequence: 17 }),
     });
-    let mark = SnapshotMark { epoch: Epoch(3), sequence: 21 };
+    let id = SnapshotId { epoch: Epoch(3), sequence: 21 };
     let (active, inactive) = ((count - silent) as u64, silent as u64);
-    Snapshot { mark, workers: workers.collect(), active, inactive, ..Snapshot::default() }
+    Snapshot { id, workers: workers.collect(), active, inactive, ..Snapshot::default() }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tenure_core::{
-    Entry, EntryState, Epoch, InboxDoc, Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Taker,
-    TakerConfig, TakerEffect, TakerInput, TakerRead, Time, Version, WriteAnswer,
+    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, Entry, EntryState, Epoch, InboxDoc,
+    Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
 };
 use tenure_core::{JobId, KindName};
 
@@ -12,9 +12,9 @@ pub(crate) const ME: Incarnation = Incarnation(7);
 pub(crate) const FORMER: Incarnation = Incarnation(6);
 pub(crate) const SUCCESSOR: Incarnation = Incarnation(8);
 
-/// A taker, what it wants done, and the inbox as it stands.
+/// A claimer, what it wants done, and the inbox as it stands.
 pub(crate) struct Hand {
-    pub(crate) core: Taker,
+    pub(crate) core: Claimer,
     pub(crate) now: u64,
     /// What is under way: its number, and what a write would leave.
     pub(crate) open: Option<(RequestId, Option<InboxDoc>)>,
@@ -24,8 +24,15 @@ pub(crate) struct Hand {
     pub(crate) nonces: BTreeSet<u64>,
 }
 
-pub(crate) fn config() -> TakerConfig {
-    TakerConfig { incarnation: ME, concurrency: 2, claims_max: 3, fast_ms: 100, slow_ms: 800, linger_ms: 50 }
+pub(crate) fn config() -> ClaimerConfig {
+    ClaimerConfig {
+        incarnation: ME,
+        concurrency: 2,
+        claims_max: 3,
+        fast_ms: 100,
+        slow_ms: 800,
+        linger_ms: 50,
+    }
 }
 
 /// `t1/2`: the second attempt of a job.
@@ -68,16 +75,16 @@ pub(crate) fn shown(entry: &Entry) -> String {
 }
 
 impl Hand {
-    pub(crate) fn new(config: TakerConfig) -> Hand {
+    pub(crate) fn new(config: ClaimerConfig) -> Hand {
         let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
         let inbox =
             InboxDoc { epoch: Epoch(3), leader: Incarnation(1), nonce, closed: None, entries: Vec::new() };
-        let core = Taker::new(config);
+        let core = Claimer::new(config);
         let (requests, nonces) = (BTreeSet::new(), BTreeSet::new());
         Hand { core, now: 0, open: None, inbox, version: 1, requests, nonces }
     }
 
-    pub(crate) fn tell(&mut self, now: u64, input: TakerInput) -> Vec<String> {
+    pub(crate) fn tell(&mut self, now: u64, input: ClaimerInput) -> Vec<String> {
         assert!(now >= self.now, "time goes on");
         self.now = now;
         let mut out = Vec::new();
@@ -85,13 +92,13 @@ impl Hand {
         out.into_iter().map(|effect| self.note(effect)).collect()
     }
 
-    pub(crate) fn note(&mut self, effect: TakerEffect) -> String {
+    pub(crate) fn note(&mut self, effect: ClaimerEffect) -> String {
         match effect {
-            TakerEffect::Read(id, unless) => {
+            ClaimerEffect::Read(id, unless) => {
                 assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
                 unless.map_or("read".to_owned(), |version| format!("read unless {}", version.as_str()))
             }
-            TakerEffect::Write(id, doc, version) => {
+            ClaimerEffect::Write(id, doc, version) => {
                 assert!(self.requests.insert(id), "{id:?} again");
                 assert!(self.nonces.insert(doc.nonce.sequence) && doc.nonce.incarnation == ME, "{doc:?}");
                 assert_eq!((doc.epoch, doc.leader), (self.inbox.epoch, self.inbox.leader), "not its own");
@@ -100,22 +107,22 @@ impl Hand {
                 assert!(self.open.replace((id, Some(doc))).is_none(), "one at a time");
                 format!("write over {}: {}{closed}", version.as_str(), entries.join(", "))
             }
-            TakerEffect::Confirm(id) => {
+            ClaimerEffect::Confirm(id) => {
                 assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
                 "confirm".to_owned()
             }
-            TakerEffect::Run { id, attempt, epoch, kind, payload, timeout_ms } => {
+            ClaimerEffect::Run { id, attempt, epoch, kind, payload, timeout_ms } => {
                 assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
                 format!("run {id}/{attempt}")
             }
-            TakerEffect::Cancel { id, attempt, dropped: false } => format!("call off {id}/{attempt}"),
-            TakerEffect::Cancel { id, attempt, dropped: true } => format!("drop {id}/{attempt}"),
-            TakerEffect::Drained => "drained".to_owned(),
+            ClaimerEffect::Cancel { id, attempt, dropped: false } => format!("call off {id}/{attempt}"),
+            ClaimerEffect::Cancel { id, attempt, dropped: true } => format!("drop {id}/{attempt}"),
+            ClaimerEffect::Drained => "drained".to_owned(),
         }
     }
 
     pub(crate) fn wake(&mut self, now: u64) -> Vec<String> {
-        self.tell(now, TakerInput::Wake)
+        self.tell(now, ClaimerInput::Wake)
     }
 
     /// When it wants to be woken.
@@ -123,10 +130,10 @@ impl Hand {
         self.core.wake_at(Time(self.now)).map(|at| at.0)
     }
 
-    pub(crate) fn read(&mut self, now: u64, read: TakerRead) -> Vec<String> {
+    pub(crate) fn read(&mut self, now: u64, read: ClaimerRead) -> Vec<String> {
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_none(), "it was a write");
-        self.tell(now, TakerInput::Read(id, read))
+        self.tell(now, ClaimerInput::Read(id, read))
     }
 
     /// The inbox is as the leader has just left it.
@@ -140,19 +147,19 @@ impl Hand {
         self.inbox.nonce.sequence += 1000;
         let (doc, version) = (self.inbox.clone(), Version::new(&self.version.to_string()));
         let fenced = fenced.iter().map(|name| key(name)).collect();
-        self.read(now, TakerRead::Found { doc, version, fenced })
+        self.read(now, ClaimerRead::Found { doc, version, fenced })
     }
 
     pub(crate) fn written(&mut self, now: u64, answer: WriteAnswer) -> Vec<String> {
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_some(), "it was a read");
-        self.tell(now, TakerInput::Written(id, answer))
+        self.tell(now, ClaimerInput::Written(id, answer))
     }
 
     /// Whose the id is now.
     pub(crate) fn confirmed(&mut self, now: u64, mine: bool) -> Vec<String> {
         let (id, _) = self.open.take().expect("something was asked for");
-        self.tell(now, TakerInput::Confirmed(id, mine))
+        self.tell(now, ClaimerInput::Confirmed(id, mine))
     }
 
     /// The write under way succeeds.
@@ -165,7 +172,7 @@ impl Hand {
 
     pub(crate) fn ended(&mut self, now: u64, name: &str, kind: OutcomeKind) -> Vec<String> {
         let (id, attempt) = key(name);
-        self.tell(now, TakerInput::Ended { id, attempt, outcome: Outcome::bare(kind) })
+        self.tell(now, ClaimerInput::Ended { id, attempt, outcome: Outcome::bare(kind) })
     }
 
     /// One that has claimed these and, as far as there is room, runs them.

@@ -1,4 +1,4 @@
-//! Inputs and effects of the taker.
+//! Inputs and effects of the claimer.
 
 use super::super::{InboxDoc, Outcome};
 use crate::election::{Epoch, RequestId, Version, WriteAnswer};
@@ -6,15 +6,15 @@ use crate::id::{JobId, KindName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Inputs of [`Taker::handle`](super::Taker::handle).
+/// Inputs of [`Claimer::handle`](super::Claimer::handle).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum TakerInput {
+pub enum ClaimerInput {
     /// Only time has passed.
     Wake,
     /// Look now: there is something new.
     Nudge,
     /// The inbox was read.
-    Read(RequestId, TakerRead),
+    Read(RequestId, ClaimerRead),
     /// The inbox was written.
     Written(RequestId, WriteAnswer),
     /// Whether the worker's id still belongs to this life. `false` also if there was no answer.
@@ -34,7 +34,7 @@ pub enum TakerInput {
 
 /// The outcome of reading the inbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum TakerRead {
+pub enum ClaimerRead {
     /// There is an inbox.
     Found {
         /// The content of the inbox.
@@ -54,9 +54,9 @@ pub enum TakerRead {
     Unavailable,
 }
 
-/// Effects of [`Taker::handle`](super::Taker::handle), for the caller to carry out.
+/// Effects of [`Claimer::handle`](super::Claimer::handle), for the caller to carry out.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum TakerEffect {
+pub enum ClaimerEffect {
     /// Read the inbox, unless it still has this version.
     Read(RequestId, Option<Version>),
     /// Write the inbox, if it still has this version.
@@ -91,9 +91,9 @@ pub enum TakerEffect {
     Drained,
 }
 
-/// Counters of a taker.
+/// Counters of a claimer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct TakerCounts {
+pub struct ClaimerCounts {
     /// Attempts claimed.
     pub claimed: u64,
     /// Entries that the fence rejected, each counted once.
@@ -108,11 +108,11 @@ pub struct TakerCounts {
     pub unreadable: u64,
 }
 
-impl TakerCounts {
-    /// The sum of both, for a taker whose work continued in another.
+impl ClaimerCounts {
+    /// The sum of both, for a claimer whose work continued in another.
     #[must_use]
-    pub fn and(self, other: TakerCounts) -> TakerCounts {
-        TakerCounts {
+    pub fn and(self, other: ClaimerCounts) -> ClaimerCounts {
+        ClaimerCounts {
             claimed: self.claimed + other.claimed,
             fenced: self.fenced + other.fenced,
             duplicates: self.duplicates + other.duplicates,

@@ -1,9 +1,9 @@
-//! The roll: how the leader judges its workers, with one list per sweep.
+//! How the leader judges whether its workers are alive, with one list per sweep.
 //!
 //! Not promised: only a sweep notices a silence, so it may take up to one sweep interval after the timeout. A worker that
 //! leaves and comes back between two sweeps was never gone.
 
-use super::{Snapshot, SnapshotEntry, SnapshotMark, WorkerDetails};
+use super::{Snapshot, SnapshotEntry, SnapshotId, WorkerDetails};
 use crate::id::WorkerId;
 
 use crate::election::Epoch;
@@ -36,9 +36,9 @@ const READ_AGAIN_MS: u64 = 60_000;
 /// … up to 64 times as long.
 const READ_AGAIN_DOUBLED: u32 = 6;
 
-/// The parameters of a roll.
+/// The parameters of [`Liveness`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct RollConfig {
+pub struct LivenessConfig {
     /// How long the object of an inactive worker is kept.
     pub retention_ms: u64,
 }
@@ -68,7 +68,7 @@ pub enum ReadOutcome {
 /// What a sweep asks the caller to do.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SweepOutcome {
-    /// Objects to read; each answer goes to [`Roll::read`].
+    /// Objects to read; each answer goes to [`Liveness::read`].
     pub read: Vec<WorkerId>,
     /// Objects of dead workers to remove.
     pub remove: Vec<WorkerId>,
@@ -110,7 +110,7 @@ enum Content {
 struct Record {
     content: Content,
     active: bool,
-    silence: Option<SnapshotMark>,
+    silence: Option<SnapshotId>,
     /// Time stamp and size as last listed; `None` until this leader has listed it once.
     seen: Option<(u64, u64)>,
     /// This leader has seen it change.
@@ -163,8 +163,8 @@ impl Record {
 
 /// The workers as one leader judges them, for one epoch.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Roll {
-    config: RollConfig,
+pub struct Liveness {
+    config: LivenessConfig,
     epoch: Epoch,
     /// The number of the newest snapshot made in this epoch.
     sequence: u64,
@@ -185,20 +185,20 @@ pub struct Roll {
     mistake: Mistake,
 }
 
-impl Roll {
-    /// This roll with a deliberate mistake, for tests that must catch it.
+impl Liveness {
+    /// The same with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> Roll {
-        Roll { mistake: Mistake::of(mutant), ..self }
+    pub fn broken(self, mutant: Option<Mutant>) -> Liveness {
+        Liveness { mistake: Mistake::of(mutant), ..self }
     }
 
-    /// A leader's roll at the start of its epoch. It then [inherits](Roll::inherit) the last snapshot.
-    pub fn new(config: RollConfig, epoch: Epoch) -> Roll {
+    /// What a leader knows at the start of its epoch: nothing. It then [inherits](Liveness::inherit) the last snapshot.
+    pub fn new(config: LivenessConfig, epoch: Epoch) -> Liveness {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
         let (found, spoiled, mistake) = (None, false, Mistake::default());
-        Roll {
+        Liveness {
             config,
             epoch,
             sequence,
@@ -228,9 +228,9 @@ impl Roll {
 
     /// Snapshots up to this one are known here. A node that continues in an epoch it led before must not reuse their
     /// numbers, even if the snapshot itself can no longer be read: everybody would ignore the new ones.
-    pub fn above(&mut self, mark: SnapshotMark) {
-        if mark.epoch == self.epoch {
-            self.sequence = self.sequence.max(mark.sequence);
+    pub fn above(&mut self, id: SnapshotId) {
+        if id.epoch == self.epoch {
+            self.sequence = self.sequence.max(id.sequence);
         }
     }
 
@@ -238,7 +238,7 @@ impl Roll {
     /// worker gets a full timeout from this leader's first sweep. Also used for a snapshot found in place of the leader's
     /// own: what a former leader published in the meantime has been reported.
     pub fn inherit(&mut self, snapshot: &Snapshot) {
-        self.above(snapshot.mark);
+        self.above(snapshot.id);
         self.found = Some(snapshot.clone());
         // Found in place of its own: workers that this leader has seen or inherited may be missing from it.
         self.changes += u64::from(!self.workers.is_empty());
@@ -254,14 +254,14 @@ impl Roll {
             });
             // This leader judged the same silence without publishing it, and a former leader has reported it in the
             // meantime: it keeps the former leader's name, unless the worker was back in between.
-            let told = snapshot.mark.epoch < self.epoch && !entry.active && !record.active && !record.moved;
+            let told = snapshot.id.epoch < self.epoch && !entry.active && !record.active && !record.moved;
             if told {
                 record.silence = entry.silence;
             }
             // A former leader's later word on a silence that this leader only inherited: if it forgot the silence, because
             // the worker left and came back new, so has everybody who read that.
             let inherited = record.silence.is_some_and(|silence| silence.epoch < self.epoch);
-            if snapshot.mark.epoch < self.epoch && inherited && entry.active && record.active {
+            if snapshot.id.epoch < self.epoch && inherited && entry.active && record.active {
                 record.silence = entry.silence;
             }
             // Its return was reported: from the next sweep on it has a full timeout, and another silence gets another name.
@@ -354,8 +354,8 @@ impl Roll {
                 let silent = until.since(record.changed_at) >= details.timeout_ms.max(1);
                 let renamed = silent && self.mistake.is(Mutant::WorkerSilenceRenamed);
                 if record.active && silent || renamed {
-                    let mark = SnapshotMark { epoch: self.epoch, sequence: self.sequence + 1 };
-                    (record.active, record.silence, record.silent_at) = (false, Some(mark), now);
+                    let id = SnapshotId { epoch: self.epoch, sequence: self.sequence + 1 };
+                    (record.active, record.silence, record.silent_at) = (false, Some(id), now);
                     self.changes += 1;
                 }
             }
@@ -459,14 +459,14 @@ impl Roll {
             self.published = self.made;
         }
         let inactive = workers.len() as u64 - active;
-        let mark = SnapshotMark { epoch: self.epoch, sequence: self.sequence };
-        Snapshot { mark, workers, active, inactive, skipped: self.skipped.total(), ..Snapshot::default() }
+        let id = SnapshotId { epoch: self.epoch, sequence: self.sequence };
+        Snapshot { id, workers, active, inactive, skipped: self.skipped.total(), ..Snapshot::default() }
     }
 
-    /// The snapshot with this mark is on the store. If it is not the newest one made, something is left to publish.
-    pub fn published(&mut self, mark: SnapshotMark) {
+    /// The snapshot with this id is on the store. If it is not the newest one made, something is left to publish.
+    pub fn published(&mut self, id: SnapshotId) {
         (self.found, self.spoiled) = (None, false);
-        if mark == (SnapshotMark { epoch: self.epoch, sequence: self.sequence }) {
+        if id == (SnapshotId { epoch: self.epoch, sequence: self.sequence }) {
             self.published = self.made;
         }
     }

@@ -11,7 +11,7 @@ use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Index {
+pub(super) struct Table {
     /// Jobs out at each worker.
     pub(super) out: BTreeMap<WorkerId, BTreeSet<JobId>>,
     pub(super) in_flight: usize,
@@ -42,7 +42,7 @@ pub(super) struct Index {
 }
 
 impl Dispatcher {
-    /// Takes a job out of the index. Must come before its state, worker or payload changes.
+    /// Takes a job out of the table. Must come before its state, worker or payload changes.
     pub(super) fn unlink(&mut self, id: &JobId) {
         let Some(job) = self.jobs.get(id) else { return };
         let record = &job.record;
@@ -50,23 +50,23 @@ impl Dispatcher {
         shard.jobs.remove(id);
         shard.weight -= record.weight();
         shard.finished -= usize::from(record.state.is_final());
-        let index = &mut self.index;
+        let table = &mut self.table;
         if record.state == JobState::Queued {
-            index.queued.remove(id);
-            index.fresh.remove(id);
+            table.queued.remove(id);
+            table.fresh.remove(id);
         }
         if let Some(worker) = record.worker.as_ref().filter(|_| record.state.is_out()) {
-            if let Some(out) = index.out.get_mut(worker) {
+            if let Some(out) = table.out.get_mut(worker) {
                 out.remove(id);
                 if out.is_empty() {
-                    index.out.remove(worker);
+                    table.out.remove(worker);
                 }
             }
-            index.in_flight -= 1;
-            index.claimed -= usize::from(record.state != JobState::Dispatched);
-            index.touched.insert(worker.clone());
-            index.inboxes.insert(worker.clone());
-            index.retry = true;
+            table.in_flight -= 1;
+            table.claimed -= usize::from(record.state != JobState::Dispatched);
+            table.touched.insert(worker.clone());
+            table.inboxes.insert(worker.clone());
+            table.retry = true;
         }
     }
 
@@ -78,20 +78,20 @@ impl Dispatcher {
         shard.jobs.insert(id.clone());
         shard.weight += record.weight();
         shard.finished += usize::from(record.state.is_final());
-        let index = &mut self.index;
+        let table = &mut self.table;
         if record.state == JobState::Queued {
-            index.queued.insert(id.clone());
-            index.fresh.insert(id.clone());
+            table.queued.insert(id.clone());
+            table.fresh.insert(id.clone());
         }
         if let Some(worker) = record.worker.as_ref().filter(|_| record.state.is_out()) {
-            index.out.entry(worker.clone()).or_default().insert(id.clone());
-            index.in_flight += 1;
-            index.claimed += usize::from(record.state != JobState::Dispatched);
-            index.touched.insert(worker.clone());
-            index.inboxes.insert(worker.clone());
+            table.out.entry(worker.clone()).or_default().insert(id.clone());
+            table.in_flight += 1;
+            table.claimed += usize::from(record.state != JobState::Dispatched);
+            table.touched.insert(worker.clone());
+            table.inboxes.insert(worker.clone());
         }
-        index.jobs.insert(id.clone());
-        index.untold.insert(id.clone());
+        table.jobs.insert(id.clone());
+        table.untold.insert(id.clone());
     }
 
     pub(super) fn insert_job(&mut self, job: Job) {
@@ -105,7 +105,7 @@ impl Dispatcher {
         self.unlink(id);
         if let Some(job) = self.jobs.remove(id) {
             if let Some(at) = job.timer {
-                self.index.job_timers.remove(&(at, id.clone()));
+                self.table.job_timers.remove(&(at, id.clone()));
             }
             let shard = job_shard(&job.record.series, self.config.shards);
             self.shards[shard].unconfirmed.remove(id);
@@ -118,9 +118,9 @@ impl Dispatcher {
         let shard = &mut self.shards[job_shard(&job.record.series, self.config.shards)];
         job.revision = shard.touch();
         shard.unconfirmed.insert(id.clone());
-        self.index.jobs.insert(id.clone());
+        self.table.jobs.insert(id.clone());
         if let Some(worker) = &job.record.worker {
-            self.index.inboxes.insert(worker.clone());
+            self.table.inboxes.insert(worker.clone());
         }
     }
 
@@ -134,57 +134,57 @@ impl Dispatcher {
                 continue;
             }
             if let Some(worker) = &job.record.worker {
-                self.index.inboxes.insert(worker.clone());
+                self.table.inboxes.insert(worker.clone());
             }
-            self.index.untold.insert(id);
+            self.table.untold.insert(id);
         }
     }
 
     /// The content of an inbox has changed.
     pub(super) fn inbox_changed(&mut self, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
-        let index = &mut self.index;
+        let table = &mut self.table;
         match inbox.entries().iter().any(super::super::Entry::is_claimed) {
-            true => index.claimed_in.insert(worker.clone()),
-            false => index.claimed_in.remove(worker),
+            true => table.claimed_in.insert(worker.clone()),
+            false => table.claimed_in.remove(worker),
         };
         match inbox.is_closed() {
-            true => index.closed_in.insert(worker.clone()),
-            false => index.closed_in.remove(worker),
+            true => table.closed_in.insert(worker.clone()),
+            false => table.closed_in.remove(worker),
         };
-        index.inboxes.insert(worker.clone());
-        index.touched.insert(worker.clone());
-        index.retry = true;
-        if let Some(out) = index.out.get(worker) {
-            index.jobs.extend(out.iter().cloned());
+        table.inboxes.insert(worker.clone());
+        table.touched.insert(worker.clone());
+        table.retry = true;
+        if let Some(out) = table.out.get(worker) {
+            table.jobs.extend(out.iter().cloned());
         }
     }
 
     pub(super) fn look_at_all_inboxes(&mut self) {
-        self.index.inboxes.extend(self.inboxes.keys().cloned());
+        self.table.inboxes.extend(self.inboxes.keys().cloned());
     }
 
     /// Marks everything for a check, now and then.
     pub(super) fn sweep(&mut self, now: Time) {
-        if now < self.index.sweep_at {
+        if now < self.table.sweep_at {
             return;
         }
-        self.index.sweep_at = now + self.litter_ms();
-        let out = self.index.out.values().flatten().cloned();
-        let jobs: Vec<JobId> = out.chain(self.index.queued.iter().cloned()).collect();
-        self.index.jobs.extend(jobs);
+        self.table.sweep_at = now + self.recorded_results_ms();
+        let out = self.table.out.values().flatten().cloned();
+        let jobs: Vec<JobId> = out.chain(self.table.queued.iter().cloned()).collect();
+        self.table.jobs.extend(jobs);
         self.look_at_all_inboxes();
     }
 
     /// What is wrong with the index, if anything: it must agree with a full search, and checking everything right after an
     /// advance must find nothing to do. For tests.
     #[doc(hidden)]
-    pub fn index_fault(&self, now: Time) -> Option<String> {
+    pub fn table_fault(&self, now: Time) -> Option<String> {
         let (mut fresh, mut again) = (Dispatcher::new(self.config.clone()), self.clone());
         for job in self.jobs.values() {
             fresh.insert_job(Job { timer: None, ..job.clone() });
         }
-        let (mine, whole) = (&self.index, &fresh.index);
+        let (mine, whole) = (&self.table, &fresh.table);
         if (&mine.out, mine.in_flight, mine.claimed) != (&whole.out, whole.in_flight, whole.claimed) {
             return Some(format!("out: {:?}, by a search {:?}", mine.out, whole.out));
         }
@@ -203,12 +203,12 @@ impl Dispatcher {
             return Some(format!("{} changed, and its confirmation is not waited for", job.record.id));
         }
         if self.is_ready() {
-            again.index.jobs.extend(self.jobs.keys().cloned());
+            again.table.jobs.extend(self.jobs.keys().cloned());
             again.judge(now);
             // Marked jobs are judged with the next advance.
             let other = |(a, b): &(&Job, &Job)| {
-                let marked = self.index.jobs.contains(&a.record.id);
-                !marked && (&a.record, a.take_back) != (&b.record, b.take_back)
+                let marked = self.table.jobs.contains(&a.record.id);
+                !marked && (&a.record, a.withdraw) != (&b.record, b.withdraw)
             };
             if let Some((before, after)) = self.jobs.values().zip(again.jobs.values()).find(other) {
                 return Some(format!("not judged: {before:?} would be {after:?}"));
@@ -225,10 +225,10 @@ impl Dispatcher {
             return;
         }
         if let Some(before) = before {
-            self.index.job_timers.remove(&(before, id.clone()));
+            self.table.job_timers.remove(&(before, id.clone()));
         }
         if let Some(after) = after {
-            self.index.job_timers.insert((after, id.clone()));
+            self.table.job_timers.insert((after, id.clone()));
         }
         if let Some(job) = self.jobs.get_mut(id) {
             job.timer = after;
@@ -242,10 +242,10 @@ impl Dispatcher {
             return;
         }
         if let Some(before) = before {
-            self.index.inbox_timers.remove(&(before, worker.clone()));
+            self.table.inbox_timers.remove(&(before, worker.clone()));
         }
         if let Some(after) = after {
-            self.index.inbox_timers.insert((after, worker.clone()));
+            self.table.inbox_timers.insert((after, worker.clone()));
         }
     }
 }

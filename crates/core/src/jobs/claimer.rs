@@ -1,9 +1,9 @@
-//! The taker: a worker's side of jobs. It looks only at its own inbox, and runs only what it has claimed.
+//! The claimer: a worker's side of jobs. It looks only at its own inbox, and runs only what it has claimed.
 
 mod io;
 mod plan;
 
-pub use io::{TakerCounts, TakerEffect, TakerInput, TakerRead};
+pub use io::{ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead};
 
 use super::shard::retry_ms;
 use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
@@ -17,9 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// How many outcomes are remembered, so that an attempt delivered again is not run again.
 const REMEMBERED_MAX: usize = 256;
 
-/// The parameters of a taker.
+/// The parameters of a claimer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct TakerConfig {
+pub struct ClaimerConfig {
     /// This life of the worker; new every time it starts.
     pub incarnation: Incarnation,
     /// How many attempts run at the same time.
@@ -59,8 +59,8 @@ type Key = (JobId, u32);
 
 /// Claims and runs jobs for one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Taker {
-    config: TakerConfig,
+pub struct Claimer {
+    config: ClaimerConfig,
     doc: Option<(InboxDoc, Version)>,
     fenced: BTreeSet<Key>,
     /// The version of the inbox after whose read the worker's id was confirmed.
@@ -81,14 +81,14 @@ pub struct Taker {
     writes: u64,
     draining: bool,
     drained: bool,
-    counts: TakerCounts,
+    counts: ClaimerCounts,
     mutant: Option<Mutant>,
 }
 
-impl Taker {
-    /// A taker that has not looked yet.
-    pub fn new(config: TakerConfig) -> Taker {
-        Taker {
+impl Claimer {
+    /// A claimer that has not looked yet.
+    pub fn new(config: ClaimerConfig) -> Claimer {
+        Claimer {
             poll_ms: config.fast_ms,
             config,
             doc: None,
@@ -107,15 +107,15 @@ impl Taker {
             writes: 0,
             draining: false,
             drained: false,
-            counts: TakerCounts::default(),
+            counts: ClaimerCounts::default(),
             mutant: None,
         }
     }
 
-    /// A taker with a deliberate mistake, for tests that must catch it.
+    /// A claimer with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
-    pub fn broken(config: TakerConfig, mutant: Mutant) -> Taker {
-        Taker { mutant: Some(mutant), ..Taker::new(config) }
+    pub fn broken(config: ClaimerConfig, mutant: Mutant) -> Claimer {
+        Claimer { mutant: Some(mutant), ..Claimer::new(config) }
     }
 
     #[inline]
@@ -124,7 +124,7 @@ impl Taker {
     }
 
     /// The counters so far.
-    pub fn counts(&self) -> TakerCounts {
+    pub fn counts(&self) -> ClaimerCounts {
         self.counts
     }
 
@@ -134,48 +134,48 @@ impl Taker {
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, now: Time, input: TakerInput, out: &mut Vec<TakerEffect>) {
+    pub fn handle(&mut self, now: Time, input: ClaimerInput, out: &mut Vec<ClaimerEffect>) {
         if self.drained {
             return;
         }
         match input {
-            TakerInput::Wake => {}
-            TakerInput::Nudge => {
+            ClaimerInput::Wake => {}
+            ClaimerInput::Nudge => {
                 self.poll_ms = self.config.fast_ms;
                 self.poll_at = self.poll_at.min(now);
             }
-            TakerInput::Read(id, read) => {
+            ClaimerInput::Read(id, read) => {
                 if self.flight == Some(Flight::Read(id)) {
                     self.flight = None;
                     self.on_read(now, read, out);
                 }
             }
-            TakerInput::Written(id, answer) => self.on_written(now, id, answer, out),
-            TakerInput::Confirmed(id, mine) => {
+            ClaimerInput::Written(id, answer) => self.on_written(now, id, answer, out),
+            ClaimerInput::Confirmed(id, mine) => {
                 if self.flight == Some(Flight::Confirm(id)) {
                     self.flight = None;
                     self.on_confirmed(now, mine);
                 }
             }
-            TakerInput::Ended { id, attempt, outcome } => {
+            ClaimerInput::Ended { id, attempt, outcome } => {
                 if let Some(run) = self.runs.get_mut(&(id, attempt))
                     && !matches!(run.phase, Phase::Done { .. })
                 {
                     run.phase = Phase::Done { outcome, since: now };
                 }
             }
-            TakerInput::Drain => self.draining = true,
+            ClaimerInput::Drain => self.draining = true,
         }
         self.expire(now, out);
         self.start(now, out);
         self.advance(now, out);
     }
 
-    fn on_read(&mut self, now: Time, read: TakerRead, out: &mut Vec<TakerEffect>) {
-        let failed = matches!(read, TakerRead::Unavailable);
+    fn on_read(&mut self, now: Time, read: ClaimerRead, out: &mut Vec<ClaimerEffect>) {
+        let failed = matches!(read, ClaimerRead::Unavailable);
         self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
         match read {
-            TakerRead::Found { doc, version, fenced } => {
+            ClaimerRead::Found { doc, version, fenced } => {
                 self.must_read = false;
                 self.counts.fenced += fenced.difference(&self.fenced).count() as u64;
                 self.fenced = fenced;
@@ -185,23 +185,23 @@ impl Taker {
                 }
                 self.take(now, doc, version, out);
             }
-            TakerRead::Unchanged => {
+            ClaimerRead::Unchanged => {
                 self.must_read = false;
                 self.slacken(now);
             }
-            TakerRead::Absent => {
+            ClaimerRead::Absent => {
                 self.must_read = false;
                 self.doc = None;
                 self.orphan(out);
                 self.slacken(now);
             }
-            TakerRead::Unreadable => {
+            ClaimerRead::Unreadable => {
                 // Left alone. Running work carries on; its result is written once there is an inbox again.
                 self.counts.unreadable += 1;
                 (self.must_read, self.doc) = (false, None);
                 self.slacken(now);
             }
-            TakerRead::Unavailable => self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms),
+            ClaimerRead::Unavailable => self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms),
         }
     }
 
@@ -219,7 +219,7 @@ impl Taker {
         self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
     }
 
-    fn on_written(&mut self, now: Time, id: RequestId, answer: WriteAnswer, out: &mut Vec<TakerEffect>) {
+    fn on_written(&mut self, now: Time, id: RequestId, answer: WriteAnswer, out: &mut Vec<ClaimerEffect>) {
         let doc = match self.flight.take() {
             Some(Flight::Write { id: flight, doc }) if flight == id => doc,
             other => {
@@ -242,7 +242,7 @@ impl Taker {
                     }
                 }
             }
-            // A read tells what is there, and whether this taker's own write landed.
+            // A read tells what is there, and whether this claimer's own write landed.
             WriteAnswer::Lost => (self.must_read, self.poll_at) = (true, now),
             WriteAnswer::Unknown => {
                 self.failures = self.failures.saturating_add(1);
@@ -281,7 +281,7 @@ impl Taker {
     }
 
     /// Takes the inbox as it is after a read or a write of its own.
-    fn take(&mut self, now: Time, doc: InboxDoc, version: Version, out: &mut Vec<TakerEffect>) {
+    fn take(&mut self, now: Time, doc: InboxDoc, version: Version, out: &mut Vec<ClaimerEffect>) {
         let me = self.config.incarnation;
         for entry in &doc.entries {
             let key = entry.key();
@@ -324,7 +324,7 @@ impl Taker {
         self.runs.insert(key, run);
     }
 
-    fn call_off(&mut self, now: Time, key: &Key, out: &mut Vec<TakerEffect>) {
+    fn call_off(&mut self, now: Time, key: &Key, out: &mut Vec<ClaimerEffect>) {
         let Some(run) = self.runs.get_mut(key).filter(|run| !run.cancelled) else { return };
         run.cancelled = true;
         match run.phase {
@@ -333,14 +333,14 @@ impl Taker {
             }
             Phase::Running { .. } => {
                 let (id, attempt) = key.clone();
-                out.push(TakerEffect::Cancel { id, attempt, dropped: false });
+                out.push(ClaimerEffect::Cancel { id, attempt, dropped: false });
             }
             Phase::Done { .. } => {}
         }
     }
 
     /// Drops attempts whose entry is gone or belongs to somebody else now: nobody waits for them.
-    fn orphan(&mut self, out: &mut Vec<TakerEffect>) {
+    fn orphan(&mut self, out: &mut Vec<ClaimerEffect>) {
         let me = self.config.incarnation;
         let entries = self.doc.as_ref().map_or(&[][..], |(doc, _)| &doc.entries);
         let mine = |key: &Key| {
@@ -361,7 +361,7 @@ impl Taker {
             // It was begun: if it is delivered again, it is not run again.
             if let Some(Run { phase: Phase::Running { .. }, .. }) = &run {
                 let (id, attempt) = key.clone();
-                out.push(TakerEffect::Cancel { id, attempt, dropped: true });
+                out.push(ClaimerEffect::Cancel { id, attempt, dropped: true });
             }
             let outcome = match run.map(|run| run.phase) {
                 Some(Phase::Done { outcome, .. }) => outcome,
@@ -380,13 +380,13 @@ impl Taker {
     }
 
     /// Gives up attempts that have taken too long, by this worker's own clock.
-    fn expire(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+    fn expire(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
         for (key, run) in &mut self.runs {
             let Phase::Running { since } = run.phase else { continue };
             if now.since(since) >= run.timeout_ms {
                 run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::TimedOut), since: now };
                 let (id, attempt) = key.clone();
-                out.push(TakerEffect::Cancel { id, attempt, dropped: true });
+                out.push(ClaimerEffect::Cancel { id, attempt, dropped: true });
             }
         }
     }
@@ -396,7 +396,7 @@ impl Taker {
     }
 
     /// Starts claimed attempts, as far as there is room.
-    fn start(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+    fn start(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
         let mut room = self.config.concurrency.saturating_sub(self.running());
         let Some((doc, _)) = &self.doc else { return };
         for entry in &doc.entries {
@@ -412,7 +412,7 @@ impl Taker {
             }
             room -= 1;
             run.phase = Phase::Running { since: now };
-            out.push(TakerEffect::Run {
+            out.push(ClaimerEffect::Run {
                 id: entry.id.clone(),
                 attempt: entry.attempt,
                 epoch: entry.epoch,
@@ -423,7 +423,7 @@ impl Taker {
         }
     }
 
-    fn advance(&mut self, now: Time, out: &mut Vec<TakerEffect>) {
+    fn advance(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
         if self.flight.is_some() {
             return;
         }
@@ -431,7 +431,7 @@ impl Taker {
         let closed = self.doc.as_ref().is_none_or(|(doc, _)| doc.closed == Some(me));
         if self.draining && closed && self.runs.is_empty() && !self.must_read {
             self.drained = true;
-            return out.push(TakerEffect::Drained);
+            return out.push(ClaimerEffect::Drained);
         }
         let due = now >= self.poll_at;
         if self.must_read {
@@ -444,28 +444,28 @@ impl Taker {
             self.requests += 1;
             let id = RequestId(self.requests);
             self.flight = Some(Flight::Confirm(id));
-            return out.push(TakerEffect::Confirm(id));
+            return out.push(ClaimerEffect::Confirm(id));
         }
         if let Some((doc, version)) = self.plan(now).filter(|_| self.failures == 0 || due) {
             self.writes += 1;
             self.requests += 1;
             let id = RequestId(self.requests);
             self.flight = Some(Flight::Write { id, doc: doc.clone() });
-            return out.push(TakerEffect::Write(id, doc, version));
+            return out.push(ClaimerEffect::Write(id, doc, version));
         }
         if due {
             self.read(out);
         }
     }
 
-    fn read(&mut self, out: &mut Vec<TakerEffect>) {
+    fn read(&mut self, out: &mut Vec<ClaimerEffect>) {
         self.requests += 1;
         let id = RequestId(self.requests);
         self.flight = Some(Flight::Read(id));
-        out.push(TakerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
+        out.push(ClaimerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
     }
 
-    /// When to send [`TakerInput::Wake`]; `None` if nothing waits for time.
+    /// When to send [`ClaimerInput::Wake`]; `None` if nothing waits for time.
     pub fn wake_at(&self, now: Time) -> Option<Time> {
         if self.drained || self.flight.is_some() {
             let ends = self.runs.values().filter_map(|run| match run.phase {

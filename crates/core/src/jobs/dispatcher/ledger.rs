@@ -31,7 +31,7 @@ impl Dispatcher {
                 state_since: now,
                 waits_since: now,
                 not_before: now,
-                take_back: None,
+                withdraw: None,
                 tokens: Vec::new(),
                 told,
                 timer: None,
@@ -75,21 +75,22 @@ impl Dispatcher {
             self.counts.duplicates += 1;
             // The existing job's own shard decides; under another series that may be a different shard.
             job.tokens.push((token, SubmitAnswer::Exists));
-            self.index.untold.insert(record.id);
+            self.table.untold.insert(record.id);
             return None;
         }
         let known = self.shards[shard].series.get(&record.series).copied();
-        if record.mark > 0 && known.is_some_and(|mark| record.mark <= mark) {
+        if record.watermark > 0 && known.is_some_and(|watermark| record.watermark <= watermark) {
             self.counts.duplicates += 1;
-            return Some(SubmitAnswer::BelowMark);
+            return Some(SubmitAnswer::BelowWatermark);
         }
         let weight = self.shards[shard].weight;
-        let crowded = record.mark > 0 && known.is_none() && self.shards[shard].series.len() >= JOB_SERIES_MAX;
+        let crowded =
+            record.watermark > 0 && known.is_none() && self.shards[shard].series.len() >= JOB_SERIES_MAX;
         if crowded || weight + record.weight() > JOB_OBJECT_MAX_WEIGHT {
             return Some(SubmitAnswer::Full);
         }
-        if record.mark > 0 && !self.has(Mutant::JobMarkNotKept) {
-            self.shards[shard].series.insert(record.series.clone(), record.mark);
+        if record.watermark > 0 && !self.has(Mutant::JobWatermarkNotKept) {
+            self.shards[shard].series.insert(record.series.clone(), record.watermark);
         }
         let record = JobRecord {
             state: JobState::Queued,
@@ -110,7 +111,7 @@ impl Dispatcher {
             state_since: Time(u64::MAX),
             waits_since: Time(u64::MAX),
             not_before: Time(0),
-            take_back: None,
+            withdraw: None,
             tokens: vec![(token, SubmitAnswer::Created)],
             told: None,
             timer: None,
@@ -130,7 +131,8 @@ impl Dispatcher {
                 Want::Write(expect) => {
                     self.writes += 1;
                     let (nonce, epoch) = (self.nonce(), self.config.epoch);
-                    let series = self.shards[shard].series.iter().map(|(name, mark)| (name.clone(), *mark));
+                    let series =
+                        self.shards[shard].series.iter().map(|(name, watermark)| (name.clone(), *watermark));
                     let here = self.shards[shard].jobs.iter().filter_map(|id| self.jobs.get(id));
                     let jobs = here.map(|job| job.record.clone()).collect();
                     let doc = LedgerDoc { epoch, nonce, series: series.collect(), jobs };
@@ -162,7 +164,7 @@ impl Dispatcher {
                 self.shards[shard].archive_at = now + pause_ms;
                 continue;
             }
-            done.sort_by_key(|job| (job.state_since, job.record.mark));
+            done.sort_by_key(|job| (job.state_since, job.record.watermark));
             done.truncate(done.len().div_ceil(2).max(1));
             let records: Vec<JobRecord> = done.iter().map(|job| job.record.clone()).collect();
             let ids = records.iter().map(|record| record.id.clone()).collect();
@@ -179,12 +181,12 @@ impl Dispatcher {
         enough && shard.hold == Hold::Owned && shard.archiving.is_none()
     }
 
-    /// Forgets series of which only a mark is left, if the mark is not above the given one.
+    /// Forgets series of which only a watermark is left, if the watermark is not above the given one.
     pub(super) fn forget(&mut self, series: Vec<(SeriesId, u64)>) {
         for (name, upto) in series {
             let shard = job_shard(&name, self.config.shards);
             let state = &self.shards[shard];
-            let known = state.series.get(&name).is_some_and(|mark| *mark <= upto);
+            let known = state.series.get(&name).is_some_and(|watermark| *watermark <= upto);
             let used = |id: &JobId| self.jobs.get(id).is_some_and(|job| job.record.series == name);
             if state.hold == Hold::Owned && known && !state.jobs.iter().any(used) {
                 self.shards[shard].series.remove(&name);

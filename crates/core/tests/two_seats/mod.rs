@@ -4,8 +4,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tenure_core::{
-    Arbiter, ArbiterEffect, ArbiterInput, Arbitration, Epoch, Glimpse, Lookout, SeatState, Sight, Time,
-    Version,
+    Epoch, SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatObserver, SeatRead, SeatState, SeatUse, Time,
+    Version, WhichSeat,
 };
 
 const PODS: usize = 3;
@@ -36,12 +36,12 @@ impl Seat {
         self.holder.is_none() || !alive && expired
     }
 
-    fn glimpse(&self, unless: Option<&Version>) -> Glimpse {
+    fn read(&self, unless: Option<&Version>) -> SeatRead {
         let version = Version::new(&self.version.to_string());
         match (self.version, self.holder) {
-            (0, _) => Glimpse::Absent,
-            _ if unless == Some(&version) => Glimpse::Unchanged,
-            (_, holder) => Glimpse::Seat {
+            (0, _) => SeatRead::Absent,
+            _ if unless == Some(&version) => SeatRead::Unchanged,
+            (_, holder) => SeatRead::Seat {
                 version,
                 state: if holder.is_some() { SeatState::Held } else { SeatState::Vacant },
                 epoch: Epoch(self.epoch),
@@ -52,7 +52,7 @@ impl Seat {
 }
 
 struct Pod {
-    arbiter: Arbiter,
+    choice: SeatChoice,
     /// The store refuses it the global seat.
     refused: bool,
     /// Every epoch this pod's plugin has heard of: its fence.
@@ -65,10 +65,10 @@ struct Pod {
     own: Option<(u64, Option<u64>)>,
     acts_global: Option<u64>,
     acts_own: Option<u64>,
-    global_seat: Lookout,
+    global_seat: SeatObserver,
     /// The watch of the plugin's own seat, for the leadership at hand.
-    own_seat: Option<Lookout>,
-    todo: Vec<ArbiterEffect>,
+    own_seat: Option<SeatObserver>,
+    todo: Vec<SeatChoiceEffect>,
 }
 
 #[derive(Default)]
@@ -81,8 +81,8 @@ pub(crate) struct Outcome {
 
 /// Makes machines, whole or broken.
 struct Makers<A, L> {
-    arbiter: A,
-    lookout: L,
+    choice: A,
+    observer: L,
 }
 
 struct World<A, L> {
@@ -93,20 +93,24 @@ struct World<A, L> {
     pods: Vec<Pod>,
     makers: Makers<A, L>,
     quiet: bool,
-    /// The highest epoch acted in, and by which pod and arbiter.
+    /// The highest epoch acted in, and by which pod and seat.
     highest_acted: (u64, usize, bool),
     outcome: Outcome,
 }
 
 /// Runs one random schedule.
-pub(crate) fn run(seed: u64, arbiter: impl Fn() -> Arbiter, lookout: impl Fn(u64) -> Lookout) -> Outcome {
+pub(crate) fn run(
+    seed: u64,
+    choice: impl Fn() -> SeatChoice,
+    observer: impl Fn(u64) -> SeatObserver,
+) -> Outcome {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),
         now: 0,
         global: Seat::default(),
         own: Seat::default(),
         pods: Vec::new(),
-        makers: Makers { arbiter, lookout },
+        makers: Makers { choice, observer },
         quiet: false,
         highest_acted: (0, 0, false),
         outcome: Outcome::default(),
@@ -122,11 +126,11 @@ pub(crate) fn run(seed: u64, arbiter: impl Fn() -> Arbiter, lookout: impl Fn(u64
     world.outcome
 }
 
-impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
+impl<A: Fn() -> SeatChoice, L: Fn(u64) -> SeatObserver> World<A, L> {
     /// A process that starts.
     fn pod(&mut self) -> Pod {
         Pod {
-            arbiter: (self.makers.arbiter)(),
+            choice: (self.makers.choice)(),
             refused: self.rng.random_bool(0.4),
             heard: 0,
             floor: 0,
@@ -135,7 +139,7 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
             own: None,
             acts_global: None,
             acts_own: None,
-            global_seat: (self.makers.lookout)(PATIENCE_MS),
+            global_seat: (self.makers.observer)(PATIENCE_MS),
             own_seat: None,
             todo: Vec::new(),
         }
@@ -159,20 +163,20 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
         self.check();
     }
 
-    fn tell(&mut self, pod: usize, input: ArbiterInput) {
+    fn tell(&mut self, pod: usize, input: SeatChoiceInput) {
         let mut out = Vec::new();
-        self.pods[pod].arbiter.handle(input, &mut out);
-        self.outcome.fallbacks += out.iter().filter(|e| **e == ArbiterEffect::FallbackStarted).count();
+        self.pods[pod].choice.handle(input, &mut out);
+        self.outcome.fallbacks += out.iter().filter(|e| **e == SeatChoiceEffect::FallbackStarted).count();
         self.pods[pod].todo.extend(out);
         self.act(pod);
     }
 
     /// The plugin acts as soon as it may.
     fn act(&mut self, pod: usize) {
-        let Pod { arbiter, global, own, acts_global, acts_own, heard, .. } = &mut self.pods[pod];
-        match arbiter.in_force() {
-            Some(Arbitration::Global) => *acts_global = *global,
-            Some(Arbitration::Own) => *acts_own = own.and_then(|(_, leads)| leads),
+        let Pod { choice, global, own, acts_global, acts_own, heard, .. } = &mut self.pods[pod];
+        match choice.in_force() {
+            Some(WhichSeat::Global) => *acts_global = *global,
+            Some(WhichSeat::Own) => *acts_own = own.and_then(|(_, leads)| leads),
             None => {}
         }
         *heard = (*heard).max(acts_global.unwrap_or(0)).max(acts_own.unwrap_or(0));
@@ -212,7 +216,7 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
     /// The process leaves the global election; its lease has ended.
     fn refuse(&mut self, pod: usize) {
         if self.pods[pod].global.is_none() {
-            self.tell(pod, ArbiterInput::Refused);
+            self.tell(pod, SeatChoiceInput::Refused);
         }
     }
 
@@ -225,7 +229,7 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
         let epoch = self.global.epoch.max(floor) + 1;
         self.global.write(self.now, Some(pod), epoch);
         (self.pods[pod].global, self.pods[pod].led) = (Some(epoch), epoch);
-        self.tell(pod, ArbiterInput::GlobalLeads(Epoch(epoch)));
+        self.tell(pod, SeatChoiceInput::GlobalLeads(Epoch(epoch)));
     }
 
     /// Work stops first; then the seat is given up, or left to expire.
@@ -238,11 +242,11 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
             let epoch = self.global.epoch;
             self.global.write(self.now, None, epoch);
         }
-        self.tell(pod, ArbiterInput::GlobalEnded);
+        self.tell(pod, SeatChoiceInput::GlobalEnded);
     }
 
     fn claim_own(&mut self, pod: usize) {
-        let stopping = self.pods[pod].todo.contains(&ArbiterEffect::StopOwn);
+        let stopping = self.pods[pod].todo.contains(&SeatChoiceEffect::StopOwn);
         let Some((floor, None)) = self.pods[pod].own else { return };
         let alive = self.own.holder.is_some_and(|held| self.own_led_by(held));
         if stopping || !self.own.may_be_claimed(self.now, alive) {
@@ -251,7 +255,7 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
         let epoch = self.own.epoch.max(floor) + 1;
         self.own.write(self.now, Some(pod), epoch);
         self.pods[pod].own = Some((floor, Some(epoch)));
-        self.tell(pod, ArbiterInput::OwnLeads(Epoch(epoch)));
+        self.tell(pod, SeatChoiceInput::OwnLeads(Epoch(epoch)));
     }
 
     fn end_own(&mut self, pod: usize) {
@@ -262,28 +266,28 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
             let epoch = self.own.epoch;
             self.own.write(self.now, None, epoch);
         }
-        self.tell(pod, ArbiterInput::OwnEnded);
+        self.tell(pod, SeatChoiceInput::OwnEnded);
     }
 
     /// One look at the global seat, as the library makes it: now and then without an answer.
-    fn glance(&mut self, pod: usize) -> Option<Sight> {
+    fn glance(&mut self, pod: usize) -> Option<SeatUse> {
         let now = Time(self.now);
         let silent = self.rng.random_bool(0.3);
         let Pod { global_seat, led, .. } = &mut self.pods[pod];
-        let glimpse = match silent {
-            true => Glimpse::Nothing,
-            false => self.global.glimpse(global_seat.version()),
+        let read = match silent {
+            true => SeatRead::Nothing,
+            false => self.global.read(global_seat.version()),
         };
-        let sight = global_seat.look(now, now, glimpse)?;
-        let mine = sight == Sight::Held && self.global.epoch == *led;
-        Some(if mine { Sight::Free(Epoch(*led)) } else { sight })
+        let usage = global_seat.look(now, now, read)?;
+        let mine = usage == SeatUse::Held && self.global.epoch == *led;
+        Some(if mine { SeatUse::Free(Epoch(*led)) } else { usage })
     }
 
     fn look(&mut self, pod: usize) {
-        if self.pods[pod].arbiter.is_fallback()
-            && let Some(sight) = self.glance(pod)
+        if self.pods[pod].choice.is_fallback()
+            && let Some(usage) = self.glance(pod)
         {
-            self.tell(pod, ArbiterInput::GlobalSeat(sight));
+            self.tell(pod, SeatChoiceInput::GlobalSeat(usage));
         }
     }
 
@@ -296,13 +300,13 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
         let at = self.rng.random_range(0..count);
         let effect = self.pods[pod].todo.remove(at);
         match effect {
-            ArbiterEffect::FallbackStarted => {}
-            ArbiterEffect::StartOwn(above) => {
+            SeatChoiceEffect::FallbackStarted => {}
+            SeatChoiceEffect::StartOwn(above) => {
                 let floor = self.pods[pod].heard.max(above.0);
                 self.pods[pod].own = Some((floor, None));
             }
-            ArbiterEffect::StopOwn => {
-                if self.pods[pod].todo.iter().any(|e| matches!(e, ArbiterEffect::StartOwn(_))) {
+            SeatChoiceEffect::StopOwn => {
+                if self.pods[pod].todo.iter().any(|e| matches!(e, SeatChoiceEffect::StartOwn(_))) {
                     self.pods[pod].todo.push(effect); // Never before it was started.
                     return;
                 }
@@ -312,24 +316,24 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
                     let epoch = self.own.epoch;
                     self.own.write(self.now, None, epoch);
                 }
-                self.tell(pod, ArbiterInput::OwnStopped);
+                self.tell(pod, SeatChoiceInput::OwnStopped);
             }
-            ArbiterEffect::CheckOwnSeat(check) => {
+            SeatChoiceEffect::CheckOwnSeat(check) => {
                 if self.pods[pod].global == Some(check.0) {
                     self.watch_own_seat(pod, check);
                 }
             }
-            ArbiterEffect::CheckGlobalSeat(check) => match self.glance(pod) {
-                Some(sight) => self.tell(pod, ArbiterInput::GlobalSeatChecked { check, sight }),
+            SeatChoiceEffect::CheckGlobalSeat(check) => match self.glance(pod) {
+                Some(usage) => self.tell(pod, SeatChoiceInput::GlobalSeatChecked { check, usage }),
                 None => self.pods[pod].todo.push(effect), // Until there is an answer.
             },
-            ArbiterEffect::Raise(above) => {
+            SeatChoiceEffect::Raise(above) => {
                 self.pods[pod].floor = self.pods[pod].floor.max(above.0);
                 if self.pods[pod].global.is_some_and(|epoch| epoch <= above.0) {
                     self.end_global(pod);
                 }
             }
-            ArbiterEffect::RaiseOwn(above) => {
+            SeatChoiceEffect::RaiseOwn(above) => {
                 if let Some((floor, leads)) = &mut self.pods[pod].own {
                     *floor = (*floor).max(above.0);
                     if leads.is_some_and(|epoch| epoch <= above.0) {
@@ -346,15 +350,15 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
         let silent = self.rng.random_bool(0.3);
         let mut watch = match self.pods[pod].own_seat.take() {
             Some(watch) => watch,
-            None => (self.makers.lookout)(PATIENCE_MS),
+            None => (self.makers.observer)(PATIENCE_MS),
         };
-        let glimpse = if silent { Glimpse::Nothing } else { self.own.glimpse(watch.version()) };
-        let sight = watch.look(now, now, glimpse);
-        match sight {
-            Some(Sight::Free(epoch)) => self.tell(pod, ArbiterInput::OwnSeatFree { check, epoch }),
-            Some(Sight::Held) | None => {
+        let read = if silent { SeatRead::Nothing } else { self.own.read(watch.version()) };
+        let usage = watch.look(now, now, read);
+        match usage {
+            Some(SeatUse::Free(epoch)) => self.tell(pod, SeatChoiceInput::OwnSeatFree { check, epoch }),
+            Some(SeatUse::Held) | None => {
                 self.pods[pod].own_seat = Some(watch);
-                self.pods[pod].todo.push(ArbiterEffect::CheckOwnSeat(check));
+                self.pods[pod].todo.push(SeatChoiceEffect::CheckOwnSeat(check));
             }
         }
     }
@@ -366,7 +370,7 @@ impl<A: Fn() -> Arbiter, L: Fn(u64) -> Lookout> World<A, L> {
             acting.extend(pod.acts_own.map(|epoch| (epoch, at, false)));
         }
         if acting.len() > 1 {
-            self.outcome.violations.push(format!("two arbiters lead one plugin: {acting:?}"));
+            self.outcome.violations.push(format!("two seats lead one plugin: {acting:?}"));
         }
         for now in acting {
             if now == self.highest_acted {

@@ -1,8 +1,8 @@
-//! What happens to a job: it is dispatched, taken back, given up, tried again, or over.
+//! What happens to a job: it is dispatched, withdrawn, given up, tried again, or over.
 
 use super::super::shard::Hold;
 use super::super::{JOB_LATE_MAX, JobState, LateResult, Outcome, OutcomeKind, job_shard};
-use super::{Dispatcher, Job, JobUpdate, Registry, TakeBack, due_by};
+use super::{Dispatcher, Job, JobUpdate, Registry, Withdraw, due_by};
 use crate::id::{JobId, WorkerId};
 
 use crate::mutants::Mutant;
@@ -29,7 +29,7 @@ impl Dispatcher {
         if recorded {
             job.record.epoch = epoch;
             job.record.reason = Arc::from(reason);
-            job.take_back = None;
+            job.withdraw = None;
         }
         if next.is_final() {
             job.record.payload = Arc::from([]);
@@ -52,7 +52,7 @@ impl Dispatcher {
             }
             JobState::Dispatched | JobState::Acked | JobState::Running => {
                 if job.record.state == JobState::Dispatched {
-                    job.take_back = Some(TakeBack::Cancel);
+                    job.withdraw = Some(Withdraw::Cancel);
                 }
                 // The request goes into the ledger, so that the next leader sees it too.
                 self.touch(id);
@@ -91,23 +91,23 @@ impl Dispatcher {
                 true => self.gone_since.insert(worker.clone(), now).is_none(),
             };
             if news {
-                self.index.inboxes.insert(worker.clone());
-                self.index.jobs.extend(self.index.out.get(worker).into_iter().flatten().cloned());
+                self.table.inboxes.insert(worker.clone());
+                self.table.jobs.extend(self.table.out.get(worker).into_iter().flatten().cloned());
             }
         }
         for (worker, inbox) in &mut self.inboxes {
             let unheard = *listed && *whole && !list.contains_key(worker);
             let since = unheard.then(|| inbox.unheard_since.unwrap_or(now));
             if std::mem::replace(&mut inbox.unheard_since, since) != since {
-                self.index.inboxes.insert(worker.clone());
+                self.table.inboxes.insert(worker.clone());
             }
         }
-        self.index.retry = true;
+        self.table.retry = true;
     }
 
     pub(super) fn assign_targets(&mut self, now: Time) {
         let all = self.may_retry(now);
-        let ids = if all { &self.index.queued } else { &self.index.fresh };
+        let ids = if all { &self.table.queued } else { &self.table.fresh };
         let waits = |job: &&Job| job.record.state == JobState::Queued && now >= job.not_before;
         let waiting = ids.iter().filter_map(|id| self.jobs.get(id)).filter(waits);
         let targets: Vec<(JobId, WorkerId)> =
@@ -117,9 +117,9 @@ impl Dispatcher {
         }
         // Jobs in a pause become fresh again when it ends.
         let pauses = |id: &JobId| self.jobs.get(id).is_some_and(|job| now < job.not_before);
-        self.index.fresh.retain(|id| !pauses(id));
+        self.table.fresh.retain(|id| !pauses(id));
         if all {
-            (self.index.retry, self.index.retry_at) = (false, now + self.config.fast_ms / 2);
+            (self.table.retry, self.table.retry_at) = (false, now + self.config.fast_ms / 2);
         }
     }
 
@@ -146,9 +146,9 @@ impl Dispatcher {
         if let Some(reason) = refused {
             if let Some(inbox) = self.inboxes.get_mut(worker).filter(|inbox| inbox.unreadable) {
                 inbox.must_read = true;
-                self.index.inboxes.insert(worker.clone());
+                self.table.inboxes.insert(worker.clone());
             }
-            return self.hold(now, id, Arc::from(reason));
+            return self.explain(now, id, Arc::from(reason));
         }
         if let Some(job) = self.jobs.get_mut(id) {
             job.record.attempt += 1;
@@ -158,14 +158,14 @@ impl Dispatcher {
         self.become_state(now, id, JobState::Dispatched, "");
         // Nobody else creates inboxes: one that the list did not show does not exist.
         self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
-        self.index.inboxes.insert(worker.clone());
+        self.table.inboxes.insert(worker.clone());
     }
 
     /// Notes why a job waits. The reason goes to the store with the next write of its shard. If it lasts, it gets a write
     /// of its own, shared with all other reasons of the shard, so that whoever reads the ledger from outside sees it.
-    pub(super) fn hold(&mut self, now: Time, id: &JobId, reason: Arc<str>) {
+    pub(super) fn explain(&mut self, now: Time, id: &JobId, reason: Arc<str>) {
         let queued = |job: &&mut Job| job.record.state == JobState::Queued && job.record.reason != reason;
-        self.index.fresh.remove(id);
+        self.table.fresh.remove(id);
         let Some(job) = self.jobs.get_mut(id).filter(queued) else { return };
         job.record.reason = Arc::clone(&reason);
         let shard = job_shard(&job.record.series, self.config.shards);
@@ -186,7 +186,7 @@ impl Dispatcher {
     /// When the job next needs judging by itself.
     pub(super) fn due(&self, now: Time, job: &Job) -> Option<Time> {
         let (record, limits) = (&job.record, &job.record.limits);
-        if record.state.is_final() || job.known_since == Time(u64::MAX) || job.take_back.is_some() {
+        if record.state.is_final() || job.known_since == Time(u64::MAX) || job.withdraw.is_some() {
             return None;
         }
         let deadline = (limits.deadline_ms > 0).then(|| job.known_since + limits.deadline_ms);
@@ -214,13 +214,13 @@ impl Dispatcher {
 
     /// Judges every job that changed or may be due.
     pub(super) fn judge(&mut self, now: Time) {
-        let due: Vec<JobId> = due_by(&self.index.job_timers, now).cloned().collect();
-        let mut ids = std::mem::take(&mut self.index.jobs);
+        let due: Vec<JobId> = due_by(&self.table.job_timers, now).cloned().collect();
+        let mut ids = std::mem::take(&mut self.table.jobs);
         ids.extend(due);
         for id in &ids {
             if self.jobs.get(id).is_some_and(|job| !job.record.state.is_final()) {
                 self.judge_one(now, id);
-                self.conclude_take_back(now, id);
+                self.conclude_withdrawal(now, id);
             }
         }
         for id in &ids {
@@ -243,7 +243,7 @@ impl Dispatcher {
         match record.state {
             JobState::Queued => {
                 if job.timer.is_some_and(|at| at <= now) && now >= job.not_before {
-                    self.index.fresh.insert(id.clone());
+                    self.table.fresh.insert(id.clone());
                 }
                 if late || unclaimed_ms >= limits.ttl_ms {
                     let reason = format!("nobody claimed it in time: {}", record.reason);
@@ -265,16 +265,16 @@ impl Dispatcher {
                     );
                 }
                 let why = if record.cancel {
-                    Some(TakeBack::Cancel)
+                    Some(Withdraw::Cancel)
                 } else if late || unclaimed_ms >= limits.ttl_ms {
-                    Some(TakeBack::Expire)
+                    Some(Withdraw::Expire)
                 } else {
-                    (gone.is_some() || closed || overdue).then_some(TakeBack::Requeue)
+                    (gone.is_some() || closed || overdue).then_some(Withdraw::Requeue)
                 };
-                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.take_back.is_none()) {
-                    job.take_back = why;
+                if let Some(job) = self.jobs.get_mut(id).filter(|job| job.withdraw.is_none()) {
+                    job.withdraw = why;
                 }
-                self.index.inboxes.extend(worker);
+                self.table.inboxes.extend(worker);
             }
             JobState::Acked | JobState::Running => {
                 let running = record.state == JobState::Running;
@@ -295,7 +295,7 @@ impl Dispatcher {
                     self.give_up(now, id, OutcomeKind::Abandoned, "its worker fell silent");
                 } else {
                     inbox.must_read = true;
-                    self.index.inboxes.extend(worker);
+                    self.table.inboxes.extend(worker);
                 }
             }
             JobState::Succeeded
@@ -308,19 +308,19 @@ impl Dispatcher {
         }
     }
 
-    /// An entry to be taken back is gone from an inbox that nobody else can have written: it never ran and never will.
-    fn conclude_take_back(&mut self, now: Time, id: &JobId) {
+    /// An entry to be withdrawn is gone from an inbox that nobody else can have written: it never ran and never will.
+    fn conclude_withdrawal(&mut self, now: Time, id: &JobId) {
         let Some(job) = self.jobs.get(id) else { return };
-        let (Some(why), Some(worker)) = (job.take_back, &job.record.worker) else { return };
+        let (Some(why), Some(worker)) = (job.withdraw, &job.record.worker) else { return };
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let out = inbox.entry(id, job.record.attempt).is_none() && self.is_firm(inbox);
-        if !out && !self.has(Mutant::JobTakenBackUnwritten) {
+        if !out && !self.has(Mutant::JobWithdrawnUnwritten) {
             return;
         }
         let (next, reason) = match why {
-            TakeBack::Requeue => (JobState::Queued, format!("worker {worker} did not claim it")),
-            TakeBack::Expire => (JobState::Expired, format!("worker {worker} did not claim it in time")),
-            TakeBack::Cancel => (JobState::Cancelled, "called off before it was claimed".to_owned()),
+            Withdraw::Requeue => (JobState::Queued, format!("worker {worker} did not claim it")),
+            Withdraw::Expire => (JobState::Expired, format!("worker {worker} did not claim it in time")),
+            Withdraw::Cancel => (JobState::Cancelled, "called off before it was claimed".to_owned()),
         };
         if let Some(job) = self.jobs.get_mut(id) {
             job.record.unbegun += 1;

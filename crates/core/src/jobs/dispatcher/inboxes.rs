@@ -17,17 +17,17 @@ use std::collections::BTreeSet;
 const READ_EACH_MAX: usize = 2;
 
 #[derive(Default)]
-struct Plan {
+struct InboxChange {
     entries: Vec<Entry>,
     /// Worth an immediate write.
     urgent: bool,
-    /// Worth a write at some point.
-    litter: bool,
+    /// Recorded results leave the inbox: worth a write at some point.
+    recorded_results: bool,
 }
 
 impl Dispatcher {
-    /// Collected results leave the inbox with the next dispatch, or after this long: one write less per batch under load.
-    pub(super) fn litter_ms(&self) -> u64 {
+    /// Recorded results leave the inbox with the next dispatch, or after this long: one write less per batch under load.
+    pub(super) fn recorded_results_ms(&self) -> u64 {
         self.config.slow_ms.saturating_mul(4)
     }
 
@@ -56,7 +56,7 @@ impl Dispatcher {
 
     /// While nothing is claimed, the pace is set by when the workers look, so frequent looks are no use.
     fn is_claimed_anywhere(&self) -> bool {
-        self.index.claimed > 0
+        self.table.claimed > 0
     }
 
     pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &WorkerId, read: InboxRead) {
@@ -66,7 +66,7 @@ impl Dispatcher {
             return;
         }
         let Some(sent) = inbox.read_answered() else { return };
-        self.index.inboxes.insert(worker.clone());
+        self.table.inboxes.insert(worker.clone());
         match read {
             InboxRead::Found(doc, _) if doc.epoch > epoch => self.ended = true,
             InboxRead::Found(doc, version) => {
@@ -107,7 +107,7 @@ impl Dispatcher {
         if inbox.on_written(now, answer, forget) {
             let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
             self.counts.dispatched += new as u64;
-            inbox.litter_since = None;
+            inbox.recorded_results_since = None;
             self.quicken(now, false);
             self.reconcile(now, worker);
         }
@@ -165,7 +165,7 @@ impl Dispatcher {
     fn claimed(&mut self, now: Time, id: &JobId, state: JobState) {
         let Some(job) = self.jobs.get_mut(id) else { return };
         // Too late to take it back.
-        job.take_back = None;
+        job.withdraw = None;
         if job.record.state.may_become(state) {
             self.see(now, id, state);
         }
@@ -232,7 +232,7 @@ impl Dispatcher {
 
     /// Workers that take no more jobs, as far as their inboxes were seen.
     pub fn draining(&self) -> impl Iterator<Item = &WorkerId> {
-        self.index.closed_in.iter()
+        self.table.closed_in.iter()
     }
 
     pub(super) fn is_closed(&self, worker: &WorkerId) -> bool {
@@ -260,9 +260,9 @@ impl Dispatcher {
 
     /// Inboxes in which something is expected to change. A draining worker leaves, or comes back and reopens its inbox.
     fn watched(&self) -> Vec<WorkerId> {
-        let waits = self.index.claimed_in.iter().chain(&self.index.closed_in);
+        let waits = self.table.claimed_in.iter().chain(&self.table.closed_in);
         let waits = waits.filter(|worker| self.is_active(worker));
-        let all: BTreeSet<&WorkerId> = self.index.out.keys().chain(waits).collect();
+        let all: BTreeSet<&WorkerId> = self.table.out.keys().chain(waits).collect();
         all.into_iter().filter(|worker| self.inboxes.contains_key(*worker)).cloned().collect()
     }
 
@@ -312,8 +312,8 @@ impl Dispatcher {
     // ---- writing ----
 
     pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
-        let due: Vec<WorkerId> = due_by(&self.index.inbox_timers, now).cloned().collect();
-        let mut workers = std::mem::take(&mut self.index.inboxes);
+        let due: Vec<WorkerId> = due_by(&self.table.inbox_timers, now).cloned().collect();
+        let mut workers = std::mem::take(&mut self.table.inboxes);
         workers.extend(due);
         for worker in workers {
             let Some(inbox) = self.inboxes.get(&worker) else { continue };
@@ -322,9 +322,9 @@ impl Dispatcher {
                 self.tend(now, wall_ms, &worker, out);
             }
             let Some(inbox) = self.inboxes.get(&worker) else { continue };
-            let litter = inbox.litter_since.map(|since| since + self.litter_ms());
+            let tidy = inbox.recorded_results_since.map(|since| since + self.recorded_results_ms());
             let retire = inbox.unheard_since.map(|since| since + self.config.retire_ms);
-            let times = [Some(inbox.due), litter, retire].into_iter().flatten().filter(|at| *at > now);
+            let times = [Some(inbox.due), tidy, retire].into_iter().flatten().filter(|at| *at > now);
             // A request in flight brings its own answer, and the inbox is checked then.
             let timer = if inbox.flight.is_some() { None } else { times.min() };
             self.retime_inbox(&worker, timer);
@@ -337,17 +337,17 @@ impl Dispatcher {
         if inbox.must_read {
             return self.read(now, worker, out);
         }
-        let referenced = self.index.out.contains_key(worker);
+        let referenced = self.table.out.contains_key(worker);
         let retired = inbox.unheard_since.is_some_and(|since| now.since(since) >= self.config.retire_ms);
         if inbox.doc.is_none() && retired && !referenced && inbox.doubt.is_none() && !inbox.unreadable {
             self.retime_inbox(worker, None);
             self.inboxes.remove(worker);
-            self.index.claimed_in.remove(worker);
-            self.index.closed_in.remove(worker);
+            self.table.claimed_in.remove(worker);
+            self.table.closed_in.remove(worker);
             return;
         }
-        let plan = self.plan(worker, inbox, wall_ms);
-        let retires = retired && !referenced && plan.entries.is_empty() && inbox.doc.is_some();
+        let change = self.change(worker, inbox, wall_ms);
+        let retires = retired && !referenced && change.entries.is_empty() && inbox.doc.is_some();
         // Only if it is empty: a removal has no condition and must not take away what another leader has just written.
         if retires && inbox.entries().is_empty() && self.is_firm(inbox) {
             let id = self.next_request();
@@ -358,14 +358,15 @@ impl Dispatcher {
         }
         let open = !self.is_fenced(inbox) && (referenced || !inbox.entries().is_empty() || retires);
         let crowded = inbox.entries().len() * 2 >= self.config.entries_max;
-        let overdue = inbox.litter_since.is_some_and(|since| now.since(since) >= self.litter_ms());
+        let overdue =
+            inbox.recorded_results_since.is_some_and(|since| now.since(since) >= self.recorded_results_ms());
         let doubted = inbox.doubt.is_some();
-        let tidy = plan.litter && (crowded || overdue || retires);
-        let (needed, readable) = (plan.urgent || open || doubted || tidy, !inbox.unreadable);
+        let tidy = change.recorded_results && (crowded || overdue || retires);
+        let (needed, readable) = (change.urgent || open || doubted || tidy, !inbox.unreadable);
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !needed || !readable {
-            let since = inbox.litter_since.unwrap_or(now);
-            inbox.litter_since = (plan.litter && readable).then_some(since);
+            let since = inbox.recorded_results_since.unwrap_or(now);
+            inbox.recorded_results_since = (change.recorded_results && readable).then_some(since);
             return;
         }
         self.writes += 1;
@@ -373,24 +374,24 @@ impl Dispatcher {
         let id = self.next_request();
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         let closed = inbox.doc.as_ref().and_then(|doc| doc.closed);
-        let doc = InboxDoc { epoch, leader, nonce, closed, entries: plan.entries };
+        let doc = InboxDoc { epoch, leader, nonce, closed, entries: change.entries };
         let expect = inbox.expect();
         inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
         out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker.clone(), doc, expect)));
     }
 
-    fn plan(&self, worker: &WorkerId, inbox: &Inbox, wall_ms: i64) -> Plan {
-        let mut plan = Plan::default();
+    fn change(&self, worker: &WorkerId, inbox: &Inbox, wall_ms: i64) -> InboxChange {
+        let mut change = InboxChange::default();
         for entry in inbox.entries() {
-            self.keep(worker, entry, wall_ms, &mut plan);
+            self.keep(worker, entry, wall_ms, &mut change);
         }
-        let mut weight: usize = plan.entries.iter().map(Entry::weight).sum();
+        let mut weight: usize = change.entries.iter().map(Entry::weight).sum();
         for job in self.out_at(worker) {
             let record = &job.record;
-            let wanted = record.state == JobState::Dispatched && job.take_back.is_none();
+            let wanted = record.state == JobState::Dispatched && job.withdraw.is_none();
             let recorded = self.is_confirmed(job) || self.has(Mutant::JobDispatchedUnrecorded);
             let there = inbox.entry(&record.id, record.attempt).is_some();
-            let room = plan.entries.len() < self.config.entries_max
+            let room = change.entries.len() < self.config.entries_max
                 && weight + super::entry_weight(record.payload.len()) <= JOB_OBJECT_MAX_WEIGHT;
             let shut = self.is_closed(worker) || self.gone_since.contains_key(worker);
             if !wanted || !recorded || there || !room || shut {
@@ -398,10 +399,10 @@ impl Dispatcher {
             }
             let entry = self.entry_of(job, wall_ms);
             weight += entry.weight();
-            plan.entries.push(entry);
-            plan.urgent = true;
+            change.entries.push(entry);
+            change.urgent = true;
         }
-        plan
+        change
     }
 
     fn entry_of(&self, job: &Job, wall_ms: i64) -> Entry {
@@ -420,7 +421,7 @@ impl Dispatcher {
     }
 
     /// Decides what happens to an existing entry.
-    fn keep(&self, worker: &WorkerId, entry: &Entry, wall_ms: i64, plan: &mut Plan) {
+    fn keep(&self, worker: &WorkerId, entry: &Entry, wall_ms: i64, change: &mut InboxChange) {
         let job = self.jobs.get(&entry.id);
         let current = self.is_current(worker, &entry.id, entry.attempt);
         // While a shard cannot be read, an unknown entry may belong to that shard.
@@ -430,20 +431,20 @@ impl Dispatcher {
             EntryState::Finished { .. } => {
                 let recorded = job.is_some_and(|job| self.is_confirmed(job)) && !current;
                 if recorded || nobodys || self.has(Mutant::JobResultDropped) {
-                    plan.litter = true;
-                    plan.urgent |= self.has(Mutant::JobResultDropped);
+                    change.recorded_results = true;
+                    change.urgent |= self.has(Mutant::JobResultDropped);
                     return;
                 }
             }
             EntryState::Dispatched => {
-                let wanted = current && job.is_some_and(|job| job.take_back.is_none());
+                let wanted = current && job.is_some_and(|job| job.withdraw.is_none());
                 if !wanted && (job.is_some() || nobodys) {
-                    plan.urgent = true;
+                    change.urgent = true;
                     return;
                 }
                 if wanted && entry.epoch != self.config.epoch {
                     (entry.epoch, entry.dispatched_at) = (self.config.epoch, wall_ms);
-                    plan.urgent = true;
+                    change.urgent = true;
                 }
             }
             // Kept even if its worker is gone: removing it would hide that work was done. Its late result is recorded.
@@ -451,11 +452,11 @@ impl Dispatcher {
                 let unwanted = job.is_some_and(|job| job.record.cancel || !current);
                 if unwanted && !entry.cancel {
                     entry.cancel = true;
-                    plan.urgent = true;
+                    change.urgent = true;
                 }
             }
         }
-        plan.entries.push(entry);
+        change.entries.push(entry);
     }
 
     fn see(&mut self, now: Time, id: &JobId, state: JobState) {

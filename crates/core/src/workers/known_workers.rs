@@ -1,9 +1,9 @@
-//! The bulletin: what a node knows of the workers, from published snapshots only.
+//! What a node knows of the workers, from published snapshots only.
 //!
 //! Leaders and followers alike find out what happened by comparing a published snapshot with the previous one. A judgement
 //! that was never published has not happened, so a silence is reported once even if the leader changes.
 
-use super::{Listing, Snapshot, SnapshotEntry, SnapshotMark, WorkerChange, WorkerDetails, WorkerEvent};
+use super::{Listing, Snapshot, SnapshotEntry, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::WorkerId;
 
 use crate::mutants::{Mistake, Mutant};
@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 /// What a node knows about the workers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Bulletin {
+pub struct KnownWorkers {
     /// The newest snapshot applied; `None` before the first.
-    applied: Option<SnapshotMark>,
-    workers: BTreeMap<WorkerId, BulletinEntry>,
+    applied: Option<SnapshotId>,
+    workers: BTreeMap<WorkerId, KnownWorker>,
     active: u64,
     inactive: u64,
     skipped: u64,
@@ -23,20 +23,20 @@ pub struct Bulletin {
 
 /// What is known about one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct BulletinEntry {
+pub struct KnownWorker {
     /// What it said about itself.
     pub details: WorkerDetails,
     /// Whether it counts as alive.
     pub active: bool,
-    silence: Option<SnapshotMark>,
+    silence: Option<SnapshotId>,
 }
 
-impl Bulletin {
-    /// This bulletin with a deliberate mistake, for tests that must catch it.
+impl KnownWorkers {
+    /// The same with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
     #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> Bulletin {
-        Bulletin { mistake: Mistake::of(mutant), ..self }
+    pub fn broken(self, mutant: Option<Mutant>) -> KnownWorkers {
+        KnownWorkers { mistake: Mistake::of(mutant), ..self }
     }
 
     /// Call this if nothing was ever published: then everything that follows is news. Otherwise the first snapshot is taken
@@ -48,10 +48,10 @@ impl Bulletin {
     /// Takes a snapshot and returns what happened. Ignores a snapshot that is not newer than the newest one applied.
     pub fn apply(&mut self, snapshot: &Snapshot) -> Vec<WorkerEvent> {
         let baseline = self.applied.is_none();
-        if self.applied.is_some_and(|applied| snapshot.mark <= applied) {
+        if self.applied.is_some_and(|applied| snapshot.id <= applied) {
             return Vec::new();
         }
-        let upto = self.applied.replace(snapshot.mark);
+        let upto = self.applied.replace(snapshot.id);
         (self.active, self.inactive) = (snapshot.active, snapshot.inactive);
         self.skipped = snapshot.skipped;
         let mut events = Vec::new();
@@ -64,7 +64,7 @@ impl Bulletin {
                 differences(entry, known, upto, &mut events);
             }
             let SnapshotEntry { worker, details, active, silence } = entry.clone();
-            self.workers.insert(worker, BulletinEntry { details, active, silence });
+            self.workers.insert(worker, KnownWorker { details, active, silence });
         }
         for (worker, mut known) in before {
             match snapshot.listing {
@@ -86,12 +86,12 @@ impl Bulletin {
     }
 
     /// The newest snapshot applied; `None` before the first.
-    pub fn applied(&self) -> Option<SnapshotMark> {
+    pub fn applied(&self) -> Option<SnapshotId> {
         self.applied
     }
 
     /// The known workers, in id order.
-    pub fn workers(&self) -> impl Iterator<Item = (&WorkerId, &BulletinEntry)> {
+    pub fn workers(&self) -> impl Iterator<Item = (&WorkerId, &KnownWorker)> {
         self.workers.iter()
     }
 
@@ -114,8 +114,8 @@ fn event(worker: &WorkerId, details: &WorkerDetails, change: WorkerChange) -> Wo
 /// what was applied, that silence was reported before the worker disappeared for a while, because of a late snapshot.
 fn differences(
     entry: &SnapshotEntry,
-    known: Option<&BulletinEntry>,
-    upto: Option<SnapshotMark>,
+    known: Option<&KnownWorker>,
+    upto: Option<SnapshotId>,
     events: &mut Vec<WorkerEvent>,
 ) {
     let mut say = |change| events.push(event(&entry.worker, &entry.details, change));
@@ -149,15 +149,15 @@ mod tests {
     use crate::id::{NodeId, PluginName};
     use WorkerChange::{Deregistered, Recovered, Registered, Timeout};
 
-    fn mark(epoch: u64, sequence: u64) -> SnapshotMark {
-        SnapshotMark { epoch: Epoch(epoch), sequence }
+    fn snapshot_id(epoch: u64, sequence: u64) -> SnapshotId {
+        SnapshotId { epoch: Epoch(epoch), sequence }
     }
 
     fn id(text: &str) -> WorkerId {
         WorkerId::new(text).expect("valid")
     }
 
-    fn entry(worker: &str, active: bool, silence: Option<SnapshotMark>) -> SnapshotEntry {
+    fn entry(worker: &str, active: bool, silence: Option<SnapshotId>) -> SnapshotEntry {
         let details = WorkerDetails {
             plugin_type: PluginName::new("queue").expect("valid"),
             pod: NodeId::new("pod-x").expect("valid"),
@@ -166,10 +166,10 @@ mod tests {
         SnapshotEntry { worker: id(worker), details, active, silence }
     }
 
-    fn snapshot(mark: SnapshotMark, workers: Vec<SnapshotEntry>) -> Snapshot {
+    fn snapshot(id: SnapshotId, workers: Vec<SnapshotEntry>) -> Snapshot {
         let active = workers.iter().filter(|worker| worker.active).count() as u64;
         let inactive = workers.len() as u64 - active;
-        Snapshot { mark, workers, active, inactive, ..Snapshot::default() }
+        Snapshot { id, workers, active, inactive, ..Snapshot::default() }
     }
 
     fn changes(events: &[WorkerEvent]) -> Vec<(&str, WorkerChange)> {
@@ -178,36 +178,39 @@ mod tests {
 
     #[test]
     fn the_first_snapshot_is_a_baseline_unless_there_was_none_before() {
-        let old = snapshot(mark(1, 4), vec![entry("a", false, Some(mark(1, 2))), entry("b", true, None)]);
-        let mut late = Bulletin::default();
+        let old = snapshot(
+            snapshot_id(1, 4),
+            vec![entry("a", false, Some(snapshot_id(1, 2))), entry("b", true, None)],
+        );
+        let mut late = KnownWorkers::default();
         assert!(late.apply(&old).is_empty());
         assert_eq!((late.counts(), late.workers().count()), ((1, 1), 2));
         let two = vec![entry("b", true, None), entry("c", true, None)];
-        late.apply(&Snapshot { skipped: 7, ..snapshot(mark(1, 5), two) });
+        late.apply(&Snapshot { skipped: 7, ..snapshot(snapshot_id(1, 5), two) });
         assert_eq!((late.counts(), late.skipped()), ((2, 0), 7));
-        let mut early = Bulletin::default();
+        let mut early = KnownWorkers::default();
         early.begin_empty();
         assert_eq!(changes(&early.apply(&old)), [("a", Registered), ("a", Timeout), ("b", Registered)]);
         early.begin_empty();
-        assert_eq!(early.applied(), Some(mark(1, 4)), "begun already");
+        assert_eq!(early.applied(), Some(snapshot_id(1, 4)), "begun already");
     }
 
     #[test]
     fn older_snapshots_are_ignored() {
-        let mut bulletin = Bulletin::default();
-        bulletin.begin_empty();
-        bulletin.apply(&snapshot(mark(2, 5), vec![entry("a", true, None)]));
-        for older in [mark(1, 99), mark(2, 4), mark(2, 5)] {
-            assert!(bulletin.apply(&snapshot(older, vec![])).is_empty(), "{older:?}");
-            assert_eq!(bulletin.workers().count(), 1);
+        let mut known_workers = KnownWorkers::default();
+        known_workers.begin_empty();
+        known_workers.apply(&snapshot(snapshot_id(2, 5), vec![entry("a", true, None)]));
+        for older in [snapshot_id(1, 99), snapshot_id(2, 4), snapshot_id(2, 5)] {
+            assert!(known_workers.apply(&snapshot(older, vec![])).is_empty(), "{older:?}");
+            assert_eq!(known_workers.workers().count(), 1);
         }
-        let gone = bulletin.apply(&snapshot(mark(3, 1), vec![]));
+        let gone = known_workers.apply(&snapshot(snapshot_id(3, 1), vec![]));
         assert_eq!(changes(&gone), [("a", Deregistered)]);
     }
 
     #[test]
     fn every_silence_is_told_once_although_snapshots_are_missed() {
-        let (first, second) = (Some(mark(1, 2)), Some(mark(1, 4)));
+        let (first, second) = (Some(snapshot_id(1, 2)), Some(snapshot_id(1, 4)));
         for (from, to, told) in [
             ((true, None), (false, first), vec![Timeout]),
             ((false, first), (false, first), vec![]),
@@ -218,9 +221,9 @@ mod tests {
             ((true, None), (true, first), vec![Timeout, Recovered]),
             ((false, first), (true, second), vec![Recovered, Timeout, Recovered]),
         ] {
-            let mut bulletin = Bulletin::default();
-            bulletin.apply(&snapshot(mark(1, 3), vec![entry("a", from.0, from.1)]));
-            let events = bulletin.apply(&snapshot(mark(1, 9), vec![entry("a", to.0, to.1)]));
+            let mut known_workers = KnownWorkers::default();
+            known_workers.apply(&snapshot(snapshot_id(1, 3), vec![entry("a", from.0, from.1)]));
+            let events = known_workers.apply(&snapshot(snapshot_id(1, 9), vec![entry("a", to.0, to.1)]));
             let said: Vec<_> = events.iter().map(|event| event.change).collect();
             assert_eq!(said, told, "{from:?} to {to:?}");
         }
@@ -229,18 +232,20 @@ mod tests {
     #[test]
     fn a_silence_from_before_what_was_applied_is_not_told_of_somebody_new() {
         for (active, silence, told) in [
-            (true, mark(1, 2), vec![Registered]),
-            (false, mark(1, 2), vec![Registered]),
-            (true, mark(3, 1), vec![Registered]),
-            (true, mark(4, 1), vec![Registered, Timeout, Recovered]),
-            (false, mark(4, 2), vec![Registered, Timeout]),
+            (true, snapshot_id(1, 2), vec![Registered]),
+            (false, snapshot_id(1, 2), vec![Registered]),
+            (true, snapshot_id(3, 1), vec![Registered]),
+            (true, snapshot_id(4, 1), vec![Registered, Timeout, Recovered]),
+            (false, snapshot_id(4, 2), vec![Registered, Timeout]),
         ] {
-            let mut bulletin = Bulletin::default();
-            bulletin.begin_empty();
-            bulletin.apply(&snapshot(mark(1, 2), vec![entry("a", false, Some(mark(1, 2)))]));
+            let mut known_workers = KnownWorkers::default();
+            known_workers.begin_empty();
+            known_workers
+                .apply(&snapshot(snapshot_id(1, 2), vec![entry("a", false, Some(snapshot_id(1, 2)))]));
             // A late snapshot of a leader that did not see it: the worker is gone, and comes back with its past.
-            bulletin.apply(&snapshot(mark(3, 1), vec![]));
-            let events = bulletin.apply(&snapshot(mark(4, 2), vec![entry("a", active, Some(silence))]));
+            known_workers.apply(&snapshot(snapshot_id(3, 1), vec![]));
+            let events =
+                known_workers.apply(&snapshot(snapshot_id(4, 2), vec![entry("a", active, Some(silence))]));
             let said: Vec<_> = events.iter().map(|event| event.change).collect();
             assert_eq!(said, told, "{active} {silence:?}");
         }
@@ -248,13 +253,13 @@ mod tests {
 
     #[test]
     fn a_snapshot_that_lists_less_takes_nobody_away() {
-        let mut bulletin = Bulletin::default();
-        let all = vec![entry("a", true, None), entry("b", false, Some(mark(1, 1)))];
-        bulletin.apply(&snapshot(mark(1, 1), all));
-        let cut = Snapshot { listing: Listing::Cut, ..snapshot(mark(1, 2), vec![]) };
-        assert!(bulletin.apply(&cut).is_empty());
-        let inactive = Snapshot { listing: Listing::Inactive, ..snapshot(mark(1, 3), vec![]) };
-        assert_eq!(changes(&bulletin.apply(&inactive)), [("b", Recovered)]);
-        assert_eq!(bulletin.workers().count(), 2);
+        let mut known_workers = KnownWorkers::default();
+        let all = vec![entry("a", true, None), entry("b", false, Some(snapshot_id(1, 1)))];
+        known_workers.apply(&snapshot(snapshot_id(1, 1), all));
+        let cut = Snapshot { listing: Listing::Cut, ..snapshot(snapshot_id(1, 2), vec![]) };
+        assert!(known_workers.apply(&cut).is_empty());
+        let inactive = Snapshot { listing: Listing::Inactive, ..snapshot(snapshot_id(1, 3), vec![]) };
+        assert_eq!(changes(&known_workers.apply(&inactive)), [("b", Recovered)]);
+        assert_eq!(known_workers.workers().count(), 2);
     }
 }

@@ -1,6 +1,6 @@
-//! The arbiter in force: which of two seats lets a plugin act.
+//! The choice of a seat: by which of two seats a plugin may act.
 //!
-//! A plugin in global mode has one arbiter, the namespace's seat, as long as its process may write that seat. If the store
+//! A plugin in global mode acts by the namespace's seat, as long as its process may write that seat. If the store
 //! refuses, the process leaves that election for good, and a seat of the plugin's own takes over. The switch is one-way:
 //! only a restart of the process undoes it.
 //!
@@ -16,33 +16,33 @@
 //! A process that may not even *read* the global seat cannot know whether somebody leads by it; it carries on with its own.
 
 use crate::election::Epoch;
-use crate::fallback::lookout::Sight;
+use crate::fallback::seat_observer::SeatUse;
 use crate::mutants::{Mistake, Mutant};
 
 /// The seat that lets a plugin act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Arbitration {
+pub enum WhichSeat {
     /// The namespace's seat.
     Global,
     /// The plugin's own seat.
     Own,
 }
 
-/// Inputs of [`Arbiter::handle`].
+/// Inputs of [`SeatChoice::handle`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ArbiterInput {
+pub enum SeatChoiceInput {
     /// The store refuses this process the global seat. The process no longer takes part in that election, and nothing acts
     /// in its name.
     Refused,
     /// What an answered look at the global seat showed. Sent only after the refusal.
-    GlobalSeat(Sight),
+    GlobalSeat(SeatUse),
     /// This process holds the global seat, in this epoch.
     GlobalLeads(Epoch),
     /// This process no longer holds the global seat, and nothing acts in the name of that epoch any more.
     GlobalEnded,
-    /// Answers [`ArbiterEffect::CheckOwnSeat`]: nobody acts by the plugin's own seat.
+    /// Answers [`SeatChoiceEffect::CheckOwnSeat`]: nobody acts by the plugin's own seat.
     OwnSeatFree {
-        /// The epoch of the [`ArbiterEffect::CheckOwnSeat`] this answers.
+        /// The epoch of the [`SeatChoiceEffect::CheckOwnSeat`] this answers.
         check: Epoch,
         /// The highest epoch seen on that seat.
         epoch: Epoch,
@@ -51,12 +51,12 @@ pub enum ArbiterInput {
     OwnLeads(Epoch),
     /// The plugin's own candidate no longer leads.
     OwnEnded,
-    /// Answers [`ArbiterEffect::CheckGlobalSeat`].
+    /// Answers [`SeatChoiceEffect::CheckGlobalSeat`].
     GlobalSeatChecked {
-        /// The epoch of the [`ArbiterEffect::CheckGlobalSeat`] this answers.
+        /// The epoch of the [`SeatChoiceEffect::CheckGlobalSeat`] this answers.
         check: Epoch,
         /// What the answered look showed.
-        sight: Sight,
+        usage: SeatUse,
     },
     /// The plugin's own candidate is gone, and nothing acts in its name.
     OwnStopped,
@@ -64,19 +64,19 @@ pub enum ArbiterInput {
     Leave,
 }
 
-/// Effects of [`Arbiter::handle`], for the caller to carry out.
+/// Effects of [`SeatChoice::handle`], for the caller to carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ArbiterEffect {
+pub enum SeatChoiceEffect {
     /// The plugin is on its own from now on.
     FallbackStarted,
     /// Start the plugin's own candidate. It must claim above this epoch and above every epoch the plugin has heard of.
     StartOwn(Epoch),
-    /// Shut the plugin's own candidate down in order, then send [`ArbiterInput::OwnStopped`].
+    /// Shut the plugin's own candidate down in order, then send [`SeatChoiceInput::OwnStopped`].
     StopOwn,
-    /// Watch the plugin's own seat until an answered look shows it free, then send [`ArbiterInput::OwnSeatFree`] with this
+    /// Watch the plugin's own seat until an answered look shows it free, then send [`SeatChoiceInput::OwnSeatFree`] with this
     /// epoch.
     CheckOwnSeat(Epoch),
-    /// Look at the global seat until a look is answered, then send [`ArbiterInput::GlobalSeatChecked`] with this epoch.
+    /// Look at the global seat until a look is answered, then send [`SeatChoiceInput::GlobalSeatChecked`] with this epoch.
     CheckGlobalSeat(Epoch),
     /// Claim the global seat above this epoch only; a leader that is not above it claims again.
     Raise(Epoch),
@@ -84,13 +84,13 @@ pub enum ArbiterEffect {
     RaiseOwn(Epoch),
 }
 
-/// One plugin's arbiter, in one process.
+/// Decides by which seat one plugin acts, in one process.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Arbiter {
+pub struct SeatChoice {
     fallback: bool,
     leaving: bool,
     /// The global seat as last seen since it was refused.
-    sight: Option<Sight>,
+    usage: Option<SeatUse>,
     global: Option<Tenancy>,
     own: Own,
     mistake: Mistake,
@@ -110,12 +110,12 @@ enum Own {
     Stopping,
 }
 
-impl Default for Arbiter {
-    fn default() -> Arbiter {
-        Arbiter {
+impl Default for SeatChoice {
+    fn default() -> SeatChoice {
+        SeatChoice {
             fallback: false,
             leaving: false,
-            sight: None,
+            usage: None,
             global: None,
             own: Own::Off,
             mistake: Mistake::default(),
@@ -123,20 +123,20 @@ impl Default for Arbiter {
     }
 }
 
-impl Arbiter {
-    /// An arbiter with a deliberate mistake, for tests that must catch it.
+impl SeatChoice {
+    /// The same with a deliberate mistake, for tests that must catch it.
     #[cfg(feature = "teeth")]
-    pub fn broken(mutant: Mutant) -> Arbiter {
-        Arbiter { mistake: Mistake::of(Some(mutant)), ..Arbiter::default() }
+    pub fn broken(mutant: Mutant) -> SeatChoice {
+        SeatChoice { mistake: Mistake::of(Some(mutant)), ..SeatChoice::default() }
     }
 
     /// The seat by which the plugin may act now; `None` if neither.
-    pub fn in_force(&self) -> Option<Arbitration> {
+    pub fn in_force(&self) -> Option<WhichSeat> {
         if self.global.as_ref().is_some_and(|tenancy| tenancy.cleared) {
-            return Some(Arbitration::Global);
+            return Some(WhichSeat::Global);
         }
         match &self.own {
-            Own::Running(Some(tenancy)) if tenancy.cleared => Some(Arbitration::Own),
+            Own::Running(Some(tenancy)) if tenancy.cleared => Some(WhichSeat::Own),
             Own::Running(_) | Own::Off | Own::Stopping => None,
         }
     }
@@ -152,81 +152,81 @@ impl Arbiter {
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, input: ArbiterInput, out: &mut Vec<ArbiterEffect>) {
+    pub fn handle(&mut self, input: SeatChoiceInput, out: &mut Vec<SeatChoiceEffect>) {
         match input {
-            ArbiterInput::Refused => {
+            SeatChoiceInput::Refused => {
                 if !self.fallback && !self.leaving {
                     (self.fallback, self.global) = (true, None);
-                    out.push(ArbiterEffect::FallbackStarted);
+                    out.push(SeatChoiceEffect::FallbackStarted);
                 }
             }
-            ArbiterInput::GlobalSeat(sight) => self.sight = Some(sight),
-            ArbiterInput::GlobalLeads(epoch) => {
+            SeatChoiceInput::GlobalSeat(usage) => self.usage = Some(usage),
+            SeatChoiceInput::GlobalLeads(epoch) => {
                 let known = self.global.as_ref().is_some_and(|tenancy| tenancy.epoch == epoch);
                 if !known && !self.fallback {
                     let cleared = self.mistake.is(Mutant::SeatNotChecked);
                     self.global = Some(Tenancy { epoch, cleared });
-                    out.push(ArbiterEffect::CheckOwnSeat(epoch));
+                    out.push(SeatChoiceEffect::CheckOwnSeat(epoch));
                 }
             }
-            ArbiterInput::GlobalEnded => self.global = None,
-            ArbiterInput::OwnSeatFree { check, epoch } => self.on_own_seat_free(check, epoch, out),
-            ArbiterInput::OwnLeads(epoch) => {
+            SeatChoiceInput::GlobalEnded => self.global = None,
+            SeatChoiceInput::OwnSeatFree { check, epoch } => self.on_own_seat_free(check, epoch, out),
+            SeatChoiceInput::OwnLeads(epoch) => {
                 if let Own::Running(tenancy) = &mut self.own
                     && tenancy.as_ref().is_none_or(|tenancy| tenancy.epoch != epoch)
                 {
                     *tenancy = Some(Tenancy { epoch, cleared: false });
-                    out.push(ArbiterEffect::CheckGlobalSeat(epoch));
+                    out.push(SeatChoiceEffect::CheckGlobalSeat(epoch));
                 }
             }
-            ArbiterInput::OwnEnded => {
+            SeatChoiceInput::OwnEnded => {
                 if let Own::Running(tenancy) = &mut self.own {
                     *tenancy = None;
                 }
             }
-            ArbiterInput::GlobalSeatChecked { check, sight } => {
-                self.on_global_seat_checked(check, sight, out);
+            SeatChoiceInput::GlobalSeatChecked { check, usage } => {
+                self.on_global_seat_checked(check, usage, out);
             }
-            ArbiterInput::OwnStopped => self.own = Own::Off,
-            ArbiterInput::Leave => self.leaving = true,
+            SeatChoiceInput::OwnStopped => self.own = Own::Off,
+            SeatChoiceInput::Leave => self.leaving = true,
         }
         self.start_or_stop_own(out);
     }
 
-    fn on_own_seat_free(&mut self, check: Epoch, epoch: Epoch, out: &mut Vec<ArbiterEffect>) {
+    fn on_own_seat_free(&mut self, check: Epoch, epoch: Epoch, out: &mut Vec<SeatChoiceEffect>) {
         let Some(tenancy) = self.global.as_mut().filter(|tenancy| tenancy.epoch == check) else { return };
         if epoch >= tenancy.epoch {
             // Somebody else has already handed out jobs in that epoch.
-            out.push(ArbiterEffect::Raise(epoch));
+            out.push(SeatChoiceEffect::Raise(epoch));
         } else {
             tenancy.cleared = true;
         }
     }
 
-    fn on_global_seat_checked(&mut self, check: Epoch, sight: Sight, out: &mut Vec<ArbiterEffect>) {
+    fn on_global_seat_checked(&mut self, check: Epoch, usage: SeatUse, out: &mut Vec<SeatChoiceEffect>) {
         let Own::Running(Some(tenancy)) = &mut self.own else { return };
         if tenancy.epoch != check {
             return;
         }
-        self.sight = Some(sight);
-        match sight {
-            Sight::Free(epoch) if epoch >= tenancy.epoch => out.push(ArbiterEffect::RaiseOwn(epoch)),
-            Sight::Free(_) => tenancy.cleared = true,
-            Sight::Held => {}
+        self.usage = Some(usage);
+        match usage {
+            SeatUse::Free(epoch) if epoch >= tenancy.epoch => out.push(SeatChoiceEffect::RaiseOwn(epoch)),
+            SeatUse::Free(_) => tenancy.cleared = true,
+            SeatUse::Held => {}
         }
     }
 
     /// The plugin's own candidate runs in fallback, as long as nobody is seen to hold the global seat.
-    fn start_or_stop_own(&mut self, out: &mut Vec<ArbiterEffect>) {
+    fn start_or_stop_own(&mut self, out: &mut Vec<SeatChoiceEffect>) {
         let wanted = self.fallback && !self.leaving;
-        match (&self.own, self.sight) {
-            (Own::Off, Some(Sight::Free(epoch))) if wanted => {
+        match (&self.own, self.usage) {
+            (Own::Off, Some(SeatUse::Free(epoch))) if wanted => {
                 self.own = Own::Running(None);
-                out.push(ArbiterEffect::StartOwn(epoch));
+                out.push(SeatChoiceEffect::StartOwn(epoch));
             }
-            (Own::Running(_), sight) if !wanted || sight == Some(Sight::Held) => {
+            (Own::Running(_), usage) if !wanted || usage == Some(SeatUse::Held) => {
                 self.own = Own::Stopping;
-                out.push(ArbiterEffect::StopOwn);
+                out.push(SeatChoiceEffect::StopOwn);
             }
             (Own::Off | Own::Running(_) | Own::Stopping, _) => {}
         }

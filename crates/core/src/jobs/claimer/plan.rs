@@ -1,13 +1,13 @@
-//! What a taker writes: claims and results.
+//! What a claimer writes: claims and results.
 
 use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
-use super::{Phase, Taker};
+use super::{Claimer, Phase};
 use crate::election::Version;
 use crate::id::Nonce;
 use crate::mutants::Mutant;
 use crate::time::Time;
 
-impl Taker {
+impl Claimer {
     /// The inbox to write, if it is worth a write now: claims at once, results together.
     pub(super) fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
         let (doc, version) = self.doc.clone()?;
