@@ -63,8 +63,6 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     );
     let hold = Duration::from_millis(settings.core_config().hold_ms());
     let builder = Node::builder(settings).per_plugin(&seat);
-    #[cfg(feature = "teeth")]
-    let builder = crate::run::broken(builder)?;
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
     let spec = process(Arc::clone(&desk), hold);

@@ -60,6 +60,8 @@ fn variables_are_text() -> Result<(), Failure> {
 }
 
 fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
+    #[cfg(feature = "teeth")]
+    run::choose_mistake()?;
     match verb {
         Verb::Run(args) => runtime()?.block_on(run::run(args)),
         Verb::Exec(args) => runtime()?.block_on(exec::exec(args)),

@@ -48,8 +48,6 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let process = command.as_ref().map(|command| command.process(&settings));
     let builder = Node::builder(settings);
-    #[cfg(feature = "teeth")]
-    let builder = broken(builder)?;
     let printer = args.events.then(|| print_events(builder.events()));
     let mut watched = Startup::new(builder.events());
     let shown = builder.events();
@@ -129,18 +127,21 @@ fn leader_only(
 #[cfg(feature = "teeth")]
 pub(crate) const BROKEN: &str = "TENURE_BROKEN";
 
-/// Chooses what is wrong with this node.
+/// Chooses what is wrong with this process.
 #[cfg(feature = "teeth")]
-pub(crate) fn broken(builder: tenure::NodeBuilder) -> Result<tenure::NodeBuilder, Failure> {
-    let Ok(name) = std::env::var(BROKEN) else { return Ok(builder) };
+pub(crate) fn choose_mistake() -> Result<(), Failure> {
+    let Ok(name) = std::env::var(BROKEN) else { return Ok(()) };
     #[cfg(target_os = "linux")]
-    if let Some(mutant) = crate::exec::ExecMutant::named(&name) {
-        tracing::warn!("what this node runs is broken on purpose: {mutant:?}");
-        return Ok(builder);
+    let exec = crate::exec::ExecMutant::named(&name).map(crate::exec::ExecMutant::choose);
+    #[cfg(not(target_os = "linux"))]
+    let exec: Option<()> = None;
+    let driver = tenure::DriverMutant::named(&name).map(tenure::DriverMutant::choose);
+    let core = tenure::Mutant::named(&name).map(tenure::Mutant::choose);
+    if exec.or(driver).or(core).is_none() {
+        return Err(Failure::usage(format!("there is no broken variant {name:?}")));
     }
-    let broken = name.parse().map_err(|problem: String| Failure::usage(problem))?;
-    tracing::warn!("this node is broken on purpose: {broken:?}");
-    Ok(builder.broken(broken))
+    tracing::warn!("this process is broken on purpose: {name}");
+    Ok(())
 }
 
 /// Watches whether the store refuses before the node ever joined: a typing error should be seen at once. Later refusals are

@@ -53,40 +53,14 @@ impl FenceRule {
         task: Epoch,
         dispatched_ms_ago: Option<u64>,
     ) -> Verdict {
-        self.judge_with(|_| false, known, since_change_ms, task, dispatched_ms_ago)
-    }
-
-    /// Judges with one of the mistakes that concern the fence, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn judge_wrongly(
-        self,
-        mutant: Option<Mutant>,
-        known: Epoch,
-        since_change_ms: u64,
-        task: Epoch,
-        dispatched_ms_ago: Option<u64>,
-    ) -> Verdict {
-        let has = |wanted| mutant == Some(wanted);
-        self.judge_with(has, known, since_change_ms, task, dispatched_ms_ago)
-    }
-
-    #[inline(always)]
-    fn judge_with(
-        self,
-        has: impl Fn(Mutant) -> bool,
-        known: Epoch,
-        since_change_ms: u64,
-        task: Epoch,
-        dispatched_ms_ago: Option<u64>,
-    ) -> Verdict {
         if !self.enabled || task >= known {
             return Verdict::Accept;
         }
-        let for_ever = has(Mutant::GraceNeverEnds);
-        let just_before = task.next() == Some(known) || has(Mutant::GraceForAllEpochs);
-        let seen_lately = since_change_ms < self.grace_ms || has(Mutant::GraceBySenderOnly) || for_ever;
+        let for_ever = Mutant::GraceNeverEnds.on();
+        let just_before = task.next() == Some(known) || Mutant::GraceForAllEpochs.on();
+        let seen_lately = since_change_ms < self.grace_ms || Mutant::GraceBySenderOnly.on() || for_ever;
         let sent_lately = dispatched_ms_ago.is_some_and(|age_ms| age_ms < self.grace_ms)
-            || has(Mutant::GraceByReceiverOnly)
+            || Mutant::GraceByReceiverOnly.on()
             || for_ever;
         if just_before && seen_lately && sent_lately { Verdict::AcceptLate } else { Verdict::RejectStale }
     }

@@ -1,11 +1,81 @@
 //! Teeth: realistic mistakes that the test suite must catch.
 //!
-//! They exist in test builds only (feature `teeth`); without the feature, [`Config::has`] is a constant `false`.
+//! They exist in test builds only (feature `teeth`). Where a mistake would bite stands `Mutant::X.on()`: a constant `false`
+//! without the feature, else whether this thread, or this process, runs with it.
 
-use crate::election::Config;
+/// An enum of mistakes, with `ALL`, `named`, `on`, `scoped`, `with` and `choose`.
+#[macro_export]
+macro_rules! mutants {
+    ($(#[$about:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])+ $mutant:ident,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        $vis enum $name { $($(#[$doc])+ $mutant,)+ }
 
+        #[allow(dead_code, reason = "not every crate that has mistakes uses every way to choose one")]
+        impl $name {
+            /// All of them.
+            $vis const ALL: &[$name] = &[$($name::$mutant,)+];
+
+            /// The mistake of this name.
+            $vis fn named(name: &str) -> Option<$name> {
+                $name::ALL.iter().find(|mutant| format!("{mutant:?}") == name).copied()
+            }
+
+            /// Whether this thread or this process makes this mistake: never without the feature `teeth`.
+            #[inline(always)]
+            $vis fn on(self) -> bool {
+                #[cfg(feature = "teeth")]
+                return $name::of_thread().get() == Some(self) || $name::of_process().get() == Some(&self);
+                #[cfg(not(feature = "teeth"))]
+                false
+            }
+
+            #[cfg(feature = "teeth")]
+            fn of_thread() -> &'static std::thread::LocalKey<std::cell::Cell<Option<$name>>> {
+                thread_local! {
+                    static CHOSEN: std::cell::Cell<Option<$name>> = const { std::cell::Cell::new(None) };
+                }
+                &CHOSEN
+            }
+
+            #[cfg(feature = "teeth")]
+            fn of_process() -> &'static std::sync::OnceLock<$name> {
+                static CHOSEN: std::sync::OnceLock<$name> = std::sync::OnceLock::new();
+                &CHOSEN
+            }
+
+            /// This thread makes this mistake until the returned value is dropped.
+            #[cfg(feature = "teeth")]
+            #[must_use]
+            $vis fn scoped(mutant: Option<$name>) -> impl Drop {
+                struct Restore(Option<$name>);
+                impl Drop for Restore {
+                    fn drop(&mut self) {
+                        $name::of_thread().set(self.0);
+                    }
+                }
+                Restore($name::of_thread().replace(mutant))
+            }
+
+            /// Runs something with this mistake, on this thread.
+            #[cfg(feature = "teeth")]
+            $vis fn with<R>(mutant: Option<$name>, run: impl FnOnce() -> R) -> R {
+                let _until_here = $name::scoped(mutant);
+                run()
+            }
+
+            /// From here on, this process makes this mistake.
+            #[cfg(feature = "teeth")]
+            $vis fn choose(self) {
+                // Only the first choice counts.
+                let _ = $name::of_process().set(self);
+            }
+        }
+    };
+}
+
+mutants! {
 /// A deliberately broken variant of the protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Mutant {
     /// A document's write of unknown outcome cannot land any more.
     DocumentDoubtForgotten,
@@ -178,6 +248,7 @@ pub enum Mutant {
     /// Open jobs are not counted.
     PlanOpenForgotten,
 }
+}
 
 impl Mutant {
     /// Every mistake in handing out jobs; caught by the core's own schedules.
@@ -221,7 +292,7 @@ impl Mutant {
     ];
 
     /// Every mistake in the election and the workers. Mistakes in the choice of a seat are caught by the core's own schedules.
-    pub const ALL: &[Mutant] = &[
+    pub const ELECTION: &[Mutant] = &[
         Mutant::DeadlineFromAnswer,
         Mutant::LostTakenForWon,
         Mutant::UnknownTakenForWon,
@@ -276,14 +347,7 @@ impl Mutant {
         Mutant::WorkerNeverRecovers,
         Mutant::WorkerReadsRepeated,
     ];
-}
 
-#[cfg(feature = "teeth")]
-thread_local! {
-    static CHOSEN: std::cell::Cell<Option<Mutant>> = const { std::cell::Cell::new(None) };
-}
-
-impl Mutant {
     /// Mistakes of [`Document`](crate::document::Document), caught by its own schedules.
     pub const DOCUMENT: &[Mutant] = &[
         Mutant::DocumentDoubtForgotten,
@@ -292,68 +356,4 @@ impl Mutant {
         Mutant::DocumentEpochIgnored,
         Mutant::DocumentUnknownTakenForWon,
     ];
-
-    /// Whether this thread runs with this mistake; a constant `false` without the feature `teeth`.
-    #[inline(always)]
-    pub fn on(self) -> bool {
-        #[cfg(feature = "teeth")]
-        return CHOSEN.get() == Some(self);
-        #[cfg(not(feature = "teeth"))]
-        false
-    }
-
-    /// Runs something with this mistake, on this thread.
-    #[cfg(feature = "teeth")]
-    pub fn with<R>(mutant: Option<Mutant>, run: impl FnOnce() -> R) -> R {
-        struct Restore(Option<Mutant>);
-        impl Drop for Restore {
-            fn drop(&mut self) {
-                CHOSEN.set(self.0);
-            }
-        }
-        let _restore = Restore(CHOSEN.replace(mutant));
-        run()
-    }
-}
-
-impl Config {
-    /// Whether this build runs with that mistake.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn has(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    /// Always false: only builds with `teeth` make mistakes.
-    #[cfg(not(feature = "teeth"))]
-    #[inline(always)]
-    pub(crate) fn has(&self, _mutant: Mutant) -> bool {
-        false
-    }
-}
-
-/// The mistake of a machine that has no [`Config`]: a field that takes no space in product builds.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Mistake {
-    #[cfg(feature = "teeth")]
-    mutant: Option<Mutant>,
-}
-
-impl Mistake {
-    #[cfg(feature = "teeth")]
-    pub(crate) fn of(mutant: Option<Mutant>) -> Mistake {
-        Mistake { mutant }
-    }
-
-    /// Whether this machine makes that mistake.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn is(self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
-    /// Always false: only builds with `teeth` make mistakes.
-    #[cfg(not(feature = "teeth"))]
-    #[inline(always)]
-    pub(crate) fn is(self, _mutant: Mutant) -> bool {
-        false
-    }
 }

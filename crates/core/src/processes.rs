@@ -21,7 +21,6 @@
 mod machine;
 
 use crate::election::Epoch;
-use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::VecDeque;
 
@@ -283,7 +282,6 @@ pub struct Supervision {
     calm_since: Option<Time>,
     /// How many consecutive times leadership was given up.
     releases: u32,
-    mutant: Option<Mutant>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -372,14 +370,7 @@ impl Supervision {
             restarts: VecDeque::new(),
             calm_since: None,
             releases: 0,
-            mutant: None,
         }
-    }
-
-    /// A supervision with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(config: SupervisionConfig, mutant: Mutant) -> Supervision {
-        Supervision { mutant: Some(mutant), ..Supervision::new(config) }
     }
 
     /// The epoch in which processes run; `None` while none may run.

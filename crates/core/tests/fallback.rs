@@ -2,7 +2,7 @@
 
 mod two_seats;
 
-use tenure_core::{Epoch, SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatObserver, SeatUse, WhichSeat};
+use tenure_core::{Epoch, SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatUse, WhichSeat};
 
 const FREE: SeatUse = SeatUse::Free(Epoch(0));
 
@@ -24,7 +24,7 @@ fn refused(usage: SeatUse) -> (SeatChoice, Vec<SeatChoiceEffect>) {
 fn gc2_random_schedules_never_act_by_both_seats_and_always_by_one_in_the_end() {
     let (mut fallbacks, mut by_global, mut by_own) = (0, 0, 0);
     for seed in 0..3000 {
-        let outcome = two_seats::run(seed, SeatChoice::default, SeatObserver::new);
+        let outcome = two_seats::run(seed);
         assert_eq!(outcome.violations, [""; 0], "seed {seed}");
         fallbacks += outcome.fallbacks;
         by_global += outcome.by_global;

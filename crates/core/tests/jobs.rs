@@ -3,9 +3,8 @@
 
 mod errands;
 
-use errands::Makers;
 use std::collections::BTreeMap;
-use tenure_core::{Claimer, Dispatcher, JobState};
+use tenure_core::JobState;
 
 /// Schedules of a usual run; `TENURE_JOB_SEEDS` asks for more.
 const SEEDS: u64 = 300;
@@ -17,7 +16,7 @@ fn no_job_is_lost_or_counted_twice_under_any_schedule() {
     let wanted = std::env::var("TENURE_JOB_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = wanted.unwrap_or(SEEDS);
     for seed in 0..seeds {
-        let story = errands::run(seed, Makers { dispatcher: Dispatcher::new, claimer: Claimer::new });
+        let story = errands::run(seed);
         assert!(story.violations.is_empty(), "seed {seed}: {:#?}", story.violations);
         for (state, count) in story.states {
             *states.entry(state).or_insert(0) += count;

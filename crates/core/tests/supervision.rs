@@ -409,7 +409,7 @@ fn settling_is_counted_for_every_process() {
 fn random_schedules_keep_every_promise() {
     let (mut restarts, mut gave_up, mut stuck, mut terms) = (0, 0, 0, 0);
     for seed in 0..2000 {
-        let outcome = processes::run(seed, Supervision::new);
+        let outcome = processes::run(seed);
         assert_eq!(outcome.violations, [""; 0], "seed {seed}");
         restarts += outcome.restarts;
         gave_up += outcome.gave_up;

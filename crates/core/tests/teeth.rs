@@ -6,24 +6,22 @@ mod errands;
 mod processes;
 mod two_seats;
 
-use errands::Makers;
-use tenure_core::{Claimer, Dispatcher, Mutant, SeatChoice, SeatObserver, Supervision};
+use tenure_core::Mutant;
 
 /// Every one must be caught within this many schedules.
 const SEEDS_MAX: u64 = 3000;
 
 fn must_be_caught(mutant: Mutant) {
-    let observer = |patience| SeatObserver::new(patience).broken(Some(mutant));
-    caught(mutant, |seed| two_seats::run(seed, || SeatChoice::broken(mutant), observer).violations);
+    caught(mutant, |seed| two_seats::run(seed).violations);
 }
 
 fn must_be_caught_in_supervision(mutant: Mutant) {
-    caught(mutant, |seed| processes::run(seed, |config| Supervision::broken(config, mutant)).violations);
+    caught(mutant, |seed| processes::run(seed).violations);
 }
 
 fn caught(mutant: Mutant, violations: impl Fn(u64) -> Vec<String>) {
     for seed in 0..SEEDS_MAX {
-        if let Some(by) = violations(seed).first() {
+        if let Some(by) = Mutant::with(Some(mutant), || violations(seed)).first() {
             println!("{mutant:?}: caught at seed {seed} by: {by}");
             return;
         }
@@ -65,25 +63,12 @@ fn process_restarted_after_the_loss() {
 fn pause_before_a_restart_skipped() {
     must_be_caught_in_supervision(Mutant::RestartPauseSkipped);
 }
-/// Makers of broken machines are plain functions, so each mistake has its own.
+
 macro_rules! errand {
     ($name:ident, $mutant:ident) => {
         #[test]
         fn $name() {
-            for seed in 0..SEEDS_MAX {
-                let story = errands::run(
-                    seed,
-                    Makers {
-                        dispatcher: |config| Dispatcher::broken(config, Mutant::$mutant),
-                        claimer: |config| Claimer::broken(config, Mutant::$mutant),
-                    },
-                );
-                if let Some(by) = story.violations.first() {
-                    println!("{:?}: caught at seed {seed} by: {by}", Mutant::$mutant);
-                    return;
-                }
-            }
-            panic!("{:?} survived {SEEDS_MAX} schedules: the property test does not bite", Mutant::$mutant);
+            caught(Mutant::$mutant, |seed| errands::run(seed).violations);
         }
     };
 }

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
     DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
-    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Mutant, Planned, Planner,
-    ProcessOutcome, ScheduleTerms, SnapshotId, SubmitAnswer, Time,
+    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Planned, Planner, ProcessOutcome,
+    ScheduleTerms, SnapshotId, SubmitAnswer, Time,
 };
 use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
 
@@ -86,7 +86,7 @@ impl World {
             epoch,
             ..self.labour.dispatcher.clone()
         };
-        let mut planner = planner(self.mistake);
+        let mut planner = Planner::default();
         for round in &self.labour.rounds {
             planner.put(round.clone());
         }
@@ -94,7 +94,7 @@ impl World {
             instance,
             incarnation,
             epoch,
-            dispatcher: dispatcher(config, self.mistake),
+            dispatcher: Dispatcher::new(config),
             planner,
             ready: false,
             known: None,
@@ -413,27 +413,4 @@ pub(crate) fn job(id: &str, series: &SeriesId, watermark: u64, limits: JobLimits
         result: Arc::from([]),
         late: Vec::new(),
     }
-}
-
-#[cfg(feature = "teeth")]
-fn dispatcher(config: DispatcherConfig, mutant: Option<Mutant>) -> Dispatcher {
-    match mutant {
-        Some(mutant) => Dispatcher::broken(config, mutant),
-        None => Dispatcher::new(config),
-    }
-}
-
-#[cfg(not(feature = "teeth"))]
-fn dispatcher(config: DispatcherConfig, _mutant: Option<Mutant>) -> Dispatcher {
-    Dispatcher::new(config)
-}
-
-#[cfg(feature = "teeth")]
-fn planner(mutant: Option<Mutant>) -> Planner<Round> {
-    Planner::default().broken(mutant)
-}
-
-#[cfg(not(feature = "teeth"))]
-fn planner(_mutant: Option<Mutant>) -> Planner<Round> {
-    Planner::default()
 }

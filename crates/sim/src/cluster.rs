@@ -8,6 +8,7 @@ mod log;
 
 use crate::check::Violation;
 use crate::overheard::Overheard;
+use crate::run::with_mutant;
 use crate::teeth::Broken;
 use crate::transition::Followed;
 use log::{DriftingClock, Shared, Watched, name};
@@ -98,16 +99,21 @@ pub fn run_many(from: u64, count: u64, time: Option<Duration>) -> Report {
     report
 }
 
-/// Runs one schedule.
-pub fn run(seed: u64) -> Outcome {
-    run_broken(seed, None)
-}
-
 /// Runs one schedule with nodes that are broken on purpose, in builds with the feature `teeth`.
 pub fn run_broken(seed: u64, broken: Option<Broken>) -> Outcome {
+    match broken {
+        #[cfg(feature = "teeth")]
+        Some(Broken::Driver(mutant)) => tenure::DriverMutant::with(Some(mutant), || run(seed)),
+        Some(Broken::Core(mutant)) => with_mutant(Some(mutant), || run(seed)),
+        Some(_) | None => run(seed),
+    }
+}
+
+/// Runs one schedule.
+pub fn run(seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     match runtime {
-        Ok(runtime) => runtime.block_on(schedule(seed, broken)),
+        Ok(runtime) => runtime.block_on(schedule(seed)),
         Err(error) => {
             let violation = Violation { at: 0, check: name::RUNTIME, what: error.to_string() };
             Outcome { violations: vec![violation], ..Outcome::default() }
@@ -153,11 +159,9 @@ struct Cluster {
     lives: u64,
     seed: u64,
     heartbeat_ms: u64,
-    #[cfg_attr(not(feature = "teeth"), expect(dead_code, reason = "nothing is broken then"))]
-    broken: Option<Broken>,
 }
 
-async fn schedule(seed: u64, broken: Option<Broken>) -> Outcome {
+async fn schedule(seed: u64) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let heartbeat_ms = [250, 1000][rng.random_range(0..2)];
     let log: Shared = Arc::default();
@@ -171,7 +175,6 @@ async fn schedule(seed: u64, broken: Option<Broken>) -> Outcome {
         lives: 0,
         seed,
         heartbeat_ms,
-        broken,
     };
     for index in 0..cluster.rng.random_range(2..=4) {
         let member = cluster.start(index).await;
@@ -213,12 +216,6 @@ impl Cluster {
             .clock(clock.clone())
             .watcher(Watcher::new(move |step| log.lock().follows(life, step)))
             .jitter_random(self.rng.random());
-        #[cfg(feature = "teeth")]
-        let builder = match self.broken {
-            Some(Broken::Driver(mutant)) => builder.broken(tenure::Broken::Driver(mutant)),
-            Some(Broken::Core(mutant)) => builder.broken(tenure::Broken::Core(mutant)),
-            Some(Broken::Caller(_)) | None => builder,
-        };
         let events = builder.events();
         let node = builder.start().await.ok();
         if let Some(node) = &node {

@@ -99,7 +99,7 @@ impl World {
         }
         let life = self.new_life();
         let asks = self.desks.get(node).map_or(0, |desk| desk.asks);
-        let mut desk = Desk::new(life, bulletin(self.mistake));
+        let mut desk = Desk::new(life, KnownWorkers::default());
         // Answers to the former process reach nobody.
         desk.asks = asks;
         match node < self.desks.len() {
@@ -123,7 +123,7 @@ impl World {
         }
         let due = self.nodes[node].clock.local(self.now);
         let writer = self.new_life();
-        let mut roll = roll(LivenessConfig { retention_ms: self.retention_ms }, epoch, self.mistake);
+        let mut roll = Liveness::new(LivenessConfig { retention_ms: self.retention_ms }, epoch);
         if let Some(applied) = self.desks[node].bulletin.applied() {
             roll.above(applied);
         }
@@ -469,24 +469,4 @@ impl World {
             Put::Refused => self.rest(node),
         }
     }
-}
-
-#[cfg(feature = "teeth")]
-fn roll(config: LivenessConfig, epoch: Epoch, mutant: Option<tenure_core::Mutant>) -> Liveness {
-    Liveness::new(config, epoch).broken(mutant)
-}
-
-#[cfg(not(feature = "teeth"))]
-fn roll(config: LivenessConfig, epoch: Epoch, _mutant: Option<tenure_core::Mutant>) -> Liveness {
-    Liveness::new(config, epoch)
-}
-
-#[cfg(feature = "teeth")]
-fn bulletin(mutant: Option<tenure_core::Mutant>) -> KnownWorkers {
-    KnownWorkers::default().broken(mutant)
-}
-
-#[cfg(not(feature = "teeth"))]
-fn bulletin(_mutant: Option<tenure_core::Mutant>) -> KnownWorkers {
-    KnownWorkers::default()
 }

@@ -44,9 +44,8 @@ fn draw_config(world: &mut World) -> Config {
     config
 }
 
-pub(crate) fn run(world: &mut World, change: &dyn Fn(&mut Config)) -> Vec<Failover> {
-    let mut config = draw_config(world);
-    change(&mut config);
+pub(crate) fn run(world: &mut World) -> Vec<Failover> {
+    let config = draw_config(world);
     let low = world.rng.random_range(5..20);
     world.latency_ms = (low, low + world.rng.random_range(1..20));
     world.timeout_ms = config.hold_ms() * 3 / 10;

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::JobId;
 use tenure_core::{
-    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Incarnation, Mutant,
-    Outcome, OutcomeKind, RegistrationInput,
+    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Incarnation, Outcome,
+    OutcomeKind, RegistrationInput,
 };
 
 type Key = (JobId, u32);
@@ -39,7 +39,7 @@ impl World {
             ClaimerConfig { incarnation: Incarnation(self.workers[index].life), ..self.labour.taker.clone() };
         let before = self.hands.remove(&index);
         let hand = Hand {
-            taker: taker(config, self.mistake),
+            taker: Claimer::new(config),
             running: BTreeMap::new(),
             gate: before.map_or_else(Gate::default, |before| before.gate),
             token: 0,
@@ -182,7 +182,6 @@ impl World {
         let (now, rule) = (self.now, self.fence);
         let local = self.worker_clock(index).local(now);
         let host = self.workers[index].host;
-        let config = &self.nodes[host.unwrap_or(0)].config;
         let wall = now as i64 + host.map_or(0, |host| self.nodes[host].wall_off_ms);
         let mut gate = match (host, self.hands.get(&index)) {
             (Some(host), _) => self.nodes[host].gate.clone(),
@@ -192,7 +191,7 @@ impl World {
         let mut fenced = std::collections::BTreeSet::new();
         for entry in doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
             let age_ms = u64::try_from(wall - (entry.dispatched_at - crate::bureau::WALL_MS as i64)).ok();
-            if !gate.judge(rule, config, local, entry.epoch, age_ms).is_accepted() {
+            if !gate.judge(rule, local, entry.epoch, age_ms).is_accepted() {
                 fenced.insert(entry.key());
             }
         }
@@ -215,17 +214,4 @@ impl World {
         let token = hand.token;
         self.schedule(when, index, life, Happening::HandWake { token });
     }
-}
-
-#[cfg(feature = "teeth")]
-fn taker(config: ClaimerConfig, mutant: Option<Mutant>) -> Claimer {
-    match mutant {
-        Some(mutant) => Claimer::broken(config, mutant),
-        None => Claimer::new(config),
-    }
-}
-
-#[cfg(not(feature = "teeth"))]
-fn taker(config: ClaimerConfig, _mutant: Option<Mutant>) -> Claimer {
-    Claimer::new(config)
 }

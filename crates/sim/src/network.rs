@@ -306,7 +306,7 @@ impl World {
         let local = target.clock.local(now);
         let age_ms = u64::try_from(now as i64 + target.wall_off_ms - dispatched).ok();
         let before = target.gate.clone();
-        let verdict = target.gate.judge(rule, &target.config, local, epoch, age_ms);
+        let verdict = target.gate.judge(rule, local, epoch, age_ms);
         let since = local.since(before.changed);
         let newer_seen = epoch < before.known;
         let grace = rule.grace_ms;

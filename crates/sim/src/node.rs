@@ -158,41 +158,10 @@ impl Gate {
     }
 
     /// Judges like the library's fence: a newer epoch is remembered, everything else follows the rule.
-    pub(crate) fn judge(
-        &mut self,
-        rule: FenceRule,
-        config: &Config,
-        now: Time,
-        task: Epoch,
-        age_ms: Option<u64>,
-    ) -> Verdict {
+    pub(crate) fn judge(&mut self, rule: FenceRule, now: Time, task: Epoch, age_ms: Option<u64>) -> Verdict {
         self.observe(task, now);
-        judge(rule, config, self.known, now.since(self.changed), task, age_ms)
+        rule.judge(self.known, now.since(self.changed), task, age_ms)
     }
-}
-
-#[cfg(feature = "teeth")]
-fn judge(
-    rule: FenceRule,
-    config: &Config,
-    known: Epoch,
-    since_ms: u64,
-    task: Epoch,
-    age_ms: Option<u64>,
-) -> Verdict {
-    rule.judge_wrongly(config.mutant, known, since_ms, task, age_ms)
-}
-
-#[cfg(not(feature = "teeth"))]
-fn judge(
-    rule: FenceRule,
-    _config: &Config,
-    known: Epoch,
-    since_ms: u64,
-    task: Epoch,
-    age_ms: Option<u64>,
-) -> Verdict {
-    rule.judge(known, since_ms, task, age_ms)
 }
 
 pub(crate) struct Node {

@@ -11,8 +11,7 @@ use rand::RngExt;
 use std::collections::BTreeSet;
 use std::hash::Hash;
 use tenure_core::{
-    Epoch, Input, Mutant, ProcessOutcome, Role, Supervision, SupervisionConfig, SupervisionEffect,
-    SupervisionEvent, SupervisionInput,
+    Epoch, Input, ProcessOutcome, Role, Supervision, SupervisionEffect, SupervisionEvent, SupervisionInput,
 };
 
 /// How long to wait before looking at leadership again, after a step-down failed because the node does not lead.
@@ -68,7 +67,7 @@ impl World {
         let config = self.labour.supervision.clone();
         let instances = config.processes.iter().map(|_| Vec::new()).collect();
         let office = Office {
-            machine: supervision(config, self.mistake),
+            machine: Supervision::new(config),
             lease: None,
             told: false,
             aside: false,
@@ -430,17 +429,4 @@ impl crate::trace::Trace {
     pub(crate) fn office(&mut self, at: u64, node: usize, what: &impl Hash) {
         self.worker(at, node + 1000, what);
     }
-}
-
-#[cfg(feature = "teeth")]
-fn supervision(config: SupervisionConfig, mutant: Option<Mutant>) -> Supervision {
-    match mutant {
-        Some(mutant) => Supervision::broken(config, mutant),
-        None => Supervision::new(config),
-    }
-}
-
-#[cfg(not(feature = "teeth"))]
-fn supervision(config: SupervisionConfig, _mutant: Option<Mutant>) -> Supervision {
-    Supervision::new(config)
 }

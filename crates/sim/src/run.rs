@@ -9,7 +9,7 @@ use crate::trace::Note;
 use crate::transition::Followed;
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use tenure_core::{Config, Mutant};
+use tenure_core::Mutant;
 
 /// Every fourth schedule is a drill; the others are storms.
 const DRILL_EVERY: u64 = 4;
@@ -35,15 +35,14 @@ impl Default for Options {
     }
 }
 
-impl Options {
+/// Runs something with a mistake; only builds with the feature `teeth` have any.
+pub(crate) fn with_mutant<R>(mutant: Option<Mutant>, run: impl FnOnce() -> R) -> R {
     #[cfg(feature = "teeth")]
-    fn change(&self, config: &mut Config) {
-        config.mutant = self.mutant;
-    }
-
+    return Mutant::with(mutant, run);
     #[cfg(not(feature = "teeth"))]
-    fn change(&self, _config: &mut Config) {
-        assert!(self.mutant.is_none(), "broken variants need the feature `teeth`");
+    {
+        assert!(mutant.is_none(), "broken variants need the feature `teeth`");
+        run()
     }
 }
 
@@ -84,17 +83,19 @@ pub struct Outcome {
 
 /// Runs one schedule. A failed assertion of the core is a violation like any other.
 pub fn run(seed: u64, options: &Options) -> Outcome {
+    with_mutant(options.mutant, || run_whole(seed, options))
+}
+
+fn run_whole(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;
     world.neglect = options.neglect;
     world.modelled = options.modelled;
-    world.mistake = options.mutant;
-    let change = |config: &mut Config| options.change(config);
     let result = catch_unwind(AssertUnwindSafe(|| {
         if seed.is_multiple_of(DRILL_EVERY) {
-            crate::drill::run(&mut world, &change)
+            crate::drill::run(&mut world)
         } else {
-            crate::storm::run(&mut world, options.mix, &change);
+            crate::storm::run(&mut world, options.mix);
             Vec::new()
         }
     }));

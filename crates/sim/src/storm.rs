@@ -112,10 +112,9 @@ fn draw_config(world: &mut World) -> Config {
     }
 }
 
-pub(crate) fn run(world: &mut World, allowed: FaultMix, change: &dyn Fn(&mut Config)) {
+pub(crate) fn run(world: &mut World, allowed: FaultMix) {
     world.mix = draw_mix(world, allowed);
-    let mut config = draw_config(world);
-    change(&mut config);
+    let config = draw_config(world);
     let drift = world.mix.has(FaultKind::Drift);
     let ratio = 1000 + config.tolerated_drift_permille();
     let rates = rates(ratio, drift);

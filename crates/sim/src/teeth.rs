@@ -64,7 +64,7 @@ pub enum Broken {
 impl Broken {
     /// All variants. Those of the core exist only in builds with the feature `teeth`.
     pub fn all() -> Vec<Broken> {
-        let core = Mutant::ALL.iter().chain(Mutant::LEADERS_WORK).map(|mutant| Broken::Core(*mutant));
+        let core = Mutant::ELECTION.iter().chain(Mutant::LEADERS_WORK).map(|mutant| Broken::Core(*mutant));
         let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
         let for_schedules = |mutant: &&DriverMutant| !DriverMutant::FOR_THE_CRATE.contains(mutant);
         let drivers = DriverMutant::ALL.iter().filter(for_schedules).map(|mutant| Broken::Driver(*mutant));

@@ -85,7 +85,7 @@ impl World {
         let life = self.new_life();
         let worker = &mut self.workers[index];
         let config = RegistrationConfig { heartbeat_ms: worker.heartbeat_ms, incarnation: Incarnation(life) };
-        worker.machine = registration(config, self.mistake);
+        worker.machine = Registration::new(config);
         (worker.life, worker.alive, worker.paused) = (life, true, false);
         (worker.registered, worker.ended, worker.flight) = (false, false, None);
         worker.held.clear();
@@ -271,14 +271,4 @@ impl World {
         self.struck.add(kind);
         self.say_worker(index, || format!("!! {kind}"));
     }
-}
-
-#[cfg(feature = "teeth")]
-fn registration(config: RegistrationConfig, mutant: Option<tenure_core::Mutant>) -> Registration {
-    Registration::new(config).broken(mutant)
-}
-
-#[cfg(not(feature = "teeth"))]
-fn registration(config: RegistrationConfig, _mutant: Option<tenure_core::Mutant>) -> Registration {
-    Registration::new(config)
 }

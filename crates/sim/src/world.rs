@@ -25,7 +25,7 @@ use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use tenure_core::{
-    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, Mutant, NodeId,
+    Answer, Config, Coordinator, Effect, Epoch, Event, FenceRule, Holder, Incarnation, Input, NodeId,
     SeatAnswer, WakeToken,
 };
 
@@ -91,8 +91,6 @@ pub(crate) struct World {
     pub(crate) had_junk: bool,
     /// A worker's object could not be read.
     pub(crate) had_unread: bool,
-    /// The mistake of the state machines that have no settings of their own.
-    pub(crate) mistake: Option<Mutant>,
     /// Whether leaders have work of their own: processes, jobs, schedules.
     pub(crate) staffed: bool,
     /// The faults have ended: nothing fails by itself any more.
@@ -151,7 +149,6 @@ impl World {
             watch: Watch::default(),
             had_junk: false,
             had_unread: false,
-            mistake: None,
             staffed: false,
             peace: false,
             labour: Labour::default(),

@@ -7,7 +7,7 @@ use crate::event::{Event, EventKind, LostReason};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::metrics::Figures;
-use crate::mutant::{DriverMutant, Flaws};
+use crate::mutant::DriverMutant;
 use crate::settings::Settings;
 use crate::telemetry;
 use std::collections::HashMap;
@@ -72,7 +72,6 @@ pub(crate) struct Outlets {
     pub(crate) voice: Voice,
     pub(crate) leadership: watch::Sender<Leadership>,
     pub(crate) fence: Fence,
-    pub(crate) flaws: Flaws,
     #[cfg(feature = "explore")]
     pub(crate) watcher: Option<crate::watcher::Watcher>,
 }
@@ -115,7 +114,7 @@ pub(crate) struct Driver {
 impl Drop for Driver {
     /// However a life ends, even by a panic, nobody acts on its lease any more.
     fn drop(&mut self) {
-        if self.outlets.flaws.has(DriverMutant::PanicKeepsGuard) {
+        if DriverMutant::PanicKeepsGuard.on() {
             return;
         }
         self.withdraw();
@@ -231,7 +230,7 @@ impl Driver {
             Err(error) => {
                 let (id, request) = self.running.remove(&error.id())?;
                 tracing::error!(target: "tenure", %error, "a store request crashed");
-                if self.outlets.flaws.has(DriverMutant::DeadRequestForgotten) {
+                if DriverMutant::DeadRequestForgotten.on() {
                     return None;
                 }
                 Some(Input::Answer { id, answer: request.unanswered() })
@@ -241,7 +240,7 @@ impl Driver {
 
     /// The id itself, except where a mutant mixes ids up.
     fn mixed_up(&self, id: RequestId) -> RequestId {
-        match self.outlets.flaws.has(DriverMutant::RequestIdsMixed) {
+        match DriverMutant::RequestIdsMixed.on() {
             true => self.running.values().map(|(id, _)| *id).min().unwrap_or(id),
             false => id,
         }
@@ -260,7 +259,7 @@ impl Driver {
         }
         let known = self.core.highest_epoch().0;
         // The fence first, so that it is up to date for whoever acts on an event.
-        let late = self.outlets.flaws.has(DriverMutant::FenceFedLate);
+        let late = DriverMutant::FenceFedLate.on();
         if !late {
             self.outlets.fence.observe(known);
         }
@@ -325,12 +324,11 @@ impl Driver {
                 let task = self.requests.spawn(async move { (id, carrier.carry(request).await) });
                 self.running.insert(task.id(), (id, sent));
             }
-            Effect::Wake { .. }
-                if self.wake.is_some() && self.outlets.flaws.has(DriverMutant::WakeNotReplaced) => {}
+            Effect::Wake { .. } if self.wake.is_some() && DriverMutant::WakeNotReplaced.on() => {}
             Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
                 let clock = Arc::clone(&self.outlets.voice.clock);
-                let (guard, gone) = LeaderGuard::flawed(epoch, deadline, clock, self.outlets.flaws);
+                let (guard, gone) = LeaderGuard::new(epoch, deadline, clock);
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
                 // Together with the epoch, so that whoever sees the guard also sees whose it is.
@@ -346,7 +344,7 @@ impl Driver {
             }
             Effect::StopProcesses { epoch, by: _ } => {
                 self.withdraw();
-                if self.outlets.flaws.has(DriverMutant::StoppedWhenCancelled) {
+                if DriverMutant::StoppedWhenCancelled.on() {
                     // The sender is gone, which counts as the end of the work.
                     self.guard_gone = self.guard_gone.take().map(|_| oneshot::channel().1);
                 }
@@ -364,7 +362,7 @@ impl Driver {
 
     /// Ends the lease for everybody who holds a guard.
     fn withdraw(&mut self) {
-        if self.outlets.flaws.has(DriverMutant::GuardNotWithdrawn) {
+        if DriverMutant::GuardNotWithdrawn.on() {
             self.guard = None;
             return;
         }
@@ -376,7 +374,7 @@ impl Driver {
 
     /// The deadline itself, except where a mutant counts a hold from now.
     fn extended(&self, deadline: Time) -> Time {
-        match self.outlets.flaws.has(DriverMutant::ExtendedFromNow) {
+        match DriverMutant::ExtendedFromNow.on() {
             true => Time(self.outlets.voice.clock.now_ms() + self.hold_ms),
             false => deadline,
         }

@@ -1,7 +1,7 @@
 //! What a leader holds while it leads, and how anybody watches leadership.
 
 use crate::clock::Clock;
-use crate::mutant::{DriverMutant, Flaws};
+use crate::mutant::DriverMutant;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -31,7 +31,6 @@ pub(crate) struct LeaseState {
     deadline_ms: AtomicU64,
     cancel: CancellationToken,
     clock: Arc<dyn Clock>,
-    flaws: Flaws,
 }
 
 /// Tells the driver when the last clone of a guard is gone.
@@ -61,21 +60,11 @@ impl LeaderGuard {
         deadline: Time,
         clock: Arc<dyn Clock>,
     ) -> (LeaderGuard, oneshot::Receiver<()>) {
-        LeaderGuard::flawed(epoch, deadline, clock, Flaws::default())
-    }
-
-    pub(crate) fn flawed(
-        epoch: Epoch,
-        deadline: Time,
-        clock: Arc<dyn Clock>,
-        flaws: Flaws,
-    ) -> (LeaderGuard, oneshot::Receiver<()>) {
         let lease = Arc::new(LeaseState {
             epoch,
             deadline_ms: AtomicU64::new(deadline.0),
             cancel: CancellationToken::new(),
             clock,
-            flaws,
         });
         let (done, gone) = oneshot::channel();
         let cancel = lease.cancel.clone();
@@ -163,7 +152,7 @@ impl LeaseState {
 
     /// How long the lease may be relied on without another check.
     fn patience(&self) -> Duration {
-        if self.flaws.has(DriverMutant::GuardWithoutDeadline) { Duration::MAX } else { self.remaining() }
+        if DriverMutant::GuardWithoutDeadline.on() { Duration::MAX } else { self.remaining() }
     }
 
     fn remaining(&self) -> Duration {

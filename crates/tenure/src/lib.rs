@@ -100,12 +100,12 @@ pub use async_trait::async_trait;
 pub use event::Event;
 pub use fence::{Fence, TaskStamp};
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
-#[cfg(feature = "teeth")]
-pub use mutant::Broken;
 #[doc(hidden)]
 pub use mutant::DriverMutant;
 pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
 pub use settings::Settings;
+#[doc(hidden)]
+pub use tenure_core::{Mutant, mutants};
 pub use tenure_core::{Namespace, NodeId, Role, Verdict};
 pub use tenure_store as store;
 #[cfg(feature = "explore")]

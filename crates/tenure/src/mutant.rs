@@ -1,13 +1,12 @@
 //! Teeth: realistic mistakes of the driver that the tests must catch.
 //!
-//! They exist in test builds only (feature `teeth`); without the feature, [`Flaws::has`] is a constant `false`, [`Flaws`]
-//! takes no space, and nobody can choose a mutant.
+//! They exist in test builds only (feature `teeth`); without the feature, [`DriverMutant::on`] is a constant `false`.
 
 use crate::clock::Clock;
 use std::sync::Arc;
 
+tenure_core::mutants! {
 /// A deliberately broken variant of the driver, the guard or the carrier.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DriverMutant {
     /// The carrier passes on a write of unknown outcome as one that happened.
     UnknownPassedAsWon,
@@ -32,23 +31,9 @@ pub enum DriverMutant {
     /// The fence hears of a new leader after the event has gone out.
     FenceFedLate,
 }
+}
 
 impl DriverMutant {
-    /// Every driver mutant.
-    pub const ALL: &[DriverMutant] = &[
-        DriverMutant::UnknownPassedAsWon,
-        DriverMutant::StoppedWhenCancelled,
-        DriverMutant::GuardWithoutDeadline,
-        DriverMutant::ExtendedFromNow,
-        DriverMutant::ClockStandsStill,
-        DriverMutant::GuardNotWithdrawn,
-        DriverMutant::WakeNotReplaced,
-        DriverMutant::RequestIdsMixed,
-        DriverMutant::DeadRequestForgotten,
-        DriverMutant::PanicKeepsGuard,
-        DriverMutant::FenceFedLate,
-    ];
-
     /// Mutants that only a test of this crate can reveal, not a schedule on a store that merely fails: the store's code has
     /// to panic, the candidate has to die, somebody has to look between two statements, or somebody has to hold a guard that
     /// has ended (its node claims nothing beside it, so nobody else is hurt).
@@ -60,82 +45,15 @@ impl DriverMutant {
     ];
 }
 
-/// A node that is broken on purpose.
-#[cfg(feature = "teeth")]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Broken {
-    /// The mistake is in its driver.
-    Driver(DriverMutant),
-    /// The mistake is in its core.
-    Core(tenure_core::Mutant),
-}
-
-#[cfg(feature = "teeth")]
-impl std::str::FromStr for Broken {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Broken, String> {
-        let driver = DriverMutant::ALL.iter().map(|mutant| Broken::Driver(*mutant));
-        let core = tenure_core::Mutant::ALL.iter().map(|mutant| Broken::Core(*mutant));
-        let is_it = |broken: &Broken| match broken {
-            Broken::Driver(mutant) => format!("{mutant:?}") == name,
-            Broken::Core(mutant) => format!("{mutant:?}") == name,
-        };
-        driver.chain(core).find(is_it).ok_or_else(|| format!("there is no broken variant {name:?}"))
-    }
-}
-
-/// What is wrong with a node: nothing, except in test builds.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Flaws {
+/// The node's clock; in a test build, perhaps a wrong one.
+pub(crate) fn clock(clock: Arc<dyn Clock>, heartbeat_ms: u64) -> Arc<dyn Clock> {
     #[cfg(feature = "teeth")]
-    pub(crate) broken: Option<Broken>,
-}
-
-impl Flaws {
-    /// Whether this node has that mistake.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn has(self, mutant: DriverMutant) -> bool {
-        self.broken == Some(Broken::Driver(mutant))
-    }
-
-    /// Always false: only builds with `teeth` make mistakes.
-    #[cfg(not(feature = "teeth"))]
-    #[inline(always)]
-    pub(crate) fn has(self, _mutant: DriverMutant) -> bool {
-        false
-    }
-
-    /// The core's settings, with its mistake.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn config(self, config: tenure_core::Config) -> tenure_core::Config {
-        match self.broken {
-            Some(Broken::Core(mutant)) => tenure_core::Config { mutant: Some(mutant), ..config },
-            Some(Broken::Driver(_)) | None => config,
-        }
-    }
-
-    /// The core's settings.
-    #[cfg(not(feature = "teeth"))]
-    pub(crate) fn config(self, config: tenure_core::Config) -> tenure_core::Config {
-        config
-    }
-
-    /// The node's clock, or a wrong one.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn clock(self, clock: Arc<dyn Clock>, heartbeat_ms: u64) -> Arc<dyn Clock> {
-        if !self.has(DriverMutant::ClockStandsStill) {
-            return clock;
-        }
+    if DriverMutant::ClockStandsStill.on() {
         let last = parking_lot::Mutex::new((clock.now_ms(), clock.now_ms()));
-        Arc::new(StandingClock { clock, most_ms: 2 * heartbeat_ms, last })
+        return Arc::new(StandingClock { clock, most_ms: 2 * heartbeat_ms, last });
     }
-
-    /// The node's clock.
-    #[cfg(not(feature = "teeth"))]
-    pub(crate) fn clock(self, clock: Arc<dyn Clock>, _heartbeat_ms: u64) -> Arc<dyn Clock> {
-        clock
-    }
+    let _ = heartbeat_ms;
+    clock
 }
 
 /// A clock that stands still while nobody gets to run, as timers do in a sleeping machine: of the time between two looks at

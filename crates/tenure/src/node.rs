@@ -11,7 +11,6 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::job::Jobs;
 use crate::keys::Keys;
 use crate::metrics::{Figures, Metrics};
-use crate::mutant::Flaws;
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::workers::{
@@ -87,7 +86,6 @@ pub struct NodeBuilder {
     random: Option<u64>,
     plugin: Option<PluginName>,
     floor: u64,
-    flaws: Flaws,
     #[cfg(feature = "explore")]
     watcher: Option<crate::watcher::Watcher>,
     events: broadcast::Sender<Event>,
@@ -115,13 +113,6 @@ impl NodeBuilder {
     /// The number that decides the startup wait, uniform over `u64`. If not given, every start draws a new one.
     pub fn jitter_random(mut self, random: u64) -> NodeBuilder {
         self.random = Some(random);
-        self
-    }
-
-    /// A node with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(mut self, broken: crate::Broken) -> NodeBuilder {
-        self.flaws.broken = Some(broken);
         self
     }
 
@@ -162,7 +153,7 @@ impl NodeBuilder {
                 tenure_store::open(&self.settings.store, &options).await?
             }
         };
-        let clock = self.flaws.clock(self.clock, self.settings.heartbeat_interval_ms);
+        let clock = crate::mutant::clock(self.clock, self.settings.heartbeat_interval_ms);
         let (commands, inbox) = mpsc::channel(16);
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
@@ -206,7 +197,6 @@ impl NodeBuilder {
                 voice: voice.clone(),
                 leadership,
                 fence: fence.clone(),
-                flaws: self.flaws,
                 #[cfg(feature = "explore")]
                 watcher: self.watcher,
             },
@@ -250,7 +240,6 @@ impl Node {
             random: None,
             plugin: None,
             floor: 0,
-            flaws: Flaws::default(),
             #[cfg(feature = "explore")]
             watcher: None,
             events,

@@ -12,19 +12,12 @@ use std::sync::{Arc, Mutex};
 use tenure::clock::{Clock, TokioClock};
 use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
-use tenure::{Broken, DriverMutant, Fence, Node, NodeBuilder, Settings};
+use tenure::{DriverMutant, Fence, Node, NodeBuilder, Settings};
 use tracing_subscriber::fmt::MakeWriter;
 
-fn builder(broken: Option<DriverMutant>, clock: Arc<dyn Clock>, store: Arc<dyn Store>) -> NodeBuilder {
+fn builder(clock: Arc<dyn Clock>, store: Arc<dyn Store>) -> NodeBuilder {
     let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
-    let builder = Node::builder(settings.build().expect("valid"))
-        .lanes(Lanes::same(store))
-        .clock(clock)
-        .jitter_random(0);
-    match broken {
-        Some(mutant) => builder.broken(Broken::Driver(mutant)),
-        None => builder,
-    }
+    Node::builder(settings.build().expect("valid")).lanes(Lanes::same(store)).clock(clock).jitter_random(0)
 }
 
 fn told(story: &str, sound: Result<(), String>, broken: Result<(), String>) {
@@ -66,9 +59,10 @@ impl Store for Brittle {
 
 /// A request whose code panics has not answered; the node asks again and keeps its office.
 async fn a_request_dies(broken: Option<DriverMutant>) -> Result<(), String> {
+    let _until_the_end = DriverMutant::scoped(broken);
     let rig = Rig::new();
     let store = Arc::new(Brittle { store: Arc::clone(&rig.store), breaks: AtomicBool::new(false) });
-    let node = builder(broken, rig.clock.clone(), store.clone()).start().await.expect("a node");
+    let node = builder(rig.clock.clone(), store.clone()).start().await.expect("a node");
     let guard = node.lead().await.expect("leadership");
     store.breaks.store(true, Ordering::SeqCst);
     sleep_ms(10_000).await;
@@ -102,9 +96,10 @@ impl Clock for Fragile {
 
 /// Whoever works for a candidate that died learns of it before anybody else is told.
 async fn a_candidate_dies(broken: Option<DriverMutant>) -> Result<(), String> {
+    let _until_the_end = DriverMutant::scoped(broken);
     let rig = Rig::new();
     let clock = Arc::new(Fragile { clock: rig.clock.clone(), breaks: AtomicBool::new(false) });
-    let node = builder(broken, clock.clone(), rig.store.clone()).start().await.expect("a node");
+    let node = builder(clock.clone(), rig.store.clone()).start().await.expect("a node");
     let mut events = node.events();
     let guard = node.lead().await.expect("leadership");
     clock.breaks.store(true, Ordering::SeqCst);
@@ -152,8 +147,9 @@ impl MakeWriter<'_> for Peek {
 
 /// Whoever acts on a change of leaders finds the fence up to date.
 async fn a_leader_is_told(broken: Option<DriverMutant>) -> Result<(), String> {
+    let _until_the_end = DriverMutant::scoped(broken);
     let rig = Rig::new();
-    let node = builder(broken, rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
+    let node = builder(rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
     let peek = Peek { fence: node.fence(), seen: Arc::default() };
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
@@ -179,8 +175,9 @@ async fn a_fence_that_is_fed_late_is_noticed() {
 
 /// Whoever works for a leader that hands over learns of it at once, not at the deadline.
 async fn a_leader_steps_down(broken: Option<DriverMutant>) -> Result<(), String> {
+    let _until_the_end = DriverMutant::scoped(broken);
     let rig = Rig::new();
-    let node = builder(broken, rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
+    let node = builder(rig.clock.clone(), rig.store.clone()).start().await.expect("a node");
     let guard = node.lead().await.expect("leadership");
     tokio::spawn(async move { node.step_down().await });
     sleep_ms(100).await;

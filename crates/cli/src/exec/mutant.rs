@@ -1,10 +1,10 @@
 //! Teeth: realistic mistakes around a command that the judge of `cargo xtask exec` must find guilty.
 //!
-//! They exist in test builds only (feature `teeth`); without it [`ExecMutant::on`] is a constant `false`, and nobody can
-//! choose one.
+//! They exist in test builds only (feature `teeth`); without it [`ExecMutant::on`] is a constant `false`. A keeper gets its
+//! mistake from whoever started it, by the environment.
 
+tenure::mutants! {
 /// A deliberately broken variant of the keeper or of whoever starts it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ExecMutant {
     /// The keeper has no deadline of its own: it waits for a word from `tenure`.
     KeeperWithoutDeadline,
@@ -23,40 +23,4 @@ pub(crate) enum ExecMutant {
     /// A command that was told to stop is taken for one that has ended, and the seat vacated.
     EndedWhenTold,
 }
-
-impl ExecMutant {
-    /// All of them.
-    #[cfg(feature = "teeth")]
-    pub(crate) const ALL: [ExecMutant; 8] = [
-        ExecMutant::KeeperWithoutDeadline,
-        ExecMutant::LineIgnored,
-        ExecMutant::OnlyTold,
-        ExecMutant::OnlyTheChild,
-        ExecMutant::NoSubreaper,
-        ExecMutant::TableTrusted,
-        ExecMutant::StartedBesideTheOld,
-        ExecMutant::EndedWhenTold,
-    ];
-
-    /// The mistake of this name.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn named(name: &str) -> Option<ExecMutant> {
-        ExecMutant::ALL.into_iter().find(|mutant| format!("{mutant:?}") == name)
-    }
-
-    /// Whether this process has that mistake. A keeper gets it from whoever started it.
-    #[cfg(feature = "teeth")]
-    pub(crate) fn on(self) -> bool {
-        use std::sync::OnceLock;
-        static CHOSEN: OnceLock<Option<ExecMutant>> = OnceLock::new();
-        let chosen = || ExecMutant::named(&std::env::var(crate::run::BROKEN).ok()?);
-        *CHOSEN.get_or_init(chosen) == Some(self)
-    }
-
-    /// Whether this process has that mistake: it does not.
-    #[cfg(not(feature = "teeth"))]
-    #[inline(always)]
-    pub(crate) const fn on(self) -> bool {
-        false
-    }
 }

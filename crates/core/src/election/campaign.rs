@@ -79,7 +79,7 @@ impl Coordinator {
             return; // Other nodes may campaign; this node's own work is still in the way.
         }
         let (now, delay, wait_out) = (self.now, self.config.takeover_delay_ms, self.wait_out);
-        let skip_delay = self.config.has(Mutant::TakeoverDelaySkipped);
+        let skip_delay = Mutant::TakeoverDelaySkipped.on();
         let mut suspect = None;
         if let Seen::Seat(seen) = &self.seen
             && seen.seat.state == SeatState::Held
@@ -123,14 +123,14 @@ impl Coordinator {
             Seen::Nothing | Seen::Unreadable { .. } => return,
         };
         let mut last = base.max(self.highest).max(self.floor);
-        if self.config.has(Mutant::EpochFromLastLeader) {
+        if Mutant::EpochFromLastLeader.on() {
             last = self.announced.as_ref().map_or(Epoch(0), |(_, epoch)| *epoch);
         }
-        if self.config.has(Mutant::HighestForgotten) {
+        if Mutant::HighestForgotten.on() {
             last = base;
         }
         let Some(mut epoch) = last.next() else { return self.stop_at_last_epoch(out) };
-        if self.config.has(Mutant::EpochNotRaised) {
+        if Mutant::EpochNotRaised.on() {
             epoch = base.max(Epoch(1));
         }
         let nonce = self.nonce();
@@ -159,9 +159,9 @@ impl Coordinator {
     /// The claim is known to be on the seat. It counts only within 80 % of the hold from its *sending*: after that, the new
     /// leader would have to wind down at once.
     pub(crate) fn on_claimed(&mut self, epoch: Epoch, sent: Time, out: &mut Vec<Effect>) {
-        let sent = if self.config.has(Mutant::LateRecordAdopted) { self.now } else { sent };
+        let sent = if Mutant::LateRecordAdopted.on() { self.now } else { sent };
         let in_time = self.now < sent + self.config.wind_down_ms();
-        let retired_too = self.config.has(Mutant::RetiredEpochLed);
+        let retired_too = Mutant::RetiredEpochLed.on();
         if in_time
             && (epoch > self.retired || retired_too)
             && (self.role() == Some(crate::Role::Candidate) || retired_too)
@@ -200,7 +200,7 @@ impl Coordinator {
         let Seen::Seat(seen) = &self.seen else { return };
         let Some(seat_ms) = seen.modified_ms else { return };
         let mut limit_ms = self.config.waits_ms(seen.seat.lease) + self.config.store_clock_margin_ms;
-        if self.config.has(Mutant::StoreClockTrusted) {
+        if Mutant::StoreClockTrusted.on() {
             limit_ms -= self.config.store_clock_margin_ms;
         }
         let held = seen.seat.state == SeatState::Held;
@@ -245,13 +245,13 @@ impl Coordinator {
             Seen::Seat(seen) if cause != ElectionCause::First => Some(&seen.seat.holder.node),
             Seen::Seat(_) | Seen::Nothing | Seen::Absent | Seen::Unreadable { .. } => None,
         };
-        let for_ever = self.config.has(Mutant::PresenceLiveForever);
+        let for_ever = Mutant::PresenceLiveForever.on();
         let ahead = |entry: &&NodeEntry| {
             entry.node < self.me.node
                 && (entry.modified_ms >= oldest_ms || for_ever)
                 && Some(&entry.node) != gone
         };
-        if self.config.has(Mutant::RankIgnored) {
+        if Mutant::RankIgnored.on() {
             return 0;
         }
         nodes.iter().filter(ahead).count() as u64

@@ -36,9 +36,6 @@ pub struct Config {
     /// How long processes may take to stop when leadership is given up. By default, another leader must be there within 5 s
     /// of a graceful stop. That time has to cover this drain, one look by a standby, and some room for the store.
     pub drain_ms: u64,
-    /// The mistake this build makes on purpose; `None` makes none.
-    #[cfg(feature = "teeth")]
-    pub mutant: Option<crate::Mutant>,
 }
 
 impl Default for Config {
@@ -57,8 +54,6 @@ impl Default for Config {
             presence_ms: 20_000,
             store_clock_margin_ms: 30_000,
             drain_ms: 3000,
-            #[cfg(feature = "teeth")]
-            mutant: None,
         }
     }
 }
@@ -103,10 +98,10 @@ impl Config {
 
     /// How long a seat with these terms must stay unchanged before its holder counts as unavailable.
     pub(crate) fn waits_ms(&self, lease: Lease) -> u64 {
-        if self.has(crate::Mutant::ExpiryTooShort) {
+        if crate::Mutant::ExpiryTooShort.on() {
             return lease.hold_ms / 2;
         }
-        if self.has(crate::Mutant::HoldTakenForExpiry) {
+        if crate::Mutant::HoldTakenForExpiry.on() {
             return lease.hold_ms;
         }
         lease.expiry_ms

@@ -283,7 +283,7 @@ impl Coordinator {
         let learned = self.learn(answer, out);
         if let Seen::Seat(seen) = &mut self.seen
             && learned == Learned::Changed
-            && self.config.has(Mutant::SilenceFromSending)
+            && Mutant::SilenceFromSending.on()
         {
             seen.since = sent;
         }
@@ -325,11 +325,11 @@ impl Coordinator {
 
     /// Applies the mutants that act here; returns the answer itself in every real build.
     fn mistake(&self, answer: WriteAnswer, seat: &Seat) -> WriteAnswer {
-        if answer == WriteAnswer::Denied && self.config.has(Mutant::DeniedTakenForLost) {
+        if answer == WriteAnswer::Denied && Mutant::DeniedTakenForLost.on() {
             return WriteAnswer::Lost;
         }
-        let wrong = (answer == WriteAnswer::Lost && self.config.has(Mutant::LostTakenForWon))
-            || (answer == WriteAnswer::Unknown && self.config.has(Mutant::UnknownTakenForWon));
+        let wrong = (answer == WriteAnswer::Lost && Mutant::LostTakenForWon.on())
+            || (answer == WriteAnswer::Unknown && Mutant::UnknownTakenForWon.on());
         if wrong { WriteAnswer::Won(Version::new(&format!("guessed-{:?}", seat.nonce))) } else { answer }
     }
 
@@ -403,7 +403,7 @@ impl Coordinator {
 
     fn send_seat(&mut self, request: Request, kind: FlightKind, out: &mut Vec<Effect>) {
         debug_assert!(
-            self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests),
+            self.seat_flight.is_none() || Mutant::TwoSeatRequests.on(),
             "one seat request at a time"
         );
         let id = self.request(request, out);
@@ -415,7 +415,7 @@ impl Coordinator {
         let Seen::Seat(seen) = &self.seen else { return };
         let (seat, version) = (seen.seat.clone(), seen.version.clone());
         let nonce = self.nonce();
-        let epoch = if self.config.has(Mutant::VacateResetsEpoch) { Epoch(0) } else { seat.epoch };
+        let epoch = if Mutant::VacateResetsEpoch.on() { Epoch(0) } else { seat.epoch };
         self.send_write(
             Seat { epoch, state: SeatState::Vacant, nonce, step_down: false, ..seat },
             Expect::Version(version),

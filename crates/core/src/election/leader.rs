@@ -112,7 +112,7 @@ impl Coordinator {
     /// Safety does not depend on this, because work checks the deadline by itself; but observers must hear of it in time.
     pub(crate) fn enforce_deadline(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(term) = &self.phase else { return };
-        if self.now >= self.deadline(term) && !self.config.has(Mutant::DeadlineIgnored) {
+        if self.now >= self.deadline(term) && !Mutant::DeadlineIgnored.on() {
             let (epoch, told) = (term.epoch, term.drain.is_some() && term.processes);
             let reason = match &term.drain {
                 Some(Drain { cause: DrainCause::Asked(reason), .. }) => *reason,
@@ -138,7 +138,7 @@ impl Coordinator {
         }
         self.retired = self.retired.max(epoch);
         let not_before = match reason {
-            LossReason::StepDown if self.config.has(Mutant::CooldownSkipped) => now,
+            LossReason::StepDown if Mutant::CooldownSkipped.on() => now,
             LossReason::StepDown => now + self.config.step_down_cooldown_ms().max(term.hold_ms),
             LossReason::Shutdown
             | LossReason::LeaseExpired
@@ -148,7 +148,7 @@ impl Coordinator {
             | LossReason::SeatGone
             | LossReason::ProcessesStuck => now,
         };
-        if processes && !self.config.has(Mutant::StuckRecordVacated) {
+        if processes && !Mutant::StuckRecordVacated.on() {
             self.spare = Some(epoch);
         }
         self.become_standby(Standby::after_leading(now, not_before));
@@ -156,17 +156,17 @@ impl Coordinator {
     }
 
     pub(crate) fn leader_due(&self, term: &Term) -> Option<Time> {
-        let free = self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests);
+        let free = self.seat_flight.is_none() || Mutant::TwoSeatRequests.on();
         let request = free.then_some(term.renew_at);
-        let wind_down = (term.drain.is_none() && !self.config.has(Mutant::WindDownIgnored))
-            .then(|| self.wind_down_at(term));
+        let wind_down =
+            (term.drain.is_none() && !Mutant::WindDownIgnored.on()).then(|| self.wind_down_at(term));
         let stuck = term.drain.as_ref().filter(|_| term.processes).map(|drain| drain.by);
         [Some(self.deadline(term)), request, wind_down, stuck].into_iter().flatten().min()
     }
 
     pub(crate) fn advance_leader(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(term) = &self.phase else { return };
-        let wind_down = !self.config.has(Mutant::WindDownIgnored);
+        let wind_down = !Mutant::WindDownIgnored.on();
         if term.drain.is_none() && self.now >= self.wind_down_at(term) && wind_down {
             let (epoch, deadline) = (term.epoch, self.deadline(term));
             out.push(Effect::Emit(Event::LeaseAtRisk { epoch, deadline }));
@@ -177,7 +177,7 @@ impl Coordinator {
             return;
         };
         if let Some(drain) = drain {
-            let gone = !processes || self.config.has(Mutant::VacatedBeforeStopped);
+            let gone = !processes || Mutant::VacatedBeforeStopped.on();
             match drain.cause {
                 DrainCause::Asked(_) if gone => return self.advance_vacate(out),
                 DrainCause::Asked(reason) if now >= drain.by => return self.give_up_stuck(reason, out),
@@ -187,7 +187,7 @@ impl Coordinator {
                 DrainCause::Asked(_) | DrainCause::AtRisk => {}
             }
         }
-        let free = self.seat_flight.is_none() || self.config.has(Mutant::TwoSeatRequests);
+        let free = self.seat_flight.is_none() || Mutant::TwoSeatRequests.on();
         if free && now >= *renew_at {
             if *unresolved { self.send_read(out) } else { self.renew(out) }
         }
@@ -213,9 +213,7 @@ impl Coordinator {
         match (&flight.kind, answer) {
             (FlightKind::Renew(_), WriteAnswer::Won(_)) => self.on_renewed(flight.sent, out),
             (FlightKind::Vacate(_), WriteAnswer::Won(_)) => self.on_vacated(out),
-            (FlightKind::Renew(_), WriteAnswer::Unknown)
-                if self.config.has(Mutant::UnknownEndsLeadership) =>
-            {
+            (FlightKind::Renew(_), WriteAnswer::Unknown) if Mutant::UnknownEndsLeadership.on() => {
                 self.end(LossReason::LeaseExpired, out);
             }
             (FlightKind::Renew(_) | FlightKind::Vacate(_), WriteAnswer::Lost | WriteAnswer::Unknown) => {
@@ -251,12 +249,12 @@ impl Coordinator {
     fn on_renewed(&mut self, sent: Time, out: &mut Vec<Effect>) {
         let (now, config) = (self.now, self.config.clone());
         let term = self.term();
-        let from = if config.has(Mutant::DeadlineFromAnswer) { now } else { sent };
+        let from = if Mutant::DeadlineFromAnswer.on() { now } else { sent };
         term.renewed = term.renewed.max(from);
         term.unresolved = false;
         term.blame = LossReason::LeaseExpired;
         term.renew_at = term.renew_at.min(term.renewed + config.renew_by_ms()).max(sent + 1);
-        if config.has(Mutant::CadenceStretched) {
+        if Mutant::CadenceStretched.on() {
             term.renew_at = now + config.heartbeat_ms;
         }
         let (epoch, renewed) = (term.epoch, term.renewed);
@@ -272,7 +270,7 @@ impl Coordinator {
     fn recover(&mut self, out: &mut Vec<Effect>) {
         let Phase::Leading(term) = &self.phase else { return };
         let at_risk = matches!(term.drain, Some(Drain { cause: DrainCause::AtRisk, .. }));
-        let stopped = !term.processes || self.config.has(Mutant::RecoversBeforeStopped);
+        let stopped = !term.processes || Mutant::RecoversBeforeStopped.on();
         if !at_risk || !stopped || self.now >= self.wind_down_at(term) {
             return;
         }
@@ -324,15 +322,15 @@ impl Coordinator {
         };
         let foreign =
             !self.is_me(&seat.holder) || seat.epoch != self.term().epoch || seat.state == SeatState::Vacant;
-        if foreign && !self.config.has(Mutant::SupersededIgnored) {
+        if foreign && !Mutant::SupersededIgnored.on() {
             return self.end(LossReason::Superseded, out);
         }
         self.term().unresolved = false;
-        if seat.step_down && !self.config.has(Mutant::MarkIgnored) {
+        if seat.step_down && !Mutant::MarkIgnored.on() {
             // Before the renewal is counted: a lease that recovers must not start work that is about to stop.
             self.on_step_down(out);
         }
-        let any = self.config.has(Mutant::NonceIgnored);
+        let any = Mutant::NonceIgnored.on();
         let landed =
             self.pending.iter().rfind(|write| write.nonce == seat.nonce || any).map(|write| write.sent);
         match landed {

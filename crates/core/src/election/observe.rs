@@ -119,7 +119,7 @@ impl Coordinator {
             self.config.follow(terms);
         }
         // An unknown write was conditional on the version before this one; unless it *is* this one, it can no longer land.
-        let any = self.config.has(Mutant::NonceIgnored);
+        let any = Mutant::NonceIgnored.on();
         self.pending.retain(|write| write.nonce == seat.nonce || any);
         // If it is this one, it got through; only its answer did not.
         self.writes_fail &= self.pending.is_empty();
@@ -145,7 +145,7 @@ impl Coordinator {
     /// node's own, may have had a holder since that nobody saw. Only a leader knows better: it is the holder, and stops.
     fn distrust(&mut self) {
         let leads = matches!(self.phase, Phase::Leading(_));
-        if self.highest > Epoch(0) && !leads && !self.config.has(Mutant::VanishedSeatClaimed) {
+        if self.highest > Epoch(0) && !leads && !Mutant::VanishedSeatClaimed.on() {
             let expiry_ms = self.expiry_seen_ms.max(self.config.waits_ms(self.config.lease()));
             self.wait_out = self.wait_out.max(self.now + expiry_ms);
         }

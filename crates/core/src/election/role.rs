@@ -46,11 +46,11 @@ impl Coordinator {
 
     pub(crate) fn become_leader(&mut self, term: Term) {
         assert!(
-            term.epoch > self.retired || self.config.has(Mutant::RetiredEpochLed),
+            term.epoch > self.retired || Mutant::RetiredEpochLed.on(),
             "an epoch that is over is never led again"
         );
         let mut from = vec![Some(Role::Candidate), Some(Role::Draining)];
-        if self.config.has(Mutant::RetiredEpochLed) {
+        if Mutant::RetiredEpochLed.on() {
             from.push(Some(Role::Standby));
         }
         self.turn(&from, Some(Role::Leader));
@@ -63,7 +63,7 @@ impl Coordinator {
 
     pub(crate) fn become_leaving(&mut self, out: &mut Vec<Effect>) {
         self.turn(&[None, Some(Role::Standby), Some(Role::Candidate)], None);
-        let remove = self.presence.is_written() && !self.config.has(Mutant::PresenceLeftBehind);
+        let remove = self.presence.is_written() && !Mutant::PresenceLeftBehind.on();
         let removal = remove.then(|| self.request(Request::RemovePresence, out));
         self.presence = Presence::default();
         self.phase = Phase::Leaving { removal };

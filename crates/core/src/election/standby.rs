@@ -106,8 +106,8 @@ impl Coordinator {
 
     /// Whether this is this very life of this node, except where a mutant says otherwise.
     pub(crate) fn is_me(&self, holder: &Holder) -> bool {
-        let life_ignored = self.config.has(Mutant::IncarnationIgnored);
-        let anybody = self.config.has(Mutant::OthersRecordVacated) && self.stop_by.is_some();
+        let life_ignored = Mutant::IncarnationIgnored.on();
+        let anybody = Mutant::OthersRecordVacated.on() && self.stop_by.is_some();
         *holder == self.me || (life_ignored && holder.node == self.me.node) || anybody
     }
 
@@ -290,7 +290,7 @@ impl Coordinator {
     /// A read failed: nothing is known, so nothing is claimed. The look is repeated soon if a claim depends on it.
     fn put_off(&mut self) {
         let failures = self.standby().reads_failed;
-        let retry_at = if self.config.has(Mutant::NoBackOff) { self.now } else { self.back_off(failures) };
+        let retry_at = if Mutant::NoBackOff.on() { self.now } else { self.back_off(failures) };
         let standby = self.standby();
         standby.reads_failed = failures.saturating_add(1);
         standby.retry_at = retry_at;

@@ -80,7 +80,7 @@ impl Coordinator {
         if flight != Some(id) {
             return;
         }
-        let any = answer == ProbeAnswer::Unsafe && self.config.has(Mutant::UnsafeStoreAccepted);
+        let any = answer == ProbeAnswer::Unsafe && Mutant::UnsafeStoreAccepted.on();
         let answer = if any { ProbeAnswer::Safe } else { answer };
         match answer {
             ProbeAnswer::Safe => {
@@ -118,7 +118,7 @@ impl Coordinator {
         out.push(Effect::Emit(Event::Joined));
         let by_start = started + self.config.startup_jitter_max_ms + self.config.settle_ms;
         let mut settled = by_start.max(presence_confirmed + self.config.settle_ms);
-        if self.config.has(Mutant::SettleSkipped) {
+        if Mutant::SettleSkipped.on() {
             settled = self.now;
         }
         self.become_standby(Standby::joined(self.now + self.config.election_interval_ms, settled));

@@ -17,7 +17,7 @@
 
 use crate::election::Epoch;
 use crate::fallback::seat_observer::SeatUse;
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 
 /// The seat that lets a plugin act.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -93,7 +93,6 @@ pub struct SeatChoice {
     usage: Option<SeatUse>,
     global: Option<Tenancy>,
     own: Own,
-    mistake: Mistake,
 }
 
 /// A seat this process holds. The plugin acts by it only once it is cleared.
@@ -112,24 +111,11 @@ enum Own {
 
 impl Default for SeatChoice {
     fn default() -> SeatChoice {
-        SeatChoice {
-            fallback: false,
-            leaving: false,
-            usage: None,
-            global: None,
-            own: Own::Off,
-            mistake: Mistake::default(),
-        }
+        SeatChoice { fallback: false, leaving: false, usage: None, global: None, own: Own::Off }
     }
 }
 
 impl SeatChoice {
-    /// The same with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(mutant: Mutant) -> SeatChoice {
-        SeatChoice { mistake: Mistake::of(Some(mutant)), ..SeatChoice::default() }
-    }
-
     /// The seat by which the plugin may act now; `None` if neither.
     pub fn in_force(&self) -> Option<WhichSeat> {
         if self.global.as_ref().is_some_and(|tenancy| tenancy.cleared) {
@@ -164,7 +150,7 @@ impl SeatChoice {
             SeatChoiceInput::GlobalLeads(epoch) => {
                 let known = self.global.as_ref().is_some_and(|tenancy| tenancy.epoch == epoch);
                 if !known && !self.fallback {
-                    let cleared = self.mistake.is(Mutant::SeatNotChecked);
+                    let cleared = Mutant::SeatNotChecked.on();
                     self.global = Some(Tenancy { epoch, cleared });
                     out.push(SeatChoiceEffect::CheckOwnSeat(epoch));
                 }

@@ -4,7 +4,7 @@
 //! patient than a standby, so that the nodes in that election have claimed the seat before the watcher calls it free.
 
 use crate::election::{Epoch, SeatState, Version};
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// What one look at a seat showed.
@@ -48,7 +48,6 @@ pub struct SeatObserver {
     highest: Epoch,
     /// What the last answered look said; `None` before the first.
     usage: Option<SeatUse>,
-    mistake: Mistake,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -62,20 +61,7 @@ impl SeatObserver {
     /// `patience_ms` is how much longer to wait than the seat's own election: for a silent holder to be replaced, and for a
     /// vacated seat to be taken by the next.
     pub fn new(patience_ms: u64) -> SeatObserver {
-        SeatObserver {
-            patience_ms,
-            record: None,
-            highest: Epoch(0),
-            usage: None,
-            mistake: Mistake::default(),
-        }
-    }
-
-    /// The same with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> SeatObserver {
-        SeatObserver { mistake: Mistake::of(mutant), ..self }
+        SeatObserver { patience_ms, record: None, highest: Epoch(0), usage: None }
     }
 
     /// The version to pass with the next read, so that an unchanged seat costs no body.
@@ -87,7 +73,7 @@ impl SeatObserver {
     /// nothing, whatever earlier looks said, and the caller must look again to know.
     pub fn look(&mut self, sent: Time, ended: Time, read: SeatRead) -> Option<SeatUse> {
         match read {
-            SeatRead::Nothing if self.mistake.is(Mutant::UnansweredLookTakenForFree) => {
+            SeatRead::Nothing if Mutant::UnansweredLookTakenForFree.on() => {
                 return self.usage.or(Some(SeatUse::Free(self.highest)));
             }
             SeatRead::Nothing => return None,

@@ -82,7 +82,6 @@ pub struct Claimer {
     draining: bool,
     drained: bool,
     counts: ClaimerCounts,
-    mutant: Option<Mutant>,
 }
 
 impl Claimer {
@@ -108,19 +107,7 @@ impl Claimer {
             draining: false,
             drained: false,
             counts: ClaimerCounts::default(),
-            mutant: None,
         }
-    }
-
-    /// A claimer with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(config: ClaimerConfig, mutant: Mutant) -> Claimer {
-        Claimer { mutant: Some(mutant), ..Claimer::new(config) }
-    }
-
-    #[inline]
-    fn has(&self, mutant: Mutant) -> bool {
-        cfg!(feature = "teeth") && self.mutant == Some(mutant)
     }
 
     /// The counters so far.
@@ -277,7 +264,7 @@ impl Claimer {
             EntryState::Dispatched | EntryState::Finished { .. } => false,
         });
         let doubtful = claimed || doc.closed.as_ref().is_some_and(other);
-        doubtful && self.confirmed.as_ref() != Some(version) && !self.has(Mutant::JobSuccessorWrittenOff)
+        doubtful && self.confirmed.as_ref() != Some(version) && !Mutant::JobSuccessorWrittenOff.on()
     }
 
     /// Takes the inbox as it is after a read or a write of its own.
@@ -287,12 +274,12 @@ impl Claimer {
             let key = entry.key();
             match &entry.state {
                 EntryState::Dispatched => {
-                    if self.has(Mutant::JobRunUnclaimed) && !self.fenced.contains(&key) {
+                    if Mutant::JobRunUnclaimed.on() && !self.fenced.contains(&key) {
                         self.claim(key, entry);
                     }
                 }
                 EntryState::Acked { by } | EntryState::Running { by } => {
-                    if *by == me || self.has(Mutant::JobClaimInherited) {
+                    if *by == me || Mutant::JobClaimInherited.on() {
                         self.claim(key.clone(), entry);
                         if entry.cancel {
                             self.call_off(now, &key, out);
@@ -353,7 +340,7 @@ impl Claimer {
                     }
             })
         };
-        let keep = self.has(Mutant::JobRunUnclaimed) || self.has(Mutant::JobClaimInherited);
+        let keep = Mutant::JobRunUnclaimed.on() || Mutant::JobClaimInherited.on();
         let lost: Vec<Key> = self.runs.keys().filter(|key| !keep && !mine(key)).cloned().collect();
         for key in lost {
             let run = self.runs.remove(&key);

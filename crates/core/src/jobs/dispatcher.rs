@@ -114,7 +114,6 @@ pub struct Dispatcher {
     /// How long jobs waited for their first claim, not reported yet.
     claim_times: Vec<u64>,
     ended: bool,
-    mutant: Option<Mutant>,
     table: Table,
 }
 
@@ -144,20 +143,8 @@ impl Dispatcher {
             counts: DispatchCounts::default(),
             claim_times: Vec::new(),
             ended: false,
-            mutant: None,
             table: Table::default(),
         }
-    }
-
-    /// A dispatcher with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(config: DispatcherConfig, mutant: Mutant) -> Dispatcher {
-        Dispatcher { mutant: Some(mutant), ..Dispatcher::new(config) }
-    }
-
-    #[inline]
-    fn has(&self, mutant: Mutant) -> bool {
-        cfg!(feature = "teeth") && self.mutant == Some(mutant)
     }
 
     /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
@@ -321,10 +308,10 @@ impl Dispatcher {
         match settled {
             Settled::Nothing => {}
             Settled::Confirmed => self.confirmed(shard),
-            Settled::Superseded => self.ended = !self.has(Mutant::JobLedgerReclaimed),
+            Settled::Superseded => self.ended = !Mutant::JobLedgerReclaimed.on(),
             Settled::Loaded(doc) => {
                 self.load(now, shard, doc);
-                if self.has(Mutant::JobLedgerNotAdopted) {
+                if Mutant::JobLedgerNotAdopted.on() {
                     self.shards[shard].hold = Hold::Owned;
                     self.shards[shard].confirmed = self.shards[shard].revision;
                 }

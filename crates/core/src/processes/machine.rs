@@ -54,10 +54,6 @@ impl Supervision {
         due.chain(by).filter(|at| *at > self.now).min()
     }
 
-    fn has(&self, mutant: Mutant) -> bool {
-        self.mutant == Some(mutant)
-    }
-
     /// A term that has been calm for a whole window clears earlier failures.
     fn forgive(&mut self) {
         if self.calm_since.is_some_and(|since| self.now.since(since) >= self.config.window_ms) {
@@ -158,13 +154,13 @@ impl Supervision {
         let used = u32::try_from(self.restarts.len()).unwrap_or(u32::MAX);
         let given_up = if !again {
             (failed && !ready).then_some(GaveUp::CannotStart)
-        } else if used >= limit && !self.has(Mutant::RestartIntensityIgnored) {
+        } else if used >= limit && !Mutant::RestartIntensityIgnored.on() {
             Some(GaveUp::Intensity)
         } else {
             (failed_starts > limit).then_some(GaveUp::CannotStart)
         };
         let pause_ms = doubled(self.config.backoff_first_ms, failures - 1, self.config.backoff_max_ms);
-        let pause_ms = if self.has(Mutant::RestartPauseSkipped) { 0 } else { pause_ms };
+        let pause_ms = if Mutant::RestartPauseSkipped.on() { 0 } else { pause_ms };
         let restart_in_ms = (again && given_up.is_none()).then_some(pause_ms);
         let event = SupervisionEvent::Exited { process, outcome, ran_ms, restart_in_ms };
         out.push(SupervisionEffect::Emit(event));
@@ -232,7 +228,7 @@ impl Supervision {
         self.calm_since = None;
         for slot in &mut self.slots {
             let waits = matches!(slot.state, State::Waiting { .. });
-            if waits && self.mutant != Some(Mutant::RestartedAfterLoss) {
+            if waits && !Mutant::RestartedAfterLoss.on() {
                 slot.state = State::Idle;
             }
         }
@@ -246,7 +242,7 @@ impl Supervision {
             Phase::Winding { .. } => self.advance_winding(out),
             Phase::Off | Phase::Yielding { .. } | Phase::Ended => {}
         }
-        if self.has(Mutant::RestartedAfterLoss) {
+        if Mutant::RestartedAfterLoss.on() {
             self.restart_due(out);
         }
     }
@@ -310,7 +306,7 @@ impl Supervision {
     fn advance_winding(&mut self, out: &mut Out) {
         let Phase::Winding { epoch, by, .. } = self.phase else { return };
         let mut order: Vec<usize> = (0..self.slots.len()).rev().collect();
-        if self.has(Mutant::StoppedInStartOrder) {
+        if Mutant::StoppedInStartOrder.on() {
             order.reverse();
         }
         for process in order {
@@ -324,7 +320,7 @@ impl Supervision {
             State::Alive { halt: None, .. } => false,
             State::Idle | State::Waiting { .. } | State::Stuck { .. } | State::Ended => true,
         };
-        if !self.slots.iter().all(gone) && !self.has(Mutant::ReleasedBeforeExited) {
+        if !self.slots.iter().all(gone) && !Mutant::ReleasedBeforeExited.on() {
             return;
         }
         for (process, slot) in self.slots.iter_mut().enumerate() {
@@ -340,7 +336,7 @@ impl Supervision {
     /// Brings one process closer to its end. Returns true if the next one need not wait for it.
     fn halt(&mut self, process: usize, by: Time, out: &mut Out) -> bool {
         let slot_ms = self.slot_ms(process, by);
-        let (now, forgotten) = (self.now, self.has(Mutant::AbortForgotten));
+        let (now, forgotten) = (self.now, Mutant::AbortForgotten.on());
         let State::Alive { halt, .. } = &mut self.slots[process].state else { return true };
         let halt = halt.get_or_insert_with(|| {
             out.push(SupervisionEffect::Cancel { process });

@@ -11,7 +11,7 @@
 use super::{DueTimes, Planned, ScheduleTerms};
 use crate::id::{JobId, ScheduleId, SeriesId};
 
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,7 +112,6 @@ pub struct Planner<S> {
     /// Schedules that changed: they are part of the next plan, whatever the time.
     touched: BTreeSet<ScheduleId>,
     planned_ms: u64,
-    mistake: Mistake,
 }
 
 impl<S> Default for Planner<S> {
@@ -124,18 +123,11 @@ impl<S> Default for Planner<S> {
             queue: BTreeSet::new(),
             touched: BTreeSet::new(),
             planned_ms: 0,
-            mistake: Mistake::default(),
         }
     }
 }
 
 impl<S: Planned> Planner<S> {
-    /// This planner with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    pub fn broken(self, mutant: Option<Mutant>) -> Planner<S> {
-        Planner { mistake: Mistake::of(mutant), ..self }
-    }
-
     /// Adds a schedule or replaces an earlier version of it.
     pub fn put(&mut self, schedule: S) {
         self.series.entry(schedule.id().clone()).or_default();
@@ -171,7 +163,7 @@ impl<S: Planned> Planner<S> {
             let Some(series) = self.series.get_mut(&series.schedule()) else { continue };
             series.unseen.remove(job);
             series.watermark_ms = series.watermark_ms.max(watermark_ms);
-            if open && !self.mistake.is(Mutant::PlanOpenForgotten) {
+            if open && !Mutant::PlanOpenForgotten.on() {
                 series.open.insert(job.clone());
             }
         }
@@ -248,7 +240,7 @@ impl<S: Planned> Planner<S> {
             let (Some(schedule), Some(series)) = (schedule, self.series.get_mut(id)) else { continue };
             let (terms, times) = (schedule.terms(), schedule.times());
             let floor_ms = floor_ms(&terms, series);
-            let decision = decide(schedule, &terms, floor_ms, series.open(), now_ms, self.mistake);
+            let decision = decide(schedule, &terms, floor_ms, series.open(), now_ms);
             // If only the schedule's start precedes these due times, others may have created them: they are not ours to call
             // missed.
             if decision.judged_ms > floor_ms {
@@ -355,10 +347,9 @@ fn decide<S: Planned>(
     floor_ms: u64,
     open: u64,
     now_ms: u64,
-    mistake: Mistake,
 ) -> Decision {
     let (times, kept) = (schedule.times(), terms.misfire.kept());
-    let kept = if kept > 0 && mistake.is(Mutant::PlanEveryMissed) { usize::MAX / 4 } else { kept };
+    let kept = if kept > 0 && Mutant::PlanEveryMissed.on() { usize::MAX / 4 } else { kept };
     let begins_ms = |due_ms: u64| times.begins_ms(schedule.id().as_str(), due_ms);
     // Due times that can still be in time if they begin without jitter. Jitter is less than an interval, so one more may be
     // waiting.

@@ -6,7 +6,7 @@
 use super::{Listing, Snapshot, SnapshotEntry, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent};
 use crate::id::WorkerId;
 
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 use std::collections::BTreeMap;
 
 /// What a node knows about the workers.
@@ -18,7 +18,6 @@ pub struct KnownWorkers {
     active: u64,
     inactive: u64,
     skipped: u64,
-    mistake: Mistake,
 }
 
 /// What is known about one worker.
@@ -32,13 +31,6 @@ pub struct KnownWorker {
 }
 
 impl KnownWorkers {
-    /// The same with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> KnownWorkers {
-        KnownWorkers { mistake: Mistake::of(mutant), ..self }
-    }
-
     /// Call this if nothing was ever published: then everything that follows is news. Otherwise the first snapshot is taken
     /// as given, and its old silences are not reported.
     pub fn begin_empty(&mut self) {
@@ -59,7 +51,7 @@ impl KnownWorkers {
         for entry in &snapshot.workers {
             let known = before.remove(&entry.worker);
             if !baseline {
-                let again = self.mistake.is(Mutant::WorkerTimeoutToldAgain) && !entry.active;
+                let again = Mutant::WorkerTimeoutToldAgain.on() && !entry.active;
                 let (known, upto) = if again { (None, None) } else { (known.as_ref(), upto) };
                 differences(entry, known, upto, &mut events);
             }

@@ -7,7 +7,7 @@ use super::{Snapshot, SnapshotEntry, SnapshotId, WorkerDetails};
 use crate::id::WorkerId;
 
 use crate::election::Epoch;
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
 
@@ -182,22 +182,14 @@ pub struct Liveness {
     /// How many of them are workers.
     count: usize,
     skipped: Skipped,
-    mistake: Mistake,
 }
 
 impl Liveness {
-    /// The same with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> Liveness {
-        Liveness { mistake: Mistake::of(mutant), ..self }
-    }
-
     /// What a leader knows at the start of its epoch: nothing. It then [inherits](Liveness::inherit) the last snapshot.
     pub fn new(config: LivenessConfig, epoch: Epoch) -> Liveness {
         let (workers, count, skipped) = (BTreeMap::new(), 0, Skipped::default());
         let (sequence, changes, made, published, sweeps) = (0, 0, 0, 0, 0);
-        let (found, spoiled, mistake) = (None, false, Mistake::default());
+        let (found, spoiled) = (None, false);
         Liveness {
             config,
             epoch,
@@ -211,7 +203,6 @@ impl Liveness {
             workers,
             count,
             skipped,
-            mistake,
         }
     }
 
@@ -268,7 +259,7 @@ impl Liveness {
             if entry.active && !record.active && record.silence == entry.silence {
                 (record.active, record.seen) = (true, None);
             }
-            if record.silence < entry.silence && !self.mistake.is(Mutant::WorkerSilencesForgotten) {
+            if record.silence < entry.silence && !Mutant::WorkerSilencesForgotten.on() {
                 (record.active, record.silence) = (entry.active, entry.silence);
                 record.silent_at = record.changed_at;
             }
@@ -316,13 +307,13 @@ impl Liveness {
         let first = record.seen.is_none();
         let moved = record.seen.is_some_and(|(modified_ms, _)| modified_ms != entry.modified_ms);
         let resized = record.seen.is_some_and(|(_, bytes)| bytes != entry.bytes);
-        let back = moved && !record.active && !self.mistake.is(Mutant::WorkerNeverRecovers);
+        let back = moved && !record.active && !Mutant::WorkerNeverRecovers.on();
         record.seen = Some((entry.modified_ms, entry.bytes));
         record.moved |= moved;
         if first || moved {
-            let early = self.mistake.is(Mutant::WorkerSilenceFromSending);
+            let early = Mutant::WorkerSilenceFromSending.on();
             record.changed_at = if early { sent } else { now };
-            if first && self.mistake.is(Mutant::WorkerWatchSkipped) {
+            if first && Mutant::WorkerWatchSkipped.on() {
                 record.changed_at = Time(0);
             }
         }
@@ -342,17 +333,17 @@ impl Liveness {
             // Unread and not waiting to be read: the answer never came.
             Content::Corrupt | Content::Beyond | Content::Unread => moved,
         };
-        let again = again || self.mistake.is(Mutant::WorkerReadsRepeated);
+        let again = again || Mutant::WorkerReadsRepeated.on();
         if again && record.read_at.is_none() {
-            let rash = self.mistake.is(Mutant::WorkerReadsRepeated);
+            let rash = Mutant::WorkerReadsRepeated.on();
             record.read_at = Some(if rash { now } else { record.retry_at.max(now) });
         }
         match &record.content {
             Content::Worker(details) => {
                 // Only a list sent after the timeout proves the silence.
-                let until = if self.mistake.is(Mutant::WorkerSilenceToAnswer) { now } else { sent };
+                let until = if Mutant::WorkerSilenceToAnswer.on() { now } else { sent };
                 let silent = until.since(record.changed_at) >= details.timeout_ms.max(1);
-                let renamed = silent && self.mistake.is(Mutant::WorkerSilenceRenamed);
+                let renamed = silent && Mutant::WorkerSilenceRenamed.on();
                 if record.active && silent || renamed {
                     let id = SnapshotId { epoch: self.epoch, sequence: self.sequence + 1 };
                     (record.active, record.silence, record.silent_at) = (false, Some(id), now);
@@ -455,7 +446,7 @@ impl Liveness {
         }
         self.sequence += 1;
         self.made = self.changes;
-        if self.mistake.is(Mutant::WorkerSnapshotTakenForPublished) {
+        if Mutant::WorkerSnapshotTakenForPublished.on() {
             self.published = self.made;
         }
         let inactive = workers.len() as u64 - active;

@@ -12,7 +12,7 @@ pub use io::{
 
 use crate::election::{Expect, RequestId, Version, WriteAnswer};
 use crate::id::Incarnation;
-use crate::mutants::{Mistake, Mutant};
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// How long another incarnation is watched before it counts as dead, in halves of its heartbeat. Registering is not refused
@@ -87,17 +87,9 @@ pub struct Registration {
     registered: bool,
     unreadable_told: bool,
     stopping: bool,
-    mistake: Mistake,
 }
 
 impl Registration {
-    /// This registration with a deliberate mistake, for tests that must catch it.
-    #[cfg(feature = "teeth")]
-    #[must_use]
-    pub fn broken(self, mutant: Option<Mutant>) -> Registration {
-        Registration { mistake: Mistake::of(mutant), ..self }
-    }
-
     /// A registration that has not begun.
     pub fn new(config: RegistrationConfig) -> Registration {
         Registration {
@@ -114,7 +106,6 @@ impl Registration {
             registered: false,
             unreadable_told: false,
             stopping: false,
-            mistake: Mistake::default(),
         }
     }
 
@@ -178,7 +169,7 @@ impl Registration {
         }
         // A removal has no condition: look first, unless the last write is recent and known to be there.
         let known = matches!(self.phase, Phase::Holding { version: Some(_) });
-        let blind = self.mistake.is(Mutant::WorkerRemovesBlindly);
+        let blind = Mutant::WorkerRemovesBlindly.on();
         let check = !(known && self.is_certain(now) || blind);
         (self.phase, self.due) = (Phase::Leaving { check, requests: 0 }, now);
     }
@@ -302,8 +293,8 @@ impl Registration {
     /// The mistakes of two mutants.
     fn claims_anyway(&self) -> bool {
         match self.registered {
-            true => self.mistake.is(Mutant::WorkerRivalOverwritten),
-            false => self.mistake.is(Mutant::WorkerRivalNotWatched),
+            true => Mutant::WorkerRivalOverwritten.on(),
+            false => Mutant::WorkerRivalNotWatched.on(),
         }
     }
 
@@ -357,7 +348,7 @@ impl Registration {
                 self.due = self.next_beat(now);
             }
             WriteAnswer::Lost => {
-                let rash = self.registered && self.mistake.is(Mutant::WorkerRefusalTakenForSuperseded);
+                let rash = self.registered && Mutant::WorkerRefusalTakenForSuperseded.on();
                 if let Some(pod) = crate::id::NodeId::new("somebody").ok().filter(|_| rash) {
                     let incarnation = self.config.incarnation;
                     return self.end(RegistrationEnd::Superseded { pod, incarnation }, out);
@@ -391,7 +382,7 @@ impl Registration {
             RemoveAnswer::Done => self.end(RegistrationEnd::Deregistered, out),
             // Try again while requests are left; a second removal does not harm an object that is still ours.
             RemoveAnswer::Failed => {
-                let certain = self.is_certain(now) || self.mistake.is(Mutant::WorkerRemovesBlindly);
+                let certain = self.is_certain(now) || Mutant::WorkerRemovesBlindly.on();
                 if let Phase::Leaving { check, .. } = &mut self.phase {
                     *check = !certain;
                 }

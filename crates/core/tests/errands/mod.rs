@@ -103,13 +103,6 @@ pub(crate) struct World {
     submitted: usize,
     created: BTreeSet<JobId>,
     pub(crate) book: Book,
-    makers: Makers,
-}
-
-/// Makes machines, whole or broken.
-pub(crate) struct Makers {
-    pub(crate) dispatcher: fn(DispatcherConfig) -> Dispatcher,
-    pub(crate) claimer: fn(ClaimerConfig) -> Claimer,
 }
 
 pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
@@ -121,7 +114,7 @@ fn incarnation(worker: usize, life: u64) -> Incarnation {
 }
 
 /// Runs one random schedule.
-pub(crate) fn run(seed: u64, makers: Makers) -> Story {
+pub(crate) fn run(seed: u64) -> Story {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),
         now: 0,
@@ -135,7 +128,6 @@ pub(crate) fn run(seed: u64, makers: Makers) -> Story {
         submitted: 0,
         created: BTreeSet::new(),
         book: Book::default(),
-        makers,
     };
     for worker in 0..WORKERS {
         let hand = world.hand(worker, 1);
@@ -189,7 +181,7 @@ impl World {
             worker,
             name: name(&format!("w{worker}")),
             life,
-            claimer: (self.makers.claimer)(config),
+            claimer: Claimer::new(config),
             known: Epoch(0),
             running: BTreeSet::new(),
             skew: self.rng.random_range(0..100_000),
@@ -211,7 +203,7 @@ impl World {
             retire_ms: 1500,
             keep_finished: 3,
         };
-        let dispatcher = (self.makers.dispatcher)(config);
+        let dispatcher = Dispatcher::new(config);
         let skew = self.rng.random_range(0..100_000);
         self.leaders.push(Lead { dispatcher, skew, ended: false });
         let leader = self.leaders.len() - 1;

@@ -68,12 +68,12 @@ struct World {
 }
 
 /// Runs one random schedule.
-pub(crate) fn run(seed: u64, machine: impl Fn(SupervisionConfig) -> Supervision) -> Outcome {
+pub(crate) fn run(seed: u64) -> Outcome {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let config = config(&mut rng);
     let mut world = World {
         now: 1000,
-        machine: machine(config.clone()),
+        machine: Supervision::new(config.clone()),
         records: vec![Record::default(); config.processes.len()],
         config,
         rng,

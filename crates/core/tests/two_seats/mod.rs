@@ -79,19 +79,12 @@ pub(crate) struct Outcome {
     pub(crate) by_own: usize,
 }
 
-/// Makes machines, whole or broken.
-struct Makers<A, L> {
-    choice: A,
-    observer: L,
-}
-
-struct World<A, L> {
+struct World {
     rng: ChaCha8Rng,
     now: u64,
     global: Seat,
     own: Seat,
     pods: Vec<Pod>,
-    makers: Makers<A, L>,
     quiet: bool,
     /// The highest epoch acted in, and by which pod and seat.
     highest_acted: (u64, usize, bool),
@@ -99,18 +92,13 @@ struct World<A, L> {
 }
 
 /// Runs one random schedule.
-pub(crate) fn run(
-    seed: u64,
-    choice: impl Fn() -> SeatChoice,
-    observer: impl Fn(u64) -> SeatObserver,
-) -> Outcome {
+pub(crate) fn run(seed: u64) -> Outcome {
     let mut world = World {
         rng: ChaCha8Rng::seed_from_u64(seed),
         now: 0,
         global: Seat::default(),
         own: Seat::default(),
         pods: Vec::new(),
-        makers: Makers { choice, observer },
         quiet: false,
         highest_acted: (0, 0, false),
         outcome: Outcome::default(),
@@ -126,11 +114,11 @@ pub(crate) fn run(
     world.outcome
 }
 
-impl<A: Fn() -> SeatChoice, L: Fn(u64) -> SeatObserver> World<A, L> {
+impl World {
     /// A process that starts.
     fn pod(&mut self) -> Pod {
         Pod {
-            choice: (self.makers.choice)(),
+            choice: SeatChoice::default(),
             refused: self.rng.random_bool(0.4),
             heard: 0,
             floor: 0,
@@ -139,7 +127,7 @@ impl<A: Fn() -> SeatChoice, L: Fn(u64) -> SeatObserver> World<A, L> {
             own: None,
             acts_global: None,
             acts_own: None,
-            global_seat: (self.makers.observer)(PATIENCE_MS),
+            global_seat: SeatObserver::new(PATIENCE_MS),
             own_seat: None,
             todo: Vec::new(),
         }
@@ -350,7 +338,7 @@ impl<A: Fn() -> SeatChoice, L: Fn(u64) -> SeatObserver> World<A, L> {
         let silent = self.rng.random_bool(0.3);
         let mut watch = match self.pods[pod].own_seat.take() {
             Some(watch) => watch,
-            None => (self.makers.observer)(PATIENCE_MS),
+            None => SeatObserver::new(PATIENCE_MS),
         };
         let read = if silent { SeatRead::Nothing } else { self.own.read(watch.version()) };
         let usage = watch.look(now, now, read);

@@ -14,6 +14,7 @@ mod moves;
 mod state;
 
 use crate::check::Violation;
+use crate::run::with_mutant;
 use crate::transition::Followed;
 use canon::canonical;
 use live::Liveness;
@@ -114,6 +115,10 @@ pub struct Found {
 
 /// Explores the production core, or a broken variant of it.
 pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
+    with_mutant(mutant, || explore_all(limits))
+}
+
+fn explore_all(limits: &Limits) -> Found {
     let started = Instant::now();
     let mut found = Found {
         states: 0,
@@ -130,7 +135,7 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
     // The way back, to show how a violation came about: parent and step.
     let mut ways: Vec<(u32, u16)> = Vec::new();
     let mut frontier: VecDeque<(State, u64, u32)> = VecDeque::new();
-    let mut first = State::start(limits, mutant);
+    let mut first = State::start(limits);
     visited.insert(canonical(&mut first));
     ways.push((u32::MAX, 0));
     frontier.push_back((first, 0, 0));
@@ -145,7 +150,7 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
             break;
         }
         if let Some(violation) = limits.live_ms.and_then(|ms| liveness.check(&state, limits, ms)) {
-            found.violation = Some((violation, retrace(limits, mutant, &ways, way)));
+            found.violation = Some((violation, retrace(limits, &ways, way)));
             found.took = started.elapsed();
             found.complete = false;
             return found;
@@ -160,7 +165,7 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
                 Err(panic) => Some(state::assertion(panic)),
             };
             if let Some(violation) = violation {
-                let mut steps = retrace(limits, mutant, &ways, way);
+                let mut steps = retrace(limits, &ways, way);
                 steps.push(format!("{step:?}"));
                 found.violation = Some((violation, steps));
                 found.took = started.elapsed();
@@ -182,14 +187,14 @@ pub fn explore(limits: &Limits, mutant: Option<Mutant>) -> Found {
 }
 
 /// The steps that lead to a state, replayed from the start.
-fn retrace(limits: &Limits, mutant: Option<Mutant>, ways: &[(u32, u16)], mut way: u32) -> Vec<String> {
+fn retrace(limits: &Limits, ways: &[(u32, u16)], mut way: u32) -> Vec<String> {
     let mut indices = Vec::new();
     while way != 0 {
         let (parent, index) = ways[way as usize];
         indices.push(index);
         way = parent;
     }
-    let mut state = State::start(limits, mutant);
+    let mut state = State::start(limits);
     let mut steps = Vec::new();
     for index in indices.into_iter().rev() {
         // States on the frontier were rewritten before their moves were listed, so rewrite this one too.

@@ -5,7 +5,7 @@ use crate::check::{Violation, name};
 use crate::model::{is_known, is_over};
 use crate::transition::Followed;
 use tenure_core::{
-    Config, Coordinator, Epoch, Holder, Incarnation, Input, Mutant, NodeId, Nonce, Request, RequestId, Seat,
+    Config, Coordinator, Epoch, Holder, Incarnation, Input, NodeId, Nonce, Request, RequestId, Seat,
     SeatAnswer, SeatState, Time, Version, WakeToken, WriteAnswer,
 };
 
@@ -19,8 +19,8 @@ pub(super) const STOOD_TICKS: u8 = 5;
 pub(super) const NOW: u64 = 300;
 
 /// Numbers small enough for states to recur: heartbeat 20, hold 50, wind-down 40, expiry 100.
-fn config(mutant: Option<Mutant>) -> Config {
-    let config = Config {
+fn config() -> Config {
+    Config {
         heartbeat_ms: 20,
         lease_ms: 25,
         hold_factor_permille: 2000,
@@ -32,25 +32,13 @@ fn config(mutant: Option<Mutant>) -> Config {
         presence_ms: 1 << 40,
         drain_ms: 20,
         ..Config::default()
-    };
-    with(config, mutant)
+    }
 }
 
 /// A crashed leader is replaced within the bound, and a node that has just stepped down claims nothing for a while.
 pub(super) fn live_ms() -> u64 {
-    let config = config(None);
+    let config = config();
     config.failover_bound_ms() + 2 * config.election_interval_ms
-}
-
-#[cfg(feature = "teeth")]
-fn with(config: Config, mutant: Option<Mutant>) -> Config {
-    Config { mutant, ..config }
-}
-
-#[cfg(not(feature = "teeth"))]
-fn with(config: Config, mutant: Option<Mutant>) -> Config {
-    assert!(mutant.is_none(), "broken variants need the feature `teeth`");
-    config
 }
 
 #[derive(Clone, Hash)]
@@ -127,12 +115,12 @@ pub(super) fn version_of(seat: &Seat) -> Version {
 
 impl State {
     /// All nodes have joined and found an empty store.
-    pub(super) fn start(limits: &Limits, mutant: Option<Mutant>) -> State {
+    pub(super) fn start(limits: &Limits) -> State {
         let mut state = State {
             nodes: Vec::new(),
             seat: None,
             wires: Vec::new(),
-            config: config(mutant),
+            config: config(),
             rates: limits.rates,
             lives: 0,
             top: Epoch(0),
@@ -152,7 +140,7 @@ impl State {
             state.lives += 1;
             let me = Holder { node: id, incarnation: Incarnation(state.lives) };
             state.nodes.push(Node {
-                core: Coordinator::new(config(mutant), me),
+                core: Coordinator::new(config(), me),
                 alive: true,
                 paused: false,
                 held: Vec::new(),

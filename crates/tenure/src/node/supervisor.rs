@@ -69,9 +69,8 @@ impl Supervisor {
             &self.settings,
             Arc::clone(&self.outlets.voice.figures),
             self.pointers.clone(),
-            self.outlets.flaws,
         );
-        let core = Coordinator::new(self.outlets.flaws.config(self.settings.core_config()), me);
+        let core = Coordinator::new(self.settings.core_config(), me);
         let driver =
             Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
         let random = self.random.unwrap_or_else(rand::random);

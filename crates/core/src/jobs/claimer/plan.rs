@@ -53,7 +53,7 @@ impl Claimer {
                 EntryState::Acked { .. } | EntryState::Running { .. } => {
                     // Claimed by a life confirmed to be a former one. It is unknown whether it ran, so it is not run again
                     // here.
-                    if !self.has(Mutant::JobClaimInherited) {
+                    if !Mutant::JobClaimInherited.on() {
                         abandoned += 1;
                         finish(entry, Outcome::bare(OutcomeKind::Abandoned));
                         claimed = true;

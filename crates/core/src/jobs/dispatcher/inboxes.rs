@@ -34,12 +34,12 @@ impl Dispatcher {
     /// Whether no former leader can write the inbox any more.
     fn is_fenced(&self, inbox: &Inbox) -> bool {
         inbox.doc.as_ref().is_some_and(|doc| doc.leader == self.config.incarnation)
-            || self.has(Mutant::JobInboxNotFenced)
+            || Mutant::JobInboxNotFenced.on()
     }
 
     pub(super) fn is_firm(&self, inbox: &Inbox) -> bool {
         inbox.is_firm(self.config.incarnation)
-            || (self.has(Mutant::JobInboxNotFenced) && inbox.known && inbox.flight.is_none())
+            || (Mutant::JobInboxNotFenced.on() && inbox.known && inbox.flight.is_none())
     }
 
     fn quicken(&mut self, now: Time, moves: bool) {
@@ -98,7 +98,7 @@ impl Dispatcher {
         worker: &WorkerId,
         answer: WriteAnswer,
     ) {
-        let forget = self.has(Mutant::JobDoubtForgotten);
+        let forget = Mutant::JobDoubtForgotten.on();
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
         if !matches!(&inbox.flight, Some(Flight::Write { id: flight, .. }) if *flight == id) {
             return;
@@ -180,7 +180,7 @@ impl Dispatcher {
         outcome: &Outcome,
         current: bool,
     ) {
-        let wrongly = self.has(Mutant::JobLateResultApplied)
+        let wrongly = Mutant::JobLateResultApplied.on()
             && self.jobs.get(id).is_some_and(|job| job.record.state.is_out());
         if current || wrongly {
             self.claimed(now, id, JobState::Running);
@@ -236,7 +236,7 @@ impl Dispatcher {
     }
 
     pub(super) fn is_closed(&self, worker: &WorkerId) -> bool {
-        self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !self.has(Mutant::JobDrainIgnored)
+        self.inboxes.get(worker).is_some_and(Inbox::is_closed) && !Mutant::JobDrainIgnored.on()
     }
 
     /// Whether an inbox has room for one more job with a payload of this many bytes.
@@ -389,7 +389,7 @@ impl Dispatcher {
         for job in self.out_at(worker) {
             let record = &job.record;
             let wanted = record.state == JobState::Dispatched && job.withdraw.is_none();
-            let recorded = self.is_confirmed(job) || self.has(Mutant::JobDispatchedUnrecorded);
+            let recorded = self.is_confirmed(job) || Mutant::JobDispatchedUnrecorded.on();
             let there = inbox.entry(&record.id, record.attempt).is_some();
             let room = change.entries.len() < self.config.entries_max
                 && weight + super::entry_weight(record.payload.len()) <= JOB_OBJECT_MAX_WEIGHT;
@@ -430,9 +430,9 @@ impl Dispatcher {
         match entry.state {
             EntryState::Finished { .. } => {
                 let recorded = job.is_some_and(|job| self.is_confirmed(job)) && !current;
-                if recorded || nobodys || self.has(Mutant::JobResultDropped) {
+                if recorded || nobodys || Mutant::JobResultDropped.on() {
                     change.recorded_results = true;
-                    change.urgent |= self.has(Mutant::JobResultDropped);
+                    change.urgent |= Mutant::JobResultDropped.on();
                     return;
                 }
             }

@@ -89,7 +89,7 @@ impl Dispatcher {
         if crowded || weight + record.weight() > JOB_OBJECT_MAX_WEIGHT {
             return Some(SubmitAnswer::Full);
         }
-        if record.watermark > 0 && !self.has(Mutant::JobWatermarkNotKept) {
+        if record.watermark > 0 && !Mutant::JobWatermarkNotKept.on() {
             self.shards[shard].series.insert(record.series.clone(), record.watermark);
         }
         let record = JobRecord {

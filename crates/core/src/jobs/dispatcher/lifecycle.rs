@@ -75,7 +75,7 @@ impl Dispatcher {
         whole: bool,
     ) {
         self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
-        let listed = listed || self.has(Mutant::JobWorkersNotListed);
+        let listed = listed || Mutant::JobWorkersNotListed.on();
         self.workers = Some(Registry { list, listed, whole });
         self.note_gone(now);
     }
@@ -285,7 +285,7 @@ impl Dispatcher {
                     return self.give_up(now, id, OutcomeKind::TimedOut, "the worker did not end it in time");
                 }
                 let halfway = limits.timeout_ms / 2 <= waited_ms;
-                if self.has(Mutant::JobReassignedWhileRun) && halfway {
+                if Mutant::JobReassignedWhileRun.on() && halfway {
                     return self.give_up(now, id, OutcomeKind::Abandoned, "it takes long");
                 }
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
@@ -314,7 +314,7 @@ impl Dispatcher {
         let (Some(why), Some(worker)) = (job.withdraw, &job.record.worker) else { return };
         let Some(inbox) = self.inboxes.get(worker) else { return };
         let out = inbox.entry(id, job.record.attempt).is_none() && self.is_firm(inbox);
-        if !out && !self.has(Mutant::JobWithdrawnUnwritten) {
+        if !out && !Mutant::JobWithdrawnUnwritten.on() {
             return;
         }
         let (next, reason) = match why {
@@ -368,7 +368,7 @@ impl Dispatcher {
         let late = limits.deadline_ms > 0 && now.since(job.known_since) >= limits.deadline_ms;
         let again = match ended {
             JobState::Failed | JobState::TimedOut | JobState::Lost => {
-                !late && (begun < limits.attempts_max || self.has(Mutant::JobAttemptsUnbounded))
+                !late && (begun < limits.attempts_max || Mutant::JobAttemptsUnbounded.on())
             }
             JobState::Succeeded | JobState::Partial | JobState::Cancelled | JobState::Expired => false,
             JobState::Queued | JobState::Dispatched | JobState::Acked | JobState::Running => false,
@@ -389,7 +389,7 @@ impl Dispatcher {
     /// The result of an attempt that had been given up: recorded, but not applied.
     pub(super) fn record_late(&mut self, worker: &WorkerId, id: &JobId, attempt: u32, kind: OutcomeKind) {
         self.counts.late += 1;
-        let reopens = self.has(Mutant::JobLateResultReopens) && kind == OutcomeKind::Failed;
+        let reopens = Mutant::JobLateResultReopens.on() && kind == OutcomeKind::Failed;
         let Some(job) = self.jobs.get_mut(id) else { return };
         if job.record.late.len() < JOB_LATE_MAX {
             job.record.late.push(LateResult { attempt, worker: worker.clone(), kind });
