@@ -10,6 +10,12 @@
 //! A new leader *adopts* a document with its first write: from then on the store refuses every write of a former leader, and
 //! a former leader that reads it back finds a higher epoch and stops for good.
 
+mod content;
+mod io;
+
+pub use content::Content;
+pub use io::{DocumentAnswer, DocumentRequest, Op, Read, Removal, Stamp};
+
 use crate::election::{Epoch, Expect, Version, WriteAnswer};
 use crate::id::{Incarnation, Nonce};
 use crate::machine::RequestId;
@@ -19,17 +25,6 @@ use crate::time::Time;
 /// Most writes remembered that may have landed or still may. One that is forgotten and lands after all still shows its
 /// owner, and is simply written over.
 const UNSETTLED_MAX: usize = 8;
-
-/// The envelope of a document: who wrote it, in which epoch, with which write.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Stamp {
-    /// The epoch of the leader that owns the document; 0 if its owner is not a leader.
-    pub epoch: Epoch,
-    /// The owner's life.
-    pub owner: Incarnation,
-    /// New with every write.
-    pub nonce: Nonce,
-}
 
 /// In whose name a document is written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -147,118 +142,6 @@ pub struct Document {
     due: Time,
     failures: u32,
     health: Health,
-}
-
-/// What to send.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Op {
-    /// Read it, unless it still has this version.
-    Read {
-        /// The version known; `None` reads unconditionally.
-        unless: Option<Version>,
-    },
-    /// Write it with this envelope, if it is as expected.
-    Write {
-        /// Its envelope.
-        stamp: Stamp,
-        /// What must stand there now.
-        expect: Expect,
-    },
-    /// Remove it, without a condition.
-    Remove,
-}
-
-impl Op {
-    /// The request, with the body for a write.
-    pub fn with<T>(self, body: impl FnOnce() -> T) -> DocumentRequest<T> {
-        match self {
-            Op::Read { unless } => DocumentRequest::Read { unless },
-            Op::Write { stamp, expect } => DocumentRequest::Write { stamp, body: body(), expect },
-            Op::Remove => DocumentRequest::Remove,
-        }
-    }
-}
-
-/// A request for a document with its body.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum DocumentRequest<T> {
-    /// Read it, unless it still has this version.
-    Read {
-        /// The version known; `None` reads unconditionally.
-        unless: Option<Version>,
-    },
-    /// Write it, if it is as expected.
-    Write {
-        /// Its envelope.
-        stamp: Stamp,
-        /// Its body.
-        body: T,
-        /// What must stand there now.
-        expect: Expect,
-    },
-    /// Remove it, without a condition.
-    Remove,
-}
-
-impl<T> crate::machine::Request for DocumentRequest<T> {
-    type Answer = DocumentAnswer<T>;
-
-    fn unanswered(&self) -> DocumentAnswer<T> {
-        match self {
-            DocumentRequest::Read { .. } => DocumentAnswer::Read(Read::Unavailable),
-            DocumentRequest::Write { .. } => DocumentAnswer::Written(WriteAnswer::Unknown),
-            DocumentRequest::Remove => DocumentAnswer::Removed(Removal::Unknown),
-        }
-    }
-}
-
-/// The outcome of a read.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Read<T> {
-    /// There is one.
-    Found {
-        /// Its envelope.
-        stamp: Stamp,
-        /// Its body.
-        body: T,
-        /// The condition of the next write.
-        version: Version,
-    },
-    /// It still has the version that the request named.
-    Unchanged,
-    /// There is no object.
-    Absent,
-    /// There is an object, but not one that can be read here.
-    Unreadable {
-        /// Its version.
-        version: Version,
-        /// Whether a newer major version of this software wrote it.
-        newer: bool,
-    },
-    /// The store did not answer.
-    Unavailable,
-    /// The store refuses.
-    Denied,
-}
-
-/// The outcome of a removal.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Removal {
-    /// It is gone.
-    Gone,
-    /// It may still be there.
-    Unknown,
-}
-
-/// The answer to a [`DocumentRequest`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum DocumentAnswer<T> {
-    /// It was read.
-    Read(Read<T>),
-    /// It was written.
-    Written(WriteAnswer),
-    /// It was removed.
-    Removed(Removal),
 }
 
 /// What an answer settled.
@@ -647,41 +530,5 @@ impl Document {
             self.health = trouble;
         }
         What::Failed { denied, news }
-    }
-}
-
-/// The body of a document beside it, for owners who need to know what stands there.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Content<T> {
-    stored: Option<T>,
-    sent: Option<T>,
-}
-
-impl<T> Default for Content<T> {
-    fn default() -> Content<T> {
-        Content { stored: None, sent: None }
-    }
-}
-
-impl<T: Clone> Content<T> {
-    /// The body that stands there, as far as is known.
-    pub fn get(&self) -> Option<&T> {
-        self.stored.as_ref()
-    }
-
-    /// Remembers a body that is about to be written, and returns it.
-    pub fn send(&mut self, body: T) -> T {
-        self.sent = Some(body.clone());
-        body
-    }
-
-    /// Takes what an answer settled, with the body that was read.
-    pub fn settle(&mut self, what: &What, read: Option<T>) {
-        match what {
-            What::Landed { .. } => self.stored = read.or_else(|| self.sent.take()),
-            What::Empty | What::Removed => self.stored = None,
-            What::Loaded | What::Shared | What::Overtaken(_) | What::Superseded(_) => self.stored = read,
-            What::Nothing | What::Same | What::Blocked { .. } | What::Failed { .. } => {}
-        }
     }
 }

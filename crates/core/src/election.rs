@@ -11,6 +11,7 @@ mod explore;
 mod figures;
 mod io;
 mod leader;
+mod machine;
 mod observe;
 mod presence;
 mod role;

@@ -1,6 +1,6 @@
 //! Tenure's election protocol as a pure state machine.
 //!
-//! [`Coordinator::handle`] takes the time and one [`Input`], and pushes [`Effect`]s. It reads no clock, draws no random
+//! [`Coordinator::step`] takes the time and one [`Input`], and pushes [`Effect`]s. It reads no clock, draws no random
 //! number, does no IO and depends on nothing, so the whole protocol can be replayed, simulated and explored.
 //!
 //! Leadership is decided by **one thing only**: compare-and-swap on the seat. Lists, times and heartbeats only decide who

@@ -371,7 +371,7 @@ impl World {
         self.steps += 1;
         let mut effects = Vec::new();
         let told = self.modelled.then(|| (target.core.view(), input.clone()));
-        target.core.handle(target.clock.local(self.now), input, &mut effects);
+        target.core.step(target.clock.local(self.now), input, &mut effects);
         if let Some((before, input)) = told {
             self.follow(node, &before, &input, &effects);
         }

@@ -251,7 +251,7 @@ impl Driver {
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
         #[cfg(feature = "explore")]
         let before = self.outlets.watcher.as_ref().map(|_| self.core.view());
-        self.core.handle(now, input.clone(), &mut effects);
+        self.core.step(now, input.clone(), &mut effects);
         #[cfg(feature = "explore")]
         if let (Some(watcher), Some(before)) = (&self.outlets.watcher, before) {
             let (input, effects, core) = (&input, &effects, &self.core);

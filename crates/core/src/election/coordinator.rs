@@ -239,7 +239,7 @@ impl Coordinator {
 
     /// Takes one input. The lease deadline is enforced before the input is even looked at: a node that was paused must learn
     /// that it no longer leads before it does anything else.
-    pub fn handle(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
+    pub fn step(&mut self, now: Time, input: Input, out: &mut Vec<Effect>) {
         self.now = self.now.max(now);
         self.enforce_deadline(out);
         match input {

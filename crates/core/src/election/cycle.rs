@@ -14,7 +14,7 @@ pub struct Step<'a> {
     pub now: Time,
     /// [`Coordinator::heartbeat_due`](crate::Coordinator::heartbeat_due) **before** the step.
     pub due: Option<Time>,
-    /// The input that [`Coordinator::handle`](crate::Coordinator::handle) took.
+    /// The input that [`Coordinator::step`](crate::Coordinator::step) took.
     pub input: &'a Input,
     /// The effects the step produced.
     pub effects: &'a [Effect],

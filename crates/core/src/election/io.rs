@@ -6,7 +6,7 @@ use crate::id::{NodeId, Nonce};
 pub use crate::machine::RequestId;
 use crate::time::Time;
 
-/// Inputs of [`Coordinator::handle`](crate::Coordinator::handle).
+/// Inputs of [`Coordinator::step`](crate::Coordinator::step).
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
     /// Take part. The random number decides the startup wait. Ignored unless the coordinator is at rest: after an
@@ -48,7 +48,7 @@ pub enum Input {
     Stop,
 }
 
-/// Effects of [`Coordinator::handle`](crate::Coordinator::handle), to be carried out in this order.
+/// Effects of [`Coordinator::step`](crate::Coordinator::step), to be carried out in this order.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Send this to the store and answer with the same id.

@@ -61,7 +61,7 @@ impl Hand {
     pub(crate) fn tell(&mut self, now: u64, input: Input) {
         self.now = now;
         self.out.clear();
-        self.core.handle(Time(now), input, &mut self.out);
+        self.core.step(Time(now), input, &mut self.out);
         for effect in &self.out {
             match effect {
                 Effect::Request(id, request) => self.open.push((*id, request.clone())),

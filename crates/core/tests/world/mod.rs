@@ -304,7 +304,7 @@ impl World {
             node.acting.take_if(|(acting, _)| acting == epoch);
         }
         let mut effects = Vec::new();
-        node.core.handle(Time(now * node.rate / 1000), input, &mut effects);
+        node.core.step(Time(now * node.rate / 1000), input, &mut effects);
         for effect in effects {
             self.carry_out(name, effect);
         }

@@ -304,7 +304,7 @@ impl State {
                 target.acting.take_if(|(acting, _)| acting == epoch);
             }
             let told = (self.clauses || self.replay).then(|| (target.core.view(), input.clone()));
-            target.core.handle(target.local, input, &mut effects);
+            target.core.step(target.local, input, &mut effects);
             if let Some((before, input)) = told {
                 self.follow(node, &before, &input, &effects);
             }

@@ -1,0 +1,251 @@
+//! The one client of the store for documents: codec, unknown fields, time limits, and each complaint said once.
+//!
+//! It sends what a [`Document`](tenure_core::document::Document) asks for and decides nothing.
+
+use crate::guard::LeaderGuard;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
+use tenure_core::machine::Request;
+use tenure_core::{Expect, Version, WriteAnswer};
+use tenure_store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Remove, Store, Trouble, TroubleKind, Write};
+use tokio::sync::Semaphore;
+
+/// The key under which trouble of the store itself is remembered; no object has it.
+const STORE: &str = "";
+
+/// Why an object is not the document it should be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unreadable {
+    /// A newer major version of this software wrote it.
+    pub(crate) newer: bool,
+    /// What is wrong, for people.
+    pub(crate) detail: String,
+}
+
+/// How one kind of document looks as bytes.
+pub(crate) trait Codec: Clone + Send + Sync + 'static {
+    /// What the document says.
+    type Body: Send + 'static;
+    /// What a rewrite carries along without understanding it.
+    type Kept: Clone + Default + Send + 'static;
+    /// What it is, as in "is not *an inbox*".
+    const WHAT: &'static str;
+
+    fn read(&self, bytes: &[u8]) -> Result<(Stamp, Self::Body, Self::Kept), Unreadable>;
+
+    fn write(&self, stamp: Stamp, body: &Self::Body, kept: &Self::Kept) -> Vec<u8>;
+}
+
+/// Access to the documents of one namespace. Clones share what was said and how many requests are under way.
+#[derive(Clone)]
+pub(crate) struct Documents {
+    store: Arc<dyn Store>,
+    namespace: Arc<str>,
+    timeout: Duration,
+    /// The last complaint about each key. Trouble is said once when it begins, and once when it ends.
+    said: Arc<Mutex<HashMap<String, String>>>,
+    /// No more requests at once than the store can use.
+    turns: Arc<Semaphore>,
+}
+
+impl Documents {
+    pub(crate) fn new(store: Arc<dyn Store>, namespace: Arc<str>, timeout: Duration) -> Documents {
+        let turns = Arc::new(Semaphore::new(store.at_once().max(1)));
+        Documents { store, namespace, timeout, said: Arc::default(), turns }
+    }
+
+    /// The document at this key.
+    pub(crate) fn at<C: Codec>(&self, key: String, codec: C) -> DocumentClient<C> {
+        DocumentClient { documents: self.clone(), key: Arc::from(key), codec, kept: Arc::default() }
+    }
+
+    /// The last complaint about this key, or about the store; empty if there is none.
+    pub(crate) fn trouble(&self, key: &str) -> String {
+        let said = self.said.lock();
+        said.get(key).or_else(|| said.get(STORE)).cloned().unwrap_or_default()
+    }
+
+    /// Logs what is wrong with an object, but not twice in a row.
+    pub(crate) fn say(&self, key: &str, sentence: String) {
+        let mut said = self.said.lock();
+        if said.get(key) != Some(&sentence) {
+            tracing::warn!(target: "tenure", namespace = &*self.namespace, "{key} {sentence}");
+            said.insert(key.to_owned(), sentence);
+        }
+    }
+
+    /// The store is in trouble: said once for all documents.
+    fn store_trouble(&self, key: &str, trouble: &Trouble) {
+        let sentence = format!("{key}: {trouble}");
+        if self.said.lock().insert(STORE.to_owned(), sentence.clone()).is_none() {
+            tracing::warn!(target: "tenure", namespace = &*self.namespace, "{sentence}");
+        }
+    }
+
+    /// The store answered, and the object is as it should be.
+    fn mended(&self, key: &str) {
+        let mut said = self.said.lock();
+        said.remove(key);
+        if said.remove(STORE).is_some() {
+            tracing::info!(target: "tenure", namespace = &*self.namespace, "the store answers again");
+        }
+    }
+
+    /// Lists a folder: as long as ten requests may take, because thousands of objects are many pages.
+    pub(crate) async fn list(&self, folder: &str, most: usize) -> Result<(Vec<Entry>, bool), Trouble> {
+        match tokio::time::timeout(self.timeout * LIST_TIMEOUTS_MAX, self.store.list(folder, most)).await {
+            Ok(List::Entries { entries, more }) => Ok((entries, more)),
+            Ok(List::Unavailable(trouble) | List::Denied(trouble)) => Err(trouble),
+            Err(_) => Err(late()),
+        }
+    }
+}
+
+/// One document on the store.
+pub(crate) struct DocumentClient<C: Codec> {
+    documents: Documents,
+    key: Arc<str>,
+    codec: C,
+    kept: Arc<Mutex<C::Kept>>,
+}
+
+impl<C: Codec> Clone for DocumentClient<C> {
+    fn clone(&self) -> DocumentClient<C> {
+        DocumentClient {
+            documents: self.documents.clone(),
+            key: Arc::clone(&self.key),
+            codec: self.codec.clone(),
+            kept: Arc::clone(&self.kept),
+        }
+    }
+}
+
+impl<C: Codec> DocumentClient<C> {
+    pub(crate) fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// What the last read carries along.
+    pub(crate) fn kept(&self) -> C::Kept {
+        self.kept.lock().clone()
+    }
+
+    /// The last complaint about it; empty if there is none.
+    pub(crate) fn trouble(&self) -> String {
+        self.documents.trouble(&self.key)
+    }
+
+    /// Sends one request. With a guard, writes and removals check it right before and are cut off when it ends: their outcome
+    /// is unknown then.
+    pub(crate) async fn carry(
+        &self,
+        guard: Option<&LeaderGuard>,
+        request: DocumentRequest<C::Body>,
+    ) -> DocumentAnswer<C::Body> {
+        // The semaphore is never closed. A request's time limit starts with its turn.
+        let _turn = self.documents.turns.acquire().await;
+        let unanswered = request.unanswered();
+        let is_read = matches!(request, DocumentRequest::Read { .. });
+        let limited = tokio::time::timeout(self.documents.timeout, self.send(request));
+        let answer = match guard.filter(|_| !is_read) {
+            None => limited.await,
+            Some(guard) => match guard.run(limited).await {
+                Ok(answer) => answer,
+                Err(_) => return unanswered,
+            },
+        };
+        answer.unwrap_or_else(|_| {
+            self.documents.store_trouble(&self.key, &late());
+            unanswered
+        })
+    }
+
+    async fn send(&self, request: DocumentRequest<C::Body>) -> DocumentAnswer<C::Body> {
+        let store = &self.documents.store;
+        match request {
+            DocumentRequest::Read { unless } => {
+                let unless = unless.as_ref().map(store_version);
+                DocumentAnswer::Read(self.found(store.get(&self.key, unless.as_ref()).await))
+            }
+            DocumentRequest::Write { stamp, body, expect } => {
+                let kept = match expect {
+                    Expect::Absent => C::Kept::default(),
+                    Expect::Version(_) => self.kept(),
+                };
+                let bytes = self.codec.write(stamp, &body, &kept);
+                let answer = store.put(&self.key, bytes.into(), condition(expect)).await;
+                DocumentAnswer::Written(self.written(answer))
+            }
+            DocumentRequest::Remove => DocumentAnswer::Removed(match store.remove(&self.key).await {
+                Remove::Done => Removal::Gone,
+                Remove::Unknown(trouble) | Remove::Unavailable(trouble) | Remove::Denied(trouble) => {
+                    self.documents.store_trouble(&self.key, &trouble);
+                    Removal::Unknown
+                }
+            }),
+        }
+    }
+
+    fn found(&self, read: tenure_store::Read) -> Read<C::Body> {
+        let read = match read {
+            tenure_store::Read::Found(object) => {
+                let version = Version::new(object.version.as_str());
+                match self.codec.read(&object.body) {
+                    Ok((stamp, body, kept)) => {
+                        *self.kept.lock() = kept;
+                        Read::Found { stamp, body, version }
+                    }
+                    Err(Unreadable { newer, detail }) => {
+                        self.documents.say(&self.key, format!("is not {}: {detail}", C::WHAT));
+                        return Read::Unreadable { version, newer };
+                    }
+                }
+            }
+            tenure_store::Read::Unchanged => Read::Unchanged,
+            tenure_store::Read::Absent => Read::Absent,
+            tenure_store::Read::Unavailable(trouble) => {
+                self.documents.store_trouble(&self.key, &trouble);
+                return Read::Unavailable;
+            }
+            tenure_store::Read::Denied(trouble) => {
+                self.documents.store_trouble(&self.key, &trouble);
+                return Read::Denied;
+            }
+        };
+        self.documents.mended(&self.key);
+        read
+    }
+
+    fn written(&self, answer: Write) -> WriteAnswer {
+        let (answer, trouble) = match answer {
+            Write::Won(version) => (WriteAnswer::Won(Version::new(version.as_str())), None),
+            Write::Lost => (WriteAnswer::Lost, None),
+            Write::Unknown(trouble) => (WriteAnswer::Unknown, Some(trouble)),
+            Write::Unavailable(trouble) => (WriteAnswer::Unavailable, Some(trouble)),
+            Write::Denied(trouble) => (WriteAnswer::Denied, Some(trouble)),
+        };
+        match trouble {
+            Some(trouble) => self.documents.store_trouble(&self.key, &trouble),
+            None => self.documents.mended(&self.key),
+        }
+        answer
+    }
+}
+
+fn store_version(version: &Version) -> tenure_store::Version {
+    tenure_store::Version::new(version.as_str())
+}
+
+fn condition(expect: Expect) -> Condition {
+    match expect {
+        Expect::Absent => Condition::Absent,
+        Expect::Version(version) => Condition::Matches(store_version(&version)),
+    }
+}
+
+fn late() -> Trouble {
+    Trouble::new(TroubleKind::Timeout, "no answer in time")
+}
