@@ -78,7 +78,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let dismissed = async {
         if let Some(server) = &server {
-            server.dismiss_workers().await;
+            server.deregister_workers().await;
         }
     };
     crate::worker::deregister_all(workers).await;

@@ -1,7 +1,7 @@
 //! Who may ask for what. Pure, so that a test can check every route against it.
 
+use crate::dashboard::ASSETS;
 use crate::options::Token;
-use crate::page::ASSETS;
 use axum::http::Method;
 
 /// No data (the page), or one bit for load balancers and orchestrators, which rarely have a token.

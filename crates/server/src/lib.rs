@@ -28,30 +28,30 @@
 //! you act on it, stamp the epoch on what you do, and let the receiver ask the fence.
 
 mod access;
-mod bucket;
 mod cached;
 mod connections;
-mod crew;
-mod desk;
+mod dashboard;
+mod event_stream;
 mod extract;
-mod feed;
-mod guard;
 mod history;
+mod http_jobs;
+mod http_workers;
 mod listen;
-mod looks;
+mod middleware;
 mod openapi;
 mod options;
 mod overview;
-mod page;
 mod problem;
+mod rate_limit;
 mod routes;
 mod shapes;
 mod state;
+mod store_reads;
 
-pub use crew::Membership;
-pub use desk::JobGiven;
 pub use extract::ClientAddress;
 pub use history::Term;
+pub use http_jobs::JobGiven;
+pub use http_workers::Membership;
 pub use openapi::{document, route_names};
 pub use options::{DEFAULT_LISTEN, Limits, Options, OptionsError, Token};
 pub use overview::{
@@ -106,16 +106,16 @@ impl Server {
     }
 
     /// Deregisters the workers that were registered through this server. Takes a bounded time and runs on the node's runtime.
-    pub async fn dismiss_workers(&self) {
+    pub async fn deregister_workers(&self) {
         if let Some(state) = &self.state {
-            state.crew.disband().await;
+            state.http_workers.deregister_all().await;
         }
     }
 
     /// Closes, deregisters its workers, and waits until nothing of it is left.
     pub async fn stop(mut self) {
         self.close();
-        self.dismiss_workers().await;
+        self.deregister_workers().await;
         self.state = None;
         if let Some(ended) = self.ended.take() {
             let _ = tokio::time::timeout(STOP_MAX, ended).await;
@@ -153,12 +153,12 @@ impl Bound {
         let (kept, listener, token) = (Arc::clone(&state), self.listener, closing.clone());
         let serve = move || {
             runtime.block_on(async move {
-                let pump = tokio::spawn(Arc::clone(&kept.feed).pump(events));
+                let collecting = tokio::spawn(Arc::clone(&kept.event_buffer).collect(events));
                 match tokio::net::TcpListener::from_std(listener) {
                     Ok(listener) => listen::serve(listener, openapi::router(kept), limits, token).await,
                     Err(error) => tracing::warn!(target: "tenure", %error, "http: cannot serve"),
                 }
-                pump.abort();
+                collecting.abort();
             });
             // Anything still running is dropped with it.
             drop(runtime);
@@ -175,10 +175,10 @@ fn assemble(
     closing: CancellationToken,
 ) -> io::Result<(Shared, tokio::sync::broadcast::Receiver<tenure::Event>)> {
     let runtime = parts.runtime.clone();
-    let document = looks::bytes_of(&openapi::document());
+    let document = store_reads::bytes_of(&openapi::document());
     let (state, events) = State::new(options, parts, document, closing.clone()).map_err(io::Error::other)?;
     let watched = Arc::clone(&state);
-    runtime.spawn(async move { watched.crew.watch(&closing).await });
+    runtime.spawn(async move { watched.http_workers.watch(&closing).await });
     Ok((state, events))
 }
 
@@ -186,7 +186,7 @@ fn assemble(
 /// events and drops silent workers until the token is cancelled. See also [`ClientAddress`].
 pub fn router(options: Options, parts: Parts, closing: CancellationToken) -> io::Result<axum::Router> {
     let (state, events) = assemble(options, parts, closing.clone())?;
-    let feed = Arc::clone(&state.feed);
-    tokio::spawn(async move { closing.run_until_cancelled(feed.pump(events)).await });
+    let buffer = Arc::clone(&state.event_buffer);
+    tokio::spawn(async move { closing.run_until_cancelled(buffer.collect(events)).await });
     Ok(openapi::router(state))
 }

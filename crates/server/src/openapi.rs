@@ -1,7 +1,7 @@
 //! The routes and the document that describes them, from one list.
 
 use crate::access::Need;
-use crate::guard;
+use crate::middleware;
 use crate::problem::{PROBLEM_JSON, Problem};
 use crate::routes;
 use crate::state::Shared;
@@ -106,7 +106,7 @@ pub(crate) fn router(state: Shared) -> Router {
     router
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
-        .layer(axum::middleware::from_fn_with_state(state.clone(), guard::guard))
+        .layer(axum::middleware::from_fn_with_state(state.clone(), middleware::check_and_answer))
         .with_state(state)
 }
 

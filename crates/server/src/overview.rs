@@ -2,10 +2,10 @@
 
 use crate::cached::Aged;
 use crate::history::Term;
-use crate::looks::Cluster;
 use crate::problem::Answer;
 use crate::shapes;
 use crate::state::{Shared, role_name};
+use crate::store_reads::Cluster;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -217,13 +217,13 @@ pub struct JobsView {
 pub(crate) async fn overview(state: &Shared) -> Overview {
     let mut notes = Vec::new();
     let (cluster, schedules, jobs) = futures::join!(
-        tokio::time::timeout(PATIENCE, state.looks.cluster()),
-        tokio::time::timeout(PATIENCE, state.looks.schedules()),
-        tokio::time::timeout(PATIENCE, state.looks.jobs()),
+        tokio::time::timeout(PATIENCE, state.store_reads.cluster()),
+        tokio::time::timeout(PATIENCE, state.store_reads.schedules()),
+        tokio::time::timeout(PATIENCE, state.store_reads.jobs()),
     );
-    let cluster = newest("nodes", cluster, state.looks.last_cluster(), &mut notes);
-    let schedules = newest("schedules", schedules, state.looks.last_schedules(), &mut notes);
-    let jobs = newest("jobs", jobs, state.looks.last_jobs(), &mut notes);
+    let cluster = newest("nodes", cluster, state.store_reads.last_cluster(), &mut notes);
+    let schedules = newest("schedules", schedules, state.store_reads.last_schedules(), &mut notes);
+    let jobs = newest("jobs", jobs, state.store_reads.last_jobs(), &mut notes);
     let health = cluster.as_ref().and_then(|cluster| match &cluster.value.health {
         Ok(health) => serde_json::to_value(health).ok(),
         Err(problem) => {
@@ -291,8 +291,8 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
                 .collect(),
             age_ms: ms(found.age),
         }),
-        history: state.feed.history().terms.into(),
-        last_event_id: state.feed.newest_id(),
+        history: state.event_buffer.history().terms.into(),
+        last_event_id: state.event_buffer.newest_id(),
         notes,
     }
 }
@@ -336,7 +336,7 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
         is_this_node: this,
         epoch,
         since: seat.and_then(|seat| seat.since.clone()),
-        seen_since: state.feed.history().since(epoch).map(str::to_owned),
+        seen_since: state.event_buffer.history().since(epoch).map(str::to_owned),
         lease_remaining_ms: remaining.filter(|_| this).map(ms),
         lease_hold_ms: seat
             .map_or_else(|| state.annex.settings().core_config().hold_ms(), |seat| seat.lease_hold),

@@ -1,11 +1,11 @@
 //! The state shared by the routes.
 
-use crate::bucket::{Bucket, Pause, Turns};
-use crate::crew::Crew;
-use crate::feed::Feed;
-use crate::looks::{Looks, Way};
+use crate::event_stream::EventBuffer;
+use crate::http_workers::HttpWorkers;
 use crate::options::{Options, Token};
 use crate::problem::{Answer, Problem};
+use crate::rate_limit::{MinInterval, RateLimit, SearchLimit};
+use crate::store_reads::{StoreAccess, StoreReads};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -79,14 +79,14 @@ pub(crate) struct State {
     pub(crate) registry: Registry,
     pub(crate) config: Bytes,
     pub(crate) namespace: Namespace,
-    pub(crate) way: Way,
-    pub(crate) looks: Looks,
-    pub(crate) feed: Arc<Feed>,
-    pub(crate) crew: Crew,
-    pub(crate) bucket: Arc<Bucket>,
-    pub(crate) step_downs: Pause,
+    pub(crate) store: StoreAccess,
+    pub(crate) store_reads: StoreReads,
+    pub(crate) event_buffer: Arc<EventBuffer>,
+    pub(crate) http_workers: HttpWorkers,
+    pub(crate) rate_limit: Arc<RateLimit>,
+    pub(crate) step_downs: MinInterval,
     /// For searches through all jobs.
-    pub(crate) searches: Turns,
+    pub(crate) searches: SearchLimit,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) closing: CancellationToken,
     pub(crate) openapi: Bytes,
@@ -102,7 +102,7 @@ impl State {
         closing: CancellationToken,
     ) -> Result<(Shared, broadcast::Receiver<Event>), IdError> {
         let namespace = Namespace::new(parts.annex.namespace())?;
-        let way = Way::new(parts.annex.lanes(), namespace.clone(), parts.runtime);
+        let store = StoreAccess::new(parts.annex.lanes(), namespace.clone(), parts.runtime);
         let limits = options.limits;
         let http = json!({
             "listen": options.listen.to_string(),
@@ -111,24 +111,30 @@ impl State {
             "hosts": options.hosts,
         });
         let config = json!({"settings": parts.config, "http": http});
-        let bucket = Arc::new(Bucket::new(limits.store_per_second, limits.store_burst));
+        let rate_limit = Arc::new(RateLimit::new(limits.store_per_second, limits.store_burst));
         let state = State {
             leadership: parts.annex.leadership(),
             workers: parts.annex.workers(),
             fence: parts.fence,
             registry: parts.registry,
-            config: crate::looks::bytes_of(&config),
-            looks: Looks::new(way.clone(), parts.annex.clone(), &limits),
-            crew: Crew::new(parts.registrar, parts.jobs, parts.annex.clock(), Arc::clone(&bucket), &limits),
-            feed: Arc::new(Feed::new()),
-            bucket,
-            step_downs: Pause::new(limits.step_down_pause),
-            searches: Turns::new(limits.fresh_per_request / 4),
+            config: crate::store_reads::bytes_of(&config),
+            store_reads: StoreReads::new(store.clone(), parts.annex.clone(), &limits),
+            http_workers: HttpWorkers::new(
+                parts.registrar,
+                parts.jobs,
+                parts.annex.clock(),
+                Arc::clone(&rate_limit),
+                &limits,
+            ),
+            event_buffer: Arc::new(EventBuffer::new()),
+            rate_limit,
+            step_downs: MinInterval::new(limits.step_down_pause),
+            searches: SearchLimit::new(limits.fresh_per_request / 4),
             streams: Arc::new(Semaphore::new(limits.streams)),
             annex: parts.annex,
             options,
             namespace,
-            way,
+            store,
             closing,
             openapi,
             signed: Mutex::default(),
@@ -143,7 +149,7 @@ impl State {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Answer<T> {
         let closing = self.closing.clone();
-        let task = self.way.runtime.spawn(async move { closing.run_until_cancelled(work).await });
+        let task = self.store.runtime.spawn(async move { closing.run_until_cancelled(work).await });
         match task.await {
             Ok(Some(done)) => Ok(done),
             Ok(None) | Err(_) => Err(Problem::stopping()),

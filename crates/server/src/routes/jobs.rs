@@ -1,7 +1,7 @@
 //! Jobs for workers in any language.
 
-use crate::desk::JobGiven;
 use crate::extract::{Id, Payload, id};
+use crate::http_jobs::JobGiven;
 use crate::problem::{Answer, Problem};
 use crate::state::Shared;
 use axum::extract::State;
@@ -48,16 +48,16 @@ pub(crate) async fn next(
     Id(worker): Id<WorkerId>,
     Payload(ask): Payload<NextAsk>,
 ) -> Answer<Response> {
-    let member = state.crew.member(&worker, &ask.registration)?;
+    let member = state.http_workers.member(&worker, &ask.registration)?;
     let wait_ms = ask.wait_ms.unwrap_or(20_000);
     if wait_ms > WAIT_MAX_MS {
         return Err(Problem::invalid(format!("waitMs = {wait_ms}: must be at most {WAIT_MAX_MS}")));
     }
     // Waiting is no sign of life, so the wait must end before the next one is due.
     let wait = Duration::from_millis(wait_ms.min(member.timeout_ms / 2));
-    let job = state.closing.run_until_cancelled(member.desk.next(wait)).await.flatten();
+    let job = state.closing.run_until_cancelled(member.jobs.next(wait)).await.flatten();
     if job.is_some() {
-        state.crew.hear(&member);
+        state.http_workers.note_heartbeat(&member);
     }
     Ok(match job {
         Some(job) => axum::Json(job).into_response(),
@@ -95,8 +95,8 @@ pub(crate) async fn ack(
     Payload(ask): Payload<AckAsk>,
 ) -> Answer<StatusCode> {
     let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
-    let member = state.crew.member(&worker, &ask.registration)?;
-    if member.desk.ack(job.as_str(), ask.attempt) {
+    let member = state.http_workers.member(&worker, &ask.registration)?;
+    if member.jobs.ack(job.as_str(), ask.attempt) {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(unknown(job.as_str()))
@@ -159,7 +159,7 @@ pub(crate) async fn result(
     Payload(ask): Payload<ResultAsk>,
 ) -> Answer<axum::Json<ResultAnswer>> {
     let worker = id("workerId", &ask.worker_id).map_err(|problem| Problem::invalid(problem.detail))?;
-    let member = state.crew.member(&worker, &ask.registration)?;
+    let member = state.http_workers.member(&worker, &ask.registration)?;
     if ask.result.len() > RESULT_MAX_BYTES {
         let detail =
             format!("result: {} bytes, but at most {RESULT_MAX_BYTES} are allowed", ask.result.len());
@@ -170,7 +170,7 @@ pub(crate) async fn result(
         Ending::Partial => JobOutcome::partial(ask.result),
         Ending::Failed => JobOutcome::failed(ask.result),
     };
-    if member.desk.report(job.as_str(), ask.attempt, outcome) {
+    if member.jobs.report(job.as_str(), ask.attempt, outcome) {
         Ok(axum::Json(ResultAnswer { accepted: true }))
     } else {
         Err(unknown(job.as_str()))

@@ -1,10 +1,10 @@
 //! The routes. Each is a view of the library.
 
+mod cluster;
 mod jobs;
-mod look;
 mod probes;
 mod schedules;
-mod work;
+mod workers;
 
 use crate::cached::Aged;
 use crate::state::Shared;
@@ -16,26 +16,26 @@ use utoipa_axum::routes;
 
 pub(crate) fn all(router: OpenApiRouter<Shared>) -> OpenApiRouter<Shared> {
     router
-        .routes(routes!(crate::page::page))
-        .routes(routes!(crate::page::asset))
+        .routes(routes!(crate::dashboard::index))
+        .routes(routes!(crate::dashboard::asset))
         .routes(routes!(probes::livez))
         .routes(routes!(probes::readyz))
         .routes(routes!(probes::leaderz))
         .routes(routes!(probes::metrics))
         .routes(routes!(probes::openapi))
-        .routes(routes!(look::leader))
-        .routes(routes!(look::overview))
-        .routes(routes!(look::status))
-        .routes(routes!(look::nodes))
-        .routes(routes!(look::metrics))
-        .routes(routes!(look::health))
-        .routes(routes!(look::config))
-        .routes(routes!(look::events))
-        .routes(routes!(look::fence))
-        .routes(routes!(look::step_down))
-        .routes(routes!(work::list, work::register))
-        .routes(routes!(work::deregister))
-        .routes(routes!(work::heartbeat))
+        .routes(routes!(cluster::leader))
+        .routes(routes!(cluster::overview))
+        .routes(routes!(cluster::status))
+        .routes(routes!(cluster::nodes))
+        .routes(routes!(cluster::metrics))
+        .routes(routes!(cluster::health))
+        .routes(routes!(cluster::config))
+        .routes(routes!(cluster::events))
+        .routes(routes!(cluster::fence))
+        .routes(routes!(cluster::step_down))
+        .routes(routes!(workers::list, workers::register))
+        .routes(routes!(workers::deregister))
+        .routes(routes!(workers::heartbeat))
         .routes(routes!(jobs::next))
         .routes(routes!(jobs::ack))
         .routes(routes!(jobs::result))

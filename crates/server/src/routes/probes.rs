@@ -22,7 +22,7 @@ pub(crate) async fn livez(State(state): State<Shared>) -> Answer<&'static str> {
     if state.last_sign().is_some_and(|last| last.elapsed() < SIGN_KEPT) {
         return Ok("ok\n");
     }
-    let sign = state.way.runtime.spawn(async {});
+    let sign = state.store.runtime.spawn(async {});
     match tokio::time::timeout(SIGN_OF_LIFE, sign).await {
         Ok(Ok(())) => {
             state.sign();

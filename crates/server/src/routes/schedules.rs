@@ -2,10 +2,10 @@
 
 use super::{aged, json};
 use crate::extract::{Id, Params, Payload, id};
-use crate::looks::{JOBS_MAX, bytes_of, now_ms};
 use crate::problem::{Answer, Problem};
 use crate::shapes;
 use crate::state::Shared;
+use crate::store_reads::{JOBS_MAX, bytes_of, now_ms};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -27,7 +27,7 @@ const FIND_MAX: Duration = Duration::from_secs(10);
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
 #[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = shapes::ScheduleList)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.looks.schedules().await?;
+    let found = state.store_reads.schedules().await?;
     Ok(aged(&found, found.value.body.clone()))
 }
 
@@ -38,17 +38,17 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleId>) -> Answer<Response> {
-    state.bucket.take_to_read(4.0)?;
-    let way = state.way.clone();
+    state.rate_limit.take_to_read(4.0)?;
+    let store = state.store.clone();
     let report = state.on_node(async move {
-        let schedules = way.schedules();
+        let schedules = store.schedules();
         let found = schedules.get(&schedule).await?.ok_or_else(|| no_schedule(&schedule))?;
         let health = schedules.health().await?.of(&schedule);
-        let mut list = JobList::read_near(&way.lanes, &way.namespace, &schedule.series()).await?;
+        let mut list = JobList::read_near(&store.lanes, &store.namespace, &schedule.series()).await?;
         list.jobs.retain(|job| job.series == schedule.series());
-        list.ask_workers(&way.lanes, &way.namespace, INBOXES).await?;
+        list.ask_workers(&store.lanes, &store.namespace, INBOXES).await?;
         let jobs = JobRow::all(&schedules, JobRow::newest(list.jobs, JOBS_MAX)).await?;
-        Answer::Ok(found.to_report(way.namespace.as_str(), &health, &jobs, now_ms()))
+        Answer::Ok(found.to_report(store.namespace.as_str(), &health, &jobs, now_ms()))
     });
     Ok(json(bytes_of(&report.await??)))
 }
@@ -80,10 +80,10 @@ pub(crate) async fn put(
         Some(_) | None => drop(body.insert("id".to_owned(), json!(schedule.as_str()))),
     }
     let new = parse(body)?;
-    state.bucket.take(3.0)?;
-    let way = state.way.clone();
-    let change = state.on_node(async move { way.schedules().put(&new, now_ms()).await }).await??;
-    state.looks.schedules_changed();
+    state.rate_limit.take(3.0)?;
+    let store = state.store.clone();
+    let change = state.on_node(async move { store.schedules().put(&new, now_ms()).await }).await??;
+    state.store_reads.schedules_changed();
     let status = if change == Change::Created { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, axum::Json(outcome(&state, &schedule, change.as_str()))).into_response())
 }
@@ -114,10 +114,10 @@ pub(crate) async fn remove(
     State(state): State<Shared>,
     Id(schedule): Id<ScheduleId>,
 ) -> Answer<axum::Json<Value>> {
-    state.bucket.take(2.0)?;
-    let (way, named) = (state.way.clone(), schedule.clone());
-    let removed = state.on_node(async move { way.schedules().remove(&named).await }).await??;
-    state.looks.schedules_changed();
+    state.rate_limit.take(2.0)?;
+    let (store, named) = (state.store.clone(), schedule.clone());
+    let removed = state.on_node(async move { store.schedules().remove(&named).await }).await??;
+    state.store_reads.schedules_changed();
     if removed { Ok(axum::Json(outcome(&state, &schedule, "removed"))) } else { Err(no_schedule(&schedule)) }
 }
 
@@ -165,11 +165,11 @@ pub(crate) async fn resume(
 }
 
 async fn enable(state: Shared, schedule: ScheduleId, enabled: bool) -> Answer<axum::Json<Value>> {
-    state.bucket.take(2.0)?;
-    let (way, named) = (state.way.clone(), schedule.clone());
-    let work = async move { way.schedules().set_enabled(&named, enabled, now_ms()).await };
+    state.rate_limit.take(2.0)?;
+    let (store, named) = (state.store.clone(), schedule.clone());
+    let work = async move { store.schedules().set_enabled(&named, enabled, now_ms()).await };
     let change = state.on_node(work).await??;
-    state.looks.schedules_changed();
+    state.store_reads.schedules_changed();
     let mut answer = outcome(&state, &schedule, change.as_str());
     answer["enabled"] = json!(enabled);
     Ok(axum::Json(answer))
@@ -202,9 +202,9 @@ pub(crate) async fn run_now(
     // Twelve letters and digits, as the rule for names demands.
     let name = ask.name.unwrap_or_else(|| format!("{:012x}", rand::random::<u64>() >> 16));
     let job = RunRequest::job_id(&schedule, &name)?;
-    state.bucket.take(2.0)?;
-    let (way, named, asked) = (state.way.clone(), schedule.clone(), name.clone());
-    let work = async move { way.schedules().ask(&named, &asked, now_ms()).await };
+    state.rate_limit.take(2.0)?;
+    let (store, named, asked) = (state.store.clone(), schedule.clone(), name.clone());
+    let work = async move { store.schedules().ask(&named, &asked, now_ms()).await };
     let outcome = match state.on_node(work).await?? {
         Change::Unchanged => "existed",
         Change::Created | Change::Changed => "asked",
@@ -250,7 +250,7 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     if !(1..=JOBS_MAX).contains(&limit) {
         return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {JOBS_MAX}")));
     }
-    let found = state.looks.jobs().await?;
+    let found = state.store_reads.jobs().await?;
     let fits = |row: &&Value| {
         schedule.as_ref().is_none_or(|schedule| row["schedule"] == schedule.as_str())
             && wanted.is_none_or(|wanted| row["state"] == wanted.as_str())
@@ -273,20 +273,20 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
     responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answer<Response> {
-    let found = state.looks.jobs().await?;
+    let found = state.store_reads.jobs().await?;
     if let Some(row) = found.value.rows.iter().find(|row| row["id"] == job.as_str()) {
         let mut row = row.clone();
         row["namespace"] = json!(state.namespace.as_str());
         return Ok(aged(&found, bytes_of(&row)));
     }
-    let turn = state.searches.take()?;
-    let (way, named) = (state.way.counted(&turn.meter), job.clone());
+    let search = state.searches.take()?;
+    let (store, named) = (state.store.counted(&search.meter), job.clone());
     let row = state.on_node(async move {
-        // The search continues if its client leaves, and so does its turn.
-        let _turn = turn;
+        // The search continues if its client leaves, and so does its permit.
+        let _permit = search;
         let search = async {
-            let job = JobList::find(&way.lanes, &way.namespace, &named).await?;
-            let rows = JobRow::all(&way.schedules(), job.into_iter().collect()).await?;
+            let job = JobList::find(&store.lanes, &store.namespace, &named).await?;
+            let rows = JobRow::all(&store.schedules(), job.into_iter().collect()).await?;
             Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
         };
         let late = |_| Problem::store(format!("the search took longer than {} s", FIND_MAX.as_secs()));

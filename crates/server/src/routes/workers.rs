@@ -2,8 +2,8 @@
 
 use super::aged;
 use crate::connections::Peer;
-use crate::crew::{Member, Membership, Recruit};
 use crate::extract::{Client, Id, Params, Payload, id};
+use crate::http_workers::{HttpWorker, Membership, RegistrationRequest};
 use crate::problem::{Answer, Problem};
 use crate::shapes;
 use crate::state::Shared;
@@ -29,7 +29,7 @@ const CONCURRENCY_MAX: usize = 16;
 /// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
 #[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = shapes::Workers)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.looks.workers().await?;
+    let found = state.store_reads.workers().await?;
     Ok(aged(&found, found.value.body.clone()))
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct NewWorker {
 }
 
 impl NewWorker {
-    fn check(self, state: &Shared, client: Option<Peer>) -> Answer<Recruit> {
+    fn check(self, state: &Shared, client: Option<Peer>) -> Answer<RegistrationRequest> {
         let worker_id: WorkerId = id("workerId", &self.worker_id).map_err(unprocessable)?;
         let mut spec = WorkerSpec::new(worker_id.as_str(), self.plugin_type.as_deref().unwrap_or("worker"));
         if let Some(pod) = self.pod {
@@ -106,7 +106,7 @@ impl NewWorker {
         let looks = if self.kinds.is_empty() { 0.0 } else { 1000.0 / looks_ms as f64 };
         let requests_per_second = 1000.0 / settings.worker_heartbeat_interval_ms as f64 + looks;
         let registration = self.registration;
-        let recruit = Recruit {
+        let request = RegistrationRequest {
             id: worker_id,
             spec,
             timeout_ms,
@@ -116,7 +116,7 @@ impl NewWorker {
             client,
             requests_per_second,
         };
-        Ok(recruit)
+        Ok(request)
     }
 }
 
@@ -144,13 +144,13 @@ pub(crate) async fn register(
     Client(client): Client,
     Payload(worker): Payload<NewWorker>,
 ) -> Answer<Response> {
-    let recruit = worker.check(&state, client)?;
-    state.bucket.take(3.0)?;
+    let request = worker.check(&state, client)?;
+    state.rate_limit.take(3.0)?;
     let shared = state.clone();
-    let (member, new) = state.on_node(async move { shared.crew.join(recruit) }).await??;
+    let (member, new) = state.on_node(async move { shared.http_workers.join(request) }).await??;
     member.settled(SETTLE).await;
     // If the registration was refused, this returns why.
-    let member = state.crew.member(&member.id, &member.registration)?;
+    let member = state.http_workers.member(&member.id, &member.registration)?;
     let status = match (new, member.is_registered()) {
         (false, _) => StatusCode::OK,
         (true, true) => StatusCode::CREATED,
@@ -159,7 +159,7 @@ pub(crate) async fn register(
     Ok((status, axum::Json(membership(&state, &member))).into_response())
 }
 
-pub(crate) fn membership(state: &Shared, member: &Member) -> Membership {
+pub(crate) fn membership(state: &Shared, member: &HttpWorker) -> Membership {
     let known = state.leadership.borrow();
     let registered = member.is_registered();
     Membership {
@@ -198,7 +198,7 @@ pub(crate) async fn heartbeat(
     Id(worker): Id<WorkerId>,
     Payload(sign): Payload<Sign>,
 ) -> Answer<axum::Json<Membership>> {
-    let member = state.crew.member(&worker, &sign.registration)?;
+    let member = state.http_workers.member(&worker, &sign.registration)?;
     Ok(axum::Json(membership(&state, &member)))
 }
 
@@ -226,8 +226,8 @@ pub(crate) async fn deregister(
     Id(worker): Id<WorkerId>,
     Params(sign): Params<SignQuery>,
 ) -> Answer<StatusCode> {
-    state.crew.member(&worker, &sign.registration)?;
+    state.http_workers.member(&worker, &sign.registration)?;
     let shared = state.clone();
-    state.on_node(async move { shared.crew.leave(&worker).await }).await?;
+    state.on_node(async move { shared.http_workers.leave(&worker).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

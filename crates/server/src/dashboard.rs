@@ -14,18 +14,18 @@ pub(crate) const ASSETS: &str = "/assets/";
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-const HTML: &str = include_str!("../page/index.html");
+const HTML: &str = include_str!("../dashboard/index.html");
 
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Name, type, content.
 const FILES: [(&str, &str, &str); 6] = [
-    ("app.js", SCRIPT, include_str!("../page/app.js")),
-    ("plot.js", SCRIPT, include_str!("../page/plot.js")),
-    ("stream.js", SCRIPT, include_str!("../page/stream.js")),
-    ("view.js", SCRIPT, include_str!("../page/view.js")),
-    ("style.css", "text/css; charset=utf-8", include_str!("../page/style.css")),
-    ("icon.svg", "image/svg+xml", include_str!("../page/icon.svg")),
+    ("app.js", SCRIPT, include_str!("../dashboard/app.js")),
+    ("plot.js", SCRIPT, include_str!("../dashboard/plot.js")),
+    ("stream.js", SCRIPT, include_str!("../dashboard/stream.js")),
+    ("view.js", SCRIPT, include_str!("../dashboard/view.js")),
+    ("style.css", "text/css; charset=utf-8", include_str!("../dashboard/style.css")),
+    ("icon.svg", "image/svg+xml", include_str!("../dashboard/icon.svg")),
 ];
 
 fn file(kind: &'static str, content: &'static str) -> Response {
@@ -38,7 +38,7 @@ fn file(kind: &'static str, content: &'static str) -> Response {
 
 /// The dashboard
 #[utoipa::path(get, path = "/", tag = "page", responses((status = 200, description = "the page", body = String, content_type = "text/html")))]
-pub(crate) async fn page() -> Response {
+pub(crate) async fn index() -> Response {
     file("text/html; charset=utf-8", HTML)
 }
 

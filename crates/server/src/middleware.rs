@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
 ];
 
-pub(crate) async fn guard(State(state): State<Shared>, request: Request, next: Next) -> Response {
+pub(crate) async fn check_and_answer(State(state): State<Shared>, request: Request, next: Next) -> Response {
     let mut response = match check(&state, &request) {
         Ok(()) => answer(&state, request, next).await,
         Err(problem) => problem.into_response(),

@@ -2,7 +2,7 @@
 //!
 //! All reads use the bulk lane, so no client request can delay a renewal.
 
-use crate::cached::{Aged, Cached, Looked};
+use crate::cached::{Aged, Cached, CountedRead};
 use crate::options::Limits;
 use crate::problem::{Answer, Problem};
 use bytes::Bytes;
@@ -29,23 +29,23 @@ const INBOXES_MAX: usize = 64;
 
 /// Access to the store, without the lane of the leases.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct StoreAccess {
     pub(crate) lanes: Lanes,
     pub(crate) namespace: Namespace,
     /// The only runtime that talks to the store: the connections of its pools live on it.
     pub(crate) runtime: Handle,
 }
 
-impl Way {
-    pub(crate) fn new(lanes: &Lanes, namespace: Namespace, runtime: Handle) -> Way {
+impl StoreAccess {
+    pub(crate) fn new(lanes: &Lanes, namespace: Namespace, runtime: Handle) -> StoreAccess {
         let bulk = &lanes.bulk;
-        Way { lanes: Lanes { lease: Arc::clone(bulk), bulk: Arc::clone(bulk) }, namespace, runtime }
+        StoreAccess { lanes: Lanes { lease: Arc::clone(bulk), bulk: Arc::clone(bulk) }, namespace, runtime }
     }
 
     /// The same access, with requests counted.
-    pub(crate) fn counted(&self, meter: &Meter) -> Way {
+    pub(crate) fn counted(&self, meter: &Meter) -> StoreAccess {
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(&self.lanes.bulk), meter.clone()));
-        Way { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }
+        StoreAccess { lanes: Lanes { lease: Arc::clone(&store), bulk: store }, ..self.clone() }
     }
 
     pub(crate) fn schedules(&self) -> Schedules {
@@ -60,7 +60,7 @@ pub(crate) struct Cluster {
 }
 
 /// A document in serialized form.
-pub(crate) struct Sent<T> {
+pub(crate) struct Serialized<T> {
     pub(crate) body: Bytes,
     pub(crate) facts: T,
 }
@@ -82,20 +82,20 @@ pub(crate) struct JobFacts {
 }
 
 /// The documents that need the store.
-pub(crate) struct Looks {
-    way: Way,
+pub(crate) struct StoreReads {
+    store: StoreAccess,
     annex: Annex,
     cluster: Cached<Cluster>,
-    workers: Cached<Sent<WorkerList>>,
-    schedules: Cached<Sent<ScheduleFacts>>,
+    workers: Cached<Serialized<WorkerList>>,
+    schedules: Cached<Serialized<ScheduleFacts>>,
     jobs: Cached<JobFacts>,
 }
 
-impl Looks {
-    pub(crate) fn new(way: Way, annex: Annex, limits: &Limits) -> Looks {
+impl StoreReads {
+    pub(crate) fn new(store: StoreAccess, annex: Annex, limits: &Limits) -> StoreReads {
         let (fresh, per_request) = (limits.fresh, limits.fresh_per_request);
-        Looks {
-            way,
+        StoreReads {
+            store,
             annex,
             cluster: Cached::new(fresh, per_request),
             workers: Cached::new(fresh, per_request),
@@ -111,26 +111,28 @@ impl Looks {
             self.cluster.stale();
         }
         let annex = self.annex.clone();
-        self.cluster.get(&self.way.runtime, || look(&self.way, move |way| cluster(way, annex))).await
+        self.cluster
+            .get(&self.store.runtime, || counted(&self.store, move |store| cluster(store, annex)))
+            .await
     }
 
-    pub(crate) async fn workers(&self) -> Answer<Aged<Sent<WorkerList>>> {
-        self.workers.get(&self.way.runtime, || look(&self.way, workers)).await
+    pub(crate) async fn workers(&self) -> Answer<Aged<Serialized<WorkerList>>> {
+        self.workers.get(&self.store.runtime, || counted(&self.store, workers)).await
     }
 
-    pub(crate) async fn schedules(&self) -> Answer<Aged<Sent<ScheduleFacts>>> {
-        self.schedules.get(&self.way.runtime, || look(&self.way, schedules)).await
+    pub(crate) async fn schedules(&self) -> Answer<Aged<Serialized<ScheduleFacts>>> {
+        self.schedules.get(&self.store.runtime, || counted(&self.store, schedules)).await
     }
 
     pub(crate) async fn jobs(&self) -> Answer<Aged<JobFacts>> {
-        self.jobs.get(&self.way.runtime, || look(&self.way, jobs)).await
+        self.jobs.get(&self.store.runtime, || counted(&self.store, jobs)).await
     }
 
     pub(crate) fn last_cluster(&self) -> Option<Aged<Cluster>> {
         self.cluster.last()
     }
 
-    pub(crate) fn last_schedules(&self) -> Option<Aged<Sent<ScheduleFacts>>> {
+    pub(crate) fn last_schedules(&self) -> Option<Aged<Serialized<ScheduleFacts>>> {
         self.schedules.last()
     }
 
@@ -144,30 +146,33 @@ impl Looks {
     }
 }
 
-/// Runs a look and counts its requests.
-fn look<T, F, W>(way: &Way, how: F) -> impl Future<Output = Looked<T>> + Send + 'static + use<T, F, W>
+/// Runs a read and counts its requests.
+fn counted<T, F, W>(
+    store: &StoreAccess,
+    how: F,
+) -> impl Future<Output = CountedRead<T>> + Send + 'static + use<T, F, W>
 where
-    F: FnOnce(Way) -> W + Send + 'static,
+    F: FnOnce(StoreAccess) -> W + Send + 'static,
     W: Future<Output = Answer<T>> + Send + 'static,
     T: 'static,
 {
     let meter = Meter::default();
-    let way = way.counted(&meter);
+    let store = store.counted(&meter);
     async move {
-        let outcome = how(way).await;
-        Looked { outcome, requests: meter.snapshot().requests() }
+        let outcome = how(store).await;
+        CountedRead { outcome, requests: meter.snapshot().requests() }
     }
 }
 
 /// The node already takes part or watches, so it need not watch the holder again to know whether it is alive.
-async fn cluster(way: Way, annex: Annex) -> Answer<Cluster> {
-    let keys = Keys::global(&way.namespace);
-    let mut status = Status::read_at(&way.lanes, &way.namespace, &keys, Duration::ZERO).await?;
+async fn cluster(store: StoreAccess, annex: Annex) -> Answer<Cluster> {
+    let keys = Keys::global(&store.namespace);
+    let mut status = Status::read_at(&store.lanes, &store.namespace, &keys, Duration::ZERO).await?;
     let epoch = status.epoch;
     if let Some(leader) = &mut status.leader {
         (leader.live, leader.watched_ms) = (is_seen_alive(&annex, leader, epoch), leader.lease_hold);
     }
-    let health = HealthView::behind(&way.lanes, &way.namespace, &status).await.map_err(Problem::from);
+    let health = HealthView::behind(&store.lanes, &store.namespace, &status).await.map_err(Problem::from);
     Ok(Cluster { status, health })
 }
 
@@ -181,14 +186,14 @@ fn is_seen_alive(annex: &Annex, leader: &LeaderStatus, epoch: u64) -> bool {
     same && (known.is_leader() || lately)
 }
 
-async fn workers(way: Way) -> Answer<Sent<WorkerList>> {
-    let list = WorkerList::read(&way.lanes, &way.namespace).await?;
-    Ok(Sent { body: bytes_of(&list), facts: list })
+async fn workers(store: StoreAccess) -> Answer<Serialized<WorkerList>> {
+    let list = WorkerList::read(&store.lanes, &store.namespace).await?;
+    Ok(Serialized { body: bytes_of(&list), facts: list })
 }
 
-async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
-    let all = way.schedules().list().await?;
-    let health = if all.is_empty() { Health::default() } else { way.schedules().health().await? };
+async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
+    let all = store.schedules().list().await?;
+    let health = if all.is_empty() { Health::default() } else { store.schedules().health().await? };
     let now_ms = now_ms();
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut facts = ScheduleFacts { total: all.len(), enabled: 0, refused: 0, next_ms: None };
@@ -211,20 +216,20 @@ async fn schedules(way: Way) -> Answer<Sent<ScheduleFacts>> {
             }
         }
     }
-    let body = json!({"namespace": way.namespace.as_str(), "schedules": rows, "refused": refused});
-    Ok(Sent { body: bytes_of(&body), facts })
+    let body = json!({"namespace": store.namespace.as_str(), "schedules": rows, "refused": refused});
+    Ok(Serialized { body: bytes_of(&body), facts })
 }
 
-async fn jobs(way: Way) -> Answer<JobFacts> {
-    let mut list = JobList::read(&way.lanes, &way.namespace).await?;
-    list.ask_workers(&way.lanes, &way.namespace, INBOXES_MAX).await?;
+async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
+    let mut list = JobList::read(&store.lanes, &store.namespace).await?;
+    list.ask_workers(&store.lanes, &store.namespace, INBOXES_MAX).await?;
     let jobs = JobRow::newest(std::mem::take(&mut list.jobs), usize::MAX);
     let (total, open) = (jobs.len(), jobs.iter().filter(|job| !job.state.is_final()).count());
     let mut by_state = BTreeMap::new();
     for job in &jobs {
         *by_state.entry(job.state.as_str()).or_insert(0) += 1;
     }
-    let rows = JobRow::all(&way.schedules(), jobs.into_iter().take(JOBS_MAX).collect()).await?;
+    let rows = JobRow::all(&store.schedules(), jobs.into_iter().take(JOBS_MAX).collect()).await?;
     let now_ms = now_ms();
     Ok(JobFacts {
         rows: rows.iter().map(|row| row.to_json(now_ms)).collect(),

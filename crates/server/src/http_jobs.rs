@@ -45,62 +45,62 @@ enum Stage {
     Acked,
 }
 
-struct Held {
+struct Offer {
     context: JobContext,
     stage: Stage,
     reply: Option<oneshot::Sender<JobOutcome>>,
 }
 
-impl Held {
+impl Offer {
     fn is(&self, id: &str, attempt: u32) -> bool {
         self.context.id.as_str() == id && self.context.attempt == attempt
     }
 }
 
 #[derive(Default)]
-struct Board {
-    held: VecDeque<Held>,
+struct Offers {
+    list: VecDeque<Offer>,
     closed: bool,
 }
 
-pub(crate) struct Desk {
-    board: Mutex<Board>,
+pub(crate) struct HttpJobs {
+    offers: Mutex<Offers>,
     wake: Notify,
     clock: Arc<dyn Clock>,
 }
 
 /// Withdraws the job when its handler ends, for whatever reason.
-struct Withdraw {
-    desk: Arc<Desk>,
+struct WithdrawOnDrop {
+    jobs: Arc<HttpJobs>,
     id: String,
     attempt: u32,
 }
 
-impl Drop for Withdraw {
+impl Drop for WithdrawOnDrop {
     fn drop(&mut self) {
-        let mut board = self.desk.board.lock();
-        board.held.retain(|held| !held.is(&self.id, self.attempt));
+        let mut offers = self.jobs.offers.lock();
+        offers.list.retain(|offer| !offer.is(&self.id, self.attempt));
     }
 }
 
-impl Desk {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Desk {
-        Desk { board: Mutex::default(), wake: Notify::new(), clock }
+impl HttpJobs {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> HttpJobs {
+        HttpJobs { offers: Mutex::default(), wake: Notify::new(), clock }
     }
 
     /// The library's handler: offers the job and waits for a client's report.
-    pub(crate) async fn offer(desk: Arc<Desk>, context: JobContext) -> JobOutcome {
+    pub(crate) async fn offer(jobs: Arc<HttpJobs>, context: JobContext) -> JobOutcome {
         let (reply, outcome) = oneshot::channel();
         let (id, attempt, cancelled) = (context.id.to_string(), context.attempt, context.cancelled.clone());
         {
-            let mut board = desk.board.lock();
-            if board.closed {
+            let mut offers = jobs.offers.lock();
+            if offers.closed {
                 return JobOutcome::failed("its worker has left");
             }
-            board.held.push_back(Held { context, stage: Stage::Waiting, reply: Some(reply) });
+            offers.list.push_back(Offer { context, stage: Stage::Waiting, reply: Some(reply) });
         }
-        desk.wake.notify_waiters();
-        let _withdraw = Withdraw { desk, id, attempt };
+        jobs.wake.notify_waiters();
+        let _withdraw = WithdrawOnDrop { jobs, id, attempt };
         tokio::select! {
             said = outcome => said.unwrap_or_else(|_| JobOutcome::failed("its worker has left")),
             () = cancelled.cancelled() => JobOutcome::failed("called off"),
@@ -114,10 +114,10 @@ impl Desk {
             let woken = self.wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
-            let again_ms = match self.give() {
-                Given::Job(job) => return Some(job),
-                Given::Closed => return None,
-                Given::Nothing { again_ms } => again_ms,
+            let again_ms = match self.hand_out() {
+                Next::Job(job) => return Some(job),
+                Next::Closed => return None,
+                Next::Nothing { again_ms } => again_ms,
             };
             let again =
                 again_ms.map_or(deadline, |ms| tokio::time::Instant::now() + Duration::from_millis(ms));
@@ -126,64 +126,64 @@ impl Desk {
                 () = tokio::time::sleep_until(again.min(deadline)) => {}
             }
             if tokio::time::Instant::now() >= deadline {
-                return match self.give() {
-                    Given::Job(job) => Some(job),
-                    Given::Closed | Given::Nothing { .. } => None,
+                return match self.hand_out() {
+                    Next::Job(job) => Some(job),
+                    Next::Closed | Next::Nothing { .. } => None,
                 };
             }
         }
     }
 
-    fn give(&self) -> Given {
+    fn hand_out(&self) -> Next {
         let now_ms = self.clock.now_ms();
-        let mut board = self.board.lock();
-        if board.closed {
-            return Given::Closed;
+        let mut offers = self.offers.lock();
+        if offers.closed {
+            return Next::Closed;
         }
         let mut again_ms: Option<u64> = None;
-        for held in &mut board.held {
-            match held.stage {
+        for offer in &mut offers.list {
+            match offer.stage {
                 Stage::Acked => continue,
                 Stage::Given { at_ms } if now_ms.saturating_sub(at_ms) < ACK_WITHIN_MS => {
                     let left_ms = ACK_WITHIN_MS - now_ms.saturating_sub(at_ms);
                     again_ms = Some(again_ms.map_or(left_ms, |ms| ms.min(left_ms)));
                 }
                 Stage::Given { .. } | Stage::Waiting => {
-                    held.stage = Stage::Given { at_ms: now_ms };
-                    return Given::Job(given(&held.context));
+                    offer.stage = Stage::Given { at_ms: now_ms };
+                    return Next::Job(given(&offer.context));
                 }
             }
         }
-        Given::Nothing { again_ms }
+        Next::Nothing { again_ms }
     }
 
     /// A client confirms that it has the job. `false`: the job is over, cancelled, or was never handed to this worker.
     pub(crate) fn ack(&self, id: &str, attempt: u32) -> bool {
-        let mut board = self.board.lock();
-        let found = board.held.iter_mut().find(|held| held.is(id, attempt));
-        found.map(|held| held.stage = Stage::Acked).is_some()
+        let mut offers = self.offers.lock();
+        let found = offers.list.iter_mut().find(|offer| offer.is(id, attempt));
+        found.map(|offer| offer.stage = Stage::Acked).is_some()
     }
 
     /// A client reports the outcome. `false`: the job is over, cancelled, or was never handed to this worker.
     pub(crate) fn report(&self, id: &str, attempt: u32, outcome: JobOutcome) -> bool {
-        let mut board = self.board.lock();
+        let mut offers = self.offers.lock();
         let reply =
-            board.held.iter_mut().find(|held| held.is(id, attempt)).and_then(|held| held.reply.take());
-        board.held.retain(|held| !held.is(id, attempt));
+            offers.list.iter_mut().find(|offer| offer.is(id, attempt)).and_then(|offer| offer.reply.take());
+        offers.list.retain(|offer| !offer.is(id, attempt));
         reply.is_some_and(|reply| reply.send(outcome).is_ok())
     }
 
     /// Hands out nothing more, and gives up what is handed out.
     pub(crate) fn close(&self) {
-        let mut board = self.board.lock();
-        board.closed = true;
-        board.held.clear();
-        drop(board);
+        let mut offers = self.offers.lock();
+        offers.closed = true;
+        offers.list.clear();
+        drop(offers);
         self.wake.notify_waiters();
     }
 }
 
-enum Given {
+enum Next {
     Job(JobGiven),
     Nothing { again_ms: Option<u64> },
     Closed,

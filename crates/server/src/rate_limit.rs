@@ -18,7 +18,7 @@ const WORKERS_SHARE: f64 = 0.8;
 
 /// A token bucket. There is one for the whole server, because the limit is on the load on the store, whoever causes it.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct RateLimit {
     per_second: f64,
     burst: f64,
     level: Mutex<Level>,
@@ -35,14 +35,14 @@ struct Level {
 /// A reserved part of the rate, released on drop.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    bucket: Arc<Bucket>,
+    rate_limit: Arc<RateLimit>,
     per_second: f64,
 }
 
-impl Bucket {
-    pub(crate) fn new(per_second: f64, burst: f64) -> Bucket {
+impl RateLimit {
+    pub(crate) fn new(per_second: f64, burst: f64) -> RateLimit {
         let level = Level { left: burst, at: Instant::now(), reserved: 0.0 };
-        Bucket { per_second, burst, level: Mutex::new(level) }
+        RateLimit { per_second, burst, level: Mutex::new(level) }
     }
 
     /// Takes tokens for a change, or says when there will be enough.
@@ -56,14 +56,14 @@ impl Bucket {
     }
 
     /// Reserves a part of the rate for periodic store requests. `None`: not enough is left.
-    pub(crate) fn reserve(self: &Arc<Bucket>, per_second: f64) -> Option<Reserved> {
+    pub(crate) fn reserve(self: &Arc<RateLimit>, per_second: f64) -> Option<Reserved> {
         let mut level = self.filled();
         // Tolerate rounding: sums of fractions are slightly off.
         if level.reserved + per_second > self.per_second * WORKERS_SHARE + 1e-6 {
             return None;
         }
         level.reserved += per_second;
-        Some(Reserved { bucket: Arc::clone(self), per_second })
+        Some(Reserved { rate_limit: Arc::clone(self), per_second })
     }
 
     /// Refills the level up to now.
@@ -90,7 +90,7 @@ impl Bucket {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut level = self.bucket.filled();
+        let mut level = self.rate_limit.filled();
         level.reserved = (level.reserved - self.per_second).max(0.0);
     }
 }
@@ -102,17 +102,17 @@ fn seconds(wait_s: f64) -> u64 {
 
 /// Allows one action per interval.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct MinInterval {
     pause: Duration,
     last: Mutex<Option<Instant>>,
 }
 
-impl Pause {
-    pub(crate) fn new(pause: Duration) -> Pause {
-        Pause { pause, last: Mutex::default() }
+impl MinInterval {
+    pub(crate) fn new(pause: Duration) -> MinInterval {
+        MinInterval { pause, last: Mutex::default() }
     }
 
-    /// Takes the turn, or says when to try again.
+    /// Allows the action, or says when to try again.
     pub(crate) fn take(&self) -> Result<(), Problem> {
         let mut last = self.last.lock();
         let gone = last.map_or(self.pause, |last| last.elapsed());
@@ -124,30 +124,30 @@ impl Pause {
     }
 }
 
-/// Turns for searches that may take hundreds of requests: one at a time, each followed by a pause that grows with the number of
-/// requests it made. Searches take nothing from the bucket.
+/// Limits searches that may take hundreds of requests: one at a time, each followed by a pause that grows with the number of
+/// requests it made. Searches take nothing from the token bucket.
 #[derive(Debug)]
-pub(crate) struct Turns {
+pub(crate) struct SearchLimit {
     per_request: Duration,
     /// When the next search may begin; `None` while one is running.
     next: Arc<Mutex<Option<Instant>>>,
 }
 
-/// One turn. Dropping it ends the turn.
-pub(crate) struct Turn {
+/// Leave to search. Dropping it ends the search.
+pub(crate) struct SearchPermit {
     per_request: Duration,
     next: Arc<Mutex<Option<Instant>>>,
     /// Counts the requests of the search.
     pub(crate) meter: Meter,
 }
 
-impl Turns {
-    pub(crate) fn new(per_request: Duration) -> Turns {
-        Turns { per_request, next: Arc::new(Mutex::new(Some(Instant::now()))) }
+impl SearchLimit {
+    pub(crate) fn new(per_request: Duration) -> SearchLimit {
+        SearchLimit { per_request, next: Arc::new(Mutex::new(Some(Instant::now()))) }
     }
 
-    /// Takes the turn, or says when to try again.
-    pub(crate) fn take(&self) -> Result<Turn, Problem> {
+    /// Allows a search, or says when to try again.
+    pub(crate) fn take(&self) -> Result<SearchPermit, Problem> {
         let mut next = self.next.lock();
         let now = Instant::now();
         match *next {
@@ -158,11 +158,15 @@ impl Turns {
             None => return Err(Problem::searches(SEARCH_PAUSE.as_secs())),
         }
         *next = None;
-        Ok(Turn { per_request: self.per_request, next: Arc::clone(&self.next), meter: Meter::default() })
+        Ok(SearchPermit {
+            per_request: self.per_request,
+            next: Arc::clone(&self.next),
+            meter: Meter::default(),
+        })
     }
 }
 
-impl Drop for Turn {
+impl Drop for SearchPermit {
     fn drop(&mut self) {
         let requests = u32::try_from(self.meter.snapshot().requests()).unwrap_or(u32::MAX);
         let pause = SEARCH_PAUSE.max(self.per_request.saturating_mul(requests));
@@ -176,60 +180,60 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_then_the_rate_and_the_time_to_wait_is_told() {
-        let bucket = Bucket::new(2.0, 10.0);
+        let rate_limit = RateLimit::new(2.0, 10.0);
         for _ in 0..5 {
-            assert!(bucket.take(2.0).is_ok());
+            assert!(rate_limit.take(2.0).is_ok());
         }
-        assert_eq!(bucket.take(3.0).expect_err("empty").retry_after, Some(2));
+        assert_eq!(rate_limit.take(3.0).expect_err("empty").retry_after, Some(2));
         tokio::time::advance(Duration::from_millis(1500)).await;
-        assert!(bucket.take(3.0).is_ok());
-        assert!(bucket.take(0.5).is_err(), "nothing is left");
+        assert!(rate_limit.take(3.0).is_ok());
+        assert!(rate_limit.take(0.5).is_err(), "nothing is left");
         tokio::time::advance(Duration::from_secs(3600)).await;
-        assert!(bucket.take(1000.0).is_ok(), "more than fits is taken as all there is");
-        assert!(bucket.take(1.0).is_err(), "an hour gives no more than a burst");
+        assert!(rate_limit.take(1000.0).is_ok(), "more than fits is taken as all there is");
+        assert!(rate_limit.take(1.0).is_err(), "an hour gives no more than a burst");
     }
 
     #[tokio::test(start_paused = true)]
     async fn reads_leave_enough_for_a_step_down() {
-        let bucket = Bucket::new(25.0, 100.0);
-        while bucket.take_to_read(4.0).is_ok() {}
-        assert_eq!(bucket.take_to_read(4.0).expect_err("the rest is not for reads").retry_after, Some(1));
-        assert!(bucket.take(55.0).is_ok(), "the dearest there is");
+        let rate_limit = RateLimit::new(25.0, 100.0);
+        while rate_limit.take_to_read(4.0).is_ok() {}
+        assert_eq!(rate_limit.take_to_read(4.0).expect_err("the rest is not for reads").retry_after, Some(1));
+        assert!(rate_limit.take(55.0).is_ok(), "the dearest there is");
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_workers_take_of_the_rate_is_gone_for_requests_until_they_leave() {
-        let bucket = Arc::new(Bucket::new(10.0, 10.0));
-        assert!(bucket.take(10.0).is_ok());
-        let kept: Vec<Reserved> = (0..8).map(|_| bucket.reserve(1.0).expect("four fifths")).collect();
-        assert!(bucket.reserve(1.0).is_none(), "something is left for requests");
+        let rate_limit = Arc::new(RateLimit::new(10.0, 10.0));
+        assert!(rate_limit.take(10.0).is_ok());
+        let kept: Vec<Reserved> = (0..8).map(|_| rate_limit.reserve(1.0).expect("four fifths")).collect();
+        assert!(rate_limit.reserve(1.0).is_none(), "something is left for requests");
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert_eq!(bucket.take(3.0).expect_err("two a second").retry_after, Some(1));
-        assert!(bucket.take(2.0).is_ok());
+        assert_eq!(rate_limit.take(3.0).expect_err("two a second").retry_after, Some(1));
+        assert!(rate_limit.take(2.0).is_ok());
         drop(kept);
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(bucket.take(10.0).is_ok(), "ten a second again");
-        assert!(bucket.reserve(8.0).is_some());
+        assert!(rate_limit.take(10.0).is_ok(), "ten a second again");
+        assert!(rate_limit.reserve(8.0).is_some());
     }
 
     #[tokio::test(start_paused = true)]
     async fn once_in_a_while() {
-        let pause = Pause::new(Duration::from_secs(10));
-        assert!(pause.take().is_ok());
+        let interval = MinInterval::new(Duration::from_secs(10));
+        assert!(interval.take().is_ok());
         tokio::time::advance(Duration::from_secs(3)).await;
-        assert_eq!(pause.take().expect_err("too soon").retry_after, Some(7));
+        assert_eq!(interval.take().expect_err("too soon").retry_after, Some(7));
         tokio::time::advance(Duration::from_secs(7)).await;
-        assert!(pause.take().is_ok(), "a refusal does not count");
+        assert!(interval.take().is_ok(), "a refusal does not count");
     }
 
     #[tokio::test(start_paused = true)]
     async fn one_search_at_a_time_and_a_pause_after_each() {
-        let turns = Turns::new(Duration::from_millis(250));
-        let turn = turns.take().expect("the first");
-        assert!(turns.take().is_err(), "one is under way");
-        drop(turn);
-        assert_eq!(turns.take().err().expect("too soon").retry_after, Some(2));
+        let searches = SearchLimit::new(Duration::from_millis(250));
+        let search = searches.take().expect("the first");
+        assert!(searches.take().is_err(), "one is under way");
+        drop(search);
+        assert_eq!(searches.take().err().expect("too soon").retry_after, Some(2));
         tokio::time::advance(Duration::from_secs(2)).await;
-        assert!(turns.take().is_ok());
+        assert!(searches.take().is_ok());
     }
 }

@@ -191,7 +191,7 @@ async fn renewals_do_not_drive_out_what_people_want_to_know() {
 
     // Everything, without a gap in the numbers.
     let mut every = site.stream("/v1/events?recent=1000&follow=false", None).await;
-    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    let number = |id: &str| id.split_once('-').expect("run and number").1.parse::<u64>().expect("a number");
     let first = number(&every.told().await.expect("an event").id);
     let mut count = 1;
     while let Some(told) = every.told().await {
@@ -228,7 +228,7 @@ async fn events_come_as_they_happen_with_the_json_of_the_command_line() {
     assert_eq!(told.data, renewed.to_json());
     assert_eq!(told.event, "", "an ordinary message");
     let next = stream.next().await;
-    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    let number = |id: &str| id.split_once('-').expect("run and number").1.parse::<u64>().expect("a number");
     assert_eq!(number(&next.id), number(&told.id) + 1);
     let mut past = site.stream("/v1/events?recent=1000", None).await;
     let first = past.next().await;
@@ -249,7 +249,7 @@ async fn who_comes_back_misses_nothing_and_who_comes_back_too_late_is_told() {
     drop(stream);
     sleep_ms(10_000).await;
     let mut back = site.stream("/v1/events", Some(&last.id)).await;
-    let number = |id: &str| id.split_once('-').expect("life and number").1.parse::<u64>().expect("a number");
+    let number = |id: &str| id.split_once('-').expect("run and number").1.parse::<u64>().expect("a number");
     for offset in 1..=20 {
         assert_eq!(number(&back.next().await.id), number(&last.id) + offset, "not one is missing");
     }

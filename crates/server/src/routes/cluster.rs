@@ -1,13 +1,13 @@
 //! Viewing the cluster, asking its fence, and asking its leader to step down.
 
 use super::{aged, json};
+use crate::event_stream::{From, KEPT, Level, StreamRequest};
 use crate::extract::{Params, Payload};
-use crate::feed::{From, KEPT, Level, Wish};
-use crate::looks::bytes_of;
 use crate::overview::{Leader, Overview, nodes as node_rows, overview as whole, short};
 use crate::problem::{Answer, Problem};
 use crate::shapes;
 use crate::state::Shared;
+use crate::store_reads::bytes_of;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -39,14 +39,14 @@ pub(crate) async fn overview(State(state): State<Shared>) -> Response {
 /// Who leads and which nodes are there, as `tenure status --json` has it; a few seconds old
 #[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = shapes::Status)))]
 pub(crate) async fn status(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.looks.cluster().await?;
+    let found = state.store_reads.cluster().await?;
     Ok(aged(&found, bytes_of(&found.value.status)))
 }
 
 /// The nodes, with what the leader says of each; a few seconds old
 #[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = shapes::Nodes)))]
 pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.looks.cluster().await?;
+    let found = state.store_reads.cluster().await?;
     let body = json!({"namespace": state.annex.namespace(), "nodes": node_rows(&found.value)});
     Ok(aged(&found, bytes_of(&body)))
 }
@@ -60,7 +60,7 @@ pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
 /// How the cluster is doing, as `tenure health --json` has it; a few seconds old
 #[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = shapes::Health)))]
 pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
-    let found = state.looks.cluster().await?;
+    let found = state.store_reads.cluster().await?;
     let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
     Ok(aged(&found, body))
 }
@@ -118,8 +118,8 @@ pub(crate) async fn events(
         Problem::busy(format!("{} event streams are open, which is the limit", state.options.limits.streams))
     })?;
     let keep_alive = state.options.limits.keep_alive;
-    let wish = Wish { from, level: query.level, follow: query.follow };
-    let stream = Arc::clone(&state.feed).stream(&wish, keep_alive, state.closing.clone(), permit);
+    let request = StreamRequest { from, level: query.level, follow: query.follow };
+    let stream = Arc::clone(&state.event_buffer).stream(&request, keep_alive, state.closing.clone(), permit);
     Ok(([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream)).into_response())
 }
 
@@ -201,11 +201,11 @@ pub(crate) async fn step_down(
     if ask.wait_ms > WAIT_MAX_MS {
         return Err(Problem::invalid(format!("waitMs = {}: must be at most {WAIT_MAX_MS}", ask.wait_ms)));
     }
-    state.bucket.take(5.0 + (ask.wait_ms / 200) as f64)?;
+    state.rate_limit.take(5.0 + (ask.wait_ms / 200) as f64)?;
     state.step_downs.take()?;
-    let (way, by) = (state.way.clone(), format!("over HTTP, through node {}", state.annex.node()));
+    let (store, by) = (state.store.clone(), format!("over HTTP, through node {}", state.annex.node()));
     let asked = state.on_node(async move {
-        let answer = request_step_down(&way.lanes, &way.namespace, &by).await?;
+        let answer = request_step_down(&store.lanes, &store.namespace, &by).await?;
         let (node, epoch) = match answer {
             StepDownAnswer::NoLeader { epoch } => {
                 return Err(Problem::conflict("no-leader", format!("nobody has led since epoch {epoch}")));
@@ -216,14 +216,14 @@ pub(crate) async fn step_down(
         let wait = Duration::from_millis(ask.wait_ms);
         let (outcome, leader) = match wait.is_zero() {
             true => ("asked", Value::Null),
-            false => match hand_over(&way.lanes, &way.namespace, epoch, wait).await? {
+            false => match hand_over(&store.lanes, &store.namespace, epoch, wait).await? {
                 HandOver::Led { node, epoch } => ("led", json!({"node": node, "epoch": epoch})),
                 HandOver::Vacant => ("vacant", Value::Null),
                 HandOver::Held => ("held", json!({"node": node, "epoch": epoch})),
             },
         };
         let asked = json!({"node": node, "epoch": epoch});
-        Ok(json!({"namespace": way.namespace.as_str(), "asked": asked, "outcome": outcome, "leader": leader}))
+        Ok(json!({"namespace": store.namespace.as_str(), "asked": asked, "outcome": outcome, "leader": leader}))
     });
     Ok((StatusCode::ACCEPTED, axum::Json(asked.await??)).into_response())
 }

@@ -4,11 +4,11 @@
 //! dropped: its worker falls silent, and the leader reports it after another timeout, like any crashed worker. The object's own
 //! timeout starts only then, so the end is reported after about two timeouts, and never sooner than one.
 
-use crate::bucket::{Bucket, Reserved};
 use crate::connections::Peer;
-use crate::desk::Desk;
+use crate::http_jobs::HttpJobs;
 use crate::options::Limits;
 use crate::problem::{Answer, Problem};
+use crate::rate_limit::{RateLimit, Reserved};
 use parking_lot::Mutex;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -26,8 +26,8 @@ use utoipa::ToSchema;
 /// The time limit for each worker to leave.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// How often to check the members: leases use a different clock than the runtime.
-const LOOK: Duration = Duration::from_millis(500);
+/// How often to check the workers: leases use a different clock than the runtime.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Where a worker stands.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -50,27 +50,27 @@ pub struct Membership {
 }
 
 /// What keeps a worker alive.
-enum Kept {
+enum WorkerHandle {
     Worker(Worker),
     Runner(JobRunner),
 }
 
-pub(crate) struct Member {
+pub(crate) struct HttpWorker {
     pub(crate) id: WorkerId,
     /// Identifies the registration in addition to the id: two clients under one id would otherwise both keep the worker alive. A
     /// client may choose it, so that it can repeat a request whose answer was lost.
     pub(crate) registration: String,
     pub(crate) timeout_ms: u64,
-    pub(crate) desk: Arc<Desk>,
+    pub(crate) jobs: Arc<HttpJobs>,
     status: watch::Receiver<WorkerStatus>,
     heard_ms: AtomicU64,
-    kept: Mutex<Option<Kept>>,
+    handle: Mutex<Option<WorkerHandle>>,
     client: Option<Peer>,
     /// The share of the clients' store requests that its heartbeats and looks use.
     _reserved: Reserved,
 }
 
-impl Member {
+impl HttpWorker {
     fn end(&self) -> Option<WorkerEnd> {
         match &self.status.borrow().phase {
             WorkerPhase::Registering | WorkerPhase::Registered => None,
@@ -89,27 +89,27 @@ impl Member {
         let _ = tokio::time::timeout(patience, settled).await;
     }
 
-    fn take(&self) -> Option<Kept> {
-        self.kept.lock().take()
+    fn take(&self) -> Option<WorkerHandle> {
+        self.handle.lock().take()
     }
 
     /// Ends without deregistering.
     fn fall_silent(&self) {
-        self.desk.close();
+        self.jobs.close();
         match self.take() {
-            Some(Kept::Worker(worker)) => worker.fall_silent(),
-            Some(Kept::Runner(runner)) => runner.worker().fall_silent(),
+            Some(WorkerHandle::Worker(worker)) => worker.fall_silent(),
+            Some(WorkerHandle::Runner(runner)) => runner.worker().fall_silent(),
             None => {}
         }
     }
 
     /// Removes the worker's object and gives up its jobs: the leader assigns them to others.
     async fn leave(&self) {
-        self.desk.close();
+        self.jobs.close();
         let leaving = async {
             match self.take() {
-                Some(Kept::Worker(worker)) => drop(worker.deregister().await),
-                Some(Kept::Runner(runner)) => drop(runner.drain().await),
+                Some(WorkerHandle::Worker(worker)) => drop(worker.deregister().await),
+                Some(WorkerHandle::Runner(runner)) => drop(runner.drain().await),
                 None => {}
             }
         };
@@ -118,7 +118,7 @@ impl Member {
 }
 
 /// A registration as a client requests it.
-pub(crate) struct Recruit {
+pub(crate) struct RegistrationRequest {
     pub(crate) id: WorkerId,
     pub(crate) spec: WorkerSpec,
     pub(crate) timeout_ms: u64,
@@ -132,92 +132,96 @@ pub(crate) struct Recruit {
 }
 
 /// The workers registered through this node.
-pub(crate) struct Crew {
+pub(crate) struct HttpWorkers {
     registrar: Registrar,
     jobs: Jobs,
     clock: Arc<dyn Clock>,
-    bucket: Arc<Bucket>,
-    most: usize,
-    most_per_client: usize,
-    members: Mutex<BTreeMap<WorkerId, Arc<Member>>>,
+    rate_limit: Arc<RateLimit>,
+    max_workers: usize,
+    max_per_client: usize,
+    workers: Mutex<BTreeMap<WorkerId, Arc<HttpWorker>>>,
     joined: Notify,
 }
 
-impl Crew {
+impl HttpWorkers {
     pub(crate) fn new(
         registrar: Registrar,
         jobs: Jobs,
         clock: Arc<dyn Clock>,
-        bucket: Arc<Bucket>,
+        rate_limit: Arc<RateLimit>,
         limits: &Limits,
-    ) -> Crew {
-        let (most, most_per_client) = (limits.workers, limits.workers_per_client);
-        let (members, joined) = (Mutex::default(), Notify::new());
-        Crew { registrar, jobs, clock, bucket, most, most_per_client, members, joined }
+    ) -> HttpWorkers {
+        let (max_workers, max_per_client) = (limits.workers, limits.workers_per_client);
+        let (workers, joined) = (Mutex::default(), Notify::new());
+        HttpWorkers { registrar, jobs, clock, rate_limit, max_workers, max_per_client, workers, joined }
     }
 
     /// Registers a worker. Must be called on the node's runtime. `false`: the same registration already exists, and this counted
     /// as a heartbeat.
-    pub(crate) fn join(&self, recruit: Recruit) -> Answer<(Arc<Member>, bool)> {
-        let mut members = self.members.lock();
-        if let Some(there) = members.get(&recruit.id) {
-            let same = recruit.registration.as_ref() == Some(&there.registration);
+    pub(crate) fn join(&self, request: RegistrationRequest) -> Answer<(Arc<HttpWorker>, bool)> {
+        let mut workers = self.workers.lock();
+        if let Some(there) = workers.get(&request.id) {
+            let same = request.registration.as_ref() == Some(&there.registration);
             if same && there.end().is_none() {
-                self.hear(there);
+                self.note_heartbeat(there);
                 return Ok((Arc::clone(there), false));
             }
             if there.end().is_none() {
                 let detail =
-                    format!("another client has already registered worker {} through this node", recruit.id);
+                    format!("another client has already registered worker {} through this node", request.id);
                 return Err(Problem::conflict("worker-held", detail));
             }
         }
-        let reserved = self.room(&members, &recruit)?;
-        let worker = self.registrar.register_worker(&recruit.spec)?;
-        let (status, desk) = (worker.status(), Arc::new(Desk::new(Arc::clone(&self.clock))));
-        let kept = if recruit.kinds.is_empty() {
-            Kept::Worker(worker)
+        let reserved = self.reserve(&workers, &request)?;
+        let worker = self.registrar.register_worker(&request.spec)?;
+        let (status, jobs) = (worker.status(), Arc::new(HttpJobs::new(Arc::clone(&self.clock))));
+        let handle = if request.kinds.is_empty() {
+            WorkerHandle::Worker(worker)
         } else {
-            let handlers = recruit.kinds.iter().fold(Handlers::new(), |handlers, kind| {
-                let desk = Arc::clone(&desk);
-                handlers.on(kind.as_str(), move |context| Desk::offer(Arc::clone(&desk), context))
+            let handlers = request.kinds.iter().fold(Handlers::new(), |handlers, kind| {
+                let jobs = Arc::clone(&jobs);
+                handlers.on(kind.as_str(), move |context| HttpJobs::offer(Arc::clone(&jobs), context))
             });
-            let options = RunnerOptions { concurrency: recruit.concurrency, claims: recruit.concurrency };
-            Kept::Runner(JobRunner::start_with(&self.jobs, worker, handlers, options))
+            let options = RunnerOptions { concurrency: request.concurrency, claims: request.concurrency };
+            WorkerHandle::Runner(JobRunner::start_with(&self.jobs, worker, handlers, options))
         };
-        let member = Arc::new(Member {
-            id: recruit.id.clone(),
-            registration: recruit.registration.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>())),
-            timeout_ms: recruit.timeout_ms,
-            desk,
+        let member = Arc::new(HttpWorker {
+            id: request.id.clone(),
+            registration: request.registration.unwrap_or_else(|| format!("{:032x}", rand::random::<u128>())),
+            timeout_ms: request.timeout_ms,
+            jobs,
             status,
             heard_ms: AtomicU64::new(self.clock.now_ms()),
-            kept: Mutex::new(Some(kept)),
-            client: recruit.client,
+            handle: Mutex::new(Some(handle)),
+            client: request.client,
             _reserved: reserved,
         });
-        members.insert(recruit.id, Arc::clone(&member));
+        workers.insert(request.id, Arc::clone(&member));
         self.joined.notify_one();
         Ok((member, true))
     }
 
     /// Whether there is room for another worker: in this node, for this client, and in the store's request budget.
-    fn room(&self, members: &BTreeMap<WorkerId, Arc<Member>>, recruit: &Recruit) -> Answer<Reserved> {
-        let others = || members.values().filter(|member| member.id != recruit.id);
-        if others().count() >= self.most {
+    fn reserve(
+        &self,
+        workers: &BTreeMap<WorkerId, Arc<HttpWorker>>,
+        request: &RegistrationRequest,
+    ) -> Answer<Reserved> {
+        let others = || workers.values().filter(|member| member.id != request.id);
+        if others().count() >= self.max_workers {
             return Err(Problem::busy(format!(
                 "{} workers are registered through this node, which is the limit",
-                self.most
+                self.max_workers
             )));
         }
-        if others().filter(|member| member.client == recruit.client).count() >= self.most_per_client {
-            let client = recruit.client.map_or_else(|| "this client".to_owned(), |peer| peer.to_string());
+        if others().filter(|member| member.client == request.client).count() >= self.max_per_client {
+            let client = request.client.map_or_else(|| "this client".to_owned(), |peer| peer.to_string());
             return Err(Problem::too_many_workers(format!(
                 "{} workers are registered through this node by {client}, which is the limit for one address",
-                self.most_per_client
+                self.max_per_client
             )));
         }
-        self.bucket.reserve(recruit.requests_per_second).ok_or_else(|| {
+        self.rate_limit.reserve(request.requests_per_second).ok_or_else(|| {
             Problem::too_many_workers(
                 "the workers registered through this node have reached its limit of store requests: register it through another node",
             )
@@ -225,33 +229,33 @@ impl Crew {
     }
 
     /// The worker with this id, if the registration matches. The call counts as a heartbeat.
-    pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<Member>> {
-        let mut members = self.members.lock();
+    pub(crate) fn member(&self, id: &WorkerId, registration: &str) -> Answer<Arc<HttpWorker>> {
+        let mut workers = self.workers.lock();
         let unknown = || {
             let detail = format!("worker {id} is not registered through this node: register it first");
             Problem::not_found("unknown-worker", detail)
         };
-        let member = members.get(id).cloned().ok_or_else(unknown)?;
+        let member = workers.get(id).cloned().ok_or_else(unknown)?;
         if !same(&member.registration, registration) {
             let detail = format!("worker {id} was registered by another client: the `registration` differs");
             return Err(Problem::conflict("worker-held", detail));
         }
         if let Some(end) = member.end() {
-            members.remove(id);
-            drop(members);
-            member.desk.close();
+            workers.remove(id);
+            drop(workers);
+            member.jobs.close();
             return Err(ended(end));
         }
-        self.hear(&member);
+        self.note_heartbeat(&member);
         Ok(member)
     }
 
-    pub(crate) fn hear(&self, member: &Member) {
+    pub(crate) fn note_heartbeat(&self, member: &HttpWorker) {
         member.heard_ms.fetch_max(self.clock.now_ms(), Ordering::AcqRel);
     }
 
     pub(crate) async fn leave(&self, id: &WorkerId) {
-        let member = self.members.lock().remove(id);
+        let member = self.workers.lock().remove(id);
         if let Some(member) = member {
             member.leave().await;
         }
@@ -260,20 +264,20 @@ impl Crew {
     /// Drops workers that were silent for their timeout. Runs on the node's runtime until the server closes.
     pub(crate) async fn watch(&self, closing: &CancellationToken) {
         while !closing.is_cancelled() {
-            let idle = self.members.lock().is_empty();
+            let idle = self.workers.lock().is_empty();
             tokio::select! {
                 () = closing.cancelled() => return,
                 () = self.joined.notified(), if idle => {}
-                () = tokio::time::sleep(LOOK), if !idle => {}
+                () = tokio::time::sleep(CHECK_INTERVAL), if !idle => {}
             }
-            self.let_go();
+            self.drop_silent();
         }
     }
 
-    fn let_go(&self) {
+    fn drop_silent(&self) {
         let now_ms = self.clock.now_ms();
         let mut silent = Vec::new();
-        self.members.lock().retain(|_, member| {
+        self.workers.lock().retain(|_, member| {
             let heard_ms = member.heard_ms.load(Ordering::Acquire);
             let late = now_ms.saturating_sub(heard_ms) > member.timeout_ms;
             if late {
@@ -288,9 +292,9 @@ impl Crew {
     }
 
     /// Deregisters all workers at once.
-    pub(crate) async fn disband(&self) {
-        let members = std::mem::take(&mut *self.members.lock());
-        futures::future::join_all(members.values().map(|member| member.leave())).await;
+    pub(crate) async fn deregister_all(&self) {
+        let workers = std::mem::take(&mut *self.workers.lock());
+        futures::future::join_all(workers.values().map(|member| member.leave())).await;
     }
 }
 

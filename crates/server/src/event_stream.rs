@@ -1,7 +1,7 @@
 //! The node's events, kept for a while and streamed to clients.
 //!
-//! Streams have no buffers of their own: each is a position in one ring. A slow client holds nothing up and costs nothing; once
-//! the ring has passed its position, it is told that it missed events and continues from the oldest one kept.
+//! Streams have no buffers of their own: each is a position in the rings below. A slow client holds nothing up and costs nothing; once
+//! they have passed its position, it is told that it missed events and continues from the oldest one kept.
 //!
 //! Events that a healthy node repeats all the time have a ring of their own, so that they do not push out what people want to
 //! see. Both rings share one sequence of numbers: a stream of everything has no gaps, and a stream of one level has no gaps
@@ -27,13 +27,13 @@ use utoipa::ToSchema;
 pub(crate) const KEPT: usize = 1000;
 
 /// Most events sent in one chunk.
-const PIECE: usize = 64;
+const CHUNK_EVENTS: usize = 64;
 
 /// The kept events, and the history of leaders they show.
-pub(crate) struct Feed {
+pub(crate) struct EventBuffer {
     /// Identifies this run of the process: an id from another run means nothing here.
-    life: String,
-    ring: Mutex<Ring>,
+    run_id: String,
+    rings: Mutex<Rings>,
     newest: watch::Sender<u64>,
 }
 
@@ -55,13 +55,13 @@ struct Frame {
 
 /// The kept events of one level.
 #[derive(Default)]
-struct Shelf {
+struct Ring {
     frames: VecDeque<Frame>,
     /// The number of the newest event that is no longer kept.
     dropped: u64,
 }
 
-impl Shelf {
+impl Ring {
     fn push(&mut self, frame: Frame) {
         self.frames.push_back(frame);
         if self.frames.len() > KEPT
@@ -78,15 +78,15 @@ impl Shelf {
 }
 
 #[derive(Default)]
-struct Ring {
-    info: Shelf,
-    debug: Shelf,
+struct Rings {
+    info: Ring,
+    debug: Ring,
     /// The number of the newest event; numbers start at 1.
     newest: u64,
     history: History,
 }
 
-impl Ring {
+impl Rings {
     /// The number from which on all events of the level are kept.
     fn first(&self, level: Level) -> u64 {
         match level {
@@ -118,7 +118,7 @@ impl Ring {
 }
 
 /// What a client asked a stream for.
-pub(crate) struct Wish {
+pub(crate) struct StreamRequest {
     pub(crate) from: From,
     pub(crate) level: Level,
     /// The stream continues with new events.
@@ -135,17 +135,17 @@ pub(crate) enum From {
     After(String),
 }
 
-impl Feed {
-    pub(crate) fn new() -> Feed {
-        Feed {
-            life: format!("{:08x}", rand::random::<u32>()),
-            ring: Mutex::default(),
+impl EventBuffer {
+    pub(crate) fn new() -> EventBuffer {
+        EventBuffer {
+            run_id: format!("{:08x}", rand::random::<u32>()),
+            rings: Mutex::default(),
             newest: watch::Sender::new(0),
         }
     }
 
     /// Takes the node's events until there are no more.
-    pub(crate) async fn pump(self: Arc<Feed>, mut events: broadcast::Receiver<Event>) {
+    pub(crate) async fn collect(self: Arc<EventBuffer>, mut events: broadcast::Receiver<Event>) {
         loop {
             match events.recv().await {
                 Ok(event) => self.push(&event),
@@ -159,19 +159,19 @@ impl Feed {
     }
 
     pub(crate) fn push(&self, event: &Event) {
-        self.ring.lock().history.take(event);
+        self.rings.lock().history.take(event);
         self.keep(level(&event.kind), None, &event.to_json().to_string());
     }
 
     fn keep(&self, level: Level, name: Option<&str>, data: &str) {
         let number = {
-            let mut ring = self.ring.lock();
-            ring.newest += 1;
-            let number = ring.newest;
+            let mut rings = self.rings.lock();
+            rings.newest += 1;
+            let number = rings.newest;
             let frame = Frame { number, bytes: self.frame(Some(number), name, data) };
             match level {
-                Level::Info => ring.info.push(frame),
-                Level::Debug => ring.debug.push(frame),
+                Level::Info => rings.info.push(frame),
+                Level::Debug => rings.debug.push(frame),
             }
             number
         };
@@ -185,7 +185,7 @@ impl Feed {
     }
 
     fn id(&self, number: u64) -> String {
-        format!("{}-{number}", self.life)
+        format!("{}-{number}", self.run_id)
     }
 
     /// The id of the newest event; `None` before the first.
@@ -195,67 +195,67 @@ impl Feed {
     }
 
     pub(crate) fn history(&self) -> History {
-        self.ring.lock().history.clone()
+        self.rings.lock().history.clone()
     }
 
     /// The number to begin with, and what to send first if that differs from what was asked for.
-    fn begin(&self, wish: &Wish) -> (u64, Option<Bytes>) {
-        let ring = self.ring.lock();
-        let next = ring.newest + 1;
-        let after = match &wish.from {
+    fn begin(&self, request: &StreamRequest) -> (u64, Option<Bytes>) {
+        let rings = self.rings.lock();
+        let next = rings.newest + 1;
+        let after = match &request.from {
             From::Now => return (next, None),
-            From::Recent(count) => return (ring.recent(*count, wish.level), None),
+            From::Recent(count) => return (rings.recent(*count, request.level), None),
             From::After(id) => id,
         };
-        let known = after.split_once('-').filter(|(life, _)| *life == self.life);
+        let known = after.split_once('-').filter(|(run_id, _)| *run_id == self.run_id);
         match known.and_then(|(_, number)| number.parse::<u64>().ok()).filter(|number| *number < next) {
-            // Whether it is too old shows when the ring is read.
+            // Whether it is too old shows when the rings are read.
             Some(number) => (number + 1, None),
             None => {
                 let text = missed_text(None, "the id comes from before a restart, or from another server");
-                (ring.first(wish.level), Some(self.frame(None, Some("missed"), &text)))
+                (rings.first(request.level), Some(self.frame(None, Some("missed"), &text)))
             }
         }
     }
 
     /// The frames from this number on as one chunk, and the number after them. Starts with a notice if some are gone.
-    fn piece(&self, from: u64, level: Level) -> Option<(Bytes, u64)> {
-        let ring = self.ring.lock();
-        let first = ring.first(level);
-        let frames = ring.frames(from.max(first), level, PIECE);
+    fn chunk(&self, from: u64, level: Level) -> Option<(Bytes, u64)> {
+        let rings = self.rings.lock();
+        let first = rings.first(level);
+        let frames = rings.frames(from.max(first), level, CHUNK_EVENTS);
         let next = frames.last()?.number + 1;
-        let mut piece = Vec::new();
+        let mut chunk = Vec::new();
         if from < first {
             // Within one level nobody counts the missing events; it is only known that there were some.
             let missed = (level == Level::Debug).then(|| first - from);
             let text = missed_text(missed, "they are no longer kept");
-            piece.extend_from_slice(&self.frame(None, Some("missed"), &text));
+            chunk.extend_from_slice(&self.frame(None, Some("missed"), &text));
         }
         for frame in frames {
-            piece.extend_from_slice(&frame.bytes);
+            chunk.extend_from_slice(&frame.bytes);
         }
-        Some((piece.into(), next))
+        Some((chunk.into(), next))
     }
 
     /// The events as a stream. It ends with the server or, if it does not follow, with the newest event.
     pub(crate) fn stream(
-        self: Arc<Feed>,
-        wish: &Wish,
+        self: Arc<EventBuffer>,
+        request: &StreamRequest,
         keep_alive: Duration,
         closing: CancellationToken,
         permit: OwnedSemaphorePermit,
     ) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + use<> {
-        let (next, first) = self.begin(wish);
+        let (next, first) = self.begin(request);
         // Tells the client at once that the stream is open, and how soon to reconnect.
         let mut hello = Vec::from(&b"retry: 2000\n: tenure\n\n"[..]);
         hello.extend_from_slice(&first.unwrap_or_default());
         let newest = self.newest.subscribe();
-        let end = (!wish.follow).then(|| self.ring.lock().newest);
+        let end = (!request.follow).then(|| self.rings.lock().newest);
         let reader = Reader {
-            feed: self,
+            buffer: self,
             next,
             end,
-            level: wish.level,
+            level: request.level,
             newest,
             keep_alive,
             closing,
@@ -263,8 +263,8 @@ impl Feed {
             hello: Some(hello.into()),
         };
         futures::stream::unfold(reader, |mut reader| async move {
-            let piece = reader.piece().await?;
-            Some((Ok(piece), reader))
+            let chunk = reader.chunk().await?;
+            Some((Ok(chunk), reader))
         })
     }
 }
@@ -283,7 +283,7 @@ fn missed_text(missed: Option<u64>, why: &str) -> String {
 }
 
 struct Reader {
-    feed: Arc<Feed>,
+    buffer: Arc<EventBuffer>,
     next: u64,
     level: Level,
     /// The last number to send, if there is one.
@@ -296,7 +296,7 @@ struct Reader {
 }
 
 impl Reader {
-    async fn piece(&mut self) -> Option<Bytes> {
+    async fn chunk(&mut self) -> Option<Bytes> {
         if let Some(hello) = self.hello.take() {
             return Some(hello);
         }
@@ -307,9 +307,9 @@ impl Reader {
                 return None;
             }
             self.newest.borrow_and_update();
-            if let Some((piece, next)) = self.feed.piece(self.next, self.level) {
+            if let Some((chunk, next)) = self.buffer.chunk(self.next, self.level) {
                 self.next = next;
-                return Some(piece);
+                return Some(chunk);
             }
             if self.end.is_some() {
                 return None;
