@@ -1,6 +1,6 @@
 //! What a scheduled job costs with few and with many schedules: requests and CPU time, of leader and agents together.
 //!
-//! Uses the memory store and simulated time; orchestrator, dispatcher and runners are the real ones. One process does all the
+//! Uses the memory store and simulated time; schedule runner, dispatcher and runners are the real ones. One process does all the
 //! work on one thread, so its CPU time is that of the whole cluster: nodes, registry and memory store included.
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -14,8 +14,9 @@ use tenure::process::Supervisor;
 use tenure::store::{Lanes, MemoryStore, Meter, MeterSnapshot, Metered, Store};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
-use tenure_plugins::poll::{
-    AgentFacts, Check, CheckSpec, Checks, JobRun, PollOptions, PollOrchestrator, Rules, Schedule, read_file,
+use tenure_plugins::checks::{Check, Checks, JobRun};
+use tenure_plugins::schedules::{
+    AgentFacts, CheckSpec, Rules, Schedule, ScheduleOptions, ScheduleRunner, read_file,
 };
 use tokio::time::Instant;
 
@@ -143,19 +144,20 @@ async fn cluster(load: &Load) -> Figures {
     let lead = node("lead", &store, &clock, &leaders, true).await;
     let rules = Rules { own_kinds: [KindName::new("nothing").expect("valid")].into() };
     let wall = move || START + u64::try_from(began.elapsed().as_millis()).unwrap_or(0);
-    let options = PollOptions { rules: rules.clone(), wall_clock: Arc::new(wall), ..PollOptions::default() };
+    let options =
+        ScheduleOptions { rules: rules.clone(), wall_clock: Arc::new(wall), ..ScheduleOptions::default() };
     let metered: Arc<dyn Store> =
         Arc::new(Metered::new(Arc::clone(&store) as Arc<dyn Store>, leaders.clone()));
     let namespace = Namespace::new("bench").expect("valid");
-    let polls = PollOrchestrator::new(lead.jobs(), lead.workers(), metered, &namespace, options);
-    let _processes = Supervisor::new([polls.process()]).run(&lead).expect("valid");
+    let runner = ScheduleRunner::new(lead.jobs(), lead.workers(), metered, &namespace, options);
+    let _processes = Supervisor::new([runner.process()]).run(&lead).expect("valid");
     let hands = node("hands", &store, &clock, &agents, false).await;
     let _runners = runners(load.agents, &hands, &done).await;
     for number in 0..load.schedules {
-        polls.schedules().put(&schedule(load, number, &rules), START).await.expect("written");
+        runner.schedules().put(&schedule(load, number, &rules), START).await.expect("written");
     }
-    let mut view = polls.view();
-    let known = |view: &tenure_plugins::poll::PollView| {
+    let mut view = runner.view();
+    let known = |view: &tenure_plugins::schedules::RunnerView| {
         view.agents.len() == load.agents && view.schedules.len() as u64 == load.schedules
     };
     view.wait_for(known).await.expect("it lives");

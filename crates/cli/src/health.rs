@@ -18,7 +18,7 @@ pub(crate) async fn health(args: HealthArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
     let view = match existing(&settings).await? {
-        Some(lanes) => HealthView::look(&lanes, &namespace).await?,
+        Some(lanes) => HealthView::read_from(&lanes, &namespace).await?,
         None => HealthView::nothing(&namespace),
     };
     if args.json {

@@ -114,13 +114,13 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
     match what {
         "settings" => tenure::settings::FIELDS.iter().for_each(|field| say!("{}", field.name)),
         "metrics" => {
-            let plugins = tenure_plugins::poll::POLL_METRIC_NAMES;
+            let plugins = tenure_plugins::schedules::SCHEDULE_METRIC_NAMES;
             let health = tenure_plugins::cluster_health::HEALTH_METRIC_NAMES;
             tenure::metrics::METRIC_NAMES.iter().chain(plugins).chain(health).for_each(|name| say!("{name}"));
         }
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
-            let polls = tenure_plugins::poll::POLL_EVENT_NAMES;
+            let polls = tenure_plugins::schedules::SCHEDULE_EVENT_NAMES;
             tenure::event::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
         }
         "http" => tenure_server::route_names().iter().for_each(|name| say!("{name}")),

@@ -11,7 +11,7 @@ use tenure::metrics::{
 };
 use tenure::store::StoreUrl;
 use tenure::{Namespace, Settings};
-use tenure_plugins::{cluster_health, poll};
+use tenure_plugins::{cluster_health, schedules};
 
 /// A node that missed this many presences is not counted; the election's ranking gives it up at the same time.
 const PRESENCES_MISSED: u64 = 3;
@@ -33,7 +33,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
     let health = cluster_health::cost(&settings, args.nodes);
-    let polls = poll::cost(&settings, args.nodes);
+    let polls = schedules::cost(&settings, args.nodes);
     let parts = [&projected.lines, &health.lines, &polls.lines];
     let total = Surcharge::of(parts.into_iter().flatten().cloned().collect());
     let total = serde_json::json!({"requestsPerMonth": total.requests_per_month, "costPerMonth": total.cost_per_month});

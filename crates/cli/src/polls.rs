@@ -26,7 +26,7 @@ use tenure::id::IdError;
 use tenure::id::{Namespace, ScheduleId};
 use tenure::store::{Lanes, OpenOptions};
 
-use tenure_plugins::poll::{PollError, Schedules};
+use tenure_plugins::schedules::{ScheduleError, Schedules};
 
 /// A command is not lease traffic: a request may take longer than a renewal may.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
@@ -96,19 +96,19 @@ fn no_schedule(id: &ScheduleId, namespace: &Namespace) -> Failure {
     Failure::missing(format!("there is no schedule {:?} in {namespace}", id.as_str()))
 }
 
-impl From<PollError> for Failure {
-    fn from(error: PollError) -> Failure {
+impl From<ScheduleError> for Failure {
+    fn from(error: ScheduleError) -> Failure {
         match error {
-            PollError::Unknown(_) => Failure::missing(error),
-            PollError::Name(_) => Failure::usage(error),
-            PollError::Refused { .. } => Failure::unreadable(error),
-            PollError::Store(_) => Failure::store(error),
-            PollError::NotLeading
-            | PollError::Full(_)
-            | PollError::Exists(_)
-            | PollError::Raced(_)
-            | PollError::Asked(_)
-            | PollError::Submit(_) => Failure::other(error),
+            ScheduleError::Unknown(_) => Failure::missing(error),
+            ScheduleError::Name(_) => Failure::usage(error),
+            ScheduleError::Refused { .. } => Failure::unreadable(error),
+            ScheduleError::Store(_) => Failure::store(error),
+            ScheduleError::NotLeading
+            | ScheduleError::Full(_)
+            | ScheduleError::Exists(_)
+            | ScheduleError::Raced(_)
+            | ScheduleError::Asked(_)
+            | ScheduleError::Submit(_) => Failure::other(error),
         }
     }
 }

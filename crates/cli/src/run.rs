@@ -13,7 +13,7 @@ use tenure::process::{ProcessSpec, Processes, Supervisor};
 use tenure::store::StoreUrl;
 use tenure::{Event, Node, StopReason};
 use tenure_plugins::cluster_health::ClusterHealth;
-use tenure_plugins::poll::{PollOptions, PollOrchestrator};
+use tenure_plugins::schedules::{ScheduleOptions, ScheduleRunner};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What runs while the node leads: ClusterHealth and the PollOrchestrator, unless they are not wanted, and a command, if there is
+/// What runs while the node leads: ClusterHealth and the ScheduleRunner, unless they are not wanted, and a command, if there is
 /// one.
 fn leader_only(
     node: &Node,
@@ -113,7 +113,7 @@ fn leader_only(
         specs.push(ClusterHealth::new(node).process());
     }
     if polls {
-        let polls = PollOrchestrator::for_node(node, PollOptions::default()).map_err(Failure::usage)?;
+        let polls = ScheduleRunner::for_node(node, ScheduleOptions::default()).map_err(Failure::usage)?;
         specs.push(polls.process());
     }
     specs.extend(command);

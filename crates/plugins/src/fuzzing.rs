@@ -8,7 +8,7 @@ mod tests;
 
 pub use crate::cluster_health::health;
 
-use crate::poll::{Problems, Rules, Schedule, Timing, read_file};
+use crate::schedules::{Problems, Rules, Schedule, Timing, read_file};
 use serde_json::Value;
 use tenure::id::KindName;
 

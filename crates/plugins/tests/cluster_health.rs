@@ -70,7 +70,7 @@ impl Rig {
 
     async fn view(&self) -> HealthView {
         let namespace = Namespace::new("test").expect("valid");
-        HealthView::look(&Lanes::same(self.store.clone()), &namespace).await.expect("a view")
+        HealthView::read_from(&Lanes::same(self.store.clone()), &namespace).await.expect("a view")
     }
 
     async fn put(&self, body: &str) {

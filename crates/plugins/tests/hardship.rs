@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure::job::{JobState, Submitted};
 use tenure::store::{Condition, Read, Store};
-use tenure_plugins::poll::{AgentFacts, PollEvent};
+use tenure_plugins::schedules::{AgentFacts, ScheduleEvent};
 
 /// An agent that says it can do what it cannot: the job fails with its words, the check is told as failing, and the next job, with
 /// an agent that can, is well.
@@ -19,21 +19,21 @@ async fn an_agent_that_lies_about_a_capability_fails_its_jobs_and_loses_none() {
     let able = AgentFacts { capabilities: BTreeSet::from([id("icmp")]), ..AgentFacts::default() };
     let liar = rig.liar("w1", &able).await;
     let text = "manual: true, capabilities: [icmp], attempts: 2, failAfter: 1";
-    pod.polls.schedules().put(&schedule("asked", text), START).await.expect("written");
+    pod.runner.schedules().put(&schedule("asked", text), START).await.expect("written");
     pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
-    assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
+    assert_eq!(pod.runner.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 1).await;
     let told = pod.told();
-    let [PollEvent::CheckFailing(failing)] = told.as_slice() else { panic!("{told:?}") };
+    let [ScheduleEvent::CheckFailing(failing)] = told.as_slice() else { panic!("{told:?}") };
     assert!(failing.detail.contains("not a known kind of check"), "{failing:?}");
     liar.runner.drain().await;
     let _honest = rig.agent("w2", &able, &fake).await;
     pod.until(|view| view.agents.keys().any(|agent| agent.as_str() == "w2")).await;
-    assert_eq!(pod.polls.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
+    assert_eq!(pod.runner.run_now(&id("asked"), "two").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.is_empty() && view.counts.jobs.finished == 2).await;
     assert_eq!(fake.done().len(), 1);
     let told = pod.told();
-    assert!(matches!(told.as_slice(), [PollEvent::CheckRecovered(_)]), "{told:?}");
+    assert!(matches!(told.as_slice(), [ScheduleEvent::CheckRecovered(_)]), "{told:?}");
 }
 
 /// Somebody writes nonsense over an inbox with a job in it: it is left alone and counted, and another agent does the job.
@@ -45,9 +45,9 @@ async fn a_job_whose_inbox_was_tampered_with_is_done_by_another() {
     fake.set(Answering::HangsOn("w1".to_owned()));
     let mut asked = schedule("asked", "manual: true, timeout: 5m, attempts: 3");
     asked.checks[0].timeout_ms = 200_000;
-    pod.polls.schedules().put(&asked, START).await.expect("written");
+    pod.runner.schedules().put(&asked, START).await.expect("written");
     pod.until(|view| view.schedules.len() == 1 && view.agents.len() == 1).await;
-    assert_eq!(pod.polls.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
+    assert_eq!(pod.runner.run_now(&id("asked"), "one").await, Ok(Submitted::Created));
     pod.until(|view| view.jobs.iter().any(|job| job.state == JobState::Running)).await;
     let _w2 = rig.agent("w2", &AgentFacts::default(), &fake).await;
     let key = "plg_coordinator_global/test/jobs/inbox/w1.json";
@@ -69,7 +69,7 @@ async fn fo2_a_job_in_flight_is_adopted_after_a_graceful_stop() {
     fake.set(Answering::Takes(Duration::from_secs(30)));
     let mut slow = schedule("web", "every: 10s, timeout: 90s, attempts: 1");
     slow.checks[0].timeout_ms = 80_000;
-    pods[0].polls.schedules().put(&slow, START).await.expect("written");
+    pods[0].runner.schedules().put(&slow, START).await.expect("written");
     let leader = loop {
         match pods.iter().position(|pod| pod.view().jobs.iter().any(|job| job.state == JobState::Running)) {
             Some(leader) => break leader,

@@ -5,7 +5,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tenure::admin::{StatusError, StepDownError};
 use tenure::worker::WorkerError;
-use tenure_plugins::poll::PollError;
+use tenure_plugins::schedules::ScheduleError;
 use utoipa::ToSchema;
 
 /// The media type of a problem.
@@ -181,19 +181,19 @@ impl From<WorkerError> for Problem {
     }
 }
 
-impl From<PollError> for Problem {
-    fn from(error: PollError) -> Problem {
+impl From<ScheduleError> for Problem {
+    fn from(error: ScheduleError) -> Problem {
         match error {
-            PollError::Unknown(_) => Problem::not_found("unknown-schedule", error),
-            PollError::Name(_) => Problem::invalid(error),
-            PollError::Refused { .. } => Problem::unreadable(error),
-            PollError::Store(_) => Problem::store(error),
-            PollError::NotLeading
-            | PollError::Full(_)
-            | PollError::Exists(_)
-            | PollError::Raced(_)
-            | PollError::Asked(_)
-            | PollError::Submit(_) => Problem::conflict("raced", error),
+            ScheduleError::Unknown(_) => Problem::not_found("unknown-schedule", error),
+            ScheduleError::Name(_) => Problem::invalid(error),
+            ScheduleError::Refused { .. } => Problem::unreadable(error),
+            ScheduleError::Store(_) => Problem::store(error),
+            ScheduleError::NotLeading
+            | ScheduleError::Full(_)
+            | ScheduleError::Exists(_)
+            | ScheduleError::Raced(_)
+            | ScheduleError::Asked(_)
+            | ScheduleError::Submit(_) => Problem::conflict("raced", error),
         }
     }
 }

@@ -17,8 +17,9 @@ use tenure::id::{CheckName, Namespace};
 use tenure::job::JobList;
 use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::worker::WorkerList;
+use tenure_plugins::checks::Health;
 use tenure_plugins::cluster_health::HealthView;
-use tenure_plugins::poll::{Health, JobRow, Schedules};
+use tenure_plugins::schedules::{JobRow, Schedules};
 use tokio::runtime::Handle;
 
 /// Most jobs shown.
@@ -172,7 +173,7 @@ async fn cluster(store: StoreAccess, annex: Annex) -> Answer<Cluster> {
     if let Some(leader) = &mut status.leader {
         (leader.live, leader.watched_ms) = (is_seen_alive(&annex, leader, epoch), leader.lease_hold);
     }
-    let health = HealthView::behind(&store.lanes, &store.namespace, &status).await.map_err(Problem::from);
+    let health = HealthView::read_with(&store.lanes, &store.namespace, &status).await.map_err(Problem::from);
     Ok(Cluster { status, health })
 }
 

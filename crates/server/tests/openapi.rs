@@ -8,10 +8,9 @@ use common::{Site, request, sleep_ms};
 use serde_json::{Value, json};
 use tenure::process::Supervisor;
 use tenure::store::{Condition, Store};
+use tenure_plugins::checks::{CheckResult, JobReport};
 use tenure_plugins::cluster_health::ClusterHealth;
-use tenure_plugins::poll::{
-    AgentFacts, CheckResult, JobReport, PollOptions, PollOrchestrator, Rules, read_file,
-};
+use tenure_plugins::schedules::{AgentFacts, Rules, ScheduleOptions, ScheduleRunner, read_file};
 
 fn document() -> Value {
     serde_json::to_value(tenure_server::document()).expect("JSON")
@@ -109,9 +108,9 @@ async fn every_operation_is_there_and_answers_only_what_is_documented() {
 async fn the_documents_of_a_busy_cluster_are_as_described() {
     let site = Site::new().await;
     // The routes go by the wall clock: so do the schedules here.
-    let polls = PollOrchestrator::for_node(&site.node, PollOptions::default()).expect("valid");
+    let runner = ScheduleRunner::for_node(&site.node, ScheduleOptions::default()).expect("valid");
     let health = ClusterHealth::new(&site.node);
-    let specs = [health.process(), polls.process()];
+    let specs = [health.process(), runner.process()];
     let _processes = Supervisor::new(specs).run(&site.node).expect("valid");
     let agent = json!({"workerId": "w1", "kinds": ["poll"], "payload": AgentFacts::default().to_payload()});
     let registration = site.post("/v1/workers", agent).await.json()["registration"].clone();

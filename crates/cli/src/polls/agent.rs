@@ -15,7 +15,8 @@ use tenure::id::Label;
 use tenure::job::{ClaimerCounts, Handlers, JobRunner, RunnerEnd, RunnerOptions};
 use tenure::store::OpenOptions;
 use tenure::worker::{Observer, WorkerSpec};
-use tenure_plugins::poll::{AgentFacts, AllowedCommand, Checks, CommandCheck, LinkLocal};
+use tenure_plugins::checks::{AllowedCommand, Checks, CommandCheck, LinkLocal};
+use tenure_plugins::schedules::AgentFacts;
 
 /// As many as a schedule may ask for.
 const CAPABILITIES_MAX: usize = 32;

@@ -9,7 +9,7 @@ use std::io::Read;
 use std::process::ExitCode;
 use std::sync::Arc;
 use tenure::Namespace;
-use tenure_plugins::poll::{Change, PollError, Problems, Rules, Schedule, read_file};
+use tenure_plugins::schedules::{Change, Problems, Rules, Schedule, ScheduleError, read_file};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 16;
 /// Wrong arguments.
 const WRONG: u8 = 2;
 
-type Outcome = (String, Result<Change, PollError>);
+type Outcome = (String, Result<Change, ScheduleError>);
 
 pub(crate) async fn apply(args: ApplyArgs) -> Result<ExitCode, Failure> {
     let name =
@@ -63,7 +63,7 @@ fn wrong(namespace: &Namespace, name: &str, problems: &Problems, json: bool) -> 
         complain!("tenure: {name}: {problem}");
     }
     if json {
-        let row = |problem: &tenure_plugins::poll::Problem| json!({"line": problem.line, "field": problem.field, "value": problem.value, "rule": problem.rule});
+        let row = |problem: &tenure_plugins::schedules::Problem| json!({"line": problem.line, "field": problem.field, "value": problem.value, "rule": problem.rule});
         let errors: Vec<Value> = problems.all().iter().map(row).collect();
         say_json(&pretty(&json!({"namespace": namespace.as_str(), "file": name, "errors": errors}))?);
     } else {

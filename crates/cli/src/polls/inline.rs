@@ -2,7 +2,7 @@
 
 use crate::args::ScheduleAddArgs;
 use serde_json::{Map, Value, json};
-use tenure_plugins::poll::{Problems, Rules, Schedule, read_file};
+use tenure_plugins::schedules::{Problems, Rules, Schedule, read_file};
 
 /// The fields of a check. A comma before anything else belongs to the value it stands in.
 const CHECK_FIELDS: [&str; 11] =
@@ -51,8 +51,8 @@ pub(crate) fn schedule(args: &ScheduleAddArgs) -> Result<Schedule, String> {
 
 /// Every fault without its line: there are no lines here.
 fn told(problems: &Problems) -> String {
-    let one = |problem: &tenure_plugins::poll::Problem| {
-        tenure_plugins::poll::Problem { line: None, ..problem.clone() }.to_string()
+    let one = |problem: &tenure_plugins::schedules::Problem| {
+        tenure_plugins::schedules::Problem { line: None, ..problem.clone() }.to_string()
     };
     problems.all().iter().map(one).collect::<Vec<String>>().join("\ntenure: ")
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::JobId;
 use tenure::job::{JobList, JobState};
-use tenure_plugins::poll::{JobRow, POLL_KIND};
+use tenure_plugins::schedules::{CHECKS_KIND, JobRow};
 
 /// Inboxes that are looked into at most.
 const INBOXES_MAX: usize = 64;
@@ -30,7 +30,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         None => JobList::default(),
     };
     list.jobs.retain(|job| {
-        job.kind.as_str() == POLL_KIND
+        job.kind.as_str() == CHECKS_KIND
             && schedule.as_ref().is_none_or(|schedule| job.series == *schedule)
             && !(args.open && job.state.is_final())
     });

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure::id::{CheckName, WorkerId};
 
 use tenure::job::JobRecord;
-use tenure_plugins::poll::JobRow;
+use tenure_plugins::schedules::JobRow;
 
 /// A job for people; [`JobRow`] has it for programs.
 pub(super) struct Row(pub(super) JobRow);

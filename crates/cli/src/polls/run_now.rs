@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure::id::{JobId, ScheduleId};
 
 use tenure::job::{JobList, JobState};
-use tenure_plugins::poll::{Change, RunRequest};
+use tenure_plugins::schedules::{Change, RunRequest};
 use tokio::time::Instant;
 
 /// How often it is looked whether the job exists, while somebody waits for it.

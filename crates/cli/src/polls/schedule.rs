@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use tenure::id::{CheckName, Label, ScheduleId};
 
 use tenure::job::{JobList, JobRecord};
-use tenure_plugins::poll::{Change, CheckHealth, JobRow, POLL_KIND, Schedule, Timing};
+use tenure_plugins::checks::CheckHealth;
+use tenure_plugins::schedules::{CHECKS_KIND, Change, JobRow, Schedule, Timing};
 
 /// Jobs that `show` tells people of.
 const JOBS_SHOWN: usize = 10;
@@ -122,7 +123,7 @@ fn needs(schedule: &Schedule) -> String {
 /// The jobs of a schedule.
 async fn jobs_of(place: &Place, id: &ScheduleId) -> Result<Vec<JobRecord>, Failure> {
     let mut list = JobList::read_near(&place.lanes, &place.namespace, &id.series()).await?;
-    list.jobs.retain(|job| job.kind.as_str() == POLL_KIND && job.series == id.series());
+    list.jobs.retain(|job| job.kind.as_str() == CHECKS_KIND && job.series == id.series());
     list.ask_workers(&place.lanes, &place.namespace, 16).await?;
     Ok(list.jobs)
 }

@@ -1,10 +1,10 @@
 //! What must hold for `health.json`, whatever it contains; see [`crate::fuzzing`].
 
-use super::{HealthDocument, Judge, JudgeConfig, Listed, Look, Own, transitions};
+use super::{Assessment, AssessmentConfig, HealthDocument, LeaderFacts, Listed, Listing, transitions};
 use crate::fuzzing::{assert_kept, assert_told};
 use serde_json::Value;
 
-/// How often the judge looks.
+/// How often the nodes are listed.
 const STEPS: u64 = 12;
 
 const KNOWN: [&str; 12] = [
@@ -29,14 +29,14 @@ pub fn health(body: &[u8]) -> bool {
     assert!(found.is_old_news(&found), "nothing is new in it");
     // No real sequence gets that far.
     if found.sequence < u64::MAX / 2 - STEPS {
-        judge(&found);
+        assess(&found);
     }
     true
 }
 
 /// A leader continues from the document; its own node and every second node of the document are alive.
-fn judge(found: &HealthDocument) {
-    let config = JudgeConfig {
+fn assess(found: &HealthDocument) {
+    let config = AssessmentConfig {
         suspect_ms: 200,
         down_ms: 300,
         retention_ms: 10_000,
@@ -48,7 +48,7 @@ fn judge(found: &HealthDocument) {
         refresh_ms: 300,
         rereads: 1,
     };
-    let mut judge = Judge::new(config, found.epoch, "a", Some(found));
+    let mut assessment = Assessment::new(config, found.epoch, "a", Some(found));
     let mut last = found.clone();
     for step in 1..=STEPS {
         let mark = |(place, row): (usize, &super::NodeHealth)| {
@@ -58,8 +58,13 @@ fn judge(found: &HealthDocument) {
         };
         let list = found.nodes.iter().enumerate().map(mark).collect();
         let now_ms = 5000 + step * 100;
-        judge.look(Look { sent_ms: now_ms, now_ms, late_ms: 60 * (step % 2), list: Some((list, true)) });
-        let document = judge.judge(now_ms, Own::default());
+        assessment.take_list(Listing {
+            sent_ms: now_ms,
+            now_ms,
+            late_ms: 60 * (step % 2),
+            list: Some((list, true)),
+        });
+        let document = assessment.assess(now_ms, LeaderFacts::default());
         assert_eq!((document.epoch, document.sequence), (found.epoch, last.sequence + 1), "it rises");
         assert_eq!(HealthDocument::parse(&document.to_bytes()).as_ref(), Ok(&document), "our own");
         transitions(Some(&last), &document);

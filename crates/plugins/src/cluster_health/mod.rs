@@ -22,17 +22,18 @@
 //! Not every transition is announced. The leader that published it announces it; if that leader dies in between, its successor
 //! does not announce it again.
 
+mod assessment;
 mod cost;
-mod crew;
 mod document;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
-mod judge;
 mod probe;
 mod process;
 mod reader;
 mod watched;
+mod workers;
 
+pub use assessment::{Assessment, AssessmentConfig, Facts, LeaderFacts, Listed, Listing};
 pub use cost::cost;
 pub use document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
@@ -41,11 +42,10 @@ pub use document::{
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use fuzzing::health;
-pub use judge::{Facts, Judge, JudgeConfig, Listed, Look, Own};
 pub use probe::{Probe, ProbeResult};
 pub use reader::{HealthView, ViewNode};
 
-use process::Keeper;
+use process::HealthProcess;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::document::Annex;
@@ -123,10 +123,10 @@ impl HealthOptions {
         }
     }
 
-    fn judge(&self, settings: &Settings) -> JudgeConfig {
+    fn assessment(&self, settings: &Settings) -> AssessmentConfig {
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX / 4);
         let down_ms = settings.presence_interval_ms * 3;
-        JudgeConfig {
+        AssessmentConfig {
             suspect_ms: settings.presence_interval_ms * 2,
             down_ms,
             retention_ms: ms(self.retention),
@@ -147,12 +147,12 @@ pub struct ClusterHealth {
     annex: Annex,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
-    outlets: Outlets,
+    channels: Channels,
 }
 
 /// How other code in this program hears about health.
 #[derive(Clone)]
-struct Outlets {
+struct Channels {
     events: broadcast::Sender<HealthEvent>,
     published: Arc<watch::Sender<Option<HealthDocument>>>,
 }
@@ -162,11 +162,11 @@ impl ClusterHealth {
     pub fn new(node: &Node) -> ClusterHealth {
         let annex = node.annex();
         let options = HealthOptions::of(annex.settings());
-        let outlets =
-            Outlets { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
-        let published = outlets.published.subscribe();
+        let channels =
+            Channels { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
+        let published = channels.published.subscribe();
         node.jobs().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
-        ClusterHealth { annex, options, probes: Vec::new(), outlets }
+        ClusterHealth { annex, options, probes: Vec::new(), channels }
     }
 
     /// Replaces the options.
@@ -187,18 +187,18 @@ impl ClusterHealth {
     pub fn process(&self) -> ProcessSpec {
         let this = self.clone();
         ProcessSpec::new(PROCESS, move |context: ProcessContext| {
-            Keeper::new(&this.annex, &this.options, &this.probes, &this.outlets, context).run()
+            HealthProcess::new(&this.annex, &this.options, &this.probes, &this.channels, context).run()
         })
     }
 
     /// The transitions this node announces as leader from now on. They are also among the node's own events.
     pub fn events(&self) -> broadcast::Receiver<HealthEvent> {
-        self.outlets.events.subscribe()
+        self.channels.events.subscribe()
     }
 
     /// The document this node last published as leader; `None` while it does not lead.
     pub fn published(&self) -> watch::Receiver<Option<HealthDocument>> {
-        self.outlets.published.subscribe()
+        self.channels.published.subscribe()
     }
 
     /// Reads the health of the cluster, on any node; see [`HealthView::read`].

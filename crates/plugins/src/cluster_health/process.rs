@@ -1,10 +1,10 @@
-//! The process: looks, asks the judge, publishes, announces. It decides nothing itself.
+//! The process: lists, has the cluster assessed, publishes, announces. It decides nothing itself.
 
-use super::crew::crew;
+use super::assessment::{Assessment, AssessmentConfig, Facts, LeaderFacts, Listed, Listing};
 use super::document::{HealthDocument, HealthStatus, Transition, transitions};
-use super::judge::{Facts, Judge, JudgeConfig, Listed, Look, Own};
 use super::probe::{Probe, run_all};
-use super::{HealthEvent, HealthOptions, Outlets};
+use super::workers::workers_health;
+use super::{Channels, HealthEvent, HealthOptions};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,19 +21,19 @@ const LIST_MAX: usize = 10_000;
 const PUBLISH_TRIES: u32 = 3;
 
 /// One term of the process.
-pub(super) struct Keeper {
+pub(super) struct HealthProcess {
     annex: Annex,
     document: Option<Document>,
     clock: Arc<dyn Clock>,
     context: ProcessContext,
-    config: JudgeConfig,
+    config: AssessmentConfig,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
-    outlets: Outlets,
+    channels: Channels,
     /// Identifies the writes of this run of the process.
     writer: String,
     writes: u64,
-    judge: Option<Judge>,
+    assessment: Option<Assessment>,
     /// The last known version of `health.json`; `None` if it does not exist.
     version: Option<Version>,
     /// The last known content of `health.json`.
@@ -51,29 +51,29 @@ pub(super) struct Keeper {
     said: Option<String>,
 }
 
-impl Keeper {
+impl HealthProcess {
     pub(super) fn new(
         annex: &Annex,
         options: &HealthOptions,
         probes: &[Arc<dyn Probe>],
-        outlets: &Outlets,
+        channels: &Channels,
         context: ProcessContext,
-    ) -> Keeper {
+    ) -> HealthProcess {
         let clock = annex.clock();
         // An epoch has one holder, and a holder runs one instance of this at a time.
         let writer = format!("{:x}-{:x}-{}", context.epoch(), clock.now_ms(), context.attempt());
-        Keeper {
+        HealthProcess {
             document: annex.document("health").ok(),
             annex: annex.clone(),
             clock,
-            config: options.judge(annex.settings()),
+            config: options.assessment(annex.settings()),
             options: options.clone(),
             probes: probes.to_vec(),
-            outlets: outlets.clone(),
+            channels: channels.clone(),
             context,
             writer,
             writes: 0,
-            judge: None,
+            assessment: None,
             version: None,
             published: None,
             published_ms: 0,
@@ -89,13 +89,13 @@ impl Keeper {
 
     /// Runs until it is told to stop.
     pub(super) async fn run(mut self) -> Result<(), LeadershipEnded> {
-        let (stop, outlets) = (self.context.cancellation(), self.outlets.clone());
+        let (stop, channels) = (self.context.cancellation(), self.channels.clone());
         let ended = tokio::select! {
             biased;
             () = stop.cancelled() => Ok(()),
             ended = self.keep() => ended,
         };
-        outlets.published.send_replace(None);
+        channels.published.send_replace(None);
         ended
     }
 
@@ -108,7 +108,7 @@ impl Keeper {
             if self.unsettled {
                 self.settle().await;
             }
-            if self.judge.is_some() && !self.blocked {
+            if self.assessment.is_some() && !self.blocked {
                 let late_ms = self.clock.now_ms().saturating_sub(due_ms);
                 self.look(late_ms).await;
                 self.publish().await?;
@@ -160,13 +160,13 @@ impl Keeper {
             }
         };
         let now_ms = self.clock.now_ms();
-        let Some(judge) = &mut self.judge else { return };
-        for name in judge.look(Look { sent_ms, now_ms, late_ms, list }) {
+        let Some(assessment) = &mut self.assessment else { return };
+        for name in assessment.take_list(Listing { sent_ms, now_ms, late_ms, list }) {
             let Ok(node) = NodeId::new(&name) else { continue };
             // One at a time: there are few, and there is no hurry.
             let found = self.annex.presence(&node).await;
             let facts = found.ok().flatten().map(|presence| facts(&presence));
-            judge.read(self.clock.now_ms(), &name, facts);
+            assessment.read(self.clock.now_ms(), &name, facts);
         }
         if self.incarnation.is_none()
             && let Ok(Some(mine)) = self.annex.presence(self.annex.node()).await
@@ -175,7 +175,7 @@ impl Keeper {
         }
     }
 
-    async fn own(&self) -> Own {
+    async fn leader_facts(&self) -> LeaderFacts {
         let metrics = self.annex.metrics();
         let facts = Facts {
             incarnation: self.incarnation.clone().unwrap_or_default(),
@@ -186,8 +186,8 @@ impl Keeper {
         };
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
         let before = self.published.as_ref().map(|document| &document.workers);
-        let workers = crew(&self.annex.workers().borrow(), &self.annex.worker_lives(), before);
-        Own { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
+        let workers = workers_health(&self.annex.workers().borrow(), &self.annex.worker_lives(), before);
+        LeaderFacts { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
     }
 
     // ---- publishing ----
@@ -199,7 +199,7 @@ impl Keeper {
             Read::Found(object) => match HealthDocument::parse(&object.body) {
                 Ok(found) => self.found(object.version, found),
                 Err(unreadable) if unreadable.newer => {
-                    (self.blocked, self.judge) = (true, None);
+                    (self.blocked, self.assessment) = (true, None);
                     self.say(format!("health.json is left alone: {}", unreadable.detail));
                 }
                 // The document is derived, and nobody else may write it.
@@ -209,7 +209,7 @@ impl Keeper {
                 }
             },
             // This leader's first write has not landed, or somebody removed the object: keep what is known.
-            Read::Absent | Read::Unchanged if self.judge.is_some() => {
+            Read::Absent | Read::Unchanged if self.assessment.is_some() => {
                 (self.version, self.unsettled) = (None, false);
             }
             Read::Absent | Read::Unchanged => self.inherit(None, None),
@@ -227,7 +227,7 @@ impl Keeper {
         } else if found.epoch > self.context.epoch() {
             // Written by a newer leader: this node is about to learn that it no longer leads.
         } else if self.published.as_ref().is_some_and(|known| known.nonce == found.nonce)
-            && self.judge.is_some()
+            && self.assessment.is_some()
         {
             (self.version, self.unsettled) = (Some(version), false);
         } else {
@@ -238,26 +238,30 @@ impl Keeper {
     /// Continues from what a former leader published. This leader's own findings are judged again, because what was announced may
     /// differ.
     fn inherit(&mut self, version: Option<Version>, found: Option<HealthDocument>) {
-        let judge =
-            Judge::new(self.config.clone(), self.context.epoch(), self.annex.node().as_str(), found.as_ref());
+        let assessment = Assessment::new(
+            self.config.clone(),
+            self.context.epoch(),
+            self.annex.node().as_str(),
+            found.as_ref(),
+        );
         self.extra = found.as_ref().map(|found| found.extra.clone()).unwrap_or_default();
-        (self.judge, self.version, self.published) = (Some(judge), version, found);
+        (self.assessment, self.version, self.published) = (Some(assessment), version, found);
         (self.unsettled, self.blocked) = (false, false);
     }
 
     async fn publish(&mut self) -> Result<(), LeadershipEnded> {
-        let own = self.own().await;
+        let leader_facts = self.leader_facts().await;
         for _ in 0..PUBLISH_TRIES {
             if self.unsettled {
                 self.settle().await;
             }
             let now_ms = self.clock.now_ms();
-            let (Some(judge), Some(document), false) =
-                (&mut self.judge, &self.document, self.unsettled || self.blocked)
+            let (Some(assessment), Some(document), false) =
+                (&mut self.assessment, &self.document, self.unsettled || self.blocked)
             else {
                 return Ok(());
             };
-            let mut news = judge.judge(now_ms, own.clone());
+            let mut news = assessment.assess(now_ms, leader_facts.clone());
             // Half an interval early counts as on time: the next look would be half an interval late.
             let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
             let fresh = now_ms.saturating_sub(self.published_ms) + half_ms < self.config.refresh_ms;
@@ -294,10 +298,10 @@ impl Keeper {
             self.annex.tell(epoch, news(&transition));
             let namespace = Arc::from(self.annex.namespace());
             // An error means that nobody listens, so nobody misses it.
-            let _ = self.outlets.events.send(HealthEvent { namespace, epoch, transition });
+            let _ = self.channels.events.send(HealthEvent { namespace, epoch, transition });
         }
         self.published_ms = self.clock.now_ms();
-        self.outlets.published.send_replace(Some(document.clone()));
+        self.channels.published.send_replace(Some(document.clone()));
         self.published = Some(document);
     }
 }

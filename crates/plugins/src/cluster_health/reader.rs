@@ -69,24 +69,24 @@ pub struct ViewNode {
 }
 
 impl HealthView {
-    /// Reads the health on any node, leader or not. [`look`](HealthView::look) says what it costs.
+    /// Reads the health on any node, leader or not. [`read_from`](HealthView::read_from) says what it costs.
     pub async fn read(annex: &Annex) -> Result<HealthView, StatusError> {
         let namespace = Namespace::new(annex.namespace()).map_err(|error| StatusError::Unreadable {
             key: annex.namespace().to_owned(),
             detail: error.to_string(),
         })?;
-        HealthView::look(annex.lanes(), &namespace).await
+        HealthView::read_from(annex.lanes(), &namespace).await
     }
 
     /// Reads the health from outside: watches the seat until its holder renews (for at most one hold), then one list and two
     /// reads.
-    pub async fn look(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
+    pub async fn read_from(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
         let status = Status::read(lanes, namespace).await?;
-        HealthView::behind(lanes, namespace, &status).await
+        HealthView::read_with(lanes, namespace, &status).await
     }
 
-    /// Like [`look`](HealthView::look), for a caller that has just looked at the seat: two reads.
-    pub async fn behind(
+    /// Like [`read_from`](HealthView::read_from), for a caller that has just looked at the seat: two reads.
+    pub async fn read_with(
         lanes: &Lanes,
         namespace: &Namespace,
         status: &Status,

@@ -1,14 +1,14 @@
 //! One node under watch: when its presence last changed, and what follows from its silence.
 
+use super::assessment::{AssessmentConfig, Facts};
 use super::document::{NodeHealth, NodeState, Told};
-use super::judge::{Facts, JudgeConfig};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Watched {
     pub(super) state: NodeState,
     pub(super) told: Option<Told>,
     pub(super) mark: u64,
-    /// This judge has found it on a list.
+    /// This leader has found it on a list.
     pub(super) listed: bool,
     /// It has neither been seen alive nor watched for long enough.
     pub(super) undecided: bool,
@@ -18,7 +18,7 @@ pub(super) struct Watched {
     pub(super) flapped_ms: u64,
     /// Since when a flapping node has been steady.
     pub(super) steady_ms: Option<u64>,
-    /// When it went down or left, as far as this judge knows.
+    /// When it went down or left, as far as this leader knows.
     pub(super) ended_ms: u64,
     pub(super) forgotten: bool,
     pub(super) facts: Option<Facts>,
@@ -75,7 +75,7 @@ impl Watched {
         (self.facts, self.read_ms) = (Some(facts), Some(now_ms));
     }
 
-    pub(super) fn lives(&mut self, config: &JudgeConfig, now_ms: u64) {
+    pub(super) fn lives(&mut self, config: &AssessmentConfig, now_ms: u64) {
         self.changed_ms = now_ms;
         (self.forgotten, self.undecided) = (false, false);
         let flaps = self.told == Some(Told::Down) && self.flaps >= 2;
@@ -89,14 +89,14 @@ impl Watched {
         }
     }
 
-    pub(super) fn is_down(&mut self, config: &JudgeConfig, now_ms: u64) {
+    pub(super) fn is_down(&mut self, config: &AssessmentConfig, now_ms: u64) {
         let again = now_ms.saturating_sub(self.flapped_ms) < config.flap_window_ms;
         self.flaps = if again { self.flaps.saturating_add(1) } else { 1 };
         (self.flapped_ms, self.ended_ms, self.steady_ms) = (now_ms, now_ms, None);
         (self.state, self.told, self.undecided) = (NodeState::Down, Some(Told::Down), false);
     }
 
-    pub(super) fn is_silent(&mut self, config: &JudgeConfig, sent_ms: u64, now_ms: u64) {
+    pub(super) fn is_silent(&mut self, config: &AssessmentConfig, sent_ms: u64, now_ms: u64) {
         let silent_ms = sent_ms.saturating_sub(self.changed_ms);
         if self.state == NodeState::Down {
             self.forgotten |= now_ms.saturating_sub(self.ended_ms) >= config.retention_ms;

@@ -1,4 +1,4 @@
-//! A cluster in one process for polls: the memory store, simulated time, a fault switch per node, and a wall clock that tests
+//! A cluster in one process for schedules: the memory store, simulated time, a fault switch per node, and a wall clock that tests
 //! can set.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
@@ -12,9 +12,10 @@ use tenure::process::{Processes, Supervisor};
 use tenure::store::{Faulty, Lanes, MemoryStore, Meter, Metered, Store};
 use tenure::worker::WorkerSpec;
 use tenure::{Namespace, Node, Settings, async_trait};
-use tenure_plugins::poll::{
-    AgentFacts, Check, CheckSpec, Checks, JobRun, PollEvent, PollOptions, PollOrchestrator, PollView, Rules,
-    Schedule, read_file,
+use tenure_plugins::checks::{Check, Checks, JobRun};
+use tenure_plugins::schedules::{
+    AgentFacts, CheckSpec, Rules, RunnerView, Schedule, ScheduleEvent, ScheduleOptions, ScheduleRunner,
+    read_file,
 };
 use tokio::sync::broadcast;
 use tokio::time::Instant;
@@ -28,20 +29,20 @@ pub struct Rig {
     began: Instant,
 }
 
-/// A candidate with the orchestrator.
+/// A candidate with a runner of schedules.
 pub struct Pod {
     pub node: Node,
     pub link: Faulty,
-    /// The node's lane for jobs and workers; the orchestrator's own requests go round it.
+    /// The node's lane for jobs and workers; the runner's own requests go round it.
     pub bulk: Faulty,
-    /// The orchestrator's own requests.
+    /// The runner's own requests.
     pub own: Faulty,
-    pub polls: PollOrchestrator,
-    pub events: broadcast::Receiver<PollEvent>,
+    pub runner: ScheduleRunner,
+    pub events: broadcast::Receiver<ScheduleEvent>,
     pub processes: Processes,
     /// By how much its wall clock is wrong.
     pub skew: Arc<AtomicI64>,
-    /// Requests of the orchestrator's own; those of its dispatcher are the node's.
+    /// Requests of the runner's own; those of its dispatcher are the node's.
     pub meter: Meter,
 }
 
@@ -95,22 +96,22 @@ impl Rig {
         let (node, link, bulk) = self.node(name, true).await;
         let (skew, began) = (Arc::new(AtomicI64::new(0)), self.began);
         let skewed = Arc::clone(&skew);
-        let options = PollOptions {
+        let options = ScheduleOptions {
             rules: rules(),
             wall_clock: Arc::new(move || {
                 let now = START + u64::try_from(began.elapsed().as_millis()).expect("small");
                 now.saturating_add_signed(skewed.load(Ordering::SeqCst))
             }),
-            ..PollOptions::default()
+            ..ScheduleOptions::default()
         };
         let namespace = Namespace::new("test").expect("valid");
         let meter = Meter::default();
         let own = Faulty::new(Arc::new(link.clone()), 11);
         let store: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(own.clone()), meter.clone()));
-        let polls = PollOrchestrator::new(node.jobs(), node.workers(), store, &namespace, options);
-        let events = polls.events();
-        let processes = Supervisor::new([polls.process()]).run(&node).expect("valid");
-        Pod { node, link, bulk, own, polls, events, processes, skew, meter }
+        let runner = ScheduleRunner::new(node.jobs(), node.workers(), store, &namespace, options);
+        let events = runner.events();
+        let processes = Supervisor::new([runner.process()]).run(&node).expect("valid");
+        Pod { node, link, bulk, own, runner, events, processes, skew, meter }
     }
 
     pub async fn agent(&self, name: &str, facts: &AgentFacts, check: &Fake) -> Agent {
@@ -134,13 +135,13 @@ impl Rig {
 }
 
 impl Pod {
-    pub fn view(&self) -> PollView {
-        self.polls.view().borrow().clone()
+    pub fn view(&self) -> RunnerView {
+        self.runner.view().borrow().clone()
     }
 
     /// Waits until its view is like this.
-    pub async fn until(&self, wanted: impl Fn(&PollView) -> bool) -> PollView {
-        let mut view = self.polls.view();
+    pub async fn until(&self, wanted: impl Fn(&RunnerView) -> bool) -> RunnerView {
+        let mut view = self.runner.view();
         let wait = tokio::time::timeout(Duration::from_secs(600), view.wait_for(wanted));
         match wait.await {
             Ok(shown) => shown.expect("it lives").clone(),
@@ -148,11 +149,11 @@ impl Pod {
         }
     }
 
-    pub async fn leads(&self) -> PollView {
+    pub async fn leads(&self) -> RunnerView {
         self.until(|view| view.epoch > 0).await
     }
 
-    pub fn told(&mut self) -> Vec<PollEvent> {
+    pub fn told(&mut self) -> Vec<ScheduleEvent> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 }

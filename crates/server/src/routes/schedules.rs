@@ -15,7 +15,7 @@ use std::time::Duration;
 use tenure::id::{JobId, ScheduleId};
 
 use tenure::job::{JobList, JobState};
-use tenure_plugins::poll::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
+use tenure_plugins::schedules::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
 use utoipa::{IntoParams, ToSchema};
 
 /// Most inboxes searched for the jobs of one schedule.

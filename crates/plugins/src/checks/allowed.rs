@@ -1,0 +1,142 @@
+//! Which commands an agent runs: programs with their arguments.
+
+use std::path::Path;
+use std::str::FromStr;
+
+/// A command that may be run, written as in a shell: `/usr/local/bin/backup --all`. The program and every argument must match
+/// exactly. `*` stands for exactly one argument that does not begin with `-`; `**`, as the last word, stands for any number of
+/// arguments. Put a word that contains a space, a quote or a `*` into single or double quotes; nothing inside quotes is special.
+/// No other shell syntax is supported.
+///
+/// ```
+/// use tenure_plugins::checks::AllowedCommand;
+/// let ping: AllowedCommand = "/usr/bin/ping -c 1 *".parse().unwrap();
+/// let allows = |args: &[&str]| ping.allows("/usr/bin/ping", &args.iter().map(|one| one.to_string()).collect::<Vec<_>>());
+/// assert!(allows(&["-c", "1", "example.org"]));
+/// assert!(!allows(&["-c", "1", "-f"]) && !allows(&["-c", "1", "a", "b"]) && !allows(&["-c", "1"]));
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AllowedCommand {
+    program: String,
+    words: Vec<Word>,
+    /// Any further arguments may follow.
+    open: bool,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Word {
+    Exactly(String),
+    One,
+}
+
+impl AllowedCommand {
+    /// The program's full path.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Whether this entry allows the command.
+    pub fn allows(&self, program: &str, args: &[String]) -> bool {
+        let fits = |(word, arg): (&Word, &String)| match word {
+            Word::Exactly(text) => text == arg,
+            Word::One => !arg.starts_with('-'),
+        };
+        let enough = if self.open { args.len() >= self.words.len() } else { args.len() == self.words.len() };
+        program == self.program && enough && self.words.iter().zip(args).all(fits)
+    }
+}
+
+impl FromStr for AllowedCommand {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AllowedCommand, String> {
+        let mut texts = split(text)?.into_iter();
+        let program = texts.next().map(|(text, _)| text).unwrap_or_default();
+        if !Path::new(&program).is_absolute() {
+            return Err("must begin with the full path of a program".to_owned());
+        }
+        let (mut words, mut open) = (Vec::new(), false);
+        for (text, quoted) in texts {
+            if open {
+                return Err("** must be the last word".to_owned());
+            }
+            match text.as_str() {
+                "**" if !quoted => open = true,
+                "*" if !quoted => words.push(Word::One),
+                _ if text.contains('*') && !quoted => {
+                    return Err(format!("{text:?}: * must be a word of its own, or stand in quotes"));
+                }
+                _ => words.push(Word::Exactly(text)),
+            }
+        }
+        Ok(AllowedCommand { program, words, open })
+    }
+}
+
+/// The words of a command, each with whether any part of it was quoted.
+fn split(text: &str) -> Result<Vec<(String, bool)>, String> {
+    let (mut words, mut word, mut within) = (Vec::new(), None::<(String, bool)>, None);
+    for c in text.chars() {
+        match (c, within) {
+            (c, Some(quote)) if c == quote => within = None,
+            (c, Some(_)) => word.get_or_insert_default().0.push(c),
+            ('\'' | '"', None) => {
+                within = Some(c);
+                word.get_or_insert_default().1 = true;
+            }
+            (c, None) if c.is_whitespace() => words.extend(word.take()),
+            (c, None) => word.get_or_insert_default().0.push(c),
+        }
+    }
+    words.extend(word);
+    if within.is_some() { Err("a quote is not closed".to_owned()) } else { Ok(words) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn allows(command: &str, args: &[&str]) -> bool {
+        let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
+        command.parse::<AllowedCommand>().expect(command).allows("/bin/x", &args)
+    }
+
+    #[test]
+    fn a_command_is_allowed_word_by_word() {
+        for (command, yes, no) in [
+            ("/bin/x", &[&[][..]][..], &[&["a"][..], &[""]][..]),
+            ("/bin/x -a b", &[&["-a", "b"]], &[&[], &["-a"], &["b", "-a"], &["-a", "b", "c"], &["-a b"]]),
+            ("/bin/x 'a b'  \"c's\"", &[&["a b", "c's"]], &[&["a", "b", "c's"], &["'a b'", "c's"]]),
+            ("/bin/x ''", &[&[""]], &[&[], &["a"]]),
+            (
+                "/bin/x to * .",
+                &[&["to", "a b", "."], &["to", "", "."]],
+                &[&["to", "-a", "."], &["to", "."], &["to", "a", "b", "."]],
+            ),
+            ("/bin/x **", &[&[], &["a"], &["-a", "b"]], &[]),
+            ("/bin/x -a * **", &[&["-a", "b"], &["-a", "b", "-c"]], &[&["-a"], &["-a", "-b"], &["b", "c"]]),
+            ("/bin/x '*' '**'", &[&["*", "**"]], &[&["a", "b"], &["a"], &[]]),
+        ] {
+            yes.iter().for_each(|args| assert!(allows(command, args), "{command} must allow {args:?}"));
+            no.iter().for_each(|args| assert!(!allows(command, args), "{command} must not allow {args:?}"));
+        }
+        let other = "/bin/y".parse::<AllowedCommand>().expect("valid");
+        assert!(!other.allows("/bin/x", &[]));
+        assert_eq!(other.program(), "/bin/y");
+    }
+
+    #[test]
+    fn what_is_no_command_says_why() {
+        for (bad, says) in [
+            ("", "full path"),
+            ("true", "full path"),
+            ("* a", "full path"),
+            ("/bin/x ** a", "the last word"),
+            ("/bin/x --host=*", "a word of its own"),
+            ("/bin/x 'a", "not closed"),
+        ] {
+            let error = bad.parse::<AllowedCommand>().expect_err(bad);
+            assert!(error.contains(says), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A job as people want to see it, read from its record in the ledger.
+
+use super::assign::{NoWorker, needs_of};
+use super::schedule::{Needs, Schedule};
+use crate::checks::report::JobReport;
+use serde_json::Value;
+use tenure::id::CheckName;
+
+use tenure::job::{JobRecord, JobState};
+
+/// What a job's record says about the job. Pure.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct JobFacts {
+    /// When it was due: wall clock, in ms. A job run on request is due when it was created. `None` if the job ended without a
+    /// report, so nobody can tell any more.
+    pub due_ms: Option<u64>,
+    /// What a worker must have; known only for an open job.
+    pub needs: Option<Needs>,
+    /// The outcome, if its agent reported one.
+    pub report: Option<JobReport>,
+    /// The names of its checks, if the job itself lists them: only while it is open.
+    names: Vec<String>,
+}
+
+impl JobFacts {
+    /// Reads a job of kind `poll`; other jobs yield little.
+    pub fn of(job: &JobRecord) -> JobFacts {
+        let payload: Value = serde_json::from_slice(&job.payload).unwrap_or(Value::Null);
+        let report = JobReport::from_result(&job.result);
+        let due = payload.get("due").and_then(Value::as_u64).or(report.as_ref().map(|report| report.due_ms));
+        let checks = payload.get("checks").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let name =
+            |check: &Value| CheckName::new(check.get("name")?.as_str()?).ok().map(|name| name.to_string());
+        JobFacts {
+            due_ms: due.or((job.watermark > 0).then_some(job.watermark)),
+            needs: needs_of(&job.payload),
+            names: checks.iter().filter_map(name).collect(),
+            report,
+        }
+    }
+
+    /// The name of each check in the report, in order: from the schedule, if it still has these checks.
+    pub fn check_names(&self, schedule: Option<&Schedule>) -> Vec<String> {
+        let Some(report) = &self.report else { return Vec::new() };
+        let count = report.checks.len();
+        if self.names.len() == count {
+            return self.names.clone();
+        }
+        let same = schedule.filter(|known| known.names_digest() == report.names);
+        match same.filter(|known| known.checks.len() == count) {
+            Some(known) => known.checks.iter().map(|check| check.name.to_string()).collect(),
+            None => (1..=count).map(|place| format!("check {place}")).collect(),
+        }
+    }
+
+    /// Why it is not done, as a sentence; `None` if there is nothing to explain.
+    pub fn why(&self, job: &JobRecord) -> Option<String> {
+        match job.state {
+            JobState::Queued | JobState::Expired => {}
+            JobState::Dispatched
+            | JobState::Acked
+            | JobState::Running
+            | JobState::Succeeded
+            | JobState::Partial
+            | JobState::Failed
+            | JobState::TimedOut
+            | JobState::Cancelled
+            | JobState::Lost => return None,
+        }
+        // For an expired job, the name is at the end of the reason.
+        let name = job.reason.rsplit(": ").next().unwrap_or_default();
+        match NoWorker::named(name) {
+            Some(why) => Some(why.sentence(self.needs.as_ref())),
+            None if job.reason.is_empty() && job.state == JobState::Queued => {
+                let why = "no reason yet: the leader records one when a job has waited for a few seconds";
+                Some(why.to_owned())
+            }
+            None => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checks::CheckResult;
+    use crate::schedules::{Rules, read_file};
+    use std::sync::Arc;
+    use tenure::job::JobSpec;
+
+    fn schedule() -> Schedule {
+        let text = "[{id: web, every: 10s, partition: eu, capabilities: [icmp], checks: [{name: home, kind: dns, host: h}]}]";
+        read_file(text, &Rules::default()).expect("valid").pop().expect("one")
+    }
+
+    fn job(state: JobState, reason: &str) -> JobRecord {
+        let spec =
+            JobSpec::new("web-7", "poll").series("web").watermark(7).payload(schedule().job_payload(7));
+        JobRecord { state, reason: Arc::from(reason), ..spec.record().expect("valid") }
+    }
+
+    #[test]
+    fn a_waiting_job_says_what_is_missing() {
+        let says = |state, reason: &str| {
+            let job = job(state, reason);
+            JobFacts::of(&job).why(&job).unwrap_or_default()
+        };
+        assert!(says(JobState::Queued, "wrong_partition").contains("partition eu"));
+        assert!(says(JobState::Queued, "no_capability").contains("icmp"));
+        assert!(says(JobState::Queued, "no_worker").contains("tenure agent"));
+        assert!(says(JobState::Queued, "").contains("no reason"));
+        assert!(
+            says(JobState::Expired, "nobody claimed it in time: wrong_partition").contains("partition eu")
+        );
+        assert_eq!(says(JobState::Queued, "attempt 1 ended as failed (refused)"), "");
+        assert_eq!(says(JobState::Running, "no_worker"), "");
+    }
+
+    #[test]
+    fn checks_of_a_report_have_their_names_while_the_schedule_has_them() {
+        let (schedule, mut job) = (schedule(), job(JobState::Failed, ""));
+        let checks = vec![CheckResult { ok: false, latency_ms: 3, detail: "refused".to_owned() }];
+        let report = JobReport { due_ms: 7, names: schedule.names_digest(), checks };
+        (job.result, job.payload) = (Arc::from(report.to_result()), Arc::from([]));
+        let facts = JobFacts::of(&job);
+        assert_eq!((facts.due_ms, facts.report.as_ref()), (Some(7), Some(&report)));
+        assert_eq!(facts.check_names(Some(&schedule)), ["home"]);
+        assert_eq!(facts.check_names(None), ["check 1"]);
+    }
+}

@@ -1,0 +1,379 @@
+//! The runner's handle: its process, what it shows, and what callers can ask of it.
+
+use super::assign::AgentFacts;
+use super::figures::ScheduleFigures;
+use super::planner::{PlanCounts, SeriesView};
+use super::problem::Problems;
+use super::read::Rules;
+use super::shelf::Shelf;
+use super::stored::Schedules;
+use super::term;
+use super::view::clean;
+use crate::checks::health::{CheckHealth, Transition};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::Node;
+use tenure::document::{Annex, Keys, News};
+use tenure::id::IdError;
+use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
+use tenure::job::{JobCounts, JobState, Jobs, Submitted};
+use tenure::process::{ProcessContext, ProcessSpec};
+use tenure::store::Store;
+use tenure::worker::Workers;
+use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
+
+/// Events kept for a slow reader; one that falls further behind is told how many it missed.
+const EVENTS_KEPT: usize = 1024;
+
+/// The name of the leader-only process.
+pub const SCHEDULES_PROCESS: &str = "poll-orchestrator";
+
+/// The events emitted along with the node's own if it was made [for a node](ScheduleRunner::for_node); `{prefix}` stands for
+/// the telemetry prefix.
+pub const SCHEDULE_EVENT_NAMES: &[&str] = &[
+    "{prefix}.coordinator.check_failing",
+    "{prefix}.coordinator.check_recovered",
+    "{prefix}.coordinator.schedule_refused",
+];
+
+/// Settings of a runner.
+#[derive(Clone)]
+pub struct ScheduleOptions {
+    /// How often to look at the schedules, with one list. Default: 5 s. Shorter: changes take effect sooner. Longer: fewer
+    /// requests.
+    pub look_interval: Duration,
+    /// How often to read an agent's facts again. Default: 60 s.
+    pub agent_interval: Duration,
+    /// The time limit of one request. Default: 5 s.
+    pub request_timeout: Duration,
+    /// The custom kinds of checks that are allowed.
+    pub rules: Rules,
+    /// The wall clock, in ms since 1970. Every leader's should be about right; the guide says what happens when one is not.
+    pub wall_clock: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Default for ScheduleOptions {
+    fn default() -> ScheduleOptions {
+        ScheduleOptions {
+            look_interval: Duration::from_secs(5),
+            agent_interval: Duration::from_secs(60),
+            request_timeout: Duration::from_secs(5),
+            rules: Rules::default(),
+            wall_clock: Arc::new(|| u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)),
+        }
+    }
+}
+
+impl std::fmt::Debug for ScheduleOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScheduleOptions(looks every {:?})", self.look_interval)
+    }
+}
+
+/// What happened. The leader announces each event once per cluster; [`Health`](super::Health) says where that ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ScheduleEvent {
+    /// A check failed as many times in a row as its schedule allows, and was not failing before.
+    CheckFailing(Transition),
+    /// A failing check has recovered.
+    CheckRecovered(Transition),
+    /// A schedule on the store is wrong and is ignored. Each leader that reads it announces it.
+    ScheduleRefused {
+        /// The schedule that is ignored.
+        schedule: ScheduleId,
+        /// Everything that is wrong with it.
+        problems: Problems,
+    },
+}
+
+impl ScheduleEvent {
+    /// The name: `check_failing`, `check_recovered`, `schedule_refused`.
+    pub fn name(&self) -> &'static str {
+        match self {
+            ScheduleEvent::CheckFailing(_) => "check_failing",
+            ScheduleEvent::CheckRecovered(_) => "check_recovered",
+            ScheduleEvent::ScheduleRefused { .. } => "schedule_refused",
+        }
+    }
+
+    /// The event as JSON.
+    pub fn to_json(&self) -> Value {
+        let mut value = self.fields();
+        value["event"] = json!(self.name());
+        value
+    }
+
+    /// The event as the node emits it.
+    pub(super) fn news(&self) -> News {
+        let (alarming, sentence) = match self {
+            ScheduleEvent::CheckFailing(told) => {
+                let Transition { schedule, check, in_a_row, detail, .. } = told;
+                (true, format!("check {check} of {schedule} failed {in_a_row} times in a row: {detail}"))
+            }
+            ScheduleEvent::CheckRecovered(told) => {
+                (false, format!("check {} of {} is well again", told.check, told.schedule))
+            }
+            ScheduleEvent::ScheduleRefused { schedule, problems } => {
+                let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
+                (true, format!("schedule {schedule} is invalid and does not run: {}", problems.join("; ")))
+            }
+        };
+        News { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
+    }
+
+    /// The event's fields without its name.
+    fn fields(&self) -> Value {
+        match self {
+            ScheduleEvent::CheckFailing(told) | ScheduleEvent::CheckRecovered(told) => json!({
+                "schedule": told.schedule.as_str(), "check": told.check.as_str(),
+                "due": told.due_ms, "inARow": told.in_a_row, "detail": told.detail,
+            }),
+            ScheduleEvent::ScheduleRefused { schedule, problems } => json!({
+                "schedule": schedule.as_str(),
+                "problems": problems.all().iter().map(ToString::to_string).collect::<Vec<String>>(),
+            }),
+        }
+    }
+}
+
+/// The counts of this term.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RunnerCounts {
+    /// The planner's counts.
+    pub plan: PlanCounts,
+    /// The dispatcher's counts.
+    pub jobs: JobCounts,
+    /// The number of open jobs.
+    pub open: u64,
+    /// How late the last job was created.
+    pub due_lag_ms: u64,
+    /// The largest such delay in this term.
+    pub due_lag_max_ms: u64,
+    /// Jobs that ended without a report: nobody ran them, or not to the end. They say nothing about the checks.
+    pub unreported: u64,
+}
+
+/// An open job as the leader sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobView {
+    /// The job id.
+    pub id: JobId,
+    /// The schedule it belongs to.
+    pub schedule: ScheduleId,
+    /// Where the job stands.
+    pub state: JobState,
+    /// How often it was assigned.
+    pub attempt: u32,
+    /// The worker that has it.
+    pub worker: Option<WorkerId>,
+    /// Why it waits, by name; see [`NoWorker`](super::NoWorker).
+    pub reason: Arc<str>,
+}
+
+/// The state of a schedule and its checks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ScheduleView {
+    /// Its due times.
+    pub series: SeriesView,
+    /// The checks about which anything is known.
+    pub checks: BTreeMap<CheckName, CheckHealth>,
+}
+
+/// What the runner shows. Empty on nodes that do not lead.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct RunnerView {
+    /// The epoch it works in; 0 if it does not lead.
+    pub epoch: u64,
+    /// The schedules that are acted on.
+    pub schedules: BTreeMap<ScheduleId, ScheduleView>,
+    /// Ignored schedules, with what is wrong with them.
+    pub refused: BTreeMap<ScheduleId, String>,
+    /// The open jobs.
+    pub jobs: Vec<JobView>,
+    /// The active agents and their facts.
+    pub agents: Arc<BTreeMap<WorkerId, AgentFacts>>,
+    /// The counts of this term.
+    pub counts: RunnerCounts,
+    /// What is failing right now, for people; it is being retried.
+    pub trouble: Option<String>,
+}
+
+/// Why a schedule was not run, written or removed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum ScheduleError {
+    /// This node does not lead. Ask the leader.
+    #[error("this node does not lead: only the leader runs schedules")]
+    NotLeading,
+    /// The schedule does not exist, or is wrong.
+    #[error("there is no valid schedule {0:?}")]
+    Unknown(String),
+    /// The schedule has as many open jobs as it may.
+    #[error("schedule_full: {0:?} already has as many open jobs as it may have")]
+    Full(String),
+    /// The job's name is not valid.
+    #[error("name = {0:?}: must be 1 to 12 letters and digits")]
+    Name(String),
+    /// A schedule with this id already exists.
+    #[error("a schedule {0:?} already exists")]
+    Exists(String),
+    /// The schedule on the store cannot be understood, and is left alone.
+    #[error("the schedule {schedule:?} on the store is invalid and was left alone: {problems}")]
+    Refused {
+        /// The schedule's id.
+        schedule: String,
+        /// Everything that is wrong with it.
+        problems: Problems,
+    },
+    /// Others changed the schedule during every attempt. Nothing was written.
+    #[error("schedule {0:?}: somebody else changed it during every attempt; nothing was written")]
+    Raced(String),
+    /// Too many requested jobs do not exist yet.
+    #[error(
+        "schedule {0:?}: 8 requested jobs do not exist yet; nobody leads, or it has as many open jobs as it may have"
+    )]
+    Asked(String),
+    /// The store failed.
+    #[error("{0}")]
+    Store(String),
+    /// The ledger refused the job.
+    #[error(transparent)]
+    Submit(#[from] tenure::job::SubmitError),
+}
+
+/// A request to run a job now.
+pub(super) struct RunNow {
+    pub(super) schedule: ScheduleId,
+    pub(super) name: String,
+    pub(super) reply: oneshot::Sender<Result<Submitted, ScheduleError>>,
+}
+
+pub(super) struct Inner {
+    pub(super) place: Jobs,
+    pub(super) workers: watch::Receiver<Workers>,
+    pub(super) shelf: Shelf,
+    pub(super) options: ScheduleOptions,
+    pub(super) view: watch::Sender<RunnerView>,
+    pub(super) events: broadcast::Sender<ScheduleEvent>,
+    pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
+    ask: mpsc::Sender<RunNow>,
+    /// Where events are emitted in addition to its own channel.
+    pub(super) annex: Option<Annex>,
+    pub(super) figures: Arc<ScheduleFigures>,
+}
+
+/// Runs schedules while this node leads. Clones share one runner.
+///
+/// It owns the namespace's [`Dispatcher`](tenure::job::Dispatcher): there must be no other in the same process and epoch.
+#[derive(Clone)]
+pub struct ScheduleRunner(Arc<Inner>);
+
+impl std::fmt::Debug for ScheduleRunner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ScheduleRunner({})", self.0.shelf.keys.root())
+    }
+}
+
+impl ScheduleRunner {
+    /// Creates one from `node.jobs()`, `node.workers()`, the node's store and its namespace.
+    pub fn new(
+        place: Jobs,
+        workers: watch::Receiver<Workers>,
+        store: Arc<dyn Store>,
+        namespace: &Namespace,
+        options: ScheduleOptions,
+    ) -> ScheduleRunner {
+        let shelf = Shelf {
+            store,
+            keys: Keys::global(namespace),
+            timeout: options.request_timeout,
+            rules: options.rules.clone(),
+        };
+        let (view, _) = watch::channel(RunnerView::default());
+        let (events, _) = broadcast::channel(EVENTS_KEPT);
+        let (ask, asked) = mpsc::channel(16);
+        let asked = Mutex::new(asked);
+        let figures = Arc::new(ScheduleFigures::default());
+        let read = Arc::clone(&figures);
+        place.plugin_figures().publish(SCHEDULES_PROCESS, move || read.read());
+        let inner = Inner { place, workers, shelf, options, view, events, asked, ask, annex: None, figures };
+        ScheduleRunner(Arc::new(inner))
+    }
+
+    /// Creates one for this node. It uses the node's own connection to the store, so its requests count as the node's, and its
+    /// events are emitted along with the node's.
+    pub fn for_node(node: &Node, options: ScheduleOptions) -> Result<ScheduleRunner, IdError> {
+        let annex = node.annex();
+        let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
+        let mut runner = ScheduleRunner::new(node.jobs(), node.workers(), store, &namespace, options);
+        if let Some(inner) = Arc::get_mut(&mut runner.0) {
+            inner.annex = Some(annex);
+        }
+        Ok(runner)
+    }
+
+    /// The leader-only process, for a [`Supervisor`](tenure::process::Supervisor). It is ready once it has taken over what its predecessor
+    /// left; nothing is scheduled before.
+    pub fn process(&self) -> ProcessSpec {
+        let inner = Arc::clone(&self.0);
+        ProcessSpec::new(SCHEDULES_PROCESS, move |context: ProcessContext| {
+            let inner = Arc::clone(&inner);
+            async move { term::run(&inner, context).await }
+        })
+        .ready_signal()
+    }
+
+    /// The current state as the leader knows it; empty on other nodes.
+    pub fn view(&self) -> watch::Receiver<RunnerView> {
+        self.0.view.subscribe()
+    }
+
+    /// The events from now on.
+    pub fn events(&self) -> broadcast::Receiver<ScheduleEvent> {
+        self.0.events.subscribe()
+    }
+
+    /// Creates a job of a schedule now, whatever its timing, if the schedule may have one more. The caller chooses the name, at
+    /// most 12 letters and digits: asking again with the same name gives the existing job, as long as the ledger remembers it.
+    pub async fn run_now(&self, schedule: &ScheduleId, name: &str) -> Result<Submitted, ScheduleError> {
+        if self.0.view.borrow().epoch == 0 {
+            return Err(ScheduleError::NotLeading);
+        }
+        let (reply, answer) = oneshot::channel();
+        let run = RunNow { schedule: schedule.clone(), name: name.to_owned(), reply };
+        self.0.ask.send(run).await.map_err(|_| ScheduleError::NotLeading)?;
+        answer.await.unwrap_or(Err(ScheduleError::NotLeading))
+    }
+
+    /// The schedules on the store. Any process may change them; the leader notices at its next look.
+    pub fn schedules(&self) -> Schedules {
+        Schedules::on(self.0.shelf.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_one_line_whatever_an_agent_said() {
+        let detail = "refused\n12:00 INFO all is well\u{1b}[2J".to_owned();
+        let told = Transition {
+            schedule: ScheduleId::new("web").expect("valid"),
+            check: CheckName::new("home").expect("valid"),
+            failing: true,
+            due_ms: 5,
+            in_a_row: 3,
+            detail: detail.clone(),
+        };
+        let failing = ScheduleEvent::CheckFailing(told.clone()).news();
+        assert_eq!(
+            failing.sentence,
+            "check home of web failed 3 times in a row: refused12:00 INFO all is well[2J"
+        );
+        assert_eq!((failing.alarming, &failing.fields["detail"]), (true, &json!(detail)));
+        let recovered = ScheduleEvent::CheckRecovered(told).news();
+        assert_eq!((recovered.alarming, &*recovered.sentence), (false, "check home of web is well again"));
+    }
+}

@@ -1,0 +1,367 @@
+//! What a schedule is, and how it is stored: `schedules/<id>.json`.
+
+use super::problem::{Problem, Problems};
+use super::read::{self, Rules};
+use super::runner::ScheduleError;
+use super::timing::Timing;
+use super::tree::Tree;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use tenure::id::{CheckName, JobId, KindName, Label, ScheduleId};
+
+use tenure::schedules::{Planned, ScheduleTerms};
+
+pub use tenure::schedules::Misfire;
+
+/// The document version written here.
+pub(crate) const VERSION: u64 = 1;
+
+/// What to check, when, and by whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Schedule {
+    /// The name, at most 100 bytes because job ids are longer.
+    pub id: ScheduleId,
+    /// When the schedule is due.
+    pub timing: Timing,
+    /// Whether due times create jobs.
+    pub enabled: bool,
+    /// 0 to 9: if several schedules are due at once, jobs of higher priority are created first. They need not begin first.
+    pub priority: u64,
+    /// Most jobs open at once.
+    pub max_concurrent: u64,
+    /// The time limit of one attempt.
+    pub timeout_ms: u64,
+    /// How long a job may wait for a worker.
+    pub ttl_ms: u64,
+    /// Most attempts of a job.
+    pub attempts: u64,
+    /// The pause before the second attempt; doubles before each further attempt.
+    pub backoff_ms: u64,
+    /// Whether a job may be created while one is open.
+    pub overlap: Overlap,
+    /// What happens to missed due times.
+    pub misfire: Misfire,
+    /// How late a due time may be before it counts as missed.
+    pub misfire_threshold_ms: u64,
+    /// What a worker must have.
+    pub needs: Needs,
+    /// This many failures in a row make a check failing.
+    pub fail_after: u64,
+    /// This many successes in a row make a failing check recover.
+    pub recover_after: u64,
+    /// Due times up to and including this moment (wall clock, ms) create no jobs: when it was created, or enabled again.
+    pub since_ms: u64,
+    /// Requested jobs that may not exist yet; only on the store. The leader turns them into jobs.
+    pub run_now: Vec<RunRequest>,
+    /// The names of the last requested jobs that were created; only on the store.
+    pub ran: Vec<String>,
+    /// The checks of each job.
+    pub checks: Vec<CheckSpec>,
+    /// Unknown fields of the stored object, kept as they are.
+    pub extra: Map<String, Value>,
+}
+
+/// A request to run a job now, whatever the timing.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RunRequest {
+    /// The requester's name for the job: 1 to 12 letters and digits. The same name again means the same job.
+    pub name: String,
+    /// When it was requested, by the requester's clock; for people.
+    pub at_ms: u64,
+}
+
+impl RunRequest {
+    /// Whether this is a valid name.
+    pub(crate) fn is_name(name: &str) -> bool {
+        (1..=12).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    }
+
+    /// The id of the job: `<schedule>.run.<name>`. It never collides with the job of a due time: those end in `-` and digits.
+    pub fn job_id(schedule: &ScheduleId, name: &str) -> Result<JobId, ScheduleError> {
+        let id = JobId::new(&format!("{schedule}.run.{name}")).ok();
+        id.filter(|_| RunRequest::is_name(name)).ok_or_else(|| ScheduleError::Name(name.to_owned()))
+    }
+}
+
+/// Whether a job may be created while one is open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Overlap {
+    /// No. Due times that pass in the meantime count as missed, and the misfire policy applies once the open job is over.
+    Forbid,
+    /// Yes, up to `maxConcurrent`.
+    Allow,
+}
+
+impl Overlap {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Overlap::Forbid => "forbid",
+            Overlap::Allow => "allow",
+        }
+    }
+}
+
+/// What a worker must have to run a job.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Needs {
+    /// The worker's partition; `None`: any.
+    pub partition: Option<Label>,
+    /// The worker's domain; `None`: any.
+    pub domain: Option<Label>,
+    /// The worker must have all of these.
+    pub capabilities: BTreeSet<Label>,
+}
+
+/// One check of a schedule.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CheckSpec {
+    /// The name, unique within the schedule.
+    pub name: CheckName,
+    /// The time limit of the check.
+    pub timeout_ms: u64,
+    /// What the check does.
+    pub action: Action,
+    /// Unknown fields of the stored object, kept as they are.
+    pub extra: Map<String, Value>,
+}
+
+/// What a check does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Sends an HTTP request.
+    Http {
+        /// An `http://` or `https://` address.
+        url: String,
+        /// `GET` or `HEAD`.
+        method: String,
+        /// The expected status; `None`: anything from 200 to 399.
+        status: Option<u64>,
+    },
+    /// Opens a connection.
+    Tcp {
+        /// A name or an address.
+        host: String,
+        /// 1 to 65,535.
+        port: u64,
+    },
+    /// Looks up a name.
+    Dns {
+        /// The name to look up.
+        host: String,
+    },
+    /// Runs a program, without a shell. Only if the agent's own settings allow it.
+    Command {
+        /// The program to run.
+        program: String,
+        /// The arguments, passed as they are.
+        args: Vec<String>,
+    },
+    /// A custom kind.
+    Own {
+        /// The name of the kind.
+        kind: KindName,
+        /// Passed to the check as they are.
+        params: Map<String, Value>,
+    },
+}
+
+impl Action {
+    /// The kind, as in JSON.
+    pub fn kind(&self) -> &str {
+        match self {
+            Action::Http { .. } => "http",
+            Action::Tcp { .. } => "tcp",
+            Action::Dns { .. } => "dns",
+            Action::Command { .. } => "command",
+            Action::Own { kind, .. } => kind.as_str(),
+        }
+    }
+}
+
+impl CheckSpec {
+    /// The check as stored and as carried in a job.
+    pub fn to_json(&self) -> Value {
+        let mut check = Map::new();
+        check.insert("name".to_owned(), json!(self.name.as_str()));
+        check.insert("kind".to_owned(), json!(self.action.kind()));
+        check.insert("timeout".to_owned(), json!(self.timeout_ms));
+        let mut put = |key: &str, value: Value| check.insert(key.to_owned(), value);
+        match &self.action {
+            Action::Http { url, method, status } => {
+                put("url", json!(url));
+                put("method", json!(method));
+                if let Some(status) = status {
+                    put("status", json!(status));
+                }
+            }
+            Action::Tcp { host, port } => {
+                put("host", json!(host));
+                put("port", json!(port));
+            }
+            Action::Dns { host } => {
+                put("host", json!(host));
+            }
+            Action::Command { program, args } => {
+                put("program", json!(program));
+                put("args", json!(args));
+            }
+            Action::Own { params, .. } => {
+                put("params", Value::Object(params.clone()));
+            }
+        }
+        for (key, value) in &self.extra {
+            check.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Value::Object(check)
+    }
+}
+
+impl Schedule {
+    /// Reads an object of the store. Keeps unknown fields; refuses a newer `v`.
+    pub fn from_wire(body: &[u8], rules: &Rules) -> Result<Schedule, Problems> {
+        let value: Value = serde_json::from_slice(body)
+            .map_err(|error| Problems::one(Problem::new(None, "", "", format!("not JSON: {error}"))))?;
+        read::wire(&Tree::from_json(&value), rules)
+    }
+
+    /// The object as stored.
+    pub fn to_wire(&self) -> Vec<u8> {
+        let mut map = Map::new();
+        let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
+        put("v", json!(VERSION));
+        put("id", json!(self.id.as_str()));
+        match &self.timing {
+            Timing::Interval(interval) => {
+                put("every", json!(interval.every_ms));
+                put("offset", json!(interval.offset_ms));
+                put("jitter", json!(interval.jitter_ms));
+            }
+            Timing::Cron(times) => {
+                put("cron", json!(times.expression()));
+                put("zone", json!(times.zone()));
+            }
+            Timing::Manual => {
+                put("manual", json!(true));
+            }
+        }
+        put("enabled", json!(self.enabled));
+        put("priority", json!(self.priority));
+        put("maxConcurrent", json!(self.max_concurrent));
+        put("timeout", json!(self.timeout_ms));
+        put("ttl", json!(self.ttl_ms));
+        put("attempts", json!(self.attempts));
+        put("backoff", json!(self.backoff_ms));
+        put("overlap", json!(self.overlap.as_str()));
+        put("misfire", json!(self.misfire.to_string()));
+        put("misfireThreshold", json!(self.misfire_threshold_ms));
+        if let Some(partition) = &self.needs.partition {
+            put("partition", json!(partition.as_str()));
+        }
+        if let Some(domain) = &self.needs.domain {
+            put("domain", json!(domain.as_str()));
+        }
+        put("capabilities", self.needs.capabilities.iter().map(|one| json!(one.as_str())).collect());
+        put("failAfter", json!(self.fail_after));
+        put("recoverAfter", json!(self.recover_after));
+        put("since", json!(self.since_ms));
+        if !self.run_now.is_empty() {
+            let runs = self.run_now.iter().map(|run| json!({"name": run.name, "at": run.at_ms}));
+            put("runNow", runs.collect());
+        }
+        if !self.ran.is_empty() {
+            put("ran", json!(self.ran));
+        }
+        put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
+        for (key, value) in &self.extra {
+            map.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+        Value::Object(map).to_string().into_bytes()
+    }
+
+    /// The payload of its jobs: what a worker must have, and what to check. At most 16 KiB, which is checked when a schedule is
+    /// read.
+    pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
+        let mut needs = Map::new();
+        if let Some(partition) = &self.needs.partition {
+            needs.insert("partition".to_owned(), json!(partition.as_str()));
+        }
+        if let Some(domain) = &self.needs.domain {
+            needs.insert("domain".to_owned(), json!(domain.as_str()));
+        }
+        if !self.needs.capabilities.is_empty() {
+            let all = self.needs.capabilities.iter().map(|one| json!(one.as_str()));
+            needs.insert("capabilities".to_owned(), all.collect());
+        }
+        let checks: Value = self.checks.iter().map(CheckSpec::to_json).collect();
+        let payload = json!({
+            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": needs,
+            "names": self.names_digest(), "checks": checks,
+        });
+        payload.to_string().into_bytes()
+    }
+
+    /// Identifies this list of checks. Results name checks by position, so results of a different list must be told apart.
+    pub fn names_digest(&self) -> String {
+        let bytes = self.checks.iter().flat_map(|check| check.name.as_str().bytes().chain([0]));
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        format!("{hash:016x}")
+    }
+
+    /// The effective limit on open jobs.
+    pub fn open_max(&self) -> u64 {
+        match self.overlap {
+            Overlap::Forbid => 1,
+            Overlap::Allow => self.max_concurrent,
+        }
+    }
+}
+
+impl Planned for Schedule {
+    type Times = Timing;
+
+    fn id(&self) -> &ScheduleId {
+        &self.id
+    }
+
+    fn terms(&self) -> ScheduleTerms {
+        ScheduleTerms {
+            enabled: self.enabled,
+            priority: self.priority,
+            open_max: self.open_max(),
+            misfire: self.misfire,
+            misfire_threshold_ms: self.misfire_threshold_ms,
+            since_ms: self.since_ms,
+        }
+    }
+
+    fn times(&self) -> &Timing {
+        &self.timing
+    }
+}
+
+/// Reads a file, YAML or JSON: a list of schedules. Reports all faults at once, with their lines.
+///
+/// ```
+/// use tenure_plugins::schedules::{Rules, read_file};
+/// let file = "
+/// - id: web
+///   every: 30s
+///   checks:
+///     - {name: home, kind: tcp, host: localhost, port: 80}
+/// - id: dns
+///   cron: '0 25 * * *'
+///   checks: []
+/// ";
+/// let faults = read_file(file, &Rules::default()).unwrap_err().to_string();
+/// assert!(faults.starts_with("line 7: dns.cron = \"0 25 * * *\": "), "{faults}");
+/// assert!(faults.contains("line 8: dns.checks"), "{faults}");
+/// ```
+pub fn read_file(text: &str, rules: &Rules) -> Result<Vec<Schedule>, Problems> {
+    read::file(&super::tree::parse(text)?, rules)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,349 @@
+//! The schedules on the store, for anybody who may change them: any process, with or without a node.
+//!
+//! Every write is conditional on what was read right before it, so two writers that change the same schedule at once do not undo
+//! each other's work. Removal is not conditional; no store offers that. And a write of unknown outcome may still land after
+//! somebody else has removed the schedule.
+
+use super::problem::Problems;
+use super::read::Rules;
+use super::runner::ScheduleError;
+use super::schedule::{RunRequest, Schedule};
+use super::shelf::{Shelf, schedule_key};
+use crate::checks::health::Health;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tenure::document::Keys;
+use tenure::id::{Namespace, ScheduleId};
+use tenure::store::{Condition, Read, Remove, Store, Version, Write};
+
+/// Most attempts at a change, against concurrent writers and a store that does not answer.
+const TRIES_MAX: u32 = 6;
+
+/// The pause before the second attempt; doubles before each further one.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Most requested jobs of one schedule that do not exist yet.
+const ASKED_MAX: usize = 8;
+
+/// How many names of created requested jobs a schedule remembers.
+const RAN_MAX: usize = 16;
+
+/// The result of a change.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// It did not exist.
+    Created,
+    /// It differed.
+    Changed,
+    /// It was already the same; nothing was written.
+    Unchanged,
+}
+
+impl Change {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Created => "created",
+            Change::Changed => "changed",
+            Change::Unchanged => "unchanged",
+        }
+    }
+}
+
+/// The schedules of a namespace. Clones share the store.
+#[derive(Clone)]
+pub struct Schedules(Shelf);
+
+impl std::fmt::Debug for Schedules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Schedules({})", self.0.keys.root())
+    }
+}
+
+/// An object as read.
+struct Standing {
+    body: Vec<u8>,
+    version: Version,
+    schedule: Schedule,
+}
+
+impl Schedules {
+    /// The schedules of this namespace on this store.
+    pub fn new(store: Arc<dyn Store>, namespace: &Namespace) -> Schedules {
+        let (keys, timeout) = (Keys::global(namespace), Duration::from_secs(5));
+        Schedules(Shelf { store, keys, timeout, rules: Rules::default() })
+    }
+
+    pub(super) fn on(shelf: Shelf) -> Schedules {
+        Schedules(shelf)
+    }
+
+    /// Allows custom kinds of checks.
+    pub fn rules(mut self, rules: Rules) -> Schedules {
+        self.0.rules = rules;
+        self
+    }
+
+    /// The time limit of one request. Default: 5 s.
+    pub fn request_timeout(mut self, timeout: Duration) -> Schedules {
+        self.0.timeout = timeout;
+        self
+    }
+
+    /// All schedules: one list, and one read each. A schedule that cannot be understood comes with its faults.
+    pub async fn list(&self) -> Result<BTreeMap<ScheduleId, Result<Schedule, Problems>>, ScheduleError> {
+        let found = self.0.look(&BTreeMap::new()).await.map_err(ScheduleError::Store)?;
+        let mut all = found.changed;
+        for id in found.unread {
+            // Removed in between, or unreachable: a second look decides.
+            match self.get(&id).await {
+                Ok(None) => {}
+                Ok(Some(schedule)) => drop(all.insert(id, Ok(schedule))),
+                Err(ScheduleError::Refused { problems, .. }) => drop(all.insert(id, Err(problems))),
+                Err(other) => return Err(other),
+            }
+        }
+        Ok(all)
+    }
+
+    /// One schedule; `None` if it does not exist.
+    pub async fn get(&self, id: &ScheduleId) -> Result<Option<Schedule>, ScheduleError> {
+        Ok(self.standing(id).await?.map(|standing| standing.schedule))
+    }
+
+    /// Writes a new schedule; [`ScheduleError::Exists`] if there is one already. Due times count from `now_ms` on, unless the
+    /// schedule sets `since_ms` itself.
+    pub async fn add(&self, schedule: &Schedule, now_ms: u64) -> Result<(), ScheduleError> {
+        let mut new = schedule.clone();
+        new.since_ms = if new.since_ms == 0 { now_ms } else { new.since_ms };
+        let change = |standing: Option<&Schedule>, unsure: bool| match standing {
+            None => Ok(Some(new.clone())),
+            // An earlier write whose answer was lost succeeded, and somebody has requested a job since.
+            Some(there) if unsure && merged(there, &new, now_ms) == *there => Ok(None),
+            Some(_) => Err(ScheduleError::Exists(schedule.id.to_string())),
+        };
+        self.update(&schedule.id, change).await.map(drop)
+    }
+
+    /// Writes this schedule, replacing any existing one. Keeps the unknown fields, the requested jobs and `since_ms` of the
+    /// existing one. `since_ms` becomes `now_ms` if the schedule is new or becomes enabled, unless it sets the value itself.
+    pub async fn put(&self, schedule: &Schedule, now_ms: u64) -> Result<Change, ScheduleError> {
+        let change = |standing: Option<&Schedule>, _| Ok(wanted(standing, schedule, now_ms));
+        self.update(&schedule.id, change).await
+    }
+
+    /// What [`put`](Schedules::put) would do. Writes nothing.
+    pub async fn compare(&self, schedule: &Schedule) -> Result<Change, ScheduleError> {
+        let standing = self.get(&schedule.id).await?;
+        Ok(match (wanted(standing.as_ref(), schedule, 0), standing) {
+            (Some(_), None) => Change::Created,
+            (Some(_), Some(_)) => Change::Changed,
+            (None, _) => Change::Unchanged,
+        })
+    }
+
+    /// Enables or disables a schedule. When it is enabled again, it begins with the due times after `now_ms`.
+    pub async fn set_enabled(
+        &self,
+        id: &ScheduleId,
+        enabled: bool,
+        now_ms: u64,
+    ) -> Result<Change, ScheduleError> {
+        let change = |standing: Option<&Schedule>, _| {
+            let there = standing.ok_or_else(|| ScheduleError::Unknown(id.to_string()))?;
+            let since_ms = if enabled { now_ms } else { there.since_ms };
+            Ok((there.enabled != enabled).then(|| Schedule { enabled, since_ms, ..there.clone() }))
+        };
+        self.update(id, change).await
+    }
+
+    /// Asks the leader, whoever it is, to run a job of a schedule now; its id is [`RunRequest::job_id`]. The schedule need not be
+    /// enabled; while it has as many open jobs as it may, the request waits. [`Change::Unchanged`]: that name was used before,
+    /// and means the same job. A schedule remembers its last 16 names.
+    pub async fn ask(&self, id: &ScheduleId, name: &str, now_ms: u64) -> Result<Change, ScheduleError> {
+        RunRequest::job_id(id, name)?;
+        let change = |standing: Option<&Schedule>, _| {
+            let there = standing.ok_or_else(|| ScheduleError::Unknown(id.to_string()))?;
+            if there.ran.iter().any(|ran| ran == name) || there.run_now.iter().any(|run| run.name == name) {
+                return Ok(None);
+            }
+            if there.run_now.len() >= ASKED_MAX {
+                return Err(ScheduleError::Asked(id.to_string()));
+            }
+            let mut new = there.clone();
+            new.run_now.push(RunRequest { name: name.to_owned(), at_ms: now_ms });
+            Ok(Some(new))
+        };
+        self.update(id, change).await
+    }
+
+    /// Notes that requested jobs are in the ledger: keeps their names in place of the requests. This is right no matter who leads
+    /// by now, because the ledger keeps what it has.
+    pub(super) async fn served(&self, id: &ScheduleId, names: &[String]) -> Result<Change, ScheduleError> {
+        let change = |standing: Option<&Schedule>, _| {
+            let Some(there) = standing else { return Ok(None) };
+            let mut new = there.clone();
+            new.run_now.retain(|run| !names.contains(&run.name));
+            if new == *there {
+                return Ok(None);
+            }
+            new.ran.retain(|ran| !names.contains(ran));
+            new.ran.extend(names.iter().cloned());
+            let old = new.ran.len().saturating_sub(RAN_MAX);
+            new.ran.drain(..old);
+            Ok(Some(new))
+        };
+        self.update(id, change).await
+    }
+
+    /// Removes a schedule; returns whether it existed. Its jobs run to their end. Its past due times are never created again
+    /// under this name, because the ledger keeps its watermarks.
+    pub async fn remove(&self, id: &ScheduleId) -> Result<bool, ScheduleError> {
+        let key = schedule_key(&self.0.keys, id);
+        let (mut was_there, mut trouble) = (false, String::new());
+        for tries in 0..TRIES_MAX {
+            pause(tries).await;
+            match self.0.get(&key).await {
+                Ok(Read::Found(_) | Read::Unchanged) => was_there = true,
+                Ok(Read::Absent) => return Ok(was_there),
+                Ok(Read::Unavailable(why) | Read::Denied(why)) => trouble = format!("{key}: {why}"),
+                Err(why) => trouble = why,
+            }
+            if !was_there {
+                continue;
+            }
+            match tokio::time::timeout(self.0.timeout, self.0.store.remove(&key)).await {
+                Ok(Remove::Done) => return Ok(true),
+                Ok(Remove::Denied(why)) => return Err(ScheduleError::Store(format!("{key}: {why}"))),
+                Ok(Remove::Unknown(why) | Remove::Unavailable(why)) => trouble = format!("{key}: {why}"),
+                Err(_) => trouble = format!("{key}: no answer in time; it may or may not have been removed"),
+            }
+        }
+        Err(ScheduleError::Store(trouble))
+    }
+
+    /// The state of the checks, as last saved by the leader.
+    pub async fn health(&self) -> Result<Health, ScheduleError> {
+        let key = format!("{}/results/polls.json", self.0.keys.root());
+        match self.0.get(&key).await.map_err(ScheduleError::Store)? {
+            Read::Found(object) => {
+                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
+                Ok(value.get("health").and_then(Health::from_json).unwrap_or_default())
+            }
+            Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Ok(Health::default()),
+        }
+    }
+
+    async fn standing(&self, id: &ScheduleId) -> Result<Option<Standing>, ScheduleError> {
+        let key = schedule_key(&self.0.keys, id);
+        let object = match self.0.get(&key).await.map_err(ScheduleError::Store)? {
+            Read::Found(object) => object,
+            Read::Absent | Read::Unchanged => return Ok(None),
+            Read::Unavailable(why) | Read::Denied(why) => {
+                return Err(ScheduleError::Store(format!("{key}: {why}")));
+            }
+        };
+        let refuse = |problems| ScheduleError::Refused { schedule: id.to_string(), problems };
+        let schedule = Schedule::from_wire(&object.body, &self.0.rules).map_err(refuse)?;
+        Ok(Some(Standing { body: object.body.to_vec(), version: object.version, schedule }))
+    }
+
+    /// Reads, asks `change` what to write, and writes it on condition that nobody was faster; repeats if somebody was. The second
+    /// argument of `change` says that an earlier write of this call may have landed.
+    async fn update(
+        &self,
+        id: &ScheduleId,
+        change: impl Fn(Option<&Schedule>, bool) -> Result<Option<Schedule>, ScheduleError>,
+    ) -> Result<Change, ScheduleError> {
+        let key = schedule_key(&self.0.keys, id);
+        let mut unsure: Option<(Vec<u8>, Change)> = None;
+        let mut failed = ScheduleError::Raced(id.to_string());
+        for tries in 0..TRIES_MAX {
+            pause(tries).await;
+            let standing = match self.standing(id).await {
+                Ok(standing) => standing,
+                Err(error @ ScheduleError::Store(_)) => {
+                    failed = error;
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            if let (Some((body, done)), Some(there)) = (&unsure, &standing)
+                && *body == there.body
+            {
+                return Ok(*done);
+            }
+            let Some(new) = change(standing.as_ref().map(|there| &there.schedule), unsure.is_some())? else {
+                // Nothing is left to do; if an answer was lost, that write did it.
+                return Ok(unsure.map_or(Change::Unchanged, |(_, done)| done));
+            };
+            let (condition, done) = match standing {
+                Some(there) => (Condition::Matches(there.version), Change::Changed),
+                None => (Condition::Absent, Change::Created),
+            };
+            let body = new.to_wire();
+            let put = self.0.store.put(&key, body.clone().into(), condition);
+            match tokio::time::timeout(self.0.timeout, put).await {
+                Ok(Write::Won(_)) => return Ok(done),
+                Ok(Write::Lost) => failed = ScheduleError::Raced(id.to_string()),
+                Ok(Write::Denied(why)) => return Err(ScheduleError::Store(format!("{key}: {why}"))),
+                Ok(Write::Unavailable(why)) => failed = ScheduleError::Store(format!("{key}: {why}")),
+                Ok(Write::Unknown(why)) => {
+                    failed =
+                        ScheduleError::Store(format!("{key}: {why}; it may or may not have been written"));
+                    unsure = Some((body, done));
+                }
+                Err(_) => {
+                    failed = ScheduleError::Store(format!(
+                        "{key}: no answer in time; it may or may not have been written"
+                    ));
+                    unsure = Some((body, done));
+                }
+            }
+        }
+        Err(failed)
+    }
+}
+
+async fn pause(tries: u32) {
+    if let Some(doubled) = tries.checked_sub(1) {
+        tokio::time::sleep(PAUSE * 2_u32.pow(doubled.min(8))).await;
+    }
+}
+
+/// What to write so that this schedule is stored; `None` if nothing.
+fn wanted(standing: Option<&Schedule>, schedule: &Schedule, now_ms: u64) -> Option<Schedule> {
+    match standing {
+        None => {
+            let since_ms = if schedule.since_ms == 0 { now_ms } else { schedule.since_ms };
+            Some(Schedule { since_ms, ..schedule.clone() })
+        }
+        Some(there) => Some(merged(there, schedule, now_ms)).filter(|new| new != there),
+    }
+}
+
+/// The schedule, with the parts of the existing one that must be kept.
+fn merged(there: &Schedule, schedule: &Schedule, now_ms: u64) -> Schedule {
+    let mut new = schedule.clone();
+    new.since_ms = match schedule.since_ms {
+        0 if schedule.enabled && !there.enabled => now_ms,
+        0 => there.since_ms,
+        given => given,
+    };
+    (new.run_now, new.ran) = (there.run_now.clone(), there.ran.clone());
+    for (key, value) in &there.extra {
+        new.extra.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    for check in &mut new.checks {
+        let same = there.checks.iter().find(|old| old.name == check.name);
+        for (key, value) in same.iter().flat_map(|old| &old.extra) {
+            check.extra.entry(key.clone()).or_insert_with(|| value.clone());
+        }
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests;

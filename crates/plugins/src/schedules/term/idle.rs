@@ -1,0 +1,77 @@
+//! A leader without schedules: it looks for the first one and does not take over until then. Taking over writes every part of the
+//! ledger, and a cluster without schedules should neither pay nor wait for that.
+
+use super::super::runner::{Inner, RunnerView, ScheduleError};
+use super::READ_RETRY;
+use tenure::process::ProcessContext;
+use tenure::store::List;
+
+/// Empties the view when the term is over, however it ends.
+pub(super) struct EmptyViewOnDrop<'a>(pub(super) &'a Inner);
+
+impl Drop for EmptyViewOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.figures.rest();
+        self.0.view.send_replace(RunnerView::default());
+    }
+}
+
+/// Whether there is anything to do.
+enum Needed {
+    Yes,
+    No,
+    /// With the reason.
+    Unknown(String),
+}
+
+/// Waits until there is a schedule, or anything a former leader left.
+pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
+    let mut asked = inner.asked.lock().await;
+    let (mut idle, mut trouble) = (false, None);
+    loop {
+        // Only leaders write jobs: if there are none at the beginning, none will appear, except for a late last write by the
+        // previous leader, which can wait for the next takeover.
+        let folders: &[&str] = if idle { &["schedules/"] } else { &["jobs/", "schedules/"] };
+        let (found, pause) = match is_needed(inner, folders).await {
+            Needed::Yes => return,
+            Needed::No => {
+                idle = true;
+                (None, inner.options.look_interval)
+            }
+            Needed::Unknown(why) => (Some(why), READ_RETRY),
+        };
+        if found.is_some() && found != trouble {
+            tracing::warn!(target: "tenure", "polls: {}", found.as_deref().unwrap_or_default());
+        }
+        trouble = found;
+        let epoch = context.epoch();
+        inner.view.send_replace(RunnerView { epoch, trouble: trouble.clone(), ..RunnerView::default() });
+        // Without schedules there is nothing to wait for; and a failing list must not restart the process forever.
+        context.ready();
+        tokio::select! {
+            biased;
+            Some(run) = asked.recv() => {
+                // The caller may have given up.
+                let _ = run.reply.send(Err(ScheduleError::Unknown(run.schedule.to_string())));
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+async fn is_needed(inner: &Inner, folders: &[&str]) -> Needed {
+    let root = inner.shelf.keys.root();
+    for folder in folders {
+        let folder = format!("{root}/{folder}");
+        let list = tokio::time::timeout(inner.shelf.timeout, inner.shelf.store.list(&folder, 1)).await;
+        match list {
+            Ok(List::Entries { entries, .. }) if entries.is_empty() => {}
+            Ok(List::Entries { .. }) => return Needed::Yes,
+            Ok(List::Unavailable(trouble) | List::Denied(trouble)) => {
+                return Needed::Unknown(format!("{folder}: {trouble}"));
+            }
+            Err(_) => return Needed::Unknown(format!("{folder}: no answer in time")),
+        }
+    }
+    Needed::No
+}

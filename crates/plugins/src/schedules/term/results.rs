@@ -1,0 +1,112 @@
+//! Results of jobs: taken from updates, or from the ledger where updates were missed; then saved and announced.
+
+use super::{SAVE_EVERY, Term, TermError};
+use crate::checks::report::JobReport;
+use crate::schedules::assign::CHECKS_KIND;
+use crate::schedules::runner::ScheduleEvent;
+use crate::schedules::shelf::Saved;
+use tenure::id::{JobId, ScheduleId, SeriesId};
+
+use tenure::job::{JobState, JobUpdate};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::{RecvError, TryRecvError};
+use tokio::time::Instant;
+
+/// Whether the series' schedule made this job: nothing else is named that way.
+fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
+    let rest = job.as_str().strip_prefix(series.as_str());
+    rest.is_some_and(|rest| rest.starts_with('-') || rest.starts_with(".run."))
+}
+
+impl Term<'_> {
+    pub(super) fn on_update(
+        &mut self,
+        update: Result<JobUpdate, RecvError>,
+        updates: &mut broadcast::Receiver<JobUpdate>,
+    ) {
+        let mut next = match update {
+            Ok(update) => Ok(update),
+            Err(RecvError::Lagged(missed)) => Err(TryRecvError::Lagged(missed)),
+            // The dispatcher has ended; that is handled elsewhere.
+            Err(RecvError::Closed) => return,
+        };
+        loop {
+            match next {
+                Ok(update) if update.late.is_none() => {
+                    let over = update.state.is_final();
+                    if is_scheduled(&update.series, &update.id) {
+                        self.planner.note(&update.series.schedule(), &update.id, !over);
+                    }
+                    if over {
+                        self.take_result(&update.series.schedule(), update.state, &update.result);
+                    }
+                }
+                Ok(_) => {}
+                // The ledger has what was missed.
+                Err(TryRecvError::Lagged(_)) => self.take_all_results(),
+                Err(TryRecvError::Empty | TryRecvError::Closed) => return,
+            }
+            next = updates.try_recv();
+        }
+    }
+
+    /// Takes in what the ledger says about all jobs, including the results of finished ones: jobs of a former leader, or of a
+    /// schedule that was unknown then.
+    pub(super) fn take_all_results(&mut self) {
+        let jobs = self.dispatcher.jobs();
+        let checks = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND);
+        self.planner.observe(checks.map(|job| (&job.series, &job.id, job.watermark, !job.state.is_final())));
+        let over = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());
+        let mut reports: Vec<(ScheduleId, JobReport)> = over
+            .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))
+            .collect();
+        reports.sort_by_key(|(_, report)| report.due_ms);
+        for (schedule, report) in reports {
+            self.judge(&schedule, &report);
+        }
+    }
+
+    fn take_result(&mut self, schedule: &ScheduleId, state: JobState, result: &[u8]) {
+        if !self.planner.schedules().contains_key(schedule) {
+            return;
+        }
+        match JobReport::from_result(result) {
+            Some(report) => self.judge(schedule, &report),
+            None => {
+                self.counts.unreported += 1;
+                tracing::debug!(target: "tenure", schedule = schedule.as_str(), ?state, "a job ended without a result");
+            }
+        }
+    }
+
+    fn judge(&mut self, schedule: &ScheduleId, report: &JobReport) {
+        let Some(schedule) = self.planner.schedules().get(schedule) else { return };
+        self.unannounced.extend(self.health.apply(schedule, report));
+    }
+
+    /// Saves what changed, then announces it. The other way round, a failover would announce it again.
+    pub(super) async fn save(&mut self) -> Result<(), TermError> {
+        let now = Instant::now();
+        if self.unannounced.is_empty() || now < self.next_save {
+            return Ok(());
+        }
+        self.next_save = now + SAVE_EVERY;
+        if self.file.foreign.is_none() {
+            match self.file.save(&self.inner.shelf, self.context.guard(), &self.health).await {
+                Saved::Done => {}
+                Saved::Superseded => return Err(TermError::Superseded),
+                Saved::Later(why) => {
+                    self.warn_once(why);
+                    return Ok(());
+                }
+            }
+        }
+        for transition in std::mem::take(&mut self.unannounced) {
+            self.announce(match transition.failing {
+                true => ScheduleEvent::CheckFailing(transition),
+                false => ScheduleEvent::CheckRecovered(transition),
+            });
+        }
+        Ok(())
+    }
+}
