@@ -1,7 +1,7 @@
 //! The nodes: processes of the binary, their events, and signals to them.
 
 use crate::clock::boot_ms;
-use crate::ledger::Said;
+use crate::leadership::Said;
 use crate::record::LifeRecord;
 use anyhow::{Context, Result};
 use parking_lot::Mutex;

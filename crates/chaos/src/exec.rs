@@ -1,5 +1,5 @@
 //! `tenure exec` from the outside: three nodes, a command that records that it is alive, and faults aimed at the node that runs
-//! it. The verdict rests on what the commands wrote: never two alive at the same instant.
+//! it. The judge goes by what the commands wrote: never two alive at the same instant.
 //!
 //! The command is as uncooperative as a command can be: it ignores SIGTERM, and it has a daemon that left its session and its
 //! parent, ignores SIGTERM too, and writes as well.
@@ -7,28 +7,28 @@
 //! On a network, each node has its own path to the store, so that one alone can be cut off. A database file has no such paths:
 //! there the store is away for all nodes.
 
-pub mod crew;
+mod checks;
 #[cfg(target_os = "linux")]
 pub mod leftovers;
-pub mod marks;
-mod stage;
-mod verdict;
+pub mod nodes;
+mod scenario;
+pub mod signs_of_life;
 
-pub use verdict::{Figures, Verdict};
+pub use checks::{Figures, Findings};
 
-use crate::canary::Canary;
 use crate::clock::boot_ms;
+use crate::stall_watch::StallWatch;
 use anyhow::Result;
-use marks::Copy;
+use checks::Evidence;
+use scenario::{Lead, Scenario};
 use serde::Serialize;
-use stage::{Lead, Stage};
+use signs_of_life::Copy;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
-use verdict::Evidence;
 
 /// The variable that tells the command where to write.
-pub const MARKS: &str = "MARKS";
+pub const SIGNS_OF_LIFE: &str = "SIGNS_OF_LIFE";
 
 /// The variable that distinguishes one run of the command from the next.
 pub const RUN: &str = "RUN";
@@ -114,7 +114,7 @@ pub struct Plan {
     pub preset: String,
     /// Keys and the like, the same for all nodes.
     pub environment: Vec<(String, String)>,
-    /// A command that calls [`marks::live`], as a daemon if it gets `daemon` as one more word.
+    /// A command that calls [`signs_of_life::live`], as a daemon if it gets `daemon` as one more word.
     pub marker: Vec<String>,
     /// The faults, in order.
     pub rounds: Vec<Kind>,
@@ -128,8 +128,8 @@ pub struct Plan {
 
 impl Plan {
     /// The file the commands write to.
-    pub fn marks(&self) -> PathBuf {
-        self.dir.join("marks")
+    pub fn signs(&self) -> PathBuf {
+        self.dir.join("signs_of_life")
     }
 
     /// This many faults, of these kinds in turn; all kinds if none is named.
@@ -160,42 +160,44 @@ pub struct Round {
 }
 
 /// Runs the plan and judges what the commands wrote.
-pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
-    let canary = Canary::start();
+pub fn run(plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
+    let stall_watch = StallWatch::start();
     let (kinds, until_caught, engine) = (plan.rounds.clone(), plan.until_caught, plan.engine.clone());
     let pause_ms = u64::try_from(plan.pause.as_millis()).unwrap_or(u64::MAX);
-    let mut stage = Stage::new(plan)?;
+    let mut scenario = Scenario::new(plan)?;
     let mut rounds: Vec<Round> = Vec::new();
     let mut left = Vec::new();
     let mut play = || -> Result<()> {
         for (number, kind) in kinds.iter().enumerate() {
             let began_ms = boot_ms();
-            let lead = stage.calm()?;
-            rounds.push(stage.play(*kind, &lead)?);
-            tell(&line(&stage, &lead, &rounds[number], kinds.len(), number, began_ms));
-            if until_caught && !verdict::judge(&stage.evidence(&rounds, canary.so_far(), &[])).is_empty() {
+            let lead = scenario.calm()?;
+            rounds.push(scenario.play(*kind, &lead)?);
+            tell(&line(&scenario, &lead, &rounds[number], kinds.len(), number, began_ms));
+            if until_caught
+                && !checks::judge(&scenario.evidence(&rounds, stall_watch.so_far(), &[])).is_empty()
+            {
                 return Ok(());
             }
         }
         if !until_caught {
-            left = stage.leave()?;
+            left = scenario.leave()?;
         }
         Ok(())
     };
     let played = play();
-    std::fs::write(stage.dir().join("rounds.json"), serde_json::to_vec(&rounds)?)?;
-    stage.read_on()?;
-    let evidence = stage.evidence(&rounds, canary.finish(), &left);
-    let verdict = Verdict::of(&evidence, engine, pause_ms);
+    std::fs::write(scenario.dir().join("rounds.json"), serde_json::to_vec(&rounds)?)?;
+    scenario.read_on()?;
+    let evidence = scenario.evidence(&rounds, stall_watch.finish(), &left);
+    let findings = Findings::of(&evidence, engine, pause_ms);
     match played {
         // A broken binary may well not get to the end.
-        Err(error) if verdict.violations.is_empty() => Err(error),
-        Ok(()) | Err(_) => Ok(verdict),
+        Err(error) if findings.violations.is_empty() => Err(error),
+        Ok(()) | Err(_) => Ok(findings),
     }
 }
 
 /// The line reported about a round.
-fn line(stage: &Stage, lead: &Lead, round: &Round, of: usize, number: usize, began_ms: u64) -> String {
+fn line(scenario: &Scenario, lead: &Lead, round: &Round, of: usize, number: usize, began_ms: u64) -> String {
     let mut text = format!(
         "round {:>3}/{of}: {} ({}, epoch {})",
         number + 1,
@@ -203,7 +205,8 @@ fn line(stage: &Stage, lead: &Lead, round: &Round, of: usize, number: usize, beg
         lead.name(),
         round.copy.epoch
     );
-    let evidence = Evidence { rounds: std::slice::from_ref(round), ..stage.evidence(&[], Vec::new(), &[]) };
+    let evidence =
+        Evidence { rounds: std::slice::from_ref(round), ..scenario.evidence(&[], Vec::new(), &[]) };
     if let Some(stood_ms) = round.stood_ms {
         text.push_str(&format!(", stood still for {stood_ms} ms"));
     }

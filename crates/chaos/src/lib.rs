@@ -6,11 +6,11 @@
 //! | [`schedule`] | which faults, decided by a seed alone |
 //! | [`proxy`] | an HTTP proxy per node that can cut, delay, drop, refuse, and writes down every request for the seat |
 //! | [`cluster`] | the nodes: processes of the binary, what they say, signals |
-//! | [`conductor`] | carries the schedule out |
+//! | [`runner`] | carries the schedule out |
 //! | [`record`] | what a run leaves on disk; everything below reads only this |
-//! | [`ledger`] | did two ever act at once, did an epoch have two holders |
-//! | [`register`] | is the history of the seat linearizable, did its epochs rise |
-//! | [`verdict`] | all checks and figures of a record |
+//! | [`leadership`] | did two ever act at once, did an epoch have two holders |
+//! | [`linearizable`] | is the history of the seat linearizable, did its epochs rise |
+//! | [`checks`] | all checks and figures of a record |
 //! | [`exec`] | commands under `tenure exec`, judged by what they themselves wrote |
 //!
 //! Nothing here uses the crates under test: bounds and deadlines come from what the binary prints, and the judge shares no code,
@@ -19,16 +19,16 @@
 
 #![forbid(unsafe_code)]
 
-pub mod canary;
+pub mod checks;
 pub mod clock;
 pub mod cluster;
-pub mod conductor;
 pub mod exec;
-pub mod ledger;
+pub mod leadership;
+pub mod linearizable;
 pub mod polls;
 pub mod proxy;
 pub mod record;
-pub mod register;
 pub mod report;
+pub mod runner;
 pub mod schedule;
-pub mod verdict;
+pub mod stall_watch;

@@ -9,11 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
+use tenure_chaos::checks::{Findings, judge};
 use tenure_chaos::cluster::Launch;
-use tenure_chaos::conductor::{self, Control, Plan};
 use tenure_chaos::record::Record;
+use tenure_chaos::runner::{self, Control, Plan};
 use tenure_chaos::schedule::Kind;
-use tenure_chaos::verdict::{Verdict, judge};
 use tenure_chaos::{exec, polls, report};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -35,7 +35,7 @@ enum Task {
     Check {
         /// The record's directory
         record: PathBuf,
-        /// Where the verdict goes as JSON
+        /// Where the findings go as JSON
         #[arg(long)]
         json: Option<PathBuf>,
     },
@@ -47,7 +47,7 @@ enum Task {
     Leftovers(LeftoversArgs),
     /// Write down being alive, every few milliseconds (internal)
     #[command(hide = true)]
-    Mark {
+    Live {
         /// `daemon`: leave the session first
         word: Option<String>,
     },
@@ -62,7 +62,7 @@ enum Task {
 
 /// On what, with what, and where it is written down.
 #[derive(clap::Args)]
-struct StageArgs {
+struct ScenarioArgs {
     /// The binary `tenure`
     #[arg(long)]
     tenure: PathBuf,
@@ -84,7 +84,7 @@ struct StageArgs {
     /// Keep the record of a good run too
     #[arg(long)]
     keep: bool,
-    /// Where the verdict goes as JSON
+    /// Where the findings go as JSON
     #[arg(long)]
     json: Option<PathBuf>,
 }
@@ -92,7 +92,7 @@ struct StageArgs {
 #[derive(clap::Args)]
 struct RunArgs {
     #[command(flatten)]
-    stage: StageArgs,
+    scenario: ScenarioArgs,
     /// The store can be stopped and started: ask for it on stdout, hear on stdin
     #[arg(long)]
     can_restart: bool,
@@ -122,7 +122,7 @@ struct RunArgs {
 #[derive(clap::Args)]
 struct PollsArgs {
     #[command(flatten)]
-    stage: StageArgs,
+    scenario: ScenarioArgs,
     /// How long, in seconds
     #[arg(long, default_value_t = 300)]
     seconds: u64,
@@ -146,7 +146,7 @@ struct PollsArgs {
 #[derive(clap::Args)]
 struct ExecArgs {
     #[command(flatten)]
-    stage: StageArgs,
+    scenario: ScenarioArgs,
     /// How many faults, of all kinds in turn
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     rounds: u16,
@@ -178,7 +178,7 @@ struct LeftoversArgs {
     /// Decides how many daemons there are, and how far they run
     #[arg(long)]
     seed: Option<u64>,
-    /// Where the verdict goes as JSON
+    /// Where the findings go as JSON
     #[arg(long)]
     json: Option<PathBuf>,
     /// The binary has this mistake on purpose (its feature `teeth`)
@@ -190,12 +190,12 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().task {
         Task::Run(args) => run(*args),
         Task::Check { record, json } => {
-            check(&record, json.as_deref()).map(|verdict| verdict.violations.is_empty())
+            check(&record, json.as_deref()).map(|findings| findings.violations.is_empty())
         }
         Task::Polls(args) => run_polls(*args),
         Task::Exec(args) => run_exec(*args),
         Task::Leftovers(args) => run_leftovers(args),
-        Task::Mark { word } => exec::marks::live(word.is_some()).map(|()| true),
+        Task::Live { word } => exec::signs_of_life::live(word.is_some()).map(|()| true),
         Task::Bound { parent, command } => Err(become_bound(parent, &command)),
     };
     match outcome {
@@ -217,16 +217,16 @@ fn kind(name: &str) -> Result<Kind, String> {
 
 fn run(args: RunArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(rand::random);
-    let name = args.broken.as_deref().unwrap_or(&args.stage.engine);
-    let dir = record_dir(&args.stage.record, &format!("{name}-{seed}"))?;
-    let (store, file) = store_of(&args.stage.store, &dir);
+    let name = args.broken.as_deref().unwrap_or(&args.scenario.engine);
+    let dir = record_dir(&args.scenario.record, &format!("{name}-{seed}"))?;
+    let (store, file) = store_of(&args.scenario.store, &dir);
     let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.stage.tenure, store, args.stage.preset, args.faketime, broken)?;
+    let launch = launch(&args.scenario.tenure, store, args.scenario.preset, args.faketime, broken)?;
     println!("seed {seed}, record in {}", dir.display());
     let plan = Plan {
         launch,
-        engine: args.stage.engine,
-        endpoints: args.stage.endpoint,
+        engine: args.scenario.engine,
+        endpoints: args.scenario.endpoint,
         file,
         control: args.can_restart.then(|| Box::new(Asking) as Box<dyn Control>),
         nodes: args.nodes.into(),
@@ -237,14 +237,14 @@ fn run(args: RunArgs) -> Result<bool> {
         only: args.only,
         until_caught: args.broken.is_some(),
     };
-    let played = conductor::run(plan, &mut |line| println!("{line}"));
-    let verdict = match check(&dir, args.stage.json.as_deref()) {
-        Ok(verdict) => verdict,
+    let played = runner::run(plan, &mut |line| println!("{line}"));
+    let findings = match check(&dir, args.scenario.json.as_deref()) {
+        Ok(findings) => findings,
         // Nothing to judge; the earlier error says why.
         Err(error) => return played.and(Err(error)).map(|()| false),
     };
-    let good = verdict.violations.is_empty() && played.is_ok();
-    if good && !args.stage.keep {
+    let good = findings.violations.is_empty() && played.is_ok();
+    if good && !args.scenario.keep {
         std::fs::remove_dir_all(&dir)?;
     } else {
         println!("record kept in {}; the same schedule again: --seed {seed}", dir.display());
@@ -292,12 +292,12 @@ fn launch(
 }
 
 fn run_polls(args: PollsArgs) -> Result<bool> {
-    let dir = record_dir(&args.stage.record, &format!("polls-{}", args.stage.engine))?;
-    let (store, _) = store_of(&args.stage.store, &dir);
+    let dir = record_dir(&args.scenario.record, &format!("polls-{}", args.scenario.engine))?;
+    let (store, _) = store_of(&args.scenario.store, &dir);
     let plan = polls::Plan {
-        launch: launch(&args.stage.tenure, store, args.stage.preset, args.faketime, None)?,
-        engine: args.stage.engine,
-        endpoints: args.stage.endpoint,
+        launch: launch(&args.scenario.tenure, store, args.scenario.preset, args.faketime, None)?,
+        engine: args.scenario.engine,
+        endpoints: args.scenario.endpoint,
         nodes: args.nodes.into(),
         agents: args.agents.into(),
         schedules: args.schedules.into(),
@@ -306,35 +306,47 @@ fn run_polls(args: PollsArgs) -> Result<bool> {
         dir: dir.clone(),
     };
     println!("record in {}", dir.display());
-    let verdict = polls::run(plan, &mut |line| println!("{line}"))?;
-    println!("{}", verdict.text());
-    conclude(&dir, args.stage.keep, args.stage.json.as_deref(), &verdict, verdict.violations.is_empty())
+    let findings = polls::run(plan, &mut |line| println!("{line}"))?;
+    println!("{}", findings.text());
+    conclude(
+        &dir,
+        args.scenario.keep,
+        args.scenario.json.as_deref(),
+        &findings,
+        findings.violations.is_empty(),
+    )
 }
 
 fn run_exec(args: ExecArgs) -> Result<bool> {
-    let name = args.broken.as_deref().unwrap_or(&args.stage.engine);
-    let dir = record_dir(&args.stage.record, &format!("exec-{name}"))?;
+    let name = args.broken.as_deref().unwrap_or(&args.scenario.engine);
+    let dir = record_dir(&args.scenario.record, &format!("exec-{name}"))?;
     let me = std::env::current_exe()?.display().to_string();
     let broken = args.broken.clone().map(|name| (BROKEN.to_owned(), name));
-    let launch = launch(&args.stage.tenure, args.stage.store, args.stage.preset, None, broken)?;
+    let launch = launch(&args.scenario.tenure, args.scenario.store, args.scenario.preset, None, broken)?;
     let plan = exec::Plan {
         tenure: launch.binary,
-        engine: args.stage.engine,
+        engine: args.scenario.engine,
         store: launch.store,
-        endpoints: args.stage.endpoint,
+        endpoints: args.scenario.endpoint,
         preset: launch.preset,
         environment: launch.environment,
-        marker: vec![me, "mark".to_owned()],
+        marker: vec![me, "live".to_owned()],
         rounds: exec::Plan::rounds(args.rounds.into(), &args.only),
         pause: Duration::from_secs(args.pause.into()),
         until_caught: args.broken.is_some(),
         dir: dir.clone(),
     };
-    end_with_us(plan.marks())?;
+    end_with_us(plan.signs())?;
     println!("record in {}", dir.display());
-    let verdict = exec::run(plan, &mut |line| println!("{line}"))?;
-    println!("{}", verdict.text());
-    conclude(&dir, args.stage.keep, args.stage.json.as_deref(), &verdict, verdict.violations.is_empty())
+    let findings = exec::run(plan, &mut |line| println!("{line}"))?;
+    println!("{}", findings.text());
+    conclude(
+        &dir,
+        args.scenario.keep,
+        args.scenario.json.as_deref(),
+        &findings,
+        findings.violations.is_empty(),
+    )
 }
 
 #[cfg(target_os = "linux")]
@@ -357,7 +369,7 @@ fn run_leftovers(args: LeftoversArgs) -> Result<bool> {
         "{} runs of `tenure lock`, {} of which lost the lock; processes alive after one: {}",
         outcome.runs, outcome.lost, outcome.left
     );
-    conclude(&dir, false, args.json.as_deref(), &outcome.verdict(), outcome.left == 0)
+    conclude(&dir, false, args.json.as_deref(), &outcome.findings(), outcome.left == 0)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -366,7 +378,7 @@ fn run_leftovers(_: LeftoversArgs) -> Result<bool> {
 }
 
 /// On Ctrl-C and SIGTERM, ends the nodes and everything they run, too: frozen processes cannot end by themselves.
-fn end_with_us(marks: PathBuf) -> Result<()> {
+fn end_with_us(signs: PathBuf) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = runtime.enter();
     let (mut asked, mut interrupted) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -378,22 +390,22 @@ fn end_with_us(marks: PathBuf) -> Result<()> {
                 _ = interrupted.recv() => {}
             }
         });
-        exec::crew::end_all(exec::MARKS, &marks);
+        exec::nodes::end_all(exec::SIGNS_OF_LIFE, &signs);
         std::process::exit(130);
     });
     Ok(())
 }
 
-/// Writes the verdict, and removes the record unless it is wanted.
+/// Writes the findings, and removes the record unless it is wanted.
 fn conclude(
     dir: &Path,
     keep: bool,
     json: Option<&Path>,
-    verdict: &impl serde::Serialize,
+    findings: &impl serde::Serialize,
     good: bool,
 ) -> Result<bool> {
     if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(verdict)?)
+        std::fs::write(path, serde_json::to_vec_pretty(findings)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     if good && !keep {
@@ -404,14 +416,14 @@ fn conclude(
     Ok(good)
 }
 
-fn check(dir: &Path, json: Option<&Path>) -> Result<Verdict> {
-    let verdict = judge(&Record::load(dir)?);
-    println!("{}", report::text(&verdict));
+fn check(dir: &Path, json: Option<&Path>) -> Result<Findings> {
+    let findings = judge(&Record::load(dir)?);
+    println!("{}", report::text(&findings));
     if let Some(path) = json {
-        std::fs::write(path, serde_json::to_vec_pretty(&verdict)?)
+        std::fs::write(path, serde_json::to_vec_pretty(&findings)?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(verdict)
+    Ok(findings)
 }
 
 /// Asks the program that started us, one line each way.

@@ -1,20 +1,20 @@
 //! Polls on real processes: nodes and agents on a real store, a few dozen schedules due every second, and a leader that is killed
-//! again and again. The verdict rests on what arrives at the target of the checks: every due time, once.
+//! again and again. The judge goes by what arrives at the target of the checks: every due time, once.
 
-mod crew;
-mod story;
+mod agents;
+mod history;
 mod target;
 
-pub use crew::Tally;
-pub use story::{Kill, Policy, Story, Verdict};
+pub use agents::Tally;
+pub use history::{Findings, History, Kill, Policy};
 pub use target::{Hit, Target};
 
-use crate::canary::Canary;
 use crate::clock::boot_ms;
 use crate::cluster::{Cluster, Launch};
-use crate::conductor::promise;
+use crate::runner::promise;
+use crate::stall_watch::StallWatch;
+use agents::Agents;
 use anyhow::{Context, Result, bail, ensure};
-use crew::Crew;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    fn door(&self, number: usize) -> Option<String> {
+    fn endpoint(&self, number: usize) -> Option<String> {
         let count = self.endpoints.len().max(1);
         self.endpoints.get(number % count).cloned()
     }
@@ -70,7 +70,7 @@ impl Plan {
     fn ask(&self, arguments: &[&str]) -> Result<String> {
         let mut command: Command = self.launch.command(&self.dir);
         command.args(arguments).args(self.launch.place());
-        command.envs(self.door(0).map(|door| ("AWS_ENDPOINT_URL", door)));
+        command.envs(self.endpoint(0).map(|endpoint| ("AWS_ENDPOINT_URL", endpoint)));
         let output = command.output().context("cannot start the binary")?;
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure!(output.status.success(), "tenure {}: {words}", arguments.join(" "));
@@ -99,16 +99,16 @@ fn file(schedules: usize, url: &str) -> String {
 }
 
 /// Runs the plan and reports what happens as it goes.
-pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
+pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Findings> {
     let presence = ("TENURE_PRESENCE_INTERVAL".to_owned(), PRESENCE_INTERVAL_MS.to_string());
     plan.launch.environment.push(presence);
     let promise = promise(&plan.launch, &plan.dir)?;
     let nodes = (0..plan.nodes).map(|number| {
-        let door = plan.door(number).map(|door| ("AWS_ENDPOINT_URL".to_owned(), door));
-        (format!("pod-{}", char::from(b'a' + (number % 26) as u8)), door.into_iter().collect())
+        let endpoint = plan.endpoint(number).map(|endpoint| ("AWS_ENDPOINT_URL".to_owned(), endpoint));
+        (format!("pod-{}", char::from(b'a' + (number % 26) as u8)), endpoint.into_iter().collect())
     });
     let mut cluster = Cluster::new(plan.launch.clone(), &plan.dir, nodes.collect())?;
-    let (target, canary) = (Target::start()?, Canary::start());
+    let (target, stall_watch) = (Target::start()?, StallWatch::start());
     for slot in 0..plan.nodes {
         cluster.start(slot, 0)?;
     }
@@ -117,8 +117,8 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
     let path = plan.dir.join("polls.yaml");
     std::fs::write(&path, file(plan.schedules, &target.url()))?;
     plan.ask(&["apply", "-f", &path.display().to_string()])?;
-    let doors: Vec<Option<String>> = (0..plan.agents).map(|number| plan.door(number + 1)).collect();
-    let crew = Crew::start(&plan.launch, &plan.dir, &doors)?;
+    let endpoints: Vec<Option<String>> = (0..plan.agents).map(|number| plan.endpoint(number + 1)).collect();
+    let agents = Agents::start(&plan.launch, &plan.dir, &endpoints)?;
     let running = cluster.wait(boot_ms() + PATIENCE_MS, |_| schedules_seen(&target) == plan.schedules)?;
     ensure!(running, "{} of {} schedules ran", schedules_seen(&target), plan.schedules);
     tell(&format!(
@@ -134,16 +134,16 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
         cluster.wait(calm_ms + PATIENCE_MS, told)?;
     }
     let ended_ms = boot_ms();
-    let tally = crew.drain()?;
+    let tally = agents.drain()?;
     let jobs = last_jobs(&plan, &mut cluster, &target)?;
-    let history = cluster.history().to_vec();
+    let events = cluster.history().to_vec();
     let (_, complaints, _) = cluster.finish()?;
-    let story = Story {
+    let history = History {
         engine: plan.engine.clone(),
         schedules: plan.schedules,
         began_ms,
         ended_ms,
-        wall_ahead_ms: crate::conductor::wall_ahead_ms(),
+        wall_ahead_ms: crate::runner::wall_ahead_ms(),
         bound_ms: promise.failover_ms(plan.nodes),
         away_ms: AWAY_MS,
         kills,
@@ -151,10 +151,10 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<Verdict> {
         tally,
         jobs,
         complaints,
-        stalls: canary.finish(),
+        stalls: stall_watch.finish(),
     };
-    std::fs::write(plan.dir.join("story.json"), serde_json::to_vec(&story)?)?;
-    Ok(story.judge(&history))
+    std::fs::write(plan.dir.join("history.json"), serde_json::to_vec(&history)?)?;
+    Ok(history.judge(&events))
 }
 
 /// The jobs in the ledger, once the leader has recorded what the agents wrote when they left.

@@ -38,10 +38,10 @@ const IDLE: Duration = Duration::from_secs(5);
 /// What the path does to requests and answers.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum Weather {
+pub enum ProxyFault {
     /// Passes everything on.
     #[default]
-    Fair,
+    None,
     /// Neither requests nor answers get through, and no side is told.
     Cut,
     /// Requests do not arrive; answers to earlier ones still do.
@@ -81,7 +81,7 @@ pub enum Weather {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fate {
     Pass,
-    /// No answer until the weather changes.
+    /// No answer until the fault changes.
     Swallow,
     Close,
     Refused503,
@@ -95,29 +95,29 @@ enum Fate {
     Lied503,
 }
 
-impl Weather {
+impl ProxyFault {
     fn fate(self, random: &mut ChaCha8Rng) -> Fate {
         let mut hit = |permille: u32| random.random_range(0..1000) < permille;
         match self {
-            Weather::Fair | Weather::CutAnswers => Fate::Pass,
-            Weather::Cut | Weather::CutRequests => Fate::Swallow,
-            Weather::Refuse => Fate::Close,
-            Weather::SlowAnswers { max_ms } => {
+            ProxyFault::None | ProxyFault::CutAnswers => Fate::Pass,
+            ProxyFault::Cut | ProxyFault::CutRequests => Fate::Swallow,
+            ProxyFault::Refuse => Fate::Close,
+            ProxyFault::SlowAnswers { max_ms } => {
                 Fate::Slow(Duration::from_millis(random.random_range(max_ms / 4..=max_ms)))
             }
-            Weather::LateRequests { max_ms } => {
+            ProxyFault::LateRequests { max_ms } => {
                 Fate::Late(Duration::from_millis(random.random_range(max_ms / 4..=max_ms)))
             }
-            Weather::DropAnswers { permille } if hit(permille) => Fate::Drop,
-            Weather::Storm { permille } if hit(permille) => Fate::Refused503,
-            Weather::Lie { permille } if hit(permille) => Fate::Lied503,
-            Weather::DropAnswers { .. } | Weather::Storm { .. } | Weather::Lie { .. } => Fate::Pass,
+            ProxyFault::DropAnswers { permille } if hit(permille) => Fate::Drop,
+            ProxyFault::Storm { permille } if hit(permille) => Fate::Refused503,
+            ProxyFault::Lie { permille } if hit(permille) => Fate::Lied503,
+            ProxyFault::DropAnswers { .. } | ProxyFault::Storm { .. } | ProxyFault::Lie { .. } => Fate::Pass,
         }
     }
 
     /// Whether answers already on their way are lost too.
     fn loses_answers(self) -> bool {
-        matches!(self, Weather::Cut | Weather::CutAnswers | Weather::Refuse)
+        matches!(self, ProxyFault::Cut | ProxyFault::CutAnswers | ProxyFault::Refuse)
     }
 }
 
@@ -137,7 +137,7 @@ impl std::error::Error for Hangup {}
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    fault: watch::Sender<ProxyFault>,
     under_way: Arc<AtomicUsize>,
     listener: tokio::task::JoinHandle<()>,
 }
@@ -148,7 +148,7 @@ impl Proxy {
         let store = store.strip_prefix("http://").context("the store's address must begin with http://")?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("a port for a proxy")?;
         let address = listener.local_addr()?;
-        let (weather, watched) = watch::channel(Weather::Fair);
+        let (fault, watched) = watch::channel(ProxyFault::None);
         let under_way = Arc::new(AtomicUsize::new(0));
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
@@ -163,7 +163,7 @@ impl Proxy {
             node: node.into(),
             store: store.trim_end_matches('/').into(),
             client,
-            weather: watched,
+            fault: watched,
             random: Arc::new(Mutex::new(ChaCha8Rng::seed_from_u64(seed))),
             journal,
             under_way: Arc::clone(&under_way),
@@ -173,7 +173,7 @@ impl Proxy {
                 tokio::spawn(way.clone().serve(stream));
             }
         });
-        Ok(Proxy { address, weather, under_way, listener })
+        Ok(Proxy { address, fault, under_way, listener })
     }
 
     /// The address for the node.
@@ -181,9 +181,9 @@ impl Proxy {
         format!("http://{}", self.address)
     }
 
-    /// Changes the weather. Connections of requests being swallowed are closed.
-    pub fn set(&self, weather: Weather) {
-        self.weather.send_replace(weather);
+    /// Changes the fault. Connections of requests being swallowed are closed.
+    pub fn set(&self, fault: ProxyFault) {
+        self.fault.send_replace(fault);
     }
 
     /// How many requests are on their way to the store.
@@ -203,7 +203,7 @@ struct Way {
     node: Arc<str>,
     store: Arc<str>,
     client: Client<HttpConnector, Full<Bytes>>,
-    weather: watch::Receiver<Weather>,
+    fault: watch::Receiver<ProxyFault>,
     random: Arc<Mutex<ChaCha8Rng>>,
     journal: Journal,
     under_way: Arc<AtomicUsize>,
@@ -211,7 +211,7 @@ struct Way {
 
 impl Way {
     async fn serve(self, stream: TcpStream) {
-        if *self.weather.borrow() == Weather::Refuse {
+        if *self.fault.borrow() == ProxyFault::Refuse {
             return;
         }
         let _ = stream.set_nodelay(true);
@@ -225,8 +225,8 @@ impl Way {
         let (head, body) = request.into_parts();
         let body = Limited::new(body, BODY_MAX_BYTES).collect().await.map_err(|_| Hangup)?.to_bytes();
         let fate = {
-            let weather = *self.weather.borrow();
-            weather.fate(&mut self.random.lock())
+            let fault = *self.fault.borrow();
+            fault.fate(&mut self.random.lock())
         };
         let request = Request::from_parts(head, body);
         match fate {
@@ -271,7 +271,7 @@ impl Way {
         });
         let answer = task.await.map_err(|_| Hangup)?;
         tokio::time::sleep(after).await;
-        if self.weather.borrow().loses_answers() {
+        if self.fault.borrow().loses_answers() {
             self.until_it_changes().await;
             return Err(Hangup);
         }
@@ -310,9 +310,9 @@ impl Way {
     }
 
     async fn until_it_changes(mut self) {
-        let now = *self.weather.borrow();
+        let now = *self.fault.borrow();
         // An error means that the proxy is gone, and the connection with it.
-        let _ = self.weather.wait_for(|weather| *weather != now).await;
+        let _ = self.fault.wait_for(|fault| *fault != now).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run leaves on disk: everything the judge looks at, and nothing else.
 //!
-//! The judge reads files, not the run itself. So a verdict can be repeated, and after a bad run the kept record is all there is
+//! The judge reads files, not the run itself. So a judgement can be repeated, and after a bad run the kept record is all there is
 //! to look at.
 //!
 //! | file | one line each |
@@ -13,10 +13,10 @@
 //! | `stalls.jsonl` | a time during which the machine itself stood still |
 //! | `logs/` | what each process wrote to stderr |
 
-use crate::canary::Stall;
-use crate::ledger::Said;
+use crate::leadership::Said;
 use crate::proxy::Exchange;
 use crate::schedule::Kind;
+use crate::stall_watch::Stall;
 use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

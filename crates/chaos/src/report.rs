@@ -1,56 +1,56 @@
-//! The verdict for people.
+//! The findings for people.
 
-use crate::verdict::{Spread, Verdict};
+use crate::checks::{Findings, Spread};
 use comfy_table::{Table, presets};
 use std::fmt::Write as _;
 
 /// The table at the end of a run.
-pub fn text(verdict: &Verdict) -> String {
+pub fn text(findings: &Findings) -> String {
     let mut kinds = Table::new();
     kinds.load_style(presets::NOTHING);
     kinds.set_header(["FAULT", "COUNT", "OF LEADER", "NEW LEADER AFTER", "P50", "P90", "P99", "MAX"]);
-    for (kind, figures) in &verdict.kinds {
+    for (kind, figures) in &findings.kinds {
         let mut row = vec![kind.clone(), figures.count.to_string(), figures.hit_leader.to_string()];
         row.extend(cells(&figures.failover));
         kinds.add_row(row);
     }
     let mut text = format!(
         "\n{} s on {} with {} nodes, preset {}, seed {}\n\n{kinds}\n\n",
-        verdict.seconds, verdict.engine, verdict.nodes, verdict.preset, verdict.seed
+        findings.seconds, findings.engine, findings.nodes, findings.preset, findings.seed
     );
     let mut line = |name: &str, value: String| {
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{name:<28}{value}");
     };
-    line("faults", verdict.faults.to_string());
+    line("faults", findings.faults.to_string());
     line(
         "leaderships",
         format!(
             "{} (highest epoch {}), {} processes",
-            verdict.leaderships, verdict.epochs, verdict.processes
+            findings.leaderships, findings.epochs, findings.processes
         ),
     );
-    let (promised_ms, counted_ms) = verdict.crash_bound_ms;
+    let (promised_ms, counted_ms) = findings.crash_bound_ms;
     line(
         "crash failover",
         format!(
             "{}; promised {promised_ms} ms, {counted_ms} ms with requests given up and ranks of the dead",
-            spread(&verdict.crash_failover)
+            spread(&findings.crash_failover)
         ),
     );
     line(
         "graceful hand-over",
-        format!("{}; promised {} ms", spread(&verdict.hand_over), verdict.hand_over_bound_ms),
+        format!("{}; promised {} ms", spread(&findings.hand_over), findings.hand_over_bound_ms),
     );
     line(
         "margin between leaders",
         format!(
             "at least {} after an expiry, {} after a hand-over",
-            ms(verdict.margins.expired_min_ms),
-            ms(verdict.margins.vacated_min_ms)
+            ms(findings.margins.expired_min_ms),
+            ms(findings.margins.vacated_min_ms)
         ),
     );
-    let named = &verdict.leader503;
+    let named = &findings.leader503;
     if named.count > 0 {
         line(
             "leader alone gets 503",
@@ -65,23 +65,23 @@ pub fn text(verdict: &Verdict) -> String {
             ),
         );
     }
-    line("a loss was told late by", format!("at most {} ms", verdict.loss_told_late_max_ms));
-    line("linearizability", linearizability(verdict));
+    line("a loss was told late by", format!("at most {} ms", findings.loss_told_late_max_ms));
+    line("linearizability", linearizability(findings));
     let steps: Vec<String> =
-        verdict.transitions.iter().map(|(name, count)| format!("{name} {count}")).collect();
+        findings.transitions.iter().map(|(name, count)| format!("{name} {count}")).collect();
     line("steps of the proof", steps.join(", "));
     line(
         "machine stood still",
-        format!("{} ms in all, {} ms at once", verdict.machine.stalled_ms, verdict.machine.stalled_max_ms),
+        format!("{} ms in all, {} ms at once", findings.machine.stalled_ms, findings.machine.stalled_max_ms),
     );
     for (title, lines) in [
-        ("left out", &verdict.notices),
-        ("late, excused", &verdict.excused),
-        ("VIOLATION", &verdict.violations),
+        ("left out", &findings.notices),
+        ("late, excused", &findings.excused),
+        ("VIOLATION", &findings.violations),
     ] {
         lines.iter().for_each(|text| line(title, text.clone()));
     }
-    line("violations", verdict.violations.len().to_string());
+    line("violations", findings.violations.len().to_string());
     text
 }
 
@@ -106,8 +106,8 @@ fn ms(value: Option<i64>) -> String {
     value.map_or_else(|| "-".to_owned(), |ms| format!("{ms} ms"))
 }
 
-fn linearizability(verdict: &Verdict) -> String {
-    let figures = &verdict.linearizability;
+fn linearizability(findings: &Findings) -> String {
+    let figures = &findings.linearizability;
     if !figures.recorded {
         return "not recorded: this store has no network to listen on".to_owned();
     }

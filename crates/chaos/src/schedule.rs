@@ -4,7 +4,7 @@
 //! by itself. Kinds are dealt from a shuffled deck that holds every kind, so even a short run sees most of them and a long run
 //! sees all. The same seed gives the same schedule; how the nodes react is up to them and the machine.
 
-use crate::proxy::Weather;
+use crate::proxy::ProxyFault;
 use rand::{RngExt, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -205,19 +205,19 @@ pub struct Fault {
 
 impl Fault {
     /// What it does to the target's path to the store; `None` if nothing.
-    pub fn weather(&self, lease_ms: u64) -> Option<Weather> {
+    pub fn proxy_fault(&self, lease_ms: u64) -> Option<ProxyFault> {
         let permille = self.permille;
         Some(match self.kind {
-            Kind::Cut | Kind::Outage => Weather::Cut,
-            Kind::CutRequests => Weather::CutRequests,
-            Kind::CutAnswers => Weather::CutAnswers,
-            Kind::Refuse => Weather::Refuse,
-            Kind::SlowAnswers => Weather::SlowAnswers { max_ms: lease_ms * 2 / 5 },
-            Kind::LateRequests => Weather::LateRequests { max_ms: lease_ms * 2 },
-            Kind::DropAnswers => Weather::DropAnswers { permille },
-            Kind::Storm => Weather::Storm { permille },
-            Kind::Lie => Weather::Lie { permille },
-            Kind::Leader503 => Weather::Storm { permille: 1000 },
+            Kind::Cut | Kind::Outage => ProxyFault::Cut,
+            Kind::CutRequests => ProxyFault::CutRequests,
+            Kind::CutAnswers => ProxyFault::CutAnswers,
+            Kind::Refuse => ProxyFault::Refuse,
+            Kind::SlowAnswers => ProxyFault::SlowAnswers { max_ms: lease_ms * 2 / 5 },
+            Kind::LateRequests => ProxyFault::LateRequests { max_ms: lease_ms * 2 },
+            Kind::DropAnswers => ProxyFault::DropAnswers { permille },
+            Kind::Storm => ProxyFault::Storm { permille },
+            Kind::Lie => ProxyFault::Lie { permille },
+            Kind::Leader503 => ProxyFault::Storm { permille: 1000 },
             Kind::Crash | Kind::Stop | Kind::Pause | Kind::StoreRestart | Kind::StoreHeld | Kind::Skew => {
                 return None;
             }

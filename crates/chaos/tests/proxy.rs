@@ -1,4 +1,4 @@
-//! The proxy: each weather does what it says, and the journal says what the store saw.
+//! The proxy: each fault does what it says, and the journal says what the store saw.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::io::{Read, Write};
@@ -6,8 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure_chaos::clock::boot_us;
-use tenure_chaos::proxy::{Exchange, Journal, Proxy, Weather};
-use tenure_chaos::register::{Action, Outcome};
+use tenure_chaos::linearizable::{Action, Outcome};
+use tenure_chaos::proxy::{Exchange, Journal, Proxy, ProxyFault};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Long enough for an answer on loopback to be there if it is ever to come.
@@ -146,7 +146,7 @@ impl Rig {
 }
 
 #[test]
-fn in_fair_weather_everything_gets_through_as_it_was() {
+fn without_a_fault_everything_gets_through_as_it_was() {
     let rig = Rig::new();
     let answer = message(&rig.write(), PATIENCE).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.to_lowercase().contains("etag: \"v1\""), "{answer}");
@@ -167,13 +167,13 @@ fn a_cut_swallows_requests_and_the_answers_under_way() {
     rig.store.answer.lock().unwrap().0 = 5 * MOMENT;
     let under_way = rig.write();
     rig.store.wait_heard(1);
-    rig.proxy.set(Weather::Cut);
+    rig.proxy.set(ProxyFault::Cut);
     let swallowed = rig.write();
     assert_eq!(message(&under_way, 7 * MOMENT), None, "an answer got through");
     assert_eq!(message(&swallowed, MOMENT), None);
     assert_eq!(rig.store.heard(), 1);
     assert_eq!(rig.outcome(1), Some(Outcome::Won("v1".to_owned())), "the first took effect all the same");
-    rig.proxy.set(Weather::Fair);
+    rig.proxy.set(ProxyFault::None);
     assert_eq!(message(&swallowed, PATIENCE), None, "hung up on, not answered late");
     assert_eq!(rig.store.heard(), 1, "what was swallowed never arrives");
     assert_eq!(rig.status(), "200");
@@ -185,7 +185,7 @@ fn a_cut_of_requests_lets_answers_through() {
     rig.store.answer.lock().unwrap().0 = MOMENT;
     let under_way = rig.write();
     rig.store.wait_heard(1);
-    rig.proxy.set(Weather::CutRequests);
+    rig.proxy.set(ProxyFault::CutRequests);
     let swallowed = rig.write();
     assert!(message(&under_way, PATIENCE).unwrap().contains(" 200 "));
     assert_eq!((message(&swallowed, MOMENT), rig.store.heard()), (None, 1));
@@ -194,7 +194,7 @@ fn a_cut_of_requests_lets_answers_through() {
 #[test]
 fn a_cut_of_answers_lets_requests_take_effect() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::CutAnswers);
+    rig.proxy.set(ProxyFault::CutAnswers);
     let unanswered = rig.write();
     rig.store.wait_heard(1);
     assert_eq!(message(&unanswered, MOMENT), None);
@@ -204,7 +204,7 @@ fn a_cut_of_answers_lets_requests_take_effect() {
 #[test]
 fn refused_connections_are_closed_at_once() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::Refuse);
+    rig.proxy.set(ProxyFault::Refuse);
     let began = Instant::now();
     assert_eq!(rig.status(), "none");
     assert!(began.elapsed() < PATIENCE && rig.store.heard() == 0);
@@ -213,7 +213,7 @@ fn refused_connections_are_closed_at_once() {
 #[test]
 fn slow_answers_belong_to_requests_that_arrived_at_once() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::SlowAnswers { max_ms: 800 });
+    rig.proxy.set(ProxyFault::SlowAnswers { max_ms: 800 });
     let answer = message(&rig.write(), PATIENCE).unwrap();
     let now_us = boot_us();
     assert!(answer.contains(" 200 "), "{answer}");
@@ -227,12 +227,12 @@ fn slow_answers_belong_to_requests_that_arrived_at_once() {
 #[test]
 fn late_requests_arrive_though_nobody_waits_any_more() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::LateRequests { max_ms: 600 });
+    rig.proxy.set(ProxyFault::LateRequests { max_ms: 600 });
     let sent_us = boot_us();
     let stream = rig.write();
     wait(|| rig.proxy.under_way() == 1);
     drop(stream);
-    rig.proxy.set(Weather::Fair);
+    rig.proxy.set(ProxyFault::None);
     rig.store.wait_heard(1);
     assert!(rig.journal(1)[0].invoke_us - sent_us >= 150_000, "too early");
     assert_eq!(rig.outcome(0), Some(Outcome::Won("v1".to_owned())));
@@ -242,11 +242,11 @@ fn late_requests_arrive_though_nobody_waits_any_more() {
 #[test]
 fn dropped_answers_and_lies_took_effect_and_a_storm_did_not() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::DropAnswers { permille: 1000 });
+    rig.proxy.set(ProxyFault::DropAnswers { permille: 1000 });
     assert_eq!((rig.status().as_str(), rig.store.heard()), ("none", 1));
-    rig.proxy.set(Weather::Lie { permille: 1000 });
+    rig.proxy.set(ProxyFault::Lie { permille: 1000 });
     assert_eq!((rig.status().as_str(), rig.store.heard()), ("503", 2));
-    rig.proxy.set(Weather::Storm { permille: 1000 });
+    rig.proxy.set(ProxyFault::Storm { permille: 1000 });
     assert_eq!((rig.status().as_str(), rig.store.heard()), ("503", 2));
     let journal = rig.journal(3);
     assert!(journal[0].seat.is_some() && journal[1].seat.is_some());
@@ -256,7 +256,7 @@ fn dropped_answers_and_lies_took_effect_and_a_storm_did_not() {
 #[test]
 fn the_share_of_requests_that_are_hit_is_about_what_was_asked_for() {
     let rig = Rig::new();
-    rig.proxy.set(Weather::Storm { permille: 500 });
+    rig.proxy.set(ProxyFault::Storm { permille: 500 });
     let hit = (0..60).filter(|_| rig.status() == "503").count();
     assert!((15..=45).contains(&hit), "{hit} of 60");
     assert_eq!(rig.store.heard(), 60 - hit);

@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use tenure_chaos::exec::crew::{self, Held, Node};
-use tenure_chaos::exec::marks::{self, Mark};
-use tenure_chaos::exec::{COMMAND as STUBBORN, Kind, MARKS, Plan};
+use tenure_chaos::exec::nodes::{self, Held, Node};
+use tenure_chaos::exec::signs_of_life::{self, SignOfLife};
+use tenure_chaos::exec::{COMMAND as STUBBORN, Kind, Plan, SIGNS_OF_LIFE};
 
 /// Longest time until a process has ended.
 const END_MS: u64 = 60_000;
@@ -21,8 +21,8 @@ const END_MS: u64 = 60_000;
 /// Not a test: what the commands below run, which is this very program. Writes down that it is alive, until it is killed.
 #[test]
 fn marker() {
-    if std::env::var_os(MARKS).is_some() {
-        marks::live(std::env::args().any(|word| word == "daemon")).unwrap();
+    if std::env::var_os(SIGNS_OF_LIFE).is_some() {
+        signs_of_life::live(std::env::args().any(|word| word == "daemon")).unwrap();
     }
 }
 
@@ -54,7 +54,7 @@ impl Place {
     fn command(&self, verb: &str, options: &[&str], words: &[String]) -> Command {
         let mut command = self.sandbox.command();
         command.arg(verb).args(options).args(["--store", &self.store()]);
-        command.env(MARKS, self.sandbox.path("marks")).arg("--").args(words);
+        command.env(SIGNS_OF_LIFE, self.sandbox.path("signs_of_life")).arg("--").args(words);
         command
     }
 
@@ -70,8 +70,8 @@ impl Place {
         Node::start(name, command, &self.sandbox.path(&format!("{name}.log"))).unwrap()
     }
 
-    fn marks(&self) -> Vec<Mark> {
-        marks::read(&self.sandbox.path("marks")).unwrap()
+    fn signs(&self) -> Vec<SignOfLife> {
+        signs_of_life::read(&self.sandbox.path("signs_of_life")).unwrap()
     }
 
     fn read(&self, name: &str) -> String {
@@ -91,14 +91,14 @@ impl Place {
     /// Waits until so many processes have written in an epoch above this one, and says which.
     fn writers(&self, count: usize, above: u64) -> BTreeSet<i32> {
         let of = |place: &Place| -> BTreeSet<i32> {
-            place.marks().iter().filter(|mark| mark.epoch > above).map(|mark| mark.pid).collect()
+            place.signs().iter().filter(|sign| sign.epoch > above).map(|sign| sign.pid).collect()
         };
         self.until("signs of life", |place| of(place).len() >= count);
         of(self)
     }
 
     fn epoch(&self) -> u64 {
-        self.marks().iter().map(|mark| mark.epoch).max().unwrap_or(0)
+        self.signs().iter().map(|sign| sign.epoch).max().unwrap_or(0)
     }
 
     fn database(&self) -> Held {
@@ -107,7 +107,7 @@ impl Place {
 }
 
 fn gone(pids: &BTreeSet<i32>) -> bool {
-    pids.iter().all(|&pid| crew::parent(pid).is_none())
+    pids.iter().all(|&pid| nodes::parent(pid).is_none())
 }
 
 fn once(more: &[&'static str]) -> Vec<&'static str> {
@@ -226,7 +226,7 @@ fn a_command_that_does_not_listen_is_killed_with_all_it_started() {
 #[test]
 fn what_a_command_leaves_behind_ends_with_it() {
     let place = Place::new();
-    let script = r#"("$@" daemon &); while [ ! -s marks ]; do sleep 0.02; done; exit 5"#;
+    let script = r#"("$@" daemon &); while [ ! -s signs_of_life ]; do sleep 0.02; done; exit 5"#;
     place.run("exec", &once(&[]), script).assert_code(5);
     let pids = place.writers(1, 0);
     assert!(gone(&pids));
@@ -266,7 +266,7 @@ fn a_lease_that_is_lost_kills_the_command_in_time() {
     let held = place.database();
     let cut_ms = boot_ms();
     place.until("the end of the command", |_| gone(&pids));
-    let last_ms = place.marks().iter().map(|mark| mark.at_ms).max().unwrap();
+    let last_ms = place.signs().iter().map(|sign| sign.at_ms).max().unwrap();
     println!("the last sign of life was {} ms after the store was cut off", last_ms.saturating_sub(cut_ms));
     assert!(last_ms < cut_ms + 7500, "a successor may come after 1.5 leases");
     // Not sooner: a lease that is renewed at the last moment goes on in the same epoch.
@@ -274,7 +274,7 @@ fn a_lease_that_is_lost_kills_the_command_in_time() {
     drop(held);
     // The same node leads again, in another epoch, and the command runs again.
     place.writers(2, 1);
-    marks::margins(&place.marks()).unwrap();
+    signs_of_life::margins(&place.signs()).unwrap();
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_store_that_falters_costs_nothing() {
     drop(held);
     let back_ms = boot_ms();
     // Long enough for a renewal that was kept away to have been made up for.
-    place.until("life after it", |place| place.marks().iter().any(|mark| mark.at_ms > back_ms + 1500));
+    place.until("life after it", |place| place.signs().iter().any(|sign| sign.at_ms > back_ms + 1500));
     assert_eq!((place.writers(1, 0), place.epoch()), (pids, 1), "the same process in the same epoch");
 }
 
@@ -303,7 +303,7 @@ fn handed_over(disturb: impl FnOnce(&Place, &mut Node, &BTreeSet<i32>)) {
     disturb(&place, &mut first, &pids);
     place.writers(2, epoch);
     assert!(gone(&pids));
-    let margins = marks::margins(&place.marks()).unwrap();
+    let margins = signs_of_life::margins(&place.signs()).unwrap();
     println!("margins: {margins:?} ms");
 }
 
@@ -316,7 +316,7 @@ fn a_killed_node_takes_its_command_with_it_before_a_successor_runs_another() {
 fn the_command_of_a_stopped_node_is_killed_by_its_keeper() {
     handed_over(|place, node, pids| {
         let held = place.database();
-        crew::stop_all(&[node.pid()]).unwrap();
+        nodes::stop_all(&[node.pid()]).unwrap();
         drop(held);
         // By the keeper alone: the node still stands.
         place.until("the end of the command", |_| gone(pids));
@@ -345,15 +345,15 @@ fn a_killed_keeper_takes_the_command_along_and_the_node_starts_another() {
     let place = Place::new();
     let _node = place.start("pod-a", STEADY, STUBBORN);
     let old = place.writers(2, 0);
-    let keeper = crew::parent(*old.first().unwrap()).unwrap();
+    let keeper = nodes::parent(*old.first().unwrap()).unwrap();
     let named = std::fs::read(format!("/proc/{keeper}/cmdline")).unwrap();
     assert!(named.starts_with(b"tenure\0keeper\0"), "as `ps` shows it: {}", String::from_utf8_lossy(&named));
-    crew::signal_all(&[keeper], Signal::KILL);
+    nodes::signal_all(&[keeper], Signal::KILL);
     place.until("another run", |place| place.writers(2, 0).difference(&old).count() >= 2);
     assert!(gone(&old), "the daemon too, which no parent-death signal reaches");
-    let marks = place.marks();
-    let last = marks.iter().filter(|mark| old.contains(&mark.pid)).map(|mark| mark.at_ms).max().unwrap();
-    let first = marks.iter().filter(|mark| !old.contains(&mark.pid)).map(|mark| mark.at_ms).min().unwrap();
+    let signs = place.signs();
+    let last = signs.iter().filter(|sign| old.contains(&sign.pid)).map(|sign| sign.at_ms).max().unwrap();
+    let first = signs.iter().filter(|sign| !old.contains(&sign.pid)).map(|sign| sign.at_ms).min().unwrap();
     assert!(last < first && place.epoch() == 1, "{last} {first}");
 }
 
@@ -364,7 +364,7 @@ fn a_signal_for_everybody_leaves_the_keeper_at_its_work() {
         place.start("pod-a", STEADY, r#"trap 'sleep 0.1; echo bye > bye; exit' TERM; "$@" & wait"#);
     let pids = place.writers(1, 0);
     // As a service manager does it: all processes of the unit at once.
-    crew::signal_all(&crew::below(node.pid()), Signal::TERM);
+    nodes::signal_all(&nodes::below(node.pid()), Signal::TERM);
     node.signal(Signal::TERM).unwrap();
     assert_eq!(node.wait(END_MS).unwrap().code(), Some(0));
     assert_eq!(place.read("bye"), "bye\n", "it had the time to end in order");
@@ -451,14 +451,14 @@ struct Stopped(i32);
 
 impl Stopped {
     fn new(pid: i32) -> Stopped {
-        crew::stop_all(&[pid]).unwrap();
+        nodes::stop_all(&[pid]).unwrap();
         Stopped(pid)
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        crew::signal_all(&[self.0], Signal::CONT);
+        nodes::signal_all(&[self.0], Signal::CONT);
     }
 }
 
@@ -469,7 +469,7 @@ fn ex3_a_stuck_keeper_keeps_the_seat_until_its_expiry() {
     let pids = place.writers(2, 0);
     let _second = place.start("pod-b", PATIENT, STUBBORN);
     place.until("the other node", |place| place.read("pod-b.log").contains("joined"));
-    let keeper = crew::parent(*pids.first().unwrap()).unwrap();
+    let keeper = nodes::parent(*pids.first().unwrap()).unwrap();
     let stopped = Stopped::new(keeper);
     let store = place.store();
     place.sandbox.tenure(["step-down", "--exec", "sh", "--wait", "0s", "--store", &store]).assert_code(0);
@@ -606,8 +606,8 @@ fn never_two_commands_at_one_instant_through_faults() {
         until_caught: false,
         dir: sandbox.home().to_owned(),
     };
-    let verdict = tenure_chaos::exec::run(plan, &mut |line| println!("{line}")).unwrap();
-    println!("{}", verdict.text());
-    assert_eq!(verdict.violations, [""; 0]);
-    assert!(verdict.margin.is_some_and(|margin| margin.count >= 3), "three changes of epoch");
+    let findings = tenure_chaos::exec::run(plan, &mut |line| println!("{line}")).unwrap();
+    println!("{}", findings.text());
+    assert_eq!(findings.violations, [""; 0]);
+    assert!(findings.margin.is_some_and(|margin| margin.count >= 3), "three changes of epoch");
 }

@@ -58,8 +58,8 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// In the format of the other judges' verdicts.
-    pub fn verdict(&self) -> serde_json::Value {
+    /// In the format of the other judges' findings.
+    pub fn findings(&self) -> serde_json::Value {
         let violations: Vec<String> = (self.left > 0)
             .then(|| format!("{} processes alive after their `tenure`", self.left))
             .into_iter()
@@ -151,7 +151,7 @@ fn end_all() -> u32 {
     let mut seen = std::collections::BTreeSet::new();
     let deadline = Instant::now() + RUN_LIMIT;
     while has_children() && Instant::now() < deadline {
-        for pid in super::crew::below(getpid().as_raw_nonzero().get()) {
+        for pid in super::nodes::below(getpid().as_raw_nonzero().get()) {
             seen.insert(pid);
             let _ = Pid::from_raw(pid).map(|pid| kill_process(pid, Signal::KILL));
         }

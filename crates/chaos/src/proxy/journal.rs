@@ -1,7 +1,7 @@
 //! What the proxies record.
 
 use crate::clock::boot_us;
-use crate::register::{Action, Content, Operation, Outcome};
+use crate::linearizable::{Action, Content, Operation, Outcome};
 use bytes::Bytes;
 use hyper::header::{HeaderMap, HeaderName};
 use hyper::{Method, Request, Response};
@@ -59,7 +59,7 @@ impl Exchange {
         }
     }
 
-    /// The operation on the register, if it was one.
+    /// The operation on the seat, if it was one.
     pub fn operation(self) -> Option<Operation> {
         let (node, invoke_us, return_us) = (self.node, self.invoke_us, self.return_us);
         self.seat.map(|action| Operation { node, invoke_us, return_us, action })
@@ -96,8 +96,8 @@ fn content(body: &[u8]) -> Option<Content> {
     })
 }
 
-/// What the exchange says about the register. Refusals that do not judge the condition (409, 403) say nothing.
-fn verdict(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Action> {
+/// What the exchange says about the seat. Refusals that do not judge the condition (409, 403) say nothing.
+fn seat_action(asked: Asked, answer: Result<&Response<Bytes>, bool>) -> Option<Action> {
     let status = answer.map(|answer| answer.status().as_u16());
     let version = |answer: &Response<Bytes>| tag(answer.headers(), "etag");
     // A store that is starting may not know its bucket yet; that says nothing about the seat.
@@ -153,7 +153,7 @@ impl Journal {
     pub(super) fn exchanged(&self, mut exchange: Exchange, answer: Result<&Response<Bytes>, bool>) {
         exchange.status = answer.ok().map(|answer| answer.status().as_u16());
         exchange.stopped = (answer.err() == Some(true)).then(|| "not connected".to_owned());
-        exchange.seat = exchange.asked.take().and_then(|asked| verdict(asked, answer));
+        exchange.seat = exchange.asked.take().and_then(|asked| seat_action(asked, answer));
         self.write(&exchange);
     }
 

@@ -12,10 +12,10 @@ pub mod engine;
 pub mod net;
 
 pub use tenure_chaos::clock::boot_ms;
-pub use tenure_chaos::ledger::{self, Said};
+pub use tenure_chaos::leadership::{self, Said};
 
-use tenure_chaos::canary::{self, Canary};
-use tenure_chaos::exec::crew::stop_all;
+use tenure_chaos::exec::nodes::stop_all;
+use tenure_chaos::stall_watch::{self, StallWatch};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -72,11 +72,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-static CANARY: LazyLock<Canary> = LazyLock::new(Canary::start);
+static STALL_WATCH: LazyLock<StallWatch> = LazyLock::new(StallWatch::start);
 
 /// How long something in a cluster's life took, but for the time the machine itself stood still.
 pub fn took_ms(from_ms: u64, until_ms: u64) -> u64 {
-    let stalled_ms = canary::stalled_ms(&CANARY.so_far(), from_ms, until_ms);
+    let stalled_ms = stall_watch::stalled_ms(&STALL_WATCH.so_far(), from_ms, until_ms);
     until_ms.saturating_sub(from_ms).saturating_sub(stalled_ms)
 }
 
@@ -257,7 +257,7 @@ pub struct Cluster<'a> {
 
 impl<'a> Cluster<'a> {
     pub fn new(sandbox: &'a Sandbox, store: &str, arguments: &[&str]) -> Cluster<'a> {
-        LazyLock::force(&CANARY);
+        LazyLock::force(&STALL_WATCH);
         let (mouth, said) = channel();
         let mut all = vec!["--store".to_owned(), store.to_owned()];
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
@@ -450,7 +450,7 @@ impl<'a> Cluster<'a> {
             assert!(!log.contains("panicked"), "{}:\n{log}", self.lives[life].node);
             assert!(!log.contains("events were left out"), "{}:\n{log}", self.lives[life].node);
         }
-        if let Err(broken) = ledger::check(&self.history) {
+        if let Err(broken) = leadership::check(&self.history) {
             self.show();
             panic!("{broken}");
         }

@@ -1,6 +1,6 @@
 //! What the commands under `tenure exec` leave behind: a line every few milliseconds, as long as they live.
 
-use super::{MARKS, RUN};
+use super::{RUN, SIGNS_OF_LIFE};
 use crate::clock::boot_ms;
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub const EVERY_MS: u64 = 5;
 
 /// One line: a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct SignOfLife {
     /// The time on the boot-time clock.
     pub at_ms: u64,
     /// The process that wrote it.
@@ -27,16 +27,16 @@ pub struct Mark {
     pub run: i32,
 }
 
-impl Mark {
-    fn parse(line: &str) -> Option<Mark> {
+impl SignOfLife {
+    fn parse(line: &str) -> Option<SignOfLife> {
         let mut words = line.split(' ');
-        let mark = Mark {
+        let sign = SignOfLife {
             at_ms: words.next()?.parse().ok()?,
             pid: words.next()?.parse().ok()?,
             epoch: words.next()?.parse().ok()?,
             run: words.next()?.parse().ok()?,
         };
-        words.next().is_none().then_some(mark)
+        words.next().is_none().then_some(sign)
     }
 
     /// The copy of the command it belongs to.
@@ -61,7 +61,7 @@ pub fn live(daemon: bool) -> Result<()> {
     if daemon {
         rustix::process::setsid()?;
     }
-    let path = std::env::var_os(MARKS).context("no file to write to")?;
+    let path = std::env::var_os(SIGNS_OF_LIFE).context("no file to write to")?;
     let epoch: u64 = std::env::var("TENURE_EPOCH").context("no epoch")?.parse().context("the epoch")?;
     let run: i32 = std::env::var(RUN).unwrap_or_else(|_| "0".to_owned()).parse().context("the run")?;
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -85,10 +85,10 @@ fn born_ms(stat: &str) -> Option<u64> {
 }
 
 /// All lines so far. The last may be incomplete.
-pub fn read(path: &Path) -> Result<Vec<Mark>> {
+pub fn read(path: &Path) -> Result<Vec<SignOfLife>> {
     let mut reader = Reader::new(path.to_owned());
     reader.read_on()?;
-    Ok(reader.marks)
+    Ok(reader.signs)
 }
 
 /// Reads a growing file, each line once.
@@ -98,7 +98,7 @@ pub struct Reader {
     at: u64,
     half: Vec<u8>,
     /// All lines so far.
-    pub marks: Vec<Mark>,
+    pub signs: Vec<SignOfLife>,
     /// The lives of the copies, derived from the lines.
     pub lives: BTreeMap<Copy, Life>,
 }
@@ -106,7 +106,7 @@ pub struct Reader {
 impl Reader {
     /// Starts at the beginning of the file.
     pub fn new(path: PathBuf) -> Reader {
-        Reader { path, at: 0, half: Vec::new(), marks: Vec::new(), lives: BTreeMap::new() }
+        Reader { path, at: 0, half: Vec::new(), signs: Vec::new(), lives: BTreeMap::new() }
     }
 
     /// Reads what was added since. Leaves an incomplete line for the next time.
@@ -121,9 +121,10 @@ impl Reader {
         let whole = self.half.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
         let lines: Vec<u8> = self.half.drain(..whole).collect();
         for line in String::from_utf8_lossy(&lines).lines() {
-            let mark = Mark::parse(line).with_context(|| format!("a mark cannot be read: {line:?}"))?;
-            extend(&mut self.lives, &mark);
-            self.marks.push(mark);
+            let sign = SignOfLife::parse(line)
+                .with_context(|| format!("a sign of life cannot be read: {line:?}"))?;
+            extend(&mut self.lives, &sign);
+            self.signs.push(sign);
         }
         Ok(())
     }
@@ -139,16 +140,16 @@ pub struct Life {
     pub last_ms: u64,
 }
 
-fn extend(lives: &mut BTreeMap<Copy, Life>, mark: &Mark) {
-    let life = lives.entry(mark.copy()).or_insert(Life { first_ms: mark.at_ms, last_ms: mark.at_ms });
-    life.first_ms = life.first_ms.min(mark.at_ms);
-    life.last_ms = life.last_ms.max(mark.at_ms);
+fn extend(lives: &mut BTreeMap<Copy, Life>, sign: &SignOfLife) {
+    let life = lives.entry(sign.copy()).or_insert(Life { first_ms: sign.at_ms, last_ms: sign.at_ms });
+    life.first_ms = life.first_ms.min(sign.at_ms);
+    life.last_ms = life.last_ms.max(sign.at_ms);
 }
 
 /// The lives of all copies.
-pub fn lives<'a>(marks: impl IntoIterator<Item = &'a Mark>) -> BTreeMap<Copy, Life> {
+pub fn lives<'a>(signs: impl IntoIterator<Item = &'a SignOfLife>) -> BTreeMap<Copy, Life> {
     let mut lives = BTreeMap::new();
-    marks.into_iter().for_each(|mark| extend(&mut lives, mark));
+    signs.into_iter().for_each(|sign| extend(&mut lives, sign));
     lives
 }
 
@@ -185,8 +186,8 @@ pub fn gaps(lives: &BTreeMap<Copy, Life>) -> (BTreeMap<Copy, u64>, Vec<String>) 
 }
 
 /// The gaps; an error if two copies were ever alive at the same instant.
-pub fn margins(marks: &[Mark]) -> Result<BTreeMap<Copy, u64>> {
-    match gaps(&lives(marks)) {
+pub fn margins(signs: &[SignOfLife]) -> Result<BTreeMap<Copy, u64>> {
+    match gaps(&lives(signs)) {
         (gaps, wrong) if wrong.is_empty() => Ok(gaps),
         (_, wrong) => bail!("{}", wrong.join("; ")),
     }
@@ -196,8 +197,8 @@ pub fn margins(marks: &[Mark]) -> Result<BTreeMap<Copy, u64>> {
 mod tests {
     use super::*;
 
-    fn marks(lines: &[(u64, i32, u64)]) -> Vec<Mark> {
-        lines.iter().map(|&(at_ms, pid, epoch)| Mark { at_ms, pid, epoch, run: 0 }).collect()
+    fn signs(lines: &[(u64, i32, u64)]) -> Vec<SignOfLife> {
+        lines.iter().map(|&(at_ms, pid, epoch)| SignOfLife { at_ms, pid, epoch, run: 0 }).collect()
     }
 
     fn copy(epoch: u64) -> Copy {
@@ -206,22 +207,22 @@ mod tests {
 
     #[test]
     fn the_margin_is_between_the_last_of_one_and_the_first_of_the_next() {
-        let told = marks(&[(100, 7, 1), (105, 8, 1), (110, 7, 1), (300, 9, 2), (305, 9, 2), (900, 10, 5)]);
+        let told = signs(&[(100, 7, 1), (105, 8, 1), (110, 7, 1), (300, 9, 2), (305, 9, 2), (900, 10, 5)]);
         assert_eq!(margins(&told).expect("in order"), BTreeMap::from([(copy(1), 190), (copy(2), 595)]));
     }
 
     #[test]
     fn two_at_one_instant_are_told_whoever_writes_first() {
         // A grandchild of the old one lives on for 5 ms.
-        let told = marks(&[(100, 7, 1), (300, 9, 2), (305, 8, 1), (310, 9, 2)]);
+        let told = signs(&[(100, 7, 1), (300, 9, 2), (305, 8, 1), (310, 9, 2)]);
         let told = margins(&told).expect_err("two at once").to_string();
         assert!(told.contains("epoch 1") && told.contains("305 ms") && told.contains("epoch 2"), "{told}");
-        assert!(margins(&marks(&[(100, 7, 1), (100, 9, 2)])).is_err(), "the same millisecond is too close");
+        assert!(margins(&signs(&[(100, 7, 1), (100, 9, 2)])).is_err(), "the same millisecond is too close");
     }
 
     #[test]
     fn one_that_never_ends_meets_every_other_not_only_the_next() {
-        let told = marks(&[(100, 7, 1), (300, 9, 2), (310, 9, 2), (500, 10, 3), (600, 7, 1)]);
+        let told = signs(&[(100, 7, 1), (300, 9, 2), (310, 9, 2), (500, 10, 3), (600, 7, 1)]);
         assert_eq!(gaps(&lives(&told)).1.len(), 2);
     }
 
@@ -234,14 +235,14 @@ mod tests {
 
     #[test]
     fn two_runs_of_one_epoch_are_two() {
-        let of = |at_ms, run| Mark { at_ms, pid: run, epoch: 1, run };
+        let of = |at_ms, run| SignOfLife { at_ms, pid: run, epoch: 1, run };
         assert!(margins(&[of(100, 7), of(205, 7), of(400, 8)]).is_ok());
         assert!(margins(&[of(100, 7), of(400, 8), of(405, 7)]).is_err());
     }
 
     #[test]
     fn an_epoch_that_is_over_does_not_come_back() {
-        let of = |at_ms, epoch, run| Mark { at_ms, pid: run, epoch, run };
+        let of = |at_ms, epoch, run| SignOfLife { at_ms, pid: run, epoch, run };
         let told = margins(&[of(100, 1, 7), of(200, 2, 8), of(300, 1, 9)]).expect_err("1 after 2");
         assert!(told.to_string().contains("begun too late"), "{told}");
     }
@@ -249,16 +250,16 @@ mod tests {
     #[test]
     fn a_line_that_is_half_written_waits_for_its_end_and_a_broken_one_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("marks");
-        assert_eq!(read(&path).expect("no file, no marks"), []);
+        let path = folder.path().join("signs_of_life");
+        assert_eq!(read(&path).expect("no file, no signs of life"), []);
         std::fs::write(&path, "100 7 1 0\n105 7 1 0\n11").expect("written");
         let mut reader = Reader::new(path.clone());
         reader.read_on().expect("two");
-        assert_eq!(reader.marks, marks(&[(100, 7, 1), (105, 7, 1)]));
+        assert_eq!(reader.signs, signs(&[(100, 7, 1), (105, 7, 1)]));
         std::fs::write(&path, "100 7 1 0\n105 7 1 0\n110 7 1 0\n").expect("written");
         reader.read_on().expect("one more");
-        assert_eq!(reader.marks, read(&path).expect("all at once"));
-        assert_eq!(reader.lives, lives(&reader.marks));
+        assert_eq!(reader.signs, read(&path).expect("all at once"));
+        assert_eq!(reader.lives, lives(&reader.signs));
         std::fs::write(&path, "100 7\n").expect("written");
         assert!(read(&path).is_err());
     }

@@ -1,30 +1,30 @@
 //! What must hold whatever the machine does.
 
-use super::Verdict;
-use crate::ledger::{self, Judged, Said, Term};
+use super::Findings;
+use crate::leadership::{self, Judged, Said, Term};
+use crate::linearizable::{self, Action, Effective, Operation, Outcome};
 use crate::record::Record;
-use crate::register::{self, Action, Effective, Operation, Outcome};
 
 /// Checks safety and counts; returns the terms in order.
-pub(super) fn judge(record: &Record, verdict: &mut Verdict) -> Vec<Term> {
-    let Judged { terms, transitions } = ledger::check(&record.events).unwrap_or_else(|broken| {
-        verdict.violations.push(broken);
+pub(super) fn judge(record: &Record, findings: &mut Findings) -> Vec<Term> {
+    let Judged { terms, transitions } = leadership::check(&record.events).unwrap_or_else(|broken| {
+        findings.violations.push(broken);
         Judged::default()
     });
-    verdict.transitions = transitions;
-    verdict.leaderships = terms.len();
-    verdict.epochs = terms.iter().map(|term| term.epoch).max().unwrap_or(0);
-    margins(&terms, verdict);
-    clocks(record, verdict);
-    seat(record, &terms, verdict);
+    findings.transitions = transitions;
+    findings.leaderships = terms.len();
+    findings.epochs = terms.iter().map(|term| term.epoch).max().unwrap_or(0);
+    margins(&terms, findings);
+    clocks(record, findings);
+    seat(record, &terms, findings);
     terms
 }
 
-fn margins(terms: &[Term], verdict: &mut Verdict) {
+fn margins(terms: &[Term], findings: &mut Findings) {
     let least = |before: Option<i64>, margin: i64| Some(before.map_or(margin, |least| least.min(margin)));
     for pair in terms.windows(2).filter(|pair| pair[0].life != pair[1].life) {
         let margin = signed(pair[1].from_ms) - signed(pair[0].until_ms());
-        let margins = &mut verdict.margins;
+        let margins = &mut findings.margins;
         if pair[0].vacated {
             margins.vacated_min_ms = least(margins.vacated_min_ms, margin);
         } else {
@@ -39,14 +39,14 @@ pub(super) fn signed(ms: u64) -> i64 {
 }
 
 /// A shifted wall clock must be shifted, and the clock of the leases must not.
-fn clocks(record: &Record, verdict: &mut Verdict) {
+fn clocks(record: &Record, findings: &mut Findings) {
     for life in &record.lives {
         let said = record.events.iter().filter(|said| said.life == life.life);
         let stamped = said.filter_map(|said| said.event["bootMs"].as_u64().map(|boot_ms| (said, boot_ms)));
         for (said, boot_ms) in stamped {
             let until_ms = life.ended_ms.unwrap_or(record.run.ended_ms);
             if !(life.started_ms..=until_ms).contains(&boot_ms) {
-                verdict.violations.push(format!("{} stamped outside its life: {}", life.node, said.event));
+                findings.violations.push(format!("{} stamped outside its life: {}", life.node, said.event));
                 return;
             }
             let wall_ms =
@@ -54,8 +54,8 @@ fn clocks(record: &Record, verdict: &mut Verdict) {
             let shift_ms = wall_ms - signed(boot_ms) - signed(record.run.wall_ahead_ms);
             if (shift_ms - life.skew_s * 1000).abs() > 30_000 {
                 let line = format!("{}: the wall clock was not {:+} s off", life.node, life.skew_s);
-                if !verdict.notices.contains(&line) {
-                    verdict.notices.push(line);
+                if !findings.notices.contains(&line) {
+                    findings.notices.push(line);
                 }
             }
         }
@@ -63,13 +63,13 @@ fn clocks(record: &Record, verdict: &mut Verdict) {
 }
 
 /// The history of the seat: linearizable, epochs in order, and consistent with the nodes' events.
-fn seat(record: &Record, terms: &[Term], verdict: &mut Verdict) {
+fn seat(record: &Record, terms: &[Term], findings: &mut Findings) {
     if record.requests.is_empty() {
         return;
     }
     let operations: Vec<Operation> =
         record.requests.iter().filter_map(|exchange| exchange.clone().operation()).collect();
-    let figures = &mut verdict.linearizability;
+    let figures = &mut findings.linearizability;
     figures.recorded = true;
     figures.operations = operations.len();
     figures.stopped = record.requests.iter().filter(|exchange| exchange.stopped.is_some()).count();
@@ -81,15 +81,15 @@ fn seat(record: &Record, terms: &[Term], verdict: &mut Verdict) {
             Action::Write { outcome: Outcome::Unknown, .. } => figures.unknown += 1,
         }
     }
-    match register::linearize(&operations) {
+    match linearizable::linearize(&operations) {
         Ok(chain) => {
             figures.holds = true;
             figures.unknown_effective = chain.len() - figures.won;
-            verdict.violations.extend(register::check_epochs(&chain).err());
-            verdict.violations.extend(claims(terms, &chain));
-            verdict.violations.extend(leases(&record.events, &chain, verdict.promise.lease_ms));
+            findings.violations.extend(linearizable::check_epochs(&chain).err());
+            findings.violations.extend(claims(terms, &chain));
+            findings.violations.extend(leases(&record.events, &chain, findings.promise.lease_ms));
         }
-        Err(broken) => verdict.violations.push(format!("the seat's history is not linearizable: {broken}")),
+        Err(broken) => findings.violations.push(format!("the seat's history is not linearizable: {broken}")),
     }
 }
 

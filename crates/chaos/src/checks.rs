@@ -112,10 +112,10 @@ pub struct Machine {
     pub stalled_max_ms: u64,
 }
 
-/// The verdict on a run.
+/// What the checks of a run found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct Findings {
     /// The seed of the schedule.
     pub seed: u64,
     /// The store's name.
@@ -167,9 +167,9 @@ pub struct Verdict {
 }
 
 /// Judges a record.
-pub fn judge(record: &Record) -> Verdict {
+pub fn judge(record: &Record) -> Findings {
     let run = &record.run;
-    let mut verdict = Verdict {
+    let mut findings = Findings {
         seed: run.seed,
         engine: run.engine.clone(),
         nodes: run.nodes,
@@ -198,9 +198,9 @@ pub fn judge(record: &Record) -> Verdict {
         notices: run.notices.clone(),
         violations: run.complaints.iter().chain(&record.alarms).cloned().collect(),
     };
-    let terms = safety::judge(record, &mut verdict);
-    timing::judge(record, &terms, &mut verdict);
-    verdict
+    let terms = safety::judge(record, &mut findings);
+    timing::judge(record, &terms, &mut findings);
+    findings
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::HashSet;
-use tenure_chaos::register::{Action, Content, Operation, Outcome, check_epochs, linearize};
+use tenure_chaos::linearizable::{Action, Content, Operation, Outcome, check_epochs, linearize};
 
 fn content(nonce: &str) -> Content {
     Content {

@@ -1,10 +1,10 @@
 //! What happened, and what is wrong with it. Uses no code under test: the policies are written out again here.
 
-use super::crew::Tally;
+use super::agents::Tally;
 use super::target::Hit;
-use crate::canary::{Stall, stalled_ms};
-use crate::ledger::Said;
-use crate::verdict::Spread;
+use crate::checks::Spread;
+use crate::leadership::Said;
+use crate::stall_watch::{Stall, stalled_ms};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,7 +104,7 @@ pub struct Kill {
 /// Everything to judge, except the nodes' events.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Story {
+pub struct History {
     /// The store's name.
     pub engine: String,
     /// The number of schedules.
@@ -134,10 +134,10 @@ pub struct Story {
     pub stalls: Vec<Stall>,
 }
 
-/// The verdict on a run.
+/// What the checks of a run found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct Findings {
     /// The store's name.
     pub engine: String,
     /// The number of schedules.
@@ -168,10 +168,10 @@ pub struct Verdict {
     pub violations: Vec<String>,
 }
 
-impl Story {
+impl History {
     /// Runs all checks and computes all figures.
-    pub fn judge(&self, history: &[Said]) -> Verdict {
-        let mut verdict = Verdict {
+    pub fn judge(&self, events: &[Said]) -> Findings {
+        let mut findings = Findings {
             engine: self.engine.clone(),
             schedules: self.schedules,
             kills: self.kills.len(),
@@ -180,27 +180,27 @@ impl Story {
             stale_refused: self.tally.stale,
             duplicates_suppressed: self.tally.duplicates,
             violations: self.complaints.clone(),
-            ..Verdict::default()
+            ..Findings::default()
         };
-        self.judge_hits(&mut verdict);
-        self.judge_missed(&mut verdict);
-        self.judge_gaps(history, &mut verdict);
-        self.judge_health(history, &mut verdict);
-        self.judge_jobs(&mut verdict);
-        verdict
+        self.judge_hits(&mut findings);
+        self.judge_missed(&mut findings);
+        self.judge_gaps(events, &mut findings);
+        self.judge_health(events, &mut findings);
+        self.judge_jobs(&mut findings);
+        findings
     }
 
     /// No due time has two jobs, and no job has two effects.
-    fn judge_hits(&self, verdict: &mut Verdict) {
+    fn judge_hits(&self, findings: &mut Findings) {
         let mut seen: BTreeMap<&str, u32> = BTreeMap::new();
         for hit in &self.hits {
             if hit.due().is_none() {
-                verdict.violations.push(format!("a job with no due time: {}", hit.job));
+                findings.violations.push(format!("a job with no due time: {}", hit.job));
             }
             // No agent died and no check failed, so nothing had to be retried.
             if let Some(before) = seen.insert(&hit.job, hit.attempt) {
                 let attempt = hit.attempt;
-                verdict
+                findings
                     .violations
                     .push(format!("{} was done twice, as attempts {before} and {attempt}", hit.job));
             }
@@ -209,7 +209,7 @@ impl Story {
             let due_ms = hit.due()?.1;
             Some((hit.at_ms + self.wall_ahead_ms).saturating_sub(due_ms))
         });
-        verdict.lateness = Spread::of(lateness.collect());
+        findings.lateness = Spread::of(lateness.collect());
     }
 
     /// Due times without a job, by schedule, among those that are judged.
@@ -229,9 +229,9 @@ impl Story {
 
     /// Each policy lost exactly what it says. Due times missed together end at the same one for all schedules, because they were
     /// planned together; how far back they reach depends on what the former leader had done.
-    fn judge_missed(&self, verdict: &mut Verdict) {
+    fn judge_missed(&self, findings: &mut Findings) {
         let missing = self.missing();
-        verdict.due_times = self.due_times() * self.schedules as u64;
+        findings.due_times = self.due_times() * self.schedules as u64;
         let mut together: Vec<BTreeSet<u64>> = Vec::new();
         let every: BTreeSet<u64> = missing
             .iter()
@@ -248,13 +248,13 @@ impl Story {
         }
         for (schedule, dues) in &missing {
             let Some(policy) = Policy::of_schedule(schedule) else { continue };
-            *verdict.missed.entry(policy.name().to_owned()).or_default() += dues.len() as u64;
+            *findings.missed.entry(policy.name().to_owned()).or_default() += dues.len() as u64;
             if policy == Policy::Patient && !dues.is_empty() {
-                verdict.violations.push(format!("{schedule} lost {dues:?} s though it is patient"));
+                findings.violations.push(format!("{schedule} lost {dues:?} s though it is patient"));
             }
         }
         for gap in together {
-            self.judge_gap(&gap, &missing, verdict);
+            self.judge_gap(&gap, &missing, findings);
         }
     }
 
@@ -268,7 +268,7 @@ impl Story {
         &self,
         gap: &BTreeSet<u64>,
         missing: &BTreeMap<String, BTreeSet<u64>>,
-        verdict: &mut Verdict,
+        findings: &mut Findings,
     ) {
         // Only schedules that make up for nothing lose the newest missed due time.
         let Some(newest) = gap.last().copied() else { return };
@@ -281,7 +281,7 @@ impl Story {
             let Some(last) = lost.last() else { continue };
             let whole = lost.windows(2).all(|pair| pair[1] == pair[0] + 1);
             if *last != newest - policy.made_up() || !whole {
-                verdict.violations.push(format!(
+                findings.violations.push(format!(
                     "{schedule} lost {lost:?} s of a time in which everything up to {newest} s was missed"
                 ));
             }
@@ -289,35 +289,35 @@ impl Story {
     }
 
     /// A node leads again within the bound, and its work starts soon after.
-    fn judge_gaps(&self, history: &[Said], verdict: &mut Verdict) {
+    fn judge_gaps(&self, events: &[Said], findings: &mut Findings) {
         let (mut failovers, mut gaps) = (Vec::new(), Vec::new());
         for kill in &self.kills {
             let node = &kill.node;
-            let next = history.iter().filter(|said| said.name() == "became_leader");
+            let next = events.iter().filter(|said| said.name() == "became_leader");
             let next = next.filter(|said| said.epoch() > kill.epoch).map(Said::boot_ms).min();
             let Some(next_ms) = next else {
-                verdict.violations.push(format!("nobody led after {node} was killed"));
+                findings.violations.push(format!("nobody led after {node} was killed"));
                 continue;
             };
             let (took_ms, stood_ms) =
                 (next_ms.saturating_sub(kill.killed_ms), self.stalled(kill.killed_ms, next_ms));
             failovers.push(took_ms);
             if took_ms > self.bound_ms + 2 * stood_ms {
-                verdict.violations.push(format!("{took_ms} ms without a leader after {node} was killed"));
+                findings.violations.push(format!("{took_ms} ms without a leader after {node} was killed"));
             }
             let work = self.hits.iter().filter(|hit| hit.epoch > kill.epoch).map(|hit| hit.at_ms).min();
             let Some(work_ms) = work else {
-                verdict.violations.push(format!("nothing was done after {node} was killed"));
+                findings.violations.push(format!("nothing was done after {node} was killed"));
                 continue;
             };
             let (gap_ms, stood_ms) =
                 (work_ms.saturating_sub(kill.killed_ms), self.stalled(kill.killed_ms, work_ms));
             gaps.push(gap_ms);
             if gap_ms > self.bound_ms + TAKE_OVER_MS + 2 * stood_ms {
-                verdict.violations.push(format!("{gap_ms} ms without work after {node} was killed"));
+                findings.violations.push(format!("{gap_ms} ms without work after {node} was killed"));
             }
         }
-        (verdict.failover, verdict.work_gap) = (Spread::of(failovers), Spread::of(gaps));
+        (findings.failover, findings.work_gap) = (Spread::of(failovers), Spread::of(gaps));
     }
 
     fn stalled(&self, from_ms: u64, until_ms: u64) -> u64 {
@@ -326,8 +326,8 @@ impl Story {
 
     /// Health reports the events in order: a killed node is down once, then up once; no other node is ever down; each status
     /// follows from the one before.
-    fn judge_health(&self, history: &[Said], verdict: &mut Verdict) {
-        let mut told: Vec<&Said> = history
+    fn judge_health(&self, events: &[Said], findings: &mut Findings) {
+        let mut told: Vec<&Said> = events
             .iter()
             .filter(|said| ["node_up", "node_down", "health_changed"].contains(&said.name()))
             .collect();
@@ -338,16 +338,16 @@ impl Story {
             let (name, subject) = (said.name(), said.text("subject"));
             if name == "health_changed" {
                 let (from, to) = (said.text("from"), said.text("to"));
-                verdict.told.push(format!("{:>4} s  epoch {}: {from} -> {to}", second(said), said.epoch()));
+                findings.told.push(format!("{:>4} s  epoch {}: {from} -> {to}", second(said), said.epoch()));
                 if status.is_some_and(|status| status != from) {
-                    verdict.violations.push(format!("health was told from {from}, not from what it was"));
+                    findings.violations.push(format!("health was told from {from}, not from what it was"));
                 }
                 status = Some(to);
                 continue;
             }
-            verdict.told.push(format!("{:>4} s  epoch {}: {name} {subject}", second(said), said.epoch()));
+            findings.told.push(format!("{:>4} s  epoch {}: {name} {subject}", second(said), said.epoch()));
             if last.insert(subject, name) == Some(name) {
-                verdict.violations.push(format!("{name} of {subject} was told twice"));
+                findings.violations.push(format!("{name} of {subject} was told twice"));
             }
         }
         for kill in &self.kills {
@@ -364,7 +364,7 @@ impl Story {
             let until_ms = again.map_or(u64::MAX, |again| again.killed_ms);
             let (down, up) = (of("node_down", killed_ms, back_ms), of("node_up", back_ms, until_ms));
             if (down, up) != (1, 1) {
-                verdict
+                findings
                     .violations
                     .push(format!("{node} was killed and came back; told {down} and {up} times"));
             }
@@ -375,31 +375,31 @@ impl Story {
             })
         };
         for said in told.iter().filter(|said| said.name() == "node_down" && !away(said)) {
-            verdict.violations.push(format!("{} was told to be down and was not", said.text("subject")));
+            findings.violations.push(format!("{} was told to be down and was not", said.text("subject")));
         }
     }
 
     /// All jobs still in the ledger have ended, and ended well.
-    fn judge_jobs(&self, verdict: &mut Verdict) {
+    fn judge_jobs(&self, findings: &mut Findings) {
         let done: BTreeSet<&str> = self.hits.iter().map(|hit| hit.job.as_str()).collect();
         for job in self.jobs["jobs"].as_array().into_iter().flatten() {
             let (id, state) =
                 (job["id"].as_str().unwrap_or_default(), job["state"].as_str().unwrap_or_default());
             if done.contains(id) && state != "succeeded" {
-                verdict.violations.push(format!("{id} was done and stands as {state}"));
+                findings.violations.push(format!("{id} was done and stands as {state}"));
             }
             if !done.contains(id) && state == "succeeded" {
-                verdict.violations.push(format!("{id} stands as succeeded and was never done"));
+                findings.violations.push(format!("{id} stands as succeeded and was never done"));
             }
         }
         if self.jobs["jobs"].as_array().is_none_or(Vec::is_empty) {
-            verdict.violations.push("the ledger shows no jobs".to_owned());
+            findings.violations.push("the ledger shows no jobs".to_owned());
         }
     }
 }
 
-impl Verdict {
-    /// The verdict for people.
+impl Findings {
+    /// The findings for people.
     pub fn text(&self) -> String {
         let spread =
             |spread: &Spread| format!("p50 {} p99 {} max {} ms", spread.p50_ms, spread.p99_ms, spread.max_ms);

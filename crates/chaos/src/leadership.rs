@@ -2,7 +2,7 @@
 //!
 //! A node may act from `became_leader` until the moment it says its work had stopped, or until its last deadline if it says
 //! nothing. Killed and paused processes are held to the lease they had, which is stricter than to the moment they were stopped.
-//! What a killed process did not get to print is not seen here; the seat's own history ([`crate::register`]) shows it.
+//! What a killed process did not get to print is not seen here; the seat's own history ([`crate::linearizable`]) shows it.
 //!
 //! Each event that reports a step of the election is one of the transitions of `proof/seat.py`, and its guard is checked as far
 //! as events show it:

@@ -1,4 +1,4 @@
-//! A story without a fault, and what the judge says when one thing in it changes.
+//! A history without a fault, and what the judge says when one thing in it changes.
 
 use super::*;
 use serde_json::json;
@@ -15,7 +15,7 @@ fn said(name: &str, at_ms: u64, epoch: u64, more: Value) -> Said {
 }
 
 /// Eight schedules for a minute. The leader dies at 20.5 s; the next plans at 24.5 s, when everything up to 22 s has been missed.
-fn sound() -> (Story, Vec<Said>) {
+fn sound() -> (History, Vec<Said>) {
     let mut hits = Vec::new();
     for number in 0..8 {
         let policy = Policy::of(number);
@@ -34,7 +34,7 @@ fn sound() -> (Story, Vec<Said>) {
             }
         }
     }
-    let story = Story {
+    let history = History {
         engine: "test".to_owned(),
         schedules: 8,
         began_ms: 1000,
@@ -50,7 +50,7 @@ fn sound() -> (Story, Vec<Said>) {
         stalls: Vec::new(),
     };
     let subject = |node: &str| json!({"subject": node});
-    let history = vec![
+    let events = vec![
         said("node_up", 1500, 1, subject("pod-a")),
         said("health_changed", 1500, 1, json!({"from": "unknown", "to": "healthy"})),
         said("became_leader", 22_500, 2, json!({})),
@@ -58,38 +58,38 @@ fn sound() -> (Story, Vec<Said>) {
         said("health_changed", 27_000, 2, json!({"from": "healthy", "to": "degraded"})),
         said("node_up", 33_500, 2, subject("pod-a")),
     ];
-    (story, history)
+    (history, events)
 }
 
-fn wrong(change: impl FnOnce(&mut Story, &mut Vec<Said>)) -> Vec<String> {
-    let (mut story, mut history) = sound();
-    change(&mut story, &mut history);
-    story.judge(&history).violations
+fn wrong(change: impl FnOnce(&mut History, &mut Vec<Said>)) -> Vec<String> {
+    let (mut history, mut events) = sound();
+    change(&mut history, &mut events);
+    history.judge(&events).violations
 }
 
 #[test]
 fn a_sound_story_has_its_figures_and_no_violations() {
-    let (story, history) = sound();
-    let verdict = story.judge(&history);
-    assert_eq!(verdict.violations, Vec::<String>::new());
+    let (history, events) = sound();
+    let findings = history.judge(&events);
+    assert_eq!(findings.violations, Vec::<String>::new());
     let missed: Vec<(&str, u64)> =
-        verdict.missed.iter().map(|(name, count)| (name.as_str(), *count)).collect();
+        findings.missed.iter().map(|(name, count)| (name.as_str(), *count)).collect();
     assert_eq!(missed, [("catch", 0), ("once", 2), ("patient", 0), ("skip", 4)]);
-    assert_eq!((verdict.failover.max_ms, verdict.work_gap.max_ms), (2000, 4100));
-    assert_eq!(verdict.due_times, 52 * 8);
-    assert!(verdict.text().contains("no violations"));
+    assert_eq!((findings.failover.max_ms, findings.work_gap.max_ms), (2000, 4100));
+    assert_eq!(findings.due_times, 52 * 8);
+    assert!(findings.text().contains("no violations"));
 }
 
-fn drop_hit(story: &mut Story, schedule: &str, second: u64) {
+fn drop_hit(history: &mut History, schedule: &str, second: u64) {
     let job = format!("{schedule}-{}", WALL + second * 1000);
-    let before = story.hits.len();
-    story.hits.retain(|hit| hit.job != job);
-    assert_eq!(story.hits.len() + 1, before, "{job} was there");
+    let before = history.hits.len();
+    history.hits.retain(|hit| hit.job != job);
+    assert_eq!(history.hits.len() + 1, before, "{job} was there");
 }
 
-fn add_hit(story: &mut Story, schedule: &str, second: u64) {
+fn add_hit(history: &mut History, schedule: &str, second: u64) {
     let job = format!("{schedule}-{}", WALL + second * 1000);
-    story.hits.push(Hit { job, attempt: 1, epoch: 2, at_ms: 25_000 });
+    history.hits.push(Hit { job, attempt: 1, epoch: 2, at_ms: 25_000 });
 }
 
 #[test]
@@ -97,38 +97,41 @@ fn each_thing_that_is_wrong_is_found() {
     let found = |what: &str, violations: Vec<String>| {
         assert!(violations.iter().any(|violation| violation.contains(what)), "{what}: {violations:?}");
     };
-    found("was done twice", wrong(|story, _| add_hit(story, "once.2", 40)));
-    found("though it is patient", wrong(|story, _| drop_hit(story, "patient.0", 23)));
-    found("though it is patient", wrong(|story, _| drop_hit(story, "patient.4", 45)));
-    found("skip.1 lost", wrong(|story, _| add_hit(story, "skip.1", 22)));
-    found("once.2 lost", wrong(|story, _| drop_hit(story, "once.2", 22)));
-    found("catch.3 lost", wrong(|story, _| drop_hit(story, "catch.3", 22)));
-    found("catch.3 lost", wrong(|story, _| drop_hit(story, "catch.3", 40)));
-    found("without a leader", wrong(|story, _| story.bound_ms = 1900));
-    found("nobody led", wrong(|_, history| drop(history.remove(2))));
-    found("without work", wrong(|story, _| story.hits.retain(|hit| hit.epoch == 1 || hit.at_ms > 35_000)));
-    found("told 0 and 1 times", wrong(|_, history| drop(history.remove(3))));
-    found("told 1 and 0 times", wrong(|_, history| drop(history.remove(5))));
-    found("was told twice", wrong(|_, history| history.push(history[5].clone())));
+    found("was done twice", wrong(|history, _| add_hit(history, "once.2", 40)));
+    found("though it is patient", wrong(|history, _| drop_hit(history, "patient.0", 23)));
+    found("though it is patient", wrong(|history, _| drop_hit(history, "patient.4", 45)));
+    found("skip.1 lost", wrong(|history, _| add_hit(history, "skip.1", 22)));
+    found("once.2 lost", wrong(|history, _| drop_hit(history, "once.2", 22)));
+    found("catch.3 lost", wrong(|history, _| drop_hit(history, "catch.3", 22)));
+    found("catch.3 lost", wrong(|history, _| drop_hit(history, "catch.3", 40)));
+    found("without a leader", wrong(|history, _| history.bound_ms = 1900));
+    found("nobody led", wrong(|_, events| drop(events.remove(2))));
+    found(
+        "without work",
+        wrong(|history, _| history.hits.retain(|hit| hit.epoch == 1 || hit.at_ms > 35_000)),
+    );
+    found("told 0 and 1 times", wrong(|_, events| drop(events.remove(3))));
+    found("told 1 and 0 times", wrong(|_, events| drop(events.remove(5))));
+    found("was told twice", wrong(|_, events| events.push(events[5].clone())));
     found(
         "down and was not",
-        wrong(|_, history| {
-            history.push(said("node_down", 40_000, 2, json!({"subject": "pod-b"})));
+        wrong(|_, events| {
+            events.push(said("node_down", 40_000, 2, json!({"subject": "pod-b"})));
         }),
     );
     found(
         "not from what it was",
-        wrong(|_, history| {
-            history.push(said("health_changed", 41_000, 2, json!({"from": "healthy", "to": "critical"})));
+        wrong(|_, events| {
+            events.push(said("health_changed", 41_000, 2, json!({"from": "healthy", "to": "critical"})));
         }),
     );
-    found("stands as failed", wrong(|story, _| story.jobs["jobs"][0]["state"] = json!("failed")));
+    found("stands as failed", wrong(|history, _| history.jobs["jobs"][0]["state"] = json!("failed")));
     found(
         "was never done",
-        wrong(|story, _| {
-            drop_hit(story, "skip.1", 61);
+        wrong(|history, _| {
+            drop_hit(history, "skip.1", 61);
         }),
     );
-    found("shows no jobs", wrong(|story, _| story.jobs = json!({"jobs": []})));
-    found("by itself", wrong(|story, _| story.complaints.push("pod-a ended by itself".to_owned())));
+    found("shows no jobs", wrong(|history, _| history.jobs = json!({"jobs": []})));
+    found("by itself", wrong(|history, _| history.complaints.push("pod-a ended by itself".to_owned())));
 }

@@ -1,13 +1,13 @@
-//! The verdict: a good record passes, and every way to spoil it is found.
+//! The checks: a good record passes, and every way to spoil it is found.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use serde_json::{Value, json};
-use tenure_chaos::canary::Stall;
-use tenure_chaos::ledger::Said;
+use tenure_chaos::checks::judge;
+use tenure_chaos::leadership::Said;
 use tenure_chaos::proxy::Exchange;
 use tenure_chaos::record::{FaultRecord, Incumbent, LifeRecord, Promise, Record, RoundRecord, Run};
 use tenure_chaos::schedule::Kind;
-use tenure_chaos::verdict::judge;
+use tenure_chaos::stall_watch::Stall;
 
 const PROMISE: Promise = Promise {
     heartbeat_ms: 250,
@@ -106,23 +106,23 @@ fn led_at(ms: u64) -> Record {
 }
 
 fn assert_violation(record: &Record, crime: &str) {
-    let verdict = judge(record);
+    let findings = judge(record);
     assert!(
-        verdict.violations.iter().any(|line| line.contains(crime)),
+        findings.violations.iter().any(|line| line.contains(crime)),
         "{crime:?} expected: {:?}",
-        verdict.violations
+        findings.violations
     );
 }
 
 #[test]
 fn a_good_record_passes_with_its_figures() {
-    let verdict = judge(&good());
-    assert_eq!((verdict.violations, verdict.excused, verdict.notices), (vec![], vec![], vec![]));
-    assert_eq!((verdict.faults, verdict.leaderships, verdict.epochs), (1, 2, 2));
-    assert_eq!((verdict.crash_failover.count, verdict.crash_failover.max_ms), (1, 1_610));
-    assert_eq!(verdict.margins.expired_min_ms, Some(710));
-    assert!(verdict.linearizability.holds && verdict.linearizability.operations == 3);
-    assert_eq!(verdict.kinds["crash"].hit_leader, 1);
+    let findings = judge(&good());
+    assert_eq!((findings.violations, findings.excused, findings.notices), (vec![], vec![], vec![]));
+    assert_eq!((findings.faults, findings.leaderships, findings.epochs), (1, 2, 2));
+    assert_eq!((findings.crash_failover.count, findings.crash_failover.max_ms), (1, 1_610));
+    assert_eq!(findings.margins.expired_min_ms, Some(710));
+    assert!(findings.linearizability.holds && findings.linearizability.operations == 3);
+    assert_eq!(findings.kinds["crash"].hit_leader, 1);
 }
 
 #[test]
@@ -161,8 +161,8 @@ fn a_late_leader_is_a_violation_unless_the_machine_or_the_store_was_late() {
     assert_violation(&led_at(12_600), "26 ms later than promised");
     let mut stalled = led_at(12_600);
     stalled.stalls = vec![Stall { until_ms: 11_000, stalled_ms: 13 }];
-    let verdict = judge(&stalled);
-    assert_eq!((verdict.violations.len(), verdict.excused.len()), (0, 1), "{verdict:?}");
+    let findings = judge(&stalled);
+    assert_eq!((findings.violations.len(), findings.excused.len()), (0, 1), "{findings:?}");
     let mut slow = led_at(12_600);
     slow.requests[2].return_us += 26_000;
     assert_eq!(judge(&slow).violations, [""; 0]);
@@ -196,9 +196,9 @@ fn the_named_scenario_has_its_figures() {
     record.rounds[0].faults[0].ended_ms = 12_800;
     let more = json!({"actedUntilBootMs": 10_700, "vacated": false});
     record.events.push(said(0, "pod-a", "lost_leadership", 1, 10_901, more));
-    let verdict = judge(&record);
-    assert_eq!(verdict.violations, [""; 0]);
-    let named = verdict.leader503;
+    let findings = judge(&record);
+    assert_eq!(findings.violations, [""; 0]);
+    let named = findings.leader503;
     assert_eq!((named.count, named.replaced, named.failover.max_ms), (1, 1, 1_610));
     assert_eq!((named.margin_min_ms, named.before_deadline_min_ms), (Some(910), Some(200)));
 }
@@ -214,10 +214,10 @@ fn a_record_survives_the_disk() {
     tenure_chaos::record::save(dir.path(), "rounds.jsonl", &record.rounds).unwrap();
     tenure_chaos::record::save(dir.path(), "lives.jsonl", &record.lives).unwrap();
     tenure_chaos::record::save(dir.path(), "stalls.jsonl", &record.stalls).unwrap();
-    let verdict = judge(&Record::load(dir.path()).unwrap());
-    assert_eq!(verdict.violations, ["000-pod-a.log: thread 'main' panicked at x"]);
-    let verdict = tenure_chaos::verdict::Verdict { violations: vec![], ..verdict };
-    assert_eq!(verdict, judge(&record), "the same judgement from the disk");
+    let findings = judge(&Record::load(dir.path()).unwrap());
+    assert_eq!(findings.violations, ["000-pod-a.log: thread 'main' panicked at x"]);
+    let findings = tenure_chaos::checks::Findings { violations: vec![], ..findings };
+    assert_eq!(findings, judge(&record), "the same judgement from the disk");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Three nodes that run a command while they lead, and the faults aimed at the one that does.
 
-use super::crew::{self, Held, Node};
-use super::marks::{Copy, EVERY_MS, Reader};
-use super::verdict::Evidence;
-use super::{COMMAND, Kind, MARKS, Plan, Round};
-use crate::canary::Stall;
+use super::checks::Evidence;
+use super::nodes::{self, Held, Node};
+use super::signs_of_life::{Copy, EVERY_MS, Reader};
+use super::{COMMAND, Kind, Plan, Round, SIGNS_OF_LIFE};
 use crate::clock::boot_ms;
-use crate::proxy::{Journal, Proxy, Weather};
+use crate::proxy::{Journal, Proxy, ProxyFault};
+use crate::stall_watch::Stall;
 use anyhow::{Context, Result, bail, ensure};
 use rustix::process::Signal;
 use std::collections::BTreeSet;
@@ -49,13 +49,13 @@ impl Lead {
     }
 }
 
-pub(super) struct Stage {
+pub(super) struct Scenario {
     plan: Plan,
     /// The database file, if the store is one.
     file: Option<PathBuf>,
     lease_ms: u64,
-    marks: Reader,
-    marks_file: PathBuf,
+    signs: Reader,
+    signs_file: PathBuf,
     nodes: Vec<Node>,
     /// One per node, if there is a network.
     proxies: Vec<Proxy>,
@@ -63,16 +63,16 @@ pub(super) struct Stage {
     _runtime: tokio::runtime::Runtime,
 }
 
-impl Drop for Stage {
+impl Drop for Scenario {
     /// Leaves nothing behind, whatever the tested binary left running.
     fn drop(&mut self) {
         self.nodes.clear();
-        crew::end_all(MARKS, &self.marks_file);
+        nodes::end_all(SIGNS_OF_LIFE, &self.signs_file);
     }
 }
 
-impl Stage {
-    pub(super) fn new(mut plan: Plan) -> Result<Stage> {
+impl Scenario {
+    pub(super) fn new(mut plan: Plan) -> Result<Scenario> {
         let file = plan.store.strip_prefix("sqlite:").map(|path| match path {
             "" => plan.dir.join("exec.db"),
             path => PathBuf::from(path),
@@ -91,21 +91,29 @@ impl Stage {
                 proxies.push(runtime.block_on(proxy)?);
             }
         }
-        let marks_file = plan.marks();
+        let signs_file = plan.signs();
         // An earlier run that was killed leaves behind what was frozen at that moment, and nothing else.
-        crew::end_all(MARKS, &marks_file);
-        let marks = Reader::new(marks_file.clone());
+        nodes::end_all(SIGNS_OF_LIFE, &signs_file);
+        let signs = Reader::new(signs_file.clone());
         let lease_ms = lease_ms(&plan)?;
-        let mut stage =
-            Stage { plan, file, lease_ms, marks, marks_file, nodes: Vec::new(), proxies, _runtime: runtime };
+        let mut scenario = Scenario {
+            plan,
+            file,
+            lease_ms,
+            signs,
+            signs_file,
+            nodes: Vec::new(),
+            proxies,
+            _runtime: runtime,
+        };
         for number in 0..NODES.len() {
-            let node = stage.start(number)?;
-            stage.nodes.push(node);
+            let node = scenario.start(number)?;
+            scenario.nodes.push(node);
         }
         for number in 0..NODES.len() {
-            stage.until("a node has joined", |stage| stage.said(number, 0, JOINED))?;
+            scenario.until("a node has joined", |scenario| scenario.said(number, 0, JOINED))?;
         }
-        Ok(stage)
+        Ok(scenario)
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -113,7 +121,7 @@ impl Stage {
     }
 
     pub(super) fn read_on(&mut self) -> Result<()> {
-        self.marks.read_on()
+        self.signs.read_on()
     }
 
     /// The evidence so far.
@@ -123,7 +131,7 @@ impl Stage {
         stalls: Vec<Stall>,
         left: &'a [i32],
     ) -> Evidence<'a> {
-        Evidence { marks: &self.marks.marks, rounds, stalls, lease_ms: self.lease_ms, left }
+        Evidence { signs: &self.signs.signs, rounds, stalls, lease_ms: self.lease_ms, left }
     }
 
     fn start(&self, number: usize) -> Result<Node> {
@@ -134,7 +142,7 @@ impl Stage {
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.envs(self.plan.environment.iter().cloned());
         command.envs(self.proxies.get(number).map(|proxy| ("AWS_ENDPOINT_URL", proxy.url())));
-        command.env("HOME", &self.plan.dir).env(MARKS, &self.marks_file).current_dir(&self.plan.dir);
+        command.env("HOME", &self.plan.dir).env(SIGNS_OF_LIFE, &self.signs_file).current_dir(&self.plan.dir);
         command.args(["exec", "--startup-jitter-max", "0", "--stop-grace", "300ms"]);
         command.args(["--preset", &self.plan.preset, "--store", &self.plan.store, "--node", name]);
         command.args(["--", "sh", "-c", COMMAND, "sh"]).args(&self.plan.marker);
@@ -160,7 +168,7 @@ impl Stage {
     fn restart(&mut self, number: usize) -> Result<()> {
         let since = self.log_length(number);
         self.nodes[number] = self.start(number)?;
-        self.until("a node is back", |stage| stage.said(number, since, JOINED))
+        self.until("a node is back", |scenario| scenario.said(number, since, JOINED))
     }
 
     /// Waits until a command and its daemon have run undisturbed for a moment, and returns the node they belong to.
@@ -180,18 +188,18 @@ impl Stage {
 
     /// The node that runs the command now, by the last lines written.
     fn lead(&mut self) -> Result<Option<Lead>> {
-        self.marks.read_on()?;
+        self.signs.read_on()?;
         let since_ms = boot_ms().saturating_sub(20 * EVERY_MS);
         // Lines are written in order, except for small delays of a writer.
-        let late = self.marks.marks.iter().rev().take(200).filter(|mark| mark.at_ms >= since_ms);
+        let late = self.signs.signs.iter().rev().take(200).filter(|sign| sign.at_ms >= since_ms);
         let late: Vec<_> = late.copied().collect();
-        let Some(last) = late.iter().max_by_key(|mark| (mark.epoch, mark.at_ms)) else { return Ok(None) };
+        let Some(last) = late.iter().max_by_key(|sign| (sign.epoch, sign.at_ms)) else { return Ok(None) };
         let copy = last.copy();
-        let Some(keeper) = crew::parent(copy.run) else { return Ok(None) };
-        let Some(tenure) = crew::parent(keeper) else { return Ok(None) };
+        let Some(keeper) = nodes::parent(copy.run) else { return Ok(None) };
+        let Some(tenure) = nodes::parent(keeper) else { return Ok(None) };
         let Some(node) = self.nodes.iter().position(|node| node.pid() == tenure) else { return Ok(None) };
         let command: BTreeSet<i32> =
-            late.iter().filter(|mark| mark.copy() == copy).map(|mark| mark.pid).collect();
+            late.iter().filter(|sign| sign.copy() == copy).map(|sign| sign.pid).collect();
         let command: Vec<i32> = command.into_iter().collect();
         Ok((command.len() >= 2).then_some(Lead { node, keeper, command, copy }))
     }
@@ -228,11 +236,11 @@ impl Stage {
                 self.restart(lead.node)?;
             }
             Kind::Keeper => {
-                crew::signal_all(&[lead.keeper], Signal::KILL);
+                nodes::signal_all(&[lead.keeper], Signal::KILL);
                 round.at_ms = boot_ms();
                 let at_ms = round.at_ms;
-                self.until("another run of the command", |stage| {
-                    let mut lives = stage.marks.lives.iter();
+                self.until("another run of the command", |scenario| {
+                    let mut lives = scenario.signs.lives.iter();
                     lives.any(|(copy, life)| *copy != lead.copy && life.first_ms >= at_ms)
                 })?;
             }
@@ -254,7 +262,7 @@ impl Stage {
         {
             // Never in the middle of a write to a database: it would stay locked for everybody.
             let _held = self.file.as_ref().map(Held::take).transpose()?;
-            crew::stop_all(pids)?;
+            nodes::stop_all(pids)?;
         }
         round.at_ms = boot_ms();
         self.successor(lead)?;
@@ -262,15 +270,15 @@ impl Stage {
         while boot_ms() < until_ms {
             let ms = until_ms.saturating_sub(boot_ms()).min(200);
             std::thread::sleep(Duration::from_millis(ms));
-            ensure!(pids.iter().all(|&pid| crew::is_stopped(pid)), "somebody woke what was stopped");
+            ensure!(pids.iter().all(|&pid| nodes::is_stopped(pid)), "somebody woke what was stopped");
         }
         ensure!(self.nodes[lead.node].lives()?, "{} did not survive its pause", lead.name());
         let since = self.log_length(lead.node);
         let woken_ms = boot_ms();
         round.stood_ms = Some(woken_ms - round.at_ms);
         round.woken_ms = (round.kind == Kind::Freeze).then_some(woken_ms);
-        crew::signal_all(pids, Signal::CONT);
-        if !self.soon(|stage| stage.said(lead.node, since, OVER))? {
+        nodes::signal_all(pids, Signal::CONT);
+        if !self.soon(|scenario| scenario.said(lead.node, since, OVER))? {
             round.amiss.push("it did not say that its leadership is over".to_owned());
         }
         ensure!(self.nodes[lead.node].lives()?, "{} did not survive its awakening", lead.name());
@@ -282,10 +290,10 @@ impl Stage {
         let since = self.log_length(lead.node);
         let held = self.file.as_ref().map(Held::take).transpose()?;
         if let Some(proxy) = self.proxies.get(lead.node) {
-            proxy.set(Weather::Cut);
+            proxy.set(ProxyFault::Cut);
         }
         round.at_ms = boot_ms();
-        if !self.soon(|stage| stage.said(lead.node, since, OVER))? {
+        if !self.soon(|scenario| scenario.said(lead.node, since, OVER))? {
             round.amiss.push("it did not say that its leadership is over".to_owned());
         }
         match held {
@@ -298,7 +306,7 @@ impl Stage {
             }
         }
         if let Some(proxy) = self.proxies.get(lead.node) {
-            proxy.set(Weather::Fair);
+            proxy.set(ProxyFault::None);
         }
         self.successor(lead)
     }
@@ -306,10 +314,10 @@ impl Stage {
     /// Waits for a command of a later epoch.
     fn successor(&mut self, lead: &Lead) -> Result<()> {
         let epoch = lead.copy.epoch;
-        self.until("a successor runs", |stage| stage.marks.lives.keys().any(|copy| copy.epoch > epoch))
+        self.until("a successor runs", |scenario| scenario.signs.lives.keys().any(|copy| copy.epoch > epoch))
     }
 
-    fn until(&mut self, what: &str, come: impl Fn(&Stage) -> bool) -> Result<()> {
+    fn until(&mut self, what: &str, come: impl Fn(&Scenario) -> bool) -> Result<()> {
         let came = self.within(PATIENCE_MS, come)?;
         ensure!(
             came,
@@ -321,14 +329,14 @@ impl Stage {
     }
 
     /// Whether it happens soon enough.
-    fn soon(&mut self, come: impl Fn(&Stage) -> bool) -> Result<bool> {
+    fn soon(&mut self, come: impl Fn(&Scenario) -> bool) -> Result<bool> {
         self.within(SOON_MS, come)
     }
 
-    fn within(&mut self, limit_ms: u64, come: impl Fn(&Stage) -> bool) -> Result<bool> {
+    fn within(&mut self, limit_ms: u64, come: impl Fn(&Scenario) -> bool) -> Result<bool> {
         let limit_ms = boot_ms() + limit_ms;
         loop {
-            self.marks.read_on()?;
+            self.signs.read_on()?;
             if come(self) {
                 return Ok(true);
             }
@@ -349,12 +357,12 @@ impl Stage {
             let status = node.wait(PATIENCE_MS)?;
             ensure!(status.success(), "{} ended with {status}", node.name);
         }
-        Ok(crew::with_variable(MARKS, &self.marks_file))
+        Ok(nodes::with_variable(SIGNS_OF_LIFE, &self.signs_file))
     }
 }
 
 fn alive(pids: &[i32]) -> Vec<i32> {
-    pids.iter().copied().filter(|&pid| crew::parent(pid).is_some()).collect()
+    pids.iter().copied().filter(|&pid| nodes::parent(pid).is_some()).collect()
 }
 
 /// How long a leader may act after a renewal, according to the binary's own settings.
@@ -366,5 +374,5 @@ fn lease_ms(plan: &Plan) -> Result<u64> {
     let words = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "tenure config show: {words}");
     let values: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-    crate::conductor::hold_ms(&values)
+    crate::runner::hold_ms(&values)
 }

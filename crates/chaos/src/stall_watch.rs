@@ -36,15 +36,15 @@ pub fn stalled_ms(stalls: &[Stall], from_ms: u64, until_ms: u64) -> u64 {
 
 /// The thread that measures stalls.
 #[derive(Debug)]
-pub struct Canary {
+pub struct StallWatch {
     over: Arc<AtomicBool>,
     stalls: Arc<Mutex<Vec<Stall>>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Canary {
+impl StallWatch {
     /// Starts the thread.
-    pub fn start() -> Canary {
+    pub fn start() -> StallWatch {
         let (over, stalls): (Arc<AtomicBool>, Arc<Mutex<Vec<Stall>>>) = Default::default();
         let (end, noted) = (Arc::clone(&over), Arc::clone(&stalls));
         let thread = std::thread::spawn(move || {
@@ -59,7 +59,7 @@ impl Canary {
                 }
             }
         });
-        Canary { over, stalls, thread: Some(thread) }
+        StallWatch { over, stalls, thread: Some(thread) }
     }
 
     /// The stalls so far.
@@ -81,7 +81,7 @@ impl Canary {
     }
 }
 
-impl Drop for Canary {
+impl Drop for StallWatch {
     fn drop(&mut self) {
         self.end();
     }

@@ -40,28 +40,28 @@ impl Drop for Agent {
 
 /// All agents of a run.
 #[derive(Debug)]
-pub(super) struct Crew(Vec<Agent>);
+pub(super) struct Agents(Vec<Agent>);
 
-impl Crew {
+impl Agents {
     /// Starts them, each with its own address of the store. The last one's wall clock is an hour ahead, if that is possible:
     /// nothing may depend on it.
-    pub(super) fn start(launch: &Launch, dir: &Path, doors: &[Option<String>]) -> Result<Crew> {
+    pub(super) fn start(launch: &Launch, dir: &Path, endpoints: &[Option<String>]) -> Result<Agents> {
         std::fs::create_dir_all(dir.join("logs"))?;
         let mut agents = Vec::new();
-        for (number, door) in doors.iter().enumerate() {
+        for (number, endpoint) in endpoints.iter().enumerate() {
             let name = format!("agent-{}", number + 1);
             let log = dir.join(format!("logs/{name}.log"));
             let mut command = launch.command(dir);
             command.args(["agent", "--id", &name, "--slots", "64"]).args(launch.settings());
-            command.envs(door.iter().map(|door| ("AWS_ENDPOINT_URL", door)));
-            if let Some(library) = launch.faketime.as_ref().filter(|_| number + 1 == doors.len()) {
+            command.envs(endpoint.iter().map(|endpoint| ("AWS_ENDPOINT_URL", endpoint)));
+            if let Some(library) = launch.faketime.as_ref().filter(|_| number + 1 == endpoints.len()) {
                 command.env("LD_PRELOAD", library).env("FAKETIME", "+3600s");
                 command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
             }
             let child = command.stdout(Stdio::null()).stderr(File::create(&log)?).spawn();
             agents.push(Agent { name, log, child: child.context("cannot start an agent")? });
         }
-        Ok(Crew(agents))
+        Ok(Agents(agents))
     }
 
     /// Asks all of them to end, and returns what they did.

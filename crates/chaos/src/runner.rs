@@ -1,12 +1,12 @@
 //! Carries out a schedule and leaves a record.
 
-use crate::canary::Canary;
 use crate::clock::boot_ms;
 use crate::cluster::{Cluster, Launch};
-use crate::ledger;
-use crate::proxy::{Journal, Proxy, Weather};
+use crate::leadership;
+use crate::proxy::{Journal, Proxy, ProxyFault};
 use crate::record::{self, FaultRecord, Incumbent, Promise, RoundRecord, Run};
 use crate::schedule::{Fault, Kind, Means, Pace, Round, Schedule, Target};
+use crate::stall_watch::StallWatch;
 use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use std::fs::File;
@@ -49,7 +49,7 @@ pub struct Plan {
     pub notices: Vec<String>,
     /// Only these faults, all of them aimed at the leader; empty: all that are possible.
     pub only: Vec<Kind>,
-    /// The binary is broken on purpose: the run ends once the ledger shows it.
+    /// The binary is broken on purpose: the run ends once its events show it.
     pub until_caught: bool,
 }
 
@@ -92,11 +92,11 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
         notices: std::mem::take(&mut plan.notices),
         complaints: Vec::new(),
     };
-    let canary = Canary::start();
-    let mut conductor = Conductor { plan, promise, proxies, cluster, rounds: Vec::new(), tell };
-    let only = std::mem::take(&mut conductor.plan.only);
-    let outcome = conductor.play(Schedule::new(run.seed, means, pace).only(only));
-    let Conductor { plan, proxies, cluster, rounds, .. } = conductor;
+    let stall_watch = StallWatch::start();
+    let mut runner = Runner { plan, promise, proxies, cluster, rounds: Vec::new(), tell };
+    let only = std::mem::take(&mut runner.plan.only);
+    let outcome = runner.play(Schedule::new(run.seed, means, pace).only(only));
+    let Runner { plan, proxies, cluster, rounds, .. } = runner;
     let (lives, complaints, refused) = cluster.finish()?;
     wait_for_the_last_request(&proxies);
     journal.flush()?;
@@ -107,7 +107,7 @@ pub fn run(mut plan: Plan, tell: &mut dyn FnMut(&str)) -> Result<()> {
     }
     record::save(&plan.dir, "rounds.jsonl", &rounds)?;
     record::save(&plan.dir, "lives.jsonl", &lives)?;
-    record::save(&plan.dir, "stalls.jsonl", &canary.finish())?;
+    record::save(&plan.dir, "stalls.jsonl", &stall_watch.finish())?;
     std::fs::write(plan.dir.join("run.json"), serde_json::to_vec_pretty(&run)?)?;
     outcome
 }
@@ -120,7 +120,7 @@ pub(crate) fn wall_ahead_ms() -> u64 {
 
 fn wait_for_the_last_request(proxies: &[Proxy]) {
     for proxy in proxies {
-        proxy.set(Weather::Fair);
+        proxy.set(ProxyFault::None);
     }
     let limit_ms = boot_ms() + 30_000;
     while proxies.iter().any(|proxy| proxy.under_way() > 0) && boot_ms() < limit_ms {
@@ -162,7 +162,7 @@ pub(crate) fn hold_ms(values: &serde_json::Value) -> Result<u64> {
     Ok((unit_ms as f64 * factor) as u64)
 }
 
-struct Conductor<'a> {
+struct Runner<'a> {
     plan: Plan,
     promise: Promise,
     proxies: Vec<Proxy>,
@@ -180,7 +180,7 @@ struct Open {
     lock: Option<rusqlite::Connection>,
 }
 
-impl Conductor<'_> {
+impl Runner<'_> {
     fn play(&mut self, schedule: Schedule) -> Result<()> {
         let began_ms = boot_ms();
         let end_ms = began_ms + u64::try_from(self.plan.length.as_millis()).unwrap_or(u64::MAX);
@@ -202,7 +202,7 @@ impl Conductor<'_> {
             (self.tell)(&line);
             let nobody = played.settled_ms.is_none();
             self.rounds.push(played);
-            if self.plan.until_caught && ledger::check(self.cluster.history()).is_err() {
+            if self.plan.until_caught && leadership::check(self.cluster.history()).is_err() {
                 break;
             }
             if nobody {
@@ -289,10 +289,12 @@ impl Conductor<'_> {
                 lock = Some(connection);
             }
             (_, Some(slot)) => {
-                let weather = fault.weather(self.promise.lease_ms).context("a fault of the way")?;
-                self.proxies[slot].set(weather);
+                let proxy_fault = fault.proxy_fault(self.promise.lease_ms).context("a fault of the way")?;
+                self.proxies[slot].set(proxy_fault);
             }
-            (_, None) => self.everywhere(fault.weather(self.promise.lease_ms).context("a fault of the way")?),
+            (_, None) => {
+                self.everywhere(fault.proxy_fault(self.promise.lease_ms).context("a fault of the way")?)
+            }
         }
         let hold_ms = if fault.kind == Kind::StoreRestart { 0 } else { fault.hold_ms };
         let until_ms = boot_ms() + hold_ms;
@@ -317,14 +319,14 @@ impl Conductor<'_> {
                     lock.execute_batch("ROLLBACK")?;
                 }
             }
-            (_, Some(slot)) => self.proxies[slot].set(Weather::Fair),
-            (_, None) => self.everywhere(Weather::Fair),
+            (_, Some(slot)) => self.proxies[slot].set(ProxyFault::None),
+            (_, None) => self.everywhere(ProxyFault::None),
         }
         Ok(())
     }
 
-    fn everywhere(&self, weather: Weather) {
-        self.proxies.iter().for_each(|proxy| proxy.set(weather));
+    fn everywhere(&self, fault: ProxyFault) {
+        self.proxies.iter().for_each(|proxy| proxy.set(fault));
     }
 
     /// The node to hit: never one that is already in trouble.
@@ -348,9 +350,9 @@ impl Conductor<'_> {
             .iter()
             .map(|fault| {
                 let whom = fault.node.as_deref().unwrap_or("all");
-                let mark = if fault.hit_leader { "*" } else { "" };
+                let star = if fault.hit_leader { "*" } else { "" };
                 let hold_ms = fault.ended_ms - fault.begun_ms;
-                format!("{} {whom}{mark} {:.1} s", fault.kind.name(), hold_ms as f64 / 1000.0)
+                format!("{} {whom}{star} {:.1} s", fault.kind.name(), hold_ms as f64 / 1000.0)
             })
             .collect();
         let now = self.cluster.leader();

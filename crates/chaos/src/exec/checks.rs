@@ -1,8 +1,8 @@
-//! What the marks say about a run.
+//! What the signs of life say about a run.
 
-use super::marks::{self, Copy, Life, Mark};
+use super::signs_of_life::{self, Copy, Life, SignOfLife};
 use super::{Kind, Round};
-use crate::canary::{Stall, stalled_ms};
+use crate::stall_watch::{Stall, stalled_ms};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -33,10 +33,10 @@ impl Figures {
     }
 }
 
-/// The verdict on a run.
+/// What the checks of a run found.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct Findings {
     /// What must not have happened and did.
     pub violations: Vec<String>,
     /// The store's name.
@@ -58,12 +58,12 @@ pub struct Verdict {
     /// How long frozen commands kept writing after they were woken, alongside their successors.
     pub woken: Option<Figures>,
     /// The number of lines judged.
-    pub marks: usize,
+    pub signs: usize,
 }
 
 /// The evidence to judge.
 pub(super) struct Evidence<'a> {
-    pub(super) marks: &'a [Mark],
+    pub(super) signs: &'a [SignOfLife],
     pub(super) rounds: &'a [Round],
     /// When the machine itself stood still. Excuses lateness, never two at the same instant.
     pub(super) stalls: Vec<Stall>,
@@ -83,27 +83,27 @@ impl Evidence<'_> {
         let frozen: BTreeMap<Copy, u64> =
             self.rounds.iter().filter_map(|round| Some((round.copy, round.woken_ms?))).collect();
         let is_honoured =
-            |mark: &&Mark| frozen.get(&mark.copy()).is_none_or(|&woken_ms| mark.at_ms < woken_ms);
-        marks::lives(self.marks.iter().filter(is_honoured))
+            |sign: &&SignOfLife| frozen.get(&sign.copy()).is_none_or(|&woken_ms| sign.at_ms < woken_ms);
+        signs_of_life::lives(self.signs.iter().filter(is_honoured))
     }
 
     /// The gap from each command to the next, and what was wrong there.
     pub(super) fn gaps(&self) -> (BTreeMap<Copy, u64>, Vec<String>) {
-        marks::gaps(&self.honoured())
+        signs_of_life::gaps(&self.honoured())
     }
 
     /// From a fault to the last sign of life of the command it hit. Unknown for a frozen command.
     pub(super) fn lived_on(&self, round: &Round) -> Option<u64> {
-        let signs = self.marks.iter().rev().filter(|mark| mark.copy() == round.copy);
-        let last_ms = signs.map(|mark| mark.at_ms).max()?;
+        let signs = self.signs.iter().rev().filter(|sign| sign.copy() == round.copy);
+        let last_ms = signs.map(|sign| sign.at_ms).max()?;
         (round.kind != Kind::Freeze).then(|| last_ms.saturating_sub(round.at_ms))
     }
 
     /// How long a frozen command kept writing after it was woken; 0 if it wrote nothing.
     fn wrote_on(&self, round: &Round) -> Option<u64> {
         let woken_ms = self.woken_ms(round.copy)?;
-        let signs = self.marks.iter().filter(|mark| mark.copy() == round.copy);
-        Some(signs.map(|mark| mark.at_ms).max()?.saturating_sub(woken_ms))
+        let signs = self.signs.iter().filter(|sign| sign.copy() == round.copy);
+        Some(signs.map(|sign| sign.at_ms).max()?.saturating_sub(woken_ms))
     }
 
     /// The last renewal was sent before the fault, so one lease later the command must be gone. If `tenure` is dead, it has even
@@ -145,7 +145,7 @@ impl Evidence<'_> {
 /// What must not have happened and did.
 pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<String> {
     let lives = evidence.honoured();
-    let (_, mut violations) = marks::gaps(&lives);
+    let (_, mut violations) = signs_of_life::gaps(&lives);
     for round in evidence.rounds {
         violations.extend(evidence.overdue(round));
         violations.extend(evidence.again(round, &lives));
@@ -158,8 +158,8 @@ pub(super) fn judge(evidence: &Evidence<'_>) -> Vec<String> {
     violations
 }
 
-impl Verdict {
-    pub(super) fn of(evidence: &Evidence<'_>, engine: String, pause_ms: u64) -> Verdict {
+impl Findings {
+    pub(super) fn of(evidence: &Evidence<'_>, engine: String, pause_ms: u64) -> Findings {
         let (gaps, _) = evidence.gaps();
         let mut rounds = BTreeMap::new();
         let (mut lived, mut margins) = (BTreeMap::<_, Vec<u64>>::new(), BTreeMap::<_, Vec<u64>>::new());
@@ -172,7 +172,7 @@ impl Verdict {
         let figures = |by_kind: BTreeMap<&'static str, Vec<u64>>| {
             by_kind.into_iter().filter_map(|(kind, all)| Some((kind, Figures::of(all)?))).collect()
         };
-        Verdict {
+        Findings {
             violations: judge(evidence),
             engine,
             lease_ms: evidence.lease_ms,
@@ -183,11 +183,11 @@ impl Verdict {
             margin: Figures::of(gaps.into_values().collect()),
             stood: Figures::of(evidence.rounds.iter().filter_map(|round| round.stood_ms).collect()),
             woken: Figures::of(evidence.rounds.iter().filter_map(|round| evidence.wrote_on(round)).collect()),
-            marks: evidence.marks.len(),
+            signs: evidence.signs.len(),
         }
     }
 
-    /// The verdict for people.
+    /// The findings for people.
     pub fn text(&self) -> String {
         let mut text = String::new();
         let three = |figures: Option<&Figures>| match figures {
@@ -224,7 +224,7 @@ impl Verdict {
                 woken.least_ms, woken.most_ms, woken.median_ms, woken.count
             );
         }
-        let _ = writeln!(text, "{} signs of life", self.marks);
+        let _ = writeln!(text, "{} signs of life", self.signs);
         for violation in &self.violations {
             let _ = writeln!(text, "VIOLATION: {violation}");
         }
@@ -239,13 +239,13 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    /// A mark of the only command of its epoch.
-    fn mark(at_ms: u64, epoch: u64) -> Mark {
+    /// A sign of life of the only command of its epoch.
+    fn sign(at_ms: u64, epoch: u64) -> SignOfLife {
         of_run(at_ms, epoch, 1)
     }
 
-    fn of_run(at_ms: u64, epoch: u64, run: i32) -> Mark {
-        Mark { at_ms, pid: run, epoch, run }
+    fn of_run(at_ms: u64, epoch: u64, run: i32) -> SignOfLife {
+        SignOfLife { at_ms, pid: run, epoch, run }
     }
 
     fn round(kind: Kind, epoch: u64, at_ms: u64, woken_ms: Option<u64>) -> Round {
@@ -253,25 +253,25 @@ mod tests {
         Round { kind, node: "pod-a", copy, at_ms, stood_ms: None, woken_ms, amiss: Vec::new() }
     }
 
-    fn evidence<'a>(marks: &'a [Mark], rounds: &'a [Round]) -> Evidence<'a> {
-        Evidence { marks, rounds, stalls: Vec::new(), lease_ms: 1000, left: &[] }
+    fn evidence<'a>(signs: &'a [SignOfLife], rounds: &'a [Round]) -> Evidence<'a> {
+        Evidence { signs, rounds, stalls: Vec::new(), lease_ms: 1000, left: &[] }
     }
 
-    fn found(marks: &[Mark], rounds: &[Round]) -> Vec<String> {
-        judge(&evidence(marks, rounds))
+    fn found(signs: &[SignOfLife], rounds: &[Round]) -> Vec<String> {
+        judge(&evidence(signs, rounds))
     }
 
     #[test]
     fn the_woken_are_counted_apart_and_no_others_are_excused() {
-        let marks = [mark(100, 1), mark(2000, 2), mark(3000, 1), mark(3030, 1), mark(3040, 2)];
+        let signs = [sign(100, 1), sign(2000, 2), sign(3000, 1), sign(3030, 1), sign(3040, 2)];
         let rounds = [round(Kind::Freeze, 1, 110, Some(2990))];
-        let verdict = Verdict::of(&evidence(&marks, &rounds), "sqlite".to_owned(), 20_000);
-        assert!(verdict.violations.is_empty(), "{verdict:?}");
-        assert_eq!(verdict.woken.map(|woken| woken.most_ms), Some(40));
-        assert_eq!(verdict.margins["all frozen together"].least_ms, 1900);
-        // The same marks after any other fault, or before it was woken.
-        assert!(found(&marks, &[round(Kind::Pause, 1, 110, None)])[0].contains("two at one instant"));
-        assert_eq!(found(&marks, &[round(Kind::Freeze, 1, 110, Some(3010))]).len(), 1);
+        let findings = Findings::of(&evidence(&signs, &rounds), "sqlite".to_owned(), 20_000);
+        assert!(findings.violations.is_empty(), "{findings:?}");
+        assert_eq!(findings.woken.map(|woken| woken.most_ms), Some(40));
+        assert_eq!(findings.margins["all frozen together"].least_ms, 1900);
+        // The same signs of life after any other fault, or before it was woken.
+        assert!(found(&signs, &[round(Kind::Pause, 1, 110, None)])[0].contains("two at one instant"));
+        assert_eq!(found(&signs, &[round(Kind::Freeze, 1, 110, Some(3010))]).len(), 1);
     }
 
     #[test]
@@ -287,25 +287,25 @@ mod tests {
 
     #[test]
     fn a_command_that_outlives_its_lease_is_guilty_even_if_nobody_followed_yet() {
-        let marks = [mark(100, 1), mark(1150, 1), mark(2000, 2)];
-        assert_eq!(found(&marks, &[round(Kind::Pause, 1, 150, None)]), [""; 0]);
-        assert!(found(&marks, &[round(Kind::Pause, 1, 149, None)])[0].contains("outlived its lease"));
-        assert!(found(&marks, &[round(Kind::Kill, 1, 649, None)])[0].contains("outlived its tenure"));
-        assert_eq!(found(&marks, &[round(Kind::Kill, 1, 650, None)]), [""; 0]);
+        let signs = [sign(100, 1), sign(1150, 1), sign(2000, 2)];
+        assert_eq!(found(&signs, &[round(Kind::Pause, 1, 150, None)]), [""; 0]);
+        assert!(found(&signs, &[round(Kind::Pause, 1, 149, None)])[0].contains("outlived its lease"));
+        assert!(found(&signs, &[round(Kind::Kill, 1, 649, None)])[0].contains("outlived its tenure"));
+        assert_eq!(found(&signs, &[round(Kind::Kill, 1, 650, None)]), [""; 0]);
         // A machine that stood still excuses that, and nothing else.
         let rounds = [round(Kind::Pause, 1, 149, None)];
         let stalls = vec![Stall { until_ms: 900, stalled_ms: 100 }];
-        assert_eq!(judge(&Evidence { stalls, ..evidence(&marks, &rounds) }), [""; 0]);
-        let both = [mark(100, 1), mark(2001, 1), mark(2000, 2)];
+        assert_eq!(judge(&Evidence { stalls, ..evidence(&signs, &rounds) }), [""; 0]);
+        let both = [sign(100, 1), sign(2001, 1), sign(2000, 2)];
         let stalls = vec![Stall { until_ms: 2000, stalled_ms: 1850 }];
         assert_eq!(judge(&Evidence { stalls, ..evidence(&both, &rounds) }).len(), 1);
     }
 
     #[test]
     fn what_is_left_behind_or_amiss_is_told() {
-        let marks = [mark(100, 1)];
-        assert_eq!(judge(&Evidence { left: &[7], ..evidence(&marks, &[]) }).len(), 1);
+        let signs = [sign(100, 1)];
+        assert_eq!(judge(&Evidence { left: &[7], ..evidence(&signs, &[]) }).len(), 1);
         let amiss = Round { amiss: vec!["asleep".to_owned()], ..round(Kind::Pause, 1, 150, None) };
-        assert!(found(&marks, &[amiss])[0].contains("asleep"));
+        assert!(found(&signs, &[amiss])[0].contains("asleep"));
     }
 }

@@ -1,44 +1,44 @@
 //! What must hold on a machine that runs and a store that answers.
 
 use super::safety::signed;
-use super::{Spread, Verdict};
-use crate::canary;
-use crate::ledger::Term;
+use super::{Findings, Spread};
+use crate::leadership::Term;
 use crate::record::{FaultRecord, Record, RoundRecord};
 use crate::schedule::Kind;
+use crate::stall_watch;
 use std::collections::BTreeMap;
 
 /// A node notices its deadline at its next look at the clock; the rest is room for a busy machine.
 const NOTICED_MS: u64 = 1_000;
 
-pub(super) fn judge(record: &Record, terms: &[Term], verdict: &mut Verdict) {
+pub(super) fn judge(record: &Record, terms: &[Term], findings: &mut Findings) {
     let timing = Timing { record, terms };
-    timing.stamps(verdict);
-    timing.losses(verdict);
-    timing.ends(verdict);
+    timing.stamps(findings);
+    timing.losses(findings);
+    timing.ends(findings);
     let mut failovers: BTreeMap<Kind, Vec<u64>> = BTreeMap::new();
     for round in &record.rounds {
         for fault in &round.faults {
-            let figures = verdict.kinds.entry(fault.kind.name().to_owned()).or_default();
+            let figures = findings.kinds.entry(fault.kind.name().to_owned()).or_default();
             figures.count += 1;
             figures.hit_leader += usize::from(fault.hit_leader);
         }
-        timing.round(round, verdict);
+        timing.round(round, findings);
         if let Some((fault, next)) = timing.succession(round) {
             failovers.entry(fault.kind).or_default().push(next.from_ms - fault.begun_ms);
-            timing.leader503(round, fault, next, verdict);
+            timing.leader503(round, fault, next, findings);
         }
     }
     let of = |kind: Kind| Spread::of(failovers.get(&kind).cloned().unwrap_or_default());
-    verdict.crash_failover = of(Kind::Crash);
-    verdict.hand_over = of(Kind::Stop);
-    verdict.leader503.failover = of(Kind::Leader503);
+    findings.crash_failover = of(Kind::Crash);
+    findings.hand_over = of(Kind::Stop);
+    findings.leader503.failover = of(Kind::Leader503);
     for kind in Kind::ALL {
-        if let Some(figures) = verdict.kinds.get_mut(kind.name()) {
+        if let Some(figures) = findings.kinds.get_mut(kind.name()) {
             figures.failover = of(kind);
         }
     }
-    verdict.leader503.count = verdict.kinds.get(Kind::Leader503.name()).map_or(0, |figures| figures.count);
+    findings.leader503.count = findings.kinds.get(Kind::Leader503.name()).map_or(0, |figures| figures.count);
 }
 
 struct Timing<'a> {
@@ -62,9 +62,9 @@ impl<'a> Timing<'a> {
 
     /// A node leads in time: within the failover bound if one fault silenced the leader, otherwise within the recovery bound,
     /// counted from when all faults had ended.
-    fn round(&self, round: &RoundRecord, verdict: &mut Verdict) {
+    fn round(&self, round: &RoundRecord, findings: &mut Findings) {
         let Some(settled_ms) = round.settled_ms else {
-            verdict.violations.push(format!("nobody led again after {round:?}"));
+            findings.violations.push(format!("nobody led again after {round:?}"));
             return;
         };
         let (promise, nodes) = (&self.record.run.promise, self.record.run.nodes);
@@ -79,20 +79,20 @@ impl<'a> Timing<'a> {
                 true => fault.begun_ms + bound_ms,
                 false => recovered_by_ms,
             };
-            self.late(round, fault.begun_ms, next, by_ms, verdict);
+            self.late(round, fault.begun_ms, next, by_ms, findings);
         }
-        self.in_office(round, recovered_by_ms, verdict);
+        self.leader_in_time(round, recovered_by_ms, findings);
     }
 
     /// The leader at the end of the round began in time after all faults had ended.
-    fn in_office(&self, round: &RoundRecord, by_ms: u64, verdict: &mut Verdict) {
+    fn leader_in_time(&self, round: &RoundRecord, by_ms: u64, findings: &mut Findings) {
         let settled_ms = round.settled_ms.unwrap_or(u64::MAX);
         if let Some(last) = self.terms.iter().rev().find(|term| term.from_ms <= settled_ms) {
-            self.late(round, round.healed_ms, last, by_ms, verdict);
+            self.late(round, round.healed_ms, last, by_ms, findings);
         }
     }
 
-    fn late(&self, round: &RoundRecord, from_ms: u64, term: &Term, by_ms: u64, verdict: &mut Verdict) {
+    fn late(&self, round: &RoundRecord, from_ms: u64, term: &Term, by_ms: u64, findings: &mut Findings) {
         let late_ms = term.from_ms.saturating_sub(by_ms);
         if late_ms == 0 {
             return;
@@ -105,7 +105,7 @@ impl<'a> Timing<'a> {
             from_ms,
             term.from_ms,
             self.store_ms(&term.node, from_ms, term.from_ms),
-            verdict,
+            findings,
         );
     }
 
@@ -125,20 +125,20 @@ impl<'a> Timing<'a> {
         from_ms: u64,
         until_ms: u64,
         store_ms: u64,
-        verdict: &mut Verdict,
+        findings: &mut Findings,
     ) {
-        let stalled_ms = canary::stalled_ms(&self.record.stalls, from_ms, until_ms);
+        let stalled_ms = stall_watch::stalled_ms(&self.record.stalls, from_ms, until_ms);
         let line = format!(
             "{what} {late_ms} ms later than promised; meanwhile the machine stood still for {stalled_ms} ms and the \
              store took {store_ms} ms to answer"
         );
         let excused = late_ms <= 2 * stalled_ms + store_ms;
-        if excused { &mut verdict.excused } else { &mut verdict.violations }.push(line);
+        if excused { &mut findings.excused } else { &mut findings.violations }.push(line);
     }
 
     /// An event is heard when the node says it happened, apart from the time the node itself stood still. Otherwise its clock is
     /// behind, and by its own account it would look innocent of anything.
-    fn stamps(&self, verdict: &mut Verdict) {
+    fn stamps(&self, findings: &mut Findings) {
         for life in &self.record.lives {
             let said = self.record.events.iter().filter(|said| said.life == life.life);
             let late = said.filter_map(|said| {
@@ -152,13 +152,13 @@ impl<'a> Timing<'a> {
             });
             if let Some((late_ms, boot_ms, heard_ms)) = late.max().filter(|(late_ms, ..)| *late_ms > 0) {
                 let what = format!("the clock of {} is behind: what it said was heard", life.node);
-                self.file(&what, late_ms, boot_ms, heard_ms, 0, verdict);
+                self.file(&what, late_ms, boot_ms, heard_ms, 0, findings);
             }
         }
     }
 
     /// Every loss is reported by its deadline, or as soon as a paused process resumes.
-    fn losses(&self, verdict: &mut Verdict) {
+    fn losses(&self, findings: &mut Findings) {
         for term in self.terms {
             let Some(lost_ms) = term.lost_ms else { continue };
             let pauses =
@@ -171,32 +171,32 @@ impl<'a> Timing<'a> {
                 .max();
             let due_ms = term.deadline_ms.max(asleep_until_ms.unwrap_or(0));
             let late_ms = lost_ms.saturating_sub(due_ms);
-            verdict.loss_told_late_max_ms = verdict.loss_told_late_max_ms.max(late_ms);
+            findings.loss_told_late_max_ms = findings.loss_told_late_max_ms.max(late_ms);
             if let Some(late_ms) = late_ms.checked_sub(NOTICED_MS).filter(|late_ms| *late_ms > 0) {
                 let what = format!("{} said that it lost epoch {}", term.node, term.epoch);
-                self.file(&what, late_ms, due_ms, lost_ms, 0, verdict);
+                self.file(&what, late_ms, due_ms, lost_ms, 0, findings);
             }
         }
     }
 
     /// A process that was told to stop is gone, at the latest, after the drain and one lease.
-    fn ends(&self, verdict: &mut Verdict) {
+    fn ends(&self, findings: &mut Findings) {
         let promise = &self.record.run.promise;
         for life in self.record.lives.iter().filter(|life| !life.killed) {
             let (Some(told_ms), Some(ended_ms)) = (life.told_ms, life.ended_ms) else { continue };
             let by_ms = told_ms + promise.drain_ms + promise.lease_ms + NOTICED_MS;
             if ended_ms > by_ms {
                 let what = format!("{} ended", life.node);
-                self.file(&what, ended_ms - by_ms, told_ms, ended_ms, 0, verdict);
+                self.file(&what, ended_ms - by_ms, told_ms, ended_ms, 0, findings);
             }
         }
     }
 
     /// The leader stands down by its deadline, before the next one leads.
-    fn leader503(&self, round: &RoundRecord, fault: &FaultRecord, next: &Term, verdict: &mut Verdict) {
+    fn leader503(&self, round: &RoundRecord, fault: &FaultRecord, next: &Term, findings: &mut Findings) {
         let Some(leader) = round.leader.as_ref().filter(|_| fault.kind == Kind::Leader503) else { return };
         let Some(old) = self.terms.iter().find(|term| term.epoch == leader.epoch) else { return };
-        let figures = &mut verdict.leader503;
+        let figures = &mut findings.leader503;
         figures.replaced += usize::from(next.node != old.node && next.from_ms <= fault.ended_ms);
         let least = |before: Option<i64>, new: i64| Some(before.map_or(new, |before| before.min(new)));
         figures.margin_min_ms = least(figures.margin_min_ms, signed(next.from_ms) - signed(old.until_ms()));
