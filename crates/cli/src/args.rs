@@ -5,7 +5,7 @@ mod anything;
 mod events;
 mod exec;
 mod http;
-mod polls;
+mod schedules;
 mod time;
 #[cfg(any(test, feature = "fuzzing"))]
 mod typed;
@@ -20,7 +20,7 @@ pub(crate) use exec::{
 #[cfg(target_os = "linux")]
 pub(crate) use exec::{exec_seat, lock_seat, name_of};
 pub(crate) use http::{HttpArgs, TokenArgs};
-pub(crate) use polls::{
+pub(crate) use schedules::{
     AgentArgs, ApplyArgs, JobAction, JobArgs, JobsArgs, LookArgs, OneArgs, RunNowArgs, ScheduleAction,
     ScheduleAddArgs, ScheduleArgs,
 };

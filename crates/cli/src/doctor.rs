@@ -1,11 +1,11 @@
 //! `tenure doctor`: the conformance suite on the user's own store.
 
-mod carries;
+mod presets;
 
 use crate::args::{DoctorArgs, SettingsArgs};
 use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
-use carries::Carries;
+use presets::PresetFit;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -34,13 +34,13 @@ pub(crate) async fn doctor(args: DoctorArgs) -> Result<ExitCode, Failure> {
     let unique = format!("{:016x}", rand::random::<u64>());
     reachable(&*endpoints[0], &unique).await?;
     let report = examine(&endpoints, &unique, args.full).await;
-    // What it carries is worth telling only of a store that can be trusted.
+    // Which presets fit is worth telling only of a store that can be trusted.
     let seldom = one_write_a_second(url, None).is_some();
-    let carries = report.is_safe().then(|| Carries::of(report.writes.p99, seldom));
+    let fit = report.is_safe().then(|| PresetFit::of(report.writes.p99, seldom));
     if args.json {
-        say_json(&serde_json::to_string_pretty(&json(&report, carries.as_ref())).map_err(Failure::other)?);
+        say_json(&serde_json::to_string_pretty(&json(&report, fit.as_ref())).map_err(Failure::other)?);
     } else {
-        print(&report, carries.as_ref());
+        print(&report, fit.as_ref());
     }
     verdict(&report)
 }
@@ -75,7 +75,7 @@ fn show(text: &str) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }
 
-fn print(report: &Report, carries: Option<&Carries>) {
+fn print(report: &Report, fit: Option<&PresetFit>) {
     say!("{}", report.store);
     if let Some(form) = report.etag_form {
         say!("If-Match works with {} ETags", form.as_str());
@@ -98,15 +98,15 @@ fn print(report: &Report, carries: Option<&Carries>) {
     say!();
     table.say();
     say!();
-    if let Some(carries) = carries {
-        print_carries(report, carries);
+    if let Some(fit) = fit {
+        print_fit(report, fit);
     }
 }
 
 /// What the store is fast enough for.
-fn print_carries(report: &Report, carries: &Carries) {
+fn print_fit(report: &Report, fit: &PresetFit) {
     let writes = &report.writes;
-    let told = carries.presets.iter().map(|(name, why)| match why {
+    let told = fit.presets.iter().map(|(name, why)| match why {
         None => format!("{name} yes"),
         Some(why) => format!("{name} no ({why})"),
     });
@@ -117,13 +117,13 @@ fn print_carries(report: &Report, carries: &Carries) {
         writes.requests
     );
     say!("presets this store is fast enough for: {}", told.collect::<Vec<_>>().join(", "));
-    match &carries.advice {
+    match &fit.advice {
         Some(advice) => say!(
             "use instead: leaseTimeout = {}, heartbeatInterval = {}",
             advice.lease_timeout_ms,
             advice.heartbeat_interval_ms
         ),
-        None if carries.presets.iter().all(|(_, why)| why.is_some()) => {
+        None if fit.presets.iter().all(|(_, why)| why.is_some()) => {
             say!("this store is too slow for any lease");
         }
         None => {}
@@ -135,7 +135,7 @@ fn ms(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
-fn json(report: &Report, carries: Option<&Carries>) -> serde_json::Value {
+fn json(report: &Report, fit: Option<&PresetFit>) -> serde_json::Value {
     let checks = report.checks.iter().map(|check| {
         let (verdict, why) = match &check.verdict {
             Verdict::Pass => ("pass", None),
@@ -149,7 +149,7 @@ fn json(report: &Report, carries: Option<&Carries>) -> serde_json::Value {
             "p99Ms": check.latencies.p99.as_secs_f64() * 1000.0,
         })
     });
-    let presets = carries.iter().flat_map(|carries| &carries.presets);
+    let presets = fit.iter().flat_map(|fit| &fit.presets);
     let presets =
         presets.map(|(name, why)| serde_json::json!({ "name": name, "carries": why.is_none(), "why": why }));
     serde_json::json!({
@@ -162,7 +162,7 @@ fn json(report: &Report, carries: Option<&Carries>) -> serde_json::Value {
             "p99Ms": report.writes.p99.as_secs_f64() * 1000.0,
         },
         "presets": presets.collect::<Vec<_>>(),
-        "advice": carries.and_then(|carries| carries.advice).map(|advice| serde_json::json!({
+        "advice": fit.and_then(|fit| fit.advice).map(|advice| serde_json::json!({
             "leaseTimeout": advice.lease_timeout_ms, "heartbeatInterval": advice.heartbeat_interval_ms,
         })),
         "checks": checks.collect::<Vec<_>>(),

@@ -1,18 +1,19 @@
 //! `tenure exec` and `tenure lock`: a command that runs while this process leads, and only then.
 //!
-//! What decides is pure and lies in [`terms`] (how much time there is), [`vigil`] (when to ask, when to kill) and [`policy`] (what
-//! follows). [`ward`] and [`keeper`] are the two ends of the line between `tenure` and the process that keeps the command.
+//! What decides is pure and lies in [`grace`] (how much time there is), [`stop_times`] (when to ask, when to kill) and
+//! [`policy`] (what follows). [`run`] and [`keeper`] are the two ends of the channel between `tenure` and the process that
+//! keeps the command.
 
+mod channel;
+mod descendants;
+mod grace;
 mod keeper;
-mod line;
 mod lock;
 mod mutant;
 mod policy;
 mod program;
-mod terms;
-mod tree;
-mod vigil;
-mod ward;
+mod run;
+mod stop_times;
 
 pub(crate) use keeper::{bound, keeper};
 pub(crate) use lock::lock;
@@ -25,17 +26,17 @@ use crate::exit::Failure;
 use crate::log;
 use crate::run::{Signals, Startup};
 use policy::{Next, Policy};
+use run::Plan;
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
+use stop_times::Ask;
 use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
 use tenure::settings::Resolved;
 use tenure::{Node, Settings, StopReason};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use vigil::Ask;
-use ward::Plan;
 
 pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     log::start(args.log);
@@ -50,30 +51,30 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
     let settings = ready(resolved)?;
     plan.environment.push(("TENURE_EXEC", name.clone()));
     let restart = if args.once { RestartWhen::Never } else { args.restart };
-    let desk = Arc::new(Desk::new(plan, Policy { restart, once: args.once }));
+    let runs = Arc::new(CommandRuns::new(plan, Policy { restart, once: args.once }));
 
     let mut signals = Signals::new()?;
-    ward::adopt_orphans()?;
+    run::adopt_orphans()?;
     tracing::info!(
         "node {} starts in namespace {} on {}: it runs {} while it leads the election of {name}",
         settings.node,
         settings.namespace,
         settings.store,
-        desk.plan.name()
+        runs.plan.name()
     );
     let hold = Duration::from_millis(settings.core_config().hold_ms());
     let builder = Node::builder(settings).per_plugin(&seat);
     let mut watched = Startup::new(builder.events());
     let node = builder.start().await?;
-    let spec = process(Arc::clone(&desk), hold);
+    let spec = process(Arc::clone(&runs), hold);
     let processes = Supervisor::new([spec]).run(&node).map_err(Failure::other)?;
     let outcome = tokio::select! {
         signal = signals.next() => {
             tracing::info!("stopping; a second signal ends at once");
             signals.second_ends();
-            Ok(desk.stop(ask_of(signal)).await)
+            Ok(runs.stop(ask_of(signal)).await)
         }
-        code = desk.leaves() => Ok(code),
+        code = runs.leaves() => Ok(code),
         detail = watched.denied() => Err(Failure::store(format!("the store refuses: {detail}"))),
         reason = node.ended() => unsafe_or_asked(reason),
     };
@@ -84,7 +85,7 @@ pub(crate) async fn exec(args: ExecArgs) -> Result<ExitCode, Failure> {
 }
 
 /// A command that `tenure run` runs while it leads, beside its other processes.
-pub(crate) struct Attached(Arc<Desk>);
+pub(crate) struct Attached(Arc<CommandRuns>);
 
 impl Attached {
     /// Checks that it can be run. `None` if there is none.
@@ -97,9 +98,9 @@ impl Attached {
             return Ok(None);
         }
         let plan = Plan::new(command, grace, settings)?;
-        ward::adopt_orphans()?;
+        run::adopt_orphans()?;
         let policy = Policy { restart: RestartWhen::Always, once: false };
-        Ok(Some(Attached(Arc::new(Desk::new(plan, policy)))))
+        Ok(Some(Attached(Arc::new(CommandRuns::new(plan, policy)))))
     }
 
     pub(crate) fn process(&self, settings: &Settings) -> ProcessSpec {
@@ -135,14 +136,14 @@ fn unsafe_or_asked(reason: StopReason) -> Result<u8, Failure> {
 
 /// The command as a leader-only process. On a thread of its own: a task could be cut off, and its guard with it, while
 /// something of the command is still there.
-fn process(desk: Arc<Desk>, hold: Duration) -> ProcessSpec {
+fn process(runs: Arc<CommandRuns>, hold: Duration) -> ProcessSpec {
     let runtime = Handle::current();
-    let body = move |context: ProcessContext| runtime.block_on(desk.one_run(context));
+    let body = move |context: ProcessContext| runtime.block_on(runs.one_run(context));
     ProcessSpec::blocking("exec", body).restart(Restart::Permanent).stop_grace(hold)
 }
 
 /// Where the runs of a command and whoever waits for them meet.
-struct Desk {
+struct CommandRuns {
     plan: Plan,
     policy: Policy,
     asked: watch::Sender<Option<Ask>>,
@@ -156,9 +157,14 @@ struct State {
     leave: Option<u8>,
 }
 
-impl Desk {
-    fn new(plan: Plan, policy: Policy) -> Desk {
-        Desk { plan, policy, asked: watch::Sender::new(None), state: watch::Sender::new(State::default()) }
+impl CommandRuns {
+    fn new(plan: Plan, policy: Policy) -> CommandRuns {
+        CommandRuns {
+            plan,
+            policy,
+            asked: watch::Sender::new(None),
+            state: watch::Sender::new(State::default()),
+        }
     }
 
     /// One run. Whoever is about to leave does not return before it is told to, so that nothing is started again.
@@ -167,7 +173,7 @@ impl Desk {
         self.state.send_modify(|state| state.running = true);
         let name = self.plan.name();
         tracing::info!("running {name} in epoch {}", context.epoch());
-        let ended = ward::run(&self.plan, context.guard(), self.asked.subscribe()).await;
+        let ended = run::run(&self.plan, context.guard(), self.asked.subscribe()).await;
         match &ended.code {
             Ok(code) => tracing::info!("{name} ended with {code} ({})", ended.why.as_str()),
             Err(problem) => tracing::warn!("{name}: {problem}"),

@@ -2,6 +2,7 @@
 //!
 //! A library only so that a fuzzer reaches the command line; nobody is meant to build on it.
 
+mod agent;
 mod args;
 mod config;
 mod data_dir;
@@ -11,19 +12,20 @@ mod events;
 #[cfg(target_os = "linux")]
 mod exec;
 #[cfg(not(target_os = "linux"))]
-#[path = "exec/elsewhere.rs"]
+#[path = "exec/unsupported.rs"]
 mod exec;
 mod exit;
 mod forget;
 mod health;
 mod http;
+mod jobs;
 mod log;
 mod metrics;
 mod namespaces;
 mod node_client;
 mod out;
-mod polls;
 mod run;
+mod schedules;
 mod status;
 mod step_down;
 mod token;
@@ -83,12 +85,12 @@ fn dispatch(verb: Verb) -> Result<ExitCode, Failure> {
             WorkerAction::Run(args) => runtime()?.block_on(worker::run(args)),
         },
         Verb::Workers(args) => runtime()?.block_on(worker::list(args)),
-        Verb::Agent(args) => runtime()?.block_on(polls::agent(args)),
-        Verb::Apply(args) => runtime()?.block_on(polls::apply(args)),
-        Verb::Schedule(args) => runtime()?.block_on(polls::schedule(args.action)),
-        Verb::Jobs(args) => runtime()?.block_on(polls::jobs(args)),
+        Verb::Agent(args) => runtime()?.block_on(agent::agent(args)),
+        Verb::Apply(args) => runtime()?.block_on(schedules::apply(args)),
+        Verb::Schedule(args) => runtime()?.block_on(schedules::schedule(args.action)),
+        Verb::Jobs(args) => runtime()?.block_on(jobs::jobs(args)),
         Verb::Job(args) => match args.action {
-            JobAction::Show(args) => runtime()?.block_on(polls::job(args)),
+            JobAction::Show(args) => runtime()?.block_on(jobs::show(args)),
         },
         Verb::Metrics(args) => runtime()?.block_on(metrics::metrics(args)),
         Verb::Cost(args) => runtime()?.block_on(metrics::cost(args)),
@@ -120,8 +122,8 @@ fn reference(what: &str) -> Result<ExitCode, Failure> {
         }
         "events" => {
             let plugins = tenure_plugins::cluster_health::HEALTH_EVENT_NAMES;
-            let polls = tenure_plugins::schedules::SCHEDULE_EVENT_NAMES;
-            tenure::event::EVENT_NAMES.iter().chain(plugins).chain(polls).for_each(|name| say!("{name}"));
+            let schedules = tenure_plugins::schedules::SCHEDULE_EVENT_NAMES;
+            tenure::event::EVENT_NAMES.iter().chain(plugins).chain(schedules).for_each(|name| say!("{name}"));
         }
         "http" => tenure_server::route_names().iter().for_each(|name| say!("{name}")),
         "exit-codes" => exit::CODES.iter().for_each(|(code, _)| say!("{code}")),

@@ -1,8 +1,8 @@
 //! The log on stderr: a calm line for people, JSON for machines.
 
+mod context;
 mod json;
 mod otlp;
-mod speaker;
 
 use crate::out;
 use clap::ValueEnum;
@@ -34,7 +34,7 @@ pub(crate) fn start(form: LogForm) {
     };
     let filter = || EnvFilter::try_from_env("TENURE_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let registry = tracing_subscriber::registry();
-    let registry = registry.with(speaker::heard()).with(otlp.map(|otlp| otlp.with_filter(filter())));
+    let registry = registry.with(context::epoch_layer()).with(otlp.map(|otlp| otlp.with_filter(filter())));
     // It would report a log that cannot be written by a panic, on the very task that holds the lease.
     let words = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     match form {
@@ -62,7 +62,7 @@ pub(crate) fn speak_for_worker(worker: &str, settings: &Settings, warnings: &[St
 }
 
 fn speak(worker: Option<&str>, settings: &Settings, warnings: &[String]) {
-    speaker::Speaker::set(worker, settings);
+    context::LogContext::set(worker, settings);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -103,7 +103,7 @@ where
         } else {
             write!(writer, "{level:<5} ")?;
         }
-        let worker = speaker::Speaker::get().and_then(|speaker| speaker.worker.as_deref());
+        let worker = context::LogContext::get().and_then(|context| context.worker.as_deref());
         match worker {
             Some(worker) => write!(writer, "worker {}: ", out::line(worker))?,
             None if fields.node.is_empty() => {}

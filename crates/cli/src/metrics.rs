@@ -33,8 +33,8 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let projected = Projection::with_workers(&settings, args.nodes, args.workers);
     let health = cluster_health::cost(&settings, args.nodes);
-    let polls = schedules::cost(&settings, args.nodes);
-    let parts = [&projected.lines, &health.lines, &polls.lines];
+    let schedules = schedules::cost(&settings, args.nodes);
+    let parts = [&projected.lines, &health.lines, &schedules.lines];
     let total = Surcharge::of(parts.into_iter().flatten().cloned().collect());
     let total = serde_json::json!({"requestsPerMonth": total.requests_per_month, "costPerMonth": total.cost_per_month});
     let totals = published(&settings).await?.totals;
@@ -44,7 +44,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
         let value = serde_json::json!({
             "projected": projected,
             "health": health,
-            "polls": polls,
+            "polls": schedules,
             "total": total,
             "measured": measured,
         });
@@ -55,7 +55,7 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
     say!("plus cluster health, which `tenure run` includes unless given --no-health:");
     print_surcharge(&health);
     say!("plus reading schedules, which it includes unless given --no-polls; jobs cost extra:");
-    print_surcharge(&polls);
+    print_surcharge(&schedules);
     let (requests, dollars) = (&total["requestsPerMonth"], total["costPerMonth"].as_f64().unwrap_or(0.0));
     say!(
         "total of all               {:.0} requests = ${dollars:.2} a month, ${:.2} per node",

@@ -113,8 +113,8 @@ fn leader_only(
         specs.push(ClusterHealth::new(node).process());
     }
     if polls {
-        let polls = ScheduleRunner::for_node(node, ScheduleOptions::default()).map_err(Failure::usage)?;
-        specs.push(polls.process());
+        let runner = ScheduleRunner::for_node(node, ScheduleOptions::default()).map_err(Failure::usage)?;
+        specs.push(runner.process());
     }
     specs.extend(command);
     if specs.is_empty() {

@@ -33,7 +33,7 @@ pub(super) fn check(line: &[String]) -> bool {
     }
     if let Verb::Schedule(ScheduleArgs { action: ScheduleAction::Add(args) }) = &cli.command {
         // Whatever the flags say, it is a schedule or an explanation.
-        if let Err(explained) = crate::polls::schedule_of(args) {
+        if let Err(explained) = crate::schedules::schedule_of(args) {
             assert!(!explained.is_empty() && !explained.contains('\u{1b}'), "{explained:?}");
         }
     }

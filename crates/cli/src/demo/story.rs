@@ -19,12 +19,12 @@ const PAUSE: Duration = Duration::from_secs(4);
 pub(super) struct Story<'a> {
     cluster: &'a mut Cluster,
     began: Instant,
-    ledger: Ledger,
+    leaderships: Leaderships,
 }
 
 /// Who may act until when, by the nodes' own words; the one thing that must never overlap.
 #[derive(Default)]
-struct Ledger {
+struct Leaderships {
     /// Node → (epoch, from, until), the last of each, on the machine's boot-time clock.
     terms: Vec<Term>,
     open: BTreeMap<String, usize>,
@@ -37,7 +37,7 @@ struct Term {
     until_ms: u64,
 }
 
-impl Ledger {
+impl Leaderships {
     fn note(&mut self, said: &Said) {
         let (epoch, deadline_ms, now_ms) =
             (said.number("epoch"), said.number("deadlineBootMs"), said.number("bootMs"));
@@ -86,7 +86,7 @@ impl Ledger {
 
 impl Story<'_> {
     pub(super) fn new(cluster: &mut Cluster) -> Story<'_> {
-        Story { cluster, began: Instant::now(), ledger: Ledger::default() }
+        Story { cluster, began: Instant::now(), leaderships: Leaderships::default() }
     }
 
     pub(super) async fn tell(mut self) -> Result<(), Failure> {
@@ -154,7 +154,7 @@ impl Story<'_> {
     fn conclude(self) -> Result<(), Failure> {
         say!();
         say!("Epoch  leader  led for   as reported by the nodes themselves");
-        for term in &self.ledger.terms {
+        for term in &self.leaderships.terms {
             say!(
                 "{:>5}  {:<6}  {:>5.1} s",
                 term.epoch,
@@ -162,7 +162,7 @@ impl Story<'_> {
                 (term.until_ms - term.from_ms) as f64 / 1000.0
             );
         }
-        if let Some(overlap) = self.ledger.overlaps() {
+        if let Some(overlap) = self.leaderships.overlaps() {
             return Err(Failure::other(format!("this should never happen: {overlap}")));
         }
         say!();
@@ -195,7 +195,7 @@ impl Story<'_> {
                     seconds(STEP_MAX)
                 )));
             };
-            self.ledger.note(&said);
+            self.leaderships.note(&said);
             if wanted(&said) {
                 return Ok(said.node);
             }
@@ -206,7 +206,7 @@ impl Story<'_> {
     async fn watch(&mut self, time: Duration) {
         let until = tokio::time::Instant::now() + time;
         while let Ok(Some(said)) = tokio::time::timeout_at(until, self.cluster.next()).await {
-            self.ledger.note(&said);
+            self.leaderships.note(&said);
         }
     }
 }

@@ -9,10 +9,10 @@
 //! Not promised: anything once `tenure` and the keeper are killed *together*; then only the command itself dies at once.
 //! Nor while the keeper is stopped as well: nobody can kill from a stopped process.
 
-use super::line::Line;
+use super::channel::Channel;
+use super::descendants::{self, Entry};
 use super::mutant::ExecMutant;
-use super::tree::{self, Entry};
-use super::vigil::{Ask, Order, Report, Vigil, Word};
+use super::stop_times::{Ask, Instruction, Order, Report, StopTimes};
 use crate::args::{BoundArgs, KeeperArgs};
 use crate::exit::Failure;
 use crate::out::complain;
@@ -70,14 +70,14 @@ pub(crate) fn bound(args: &BoundArgs) -> ExitCode {
 }
 
 struct Keeper {
-    vigil: Vigil,
+    stop_times: StopTimes,
     /// Until it has ended: its number may be another's then.
     command: Option<Pid>,
     /// One of our children has ended.
     children: Heard,
     /// Whoever started us is gone, or has nothing more to say.
     alone: bool,
-    line: Line,
+    channel: Channel,
 }
 
 impl Keeper {
@@ -97,8 +97,8 @@ impl Keeper {
         let _ = rustix::thread::set_name(c"tenure-keeper");
         let socket = StdUnixStream::from(stdin().as_fd().try_clone_to_owned()?);
         let Some([input, output, errors]) = receive_streams(&socket)? else { return Ok(None) };
-        let mut vigil = Vigil::new(args.until, args.grace, args.margin);
-        if vigil.tick(BootClock.now_ms()).is_some() {
+        let mut stop_times = StopTimes::new(args.until, args.grace, args.margin);
+        if stop_times.tick(BootClock.now_ms()).is_some() {
             // Nothing was started, and nothing will be.
             let _ = (&socket).write_all(format!("{}{}", Report::Overdue, Report::Clear).as_bytes());
             return Ok(None);
@@ -115,8 +115,8 @@ impl Keeper {
         let children = signal(SignalKind::child())?;
         // Not waited for by this handle: whoever becomes our child is reaped the same way.
         let command = Some(Pid::from_child(&command.spawn()?));
-        let line = Line::new(socket)?;
-        Ok(Some(Keeper { vigil, command, children, alone: false, line }))
+        let channel = Channel::new(socket)?;
+        Ok(Some(Keeper { stop_times, command, children, alone: false, channel }))
     }
 
     async fn keep(mut self) -> Result<(), Failure> {
@@ -126,25 +126,26 @@ impl Keeper {
                 return Ok(());
             }
             let now_ms = BootClock.now_ms();
-            let was_running = self.vigil.is_running();
+            let was_running = self.stop_times.is_running();
             let order = if was_running && ExecMutant::KeeperWithoutDeadline.on() {
                 None
             } else {
-                self.vigil.tick(now_ms)
+                self.stop_times.tick(now_ms)
             };
             if was_running && order.is_some() {
                 self.report(Report::Overdue);
             }
             self.obey(order);
-            if self.vigil.is_killing() {
+            if self.stop_times.is_killing() {
                 self.kill();
             }
-            let most_ms = if self.vigil.is_running() { LOOK_MS } else { LOOK_CLOSELY_MS };
-            let nap = Duration::from_millis(self.vigil.due_ms().saturating_sub(now_ms).clamp(1, most_ms));
+            let most_ms = if self.stop_times.is_running() { LOOK_MS } else { LOOK_CLOSELY_MS };
+            let nap =
+                Duration::from_millis(self.stop_times.due_ms().saturating_sub(now_ms).clamp(1, most_ms));
             tokio::select! {
                 biased;
-                word = self.line.hear(), if !self.alone => match word {
-                    Some(word) => self.hear(&word),
+                line = self.channel.receive(), if !self.alone => match line {
+                    Some(line) => self.follow(&line),
                     None => {
                         self.alone = true;
                         if !ExecMutant::LineIgnored.on() {
@@ -159,11 +160,11 @@ impl Keeper {
     }
 
     /// One that cannot be understood was cut off; another follows.
-    fn hear(&mut self, line: &str) {
+    fn follow(&mut self, line: &str) {
         match line.parse() {
-            Ok(Word::Until(until_ms)) => self.vigil.extend(until_ms),
-            Ok(Word::Stop(ask, grace_ms)) => {
-                let order = self.vigil.stop(BootClock.now_ms(), ask, grace_ms);
+            Ok(Instruction::Until(until_ms)) => self.stop_times.extend(until_ms),
+            Ok(Instruction::Stop(ask, grace_ms)) => {
+                let order = self.stop_times.stop(BootClock.now_ms(), ask, grace_ms);
                 self.obey(order);
             }
             Err(()) => {}
@@ -171,14 +172,14 @@ impl Keeper {
     }
 
     fn wind_up(&mut self) {
-        let order = self.vigil.wind_up(BootClock.now_ms());
+        let order = self.stop_times.wind_up(BootClock.now_ms());
         self.obey(order);
     }
 
     fn obey(&self, order: Option<Order>) {
         match order {
-            Some(Order::Ask(Ask::Terminate)) => tree::ask(&self.running(), Signal::TERM),
-            Some(Order::Ask(Ask::Interrupt)) => tree::ask(&self.running(), Signal::INT),
+            Some(Order::Ask(Ask::Terminate)) => descendants::ask(&self.running(), Signal::TERM),
+            Some(Order::Ask(Ask::Interrupt)) => descendants::ask(&self.running(), Signal::INT),
             Some(Order::Kill) => self.kill(),
             None => {}
         }
@@ -186,7 +187,7 @@ impl Keeper {
 
     /// What is to be ended: all there is.
     fn running(&self) -> Vec<Entry> {
-        let mut running = tree::running();
+        let mut running = descendants::running();
         if ExecMutant::OnlyTheChild.on() {
             running.retain(|entry| Some(entry.pid) == self.command.map(|pid| pid.as_raw_nonzero().get()));
         }
@@ -195,14 +196,14 @@ impl Keeper {
 
     fn kill(&self) {
         if !ExecMutant::OnlyTold.on() {
-            tree::kill(&self.running());
+            descendants::kill(&self.running());
         }
     }
 
     /// Reaps whatever has ended below us, the command and those that lost their parent; whether anything is left.
     fn reap(&mut self) -> bool {
         let mut code = None;
-        let mut left = tree::has_children(|pid, status| {
+        let mut left = descendants::has_children(|pid, status| {
             if self.command.take_if(|command| *command == pid).is_some() {
                 code = Some(exit_code(status));
             }
@@ -221,7 +222,7 @@ impl Keeper {
     }
 
     fn report(&self, report: Report) {
-        self.line.say(&report.to_string());
+        self.channel.send(&report.to_string());
     }
 }
 

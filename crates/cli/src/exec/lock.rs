@@ -6,7 +6,7 @@
 mod ls;
 
 use super::policy::{Policy, RestartWhen, Why};
-use super::ward::{self, Plan};
+use super::run::{self, Plan};
 use super::{ask_of, policy, ready, unsafe_or_asked};
 use crate::args::{LockAction, LockArgs, lock_seat};
 use crate::exit::Failure;
@@ -46,7 +46,7 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
     plan.environment.extend([("TENURE_LOCK", args.name.clone()), (HELD, held)]);
     let settings = ready(resolved)?;
     let mut signals = Signals::new()?;
-    ward::adopt_orphans()?;
+    run::adopt_orphans()?;
     let wanted = Wanted::open(&args.name, &seat, &settings).await?;
     let limit = args.timeout.map(Duration::from_millis);
     // A store that was never reached will hardly be; and what is held already is not ours.
@@ -188,7 +188,7 @@ async fn hold(plan: &Plan, guard: LeaderGuard, mut signals: Signals) -> u8 {
         heard.send_replace(Some(ask_of(signal)));
         signals.second_ends();
     });
-    let ended = ward::run(plan, &guard, asked.subscribe()).await;
+    let ended = run::run(plan, &guard, asked.subscribe()).await;
     listener.abort();
     if ended.why == Why::Lost {
         complain!("tenure: the lock was lost; {} was stopped", plan.name());

@@ -1,4 +1,4 @@
-//! Teeth: realistic mistakes around a command that the judge of `cargo xtask exec` must find guilty.
+//! Mutants: realistic mistakes around a command that the judge of `cargo xtask exec` must find guilty.
 //!
 //! They exist in test builds only (feature `teeth`); without it [`ExecMutant::on`] is a constant `false`. A keeper gets its
 //! mistake from whoever started it, by the environment.
@@ -8,7 +8,7 @@ tenure::mutants! {
 pub(crate) enum ExecMutant {
     /// The keeper has no deadline of its own: it waits for a word from `tenure`.
     KeeperWithoutDeadline,
-    /// The keeper does not mind that the line to `tenure` was closed.
+    /// The keeper does not mind that the channel to `tenure` was closed.
     LineIgnored,
     /// The command is told to end, and never killed.
     OnlyTold,

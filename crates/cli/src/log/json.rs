@@ -1,6 +1,6 @@
 //! The log for machines: one flat JSON object a line, each with `namespace`, `node` and `epoch`.
 
-use super::speaker::{EPOCH, NAMESPACE, NODE, Speaker};
+use super::context::{EPOCH, LogContext, NAMESPACE, NODE};
 use serde_json::{Map, Value};
 use std::fmt;
 use tracing::field::{Field, Visit};
@@ -27,11 +27,11 @@ where
         line.0.insert("level".to_owned(), event.metadata().level().as_str().into());
         event.record(&mut line);
         line.0.insert("target".to_owned(), event.metadata().target().into());
-        if let Some(speaker) = Speaker::get() {
-            line.or(NAMESPACE, || speaker.namespace.as_str().into());
-            line.or(NODE, || speaker.node.as_str().into());
-            line.or(EPOCH, || speaker.epoch().into());
-            if let Some(worker) = &speaker.worker {
+        if let Some(context) = LogContext::get() {
+            line.or(NAMESPACE, || context.namespace.as_str().into());
+            line.or(NODE, || context.node.as_str().into());
+            line.or(EPOCH, || context.epoch().into());
+            if let Some(worker) = &context.worker {
                 line.or("worker", || worker.as_str().into());
             }
         }

@@ -61,19 +61,19 @@ impl opentelemetry_sdk::logs::LogProcessor for Completed {
         record: &mut opentelemetry_sdk::logs::SdkLogRecord,
         _: &opentelemetry::InstrumentationScope,
     ) {
-        use super::speaker::{EPOCH, NAMESPACE, NODE, Speaker};
+        use super::context::{EPOCH, LogContext, NAMESPACE, NODE};
         use opentelemetry::logs::LogRecord as _;
-        let Some(speaker) = Speaker::get() else { return };
+        let Some(context) = LogContext::get() else { return };
         let said: Vec<String> = record.attributes_iter().map(|(name, _)| name.to_string()).collect();
         let is_missing = |name: &str| !said.iter().any(|said| said == name);
         if is_missing(NAMESPACE) {
-            record.add_attribute(NAMESPACE, speaker.namespace.clone());
+            record.add_attribute(NAMESPACE, context.namespace.clone());
         }
         if is_missing(NODE) {
-            record.add_attribute(NODE, speaker.node.clone());
+            record.add_attribute(NODE, context.node.clone());
         }
         if is_missing(EPOCH) {
-            record.add_attribute(EPOCH, i64::try_from(speaker.epoch()).unwrap_or(i64::MAX));
+            record.add_attribute(EPOCH, i64::try_from(context.epoch()).unwrap_or(i64::MAX));
         }
     }
 

@@ -77,7 +77,7 @@ impl HeldLock {
         let since = self.since.as_deref().and_then(|since| since.parse::<jiff::Timestamp>().ok());
         let Some(since) = since else { return "-".to_owned() };
         let ms = jiff::Timestamp::now().as_millisecond() - since.as_millisecond();
-        crate::polls::span(u64::try_from(ms).unwrap_or(0))
+        crate::schedules::span(u64::try_from(ms).unwrap_or(0))
     }
 
     fn json(&self) -> Value {

@@ -1,4 +1,4 @@
-//! For whom this process speaks: namespace, node and epoch of every line, also of those that no event is behind.
+//! What every line of the log names: namespace, node and epoch, also where no event is behind it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,9 +15,9 @@ pub(super) const NAMESPACE: &str = "namespace";
 pub(super) const NODE: &str = "node";
 pub(super) const EPOCH: &str = "epoch";
 
-static SPEAKER: OnceLock<Speaker> = OnceLock::new();
+static LOG_CONTEXT: OnceLock<LogContext> = OnceLock::new();
 
-pub(super) struct Speaker {
+pub(super) struct LogContext {
     pub(super) namespace: String,
     pub(super) node: String,
     /// The worker whose process this is, if it is one's.
@@ -25,42 +25,42 @@ pub(super) struct Speaker {
     epoch: AtomicU64,
 }
 
-impl Speaker {
+impl LogContext {
     /// `None` until the settings are known.
-    pub(super) fn get() -> Option<&'static Speaker> {
-        SPEAKER.get()
+    pub(super) fn get() -> Option<&'static LogContext> {
+        LOG_CONTEXT.get()
     }
 
     pub(super) fn set(worker: Option<&str>, settings: &Settings) {
         let (namespace, node) = (settings.namespace.clone(), settings.node.to_string());
         let worker = worker.map(str::to_owned);
         // A process has one node.
-        let _ = SPEAKER.set(Speaker { namespace, node, worker, epoch: AtomicU64::new(0) });
+        let _ = LOG_CONTEXT.set(LogContext { namespace, node, worker, epoch: AtomicU64::new(0) });
     }
 
-    /// The epoch that was last spoken of.
+    /// The epoch of the newest event that named one.
     pub(super) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Relaxed)
     }
 }
 
-/// Hears which epoch is spoken of, whatever of it is written. Comes before those who write.
-pub(super) fn heard<S>() -> impl Layer<S>
+/// Remembers the epoch of the newest event, whether it is written or not. Comes before the layers that write.
+pub(super) fn epoch_layer<S>() -> impl Layer<S>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    Heard.with_filter(filter_fn(|data| data.target() == "tenure" && *data.level() <= Level::INFO))
+    EpochLayer.with_filter(filter_fn(|data| data.target() == "tenure" && *data.level() <= Level::INFO))
 }
 
-struct Heard;
+struct EpochLayer;
 
-impl<S: Subscriber> Layer<S> for Heard {
+impl<S: Subscriber> Layer<S> for EpochLayer {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if let Some(speaker) = Speaker::get() {
+        if let Some(context) = LogContext::get() {
             let mut found = Found(None);
             event.record(&mut found);
             if let Some(epoch) = found.0 {
-                speaker.epoch.store(epoch, Ordering::Relaxed);
+                context.epoch.store(epoch, Ordering::Relaxed);
             }
         }
     }

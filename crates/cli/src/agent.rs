@@ -1,10 +1,10 @@
-//! `tenure agent`: a worker that does jobs of polls, without a node.
+//! `tenure agent`: a worker that runs the checks of schedules, without a node.
 
-use super::id;
 use crate::args::{AgentArgs, SettingsArgs};
 use crate::exit::Failure;
 use crate::log;
 use crate::run::{Signals, print_events};
+use crate::schedules::id;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;

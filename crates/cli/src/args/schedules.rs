@@ -1,4 +1,4 @@
-//! The arguments of polls: agents, schedules, jobs.
+//! The arguments of agents, schedules and jobs.
 
 use super::time::wait;
 use super::{PlaceArgs, SettingsArgs};

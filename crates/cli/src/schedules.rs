@@ -1,18 +1,14 @@
-//! Polls from the command line: `tenure agent`, `apply`, `schedule`, `jobs` and `job`. Nothing here decides anything.
+//! Schedules from the command line: `tenure apply` and `tenure schedule`, and what they share with `jobs`. Nothing here
+//! decides anything.
 
-mod agent;
 mod apply;
 mod inline;
-mod jobs;
-mod rows;
 mod run_now;
 mod schedule;
 
-pub(crate) use agent::agent;
 pub(crate) use apply::apply;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use inline::schedule as schedule_of;
-pub(crate) use jobs::{jobs, show as job};
 pub(crate) use schedule::schedule;
 
 use crate::args::SettingsArgs;
@@ -32,14 +28,14 @@ use tenure_plugins::schedules::{ScheduleError, Schedules};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a command looks and writes.
-struct Place {
-    lanes: Lanes,
-    namespace: Namespace,
+pub(crate) struct Place {
+    pub(crate) lanes: Lanes,
+    pub(crate) namespace: Namespace,
 }
 
 impl Place {
     /// For looking; `None` in place of the store if there is none yet.
-    async fn existing(args: &SettingsArgs) -> Result<(Namespace, Option<Place>), Failure> {
+    pub(crate) async fn existing(args: &SettingsArgs) -> Result<(Namespace, Option<Place>), Failure> {
         let settings = args.load()?.settings;
         let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
         let place = existing(&settings).await?.map(|lanes| Place { lanes, namespace: namespace.clone() });
@@ -56,23 +52,23 @@ impl Place {
         Ok(Place { lanes, namespace })
     }
 
-    fn schedules(&self) -> Schedules {
+    pub(crate) fn schedules(&self) -> Schedules {
         Schedules::new(Arc::clone(&self.lanes.bulk), &self.namespace)
     }
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_millisecond()).unwrap_or(0)
 }
 
 /// An id of the command line; `what` names it in the error.
-fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T, Failure> {
+pub(crate) fn id<T: FromStr<Err = IdError>>(what: &str, text: &str) -> Result<T, Failure> {
     text.parse()
         .map_err(|error: IdError| Failure::usage(format!("{what} = {:?}: {}", error.value, error.rule)))
 }
 
 /// A moment for people: in UTC, to the second.
-fn moment(ms: u64) -> String {
+pub(crate) fn moment(ms: u64) -> String {
     let stamp = i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
     stamp.map_or_else(|| "-".to_owned(), |stamp| stamp.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
 }
@@ -88,7 +84,7 @@ pub(crate) fn span(ms: u64) -> String {
     }
 }
 
-fn pretty(value: &Value) -> Result<String, Failure> {
+pub(crate) fn pretty(value: &Value) -> Result<String, Failure> {
     serde_json::to_string_pretty(value).map_err(Failure::other)
 }
 

@@ -7,7 +7,7 @@ const DRAIN_ROOM_MS: u64 = 100;
 
 /// The times of one command, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Terms {
+pub(crate) struct GraceTimes {
     /// Between SIGTERM and SIGKILL when leadership ends.
     pub(crate) grace_ms: u64,
     /// SIGKILL comes this long before the lease ends, so that nothing is left when it does.
@@ -16,12 +16,12 @@ pub(crate) struct Terms {
     pub(crate) tell_ms: u64,
 }
 
-impl Terms {
+impl GraceTimes {
     /// The times these settings leave room for.
     ///
     /// A leader that cannot renew begins to wind down at 80 % of its hold: the last fifth is the grace, if nobody asks
     /// for another. A longer one means SIGTERM before that, so it has to leave room for the renewals of a healthy leader.
-    pub(crate) fn new(settings: &Settings, asked_ms: Option<u64>) -> Result<Terms, String> {
+    pub(crate) fn new(settings: &Settings, asked_ms: Option<u64>) -> Result<GraceTimes, String> {
         let (hold_ms, heartbeat_ms) = (settings.core_config().hold_ms(), settings.heartbeat_interval_ms);
         let margin_ms = (hold_ms / 20).clamp(20, 500);
         let tell_ms = (heartbeat_ms / 8).clamp(10, 250);
@@ -44,7 +44,7 @@ impl Terms {
                 settings.drain_timeout_ms
             ));
         }
-        Ok(Terms { grace_ms, margin_ms, tell_ms })
+        Ok(GraceTimes { grace_ms, margin_ms, tell_ms })
     }
 }
 
@@ -63,9 +63,10 @@ mod tests {
 
     #[test]
     fn the_usual_grace_is_what_is_left_of_the_last_fifth_of_the_hold() {
-        let of = |more: &[(&'static str, &str)]| Terms::new(&settings(more), None).expect("it always fits");
-        assert_eq!(of(&[]), Terms { grace_ms: 750, margin_ms: 250, tell_ms: 187 });
-        assert_eq!(of(&[("preset", "fast")]), Terms { grace_ms: 150, margin_ms: 50, tell_ms: 37 });
+        let of =
+            |more: &[(&'static str, &str)]| GraceTimes::new(&settings(more), None).expect("it always fits");
+        assert_eq!(of(&[]), GraceTimes { grace_ms: 750, margin_ms: 250, tell_ms: 187 });
+        assert_eq!(of(&[("preset", "fast")]), GraceTimes { grace_ms: 150, margin_ms: 50, tell_ms: 37 });
         // The last fifth of 30 s would be more than a drain has.
         assert_eq!(of(&[("preset", "thrifty")]).grace_ms, 2150);
         // Even the shortest hold there is has a deadline before its end.
@@ -75,19 +76,19 @@ mod tests {
 
     #[test]
     fn a_grace_that_does_not_fit_is_refused_with_the_one_that_does() {
-        let refused = Terms::new(&settings(&[]), Some(5000)).expect_err("as long as the hold");
+        let refused = GraceTimes::new(&settings(&[]), Some(5000)).expect_err("as long as the hold");
         for word in ["`--grace` is 5000 ms", "at most 2313 ms", "leaseTimeout × leaseHoldFactor = 5000 ms"] {
             assert!(refused.contains(word), "{word:?} is not in {refused:?}");
         }
-        assert_eq!(Terms::new(&settings(&[]), Some(2150)).expect("it fits").grace_ms, 2150);
+        assert_eq!(GraceTimes::new(&settings(&[]), Some(2150)).expect("it fits").grace_ms, 2150);
         let long = settings(&[("preset", "thrifty")]);
-        let refused = Terms::new(&long, Some(5000)).expect_err("the hold has room, the drain has not");
+        let refused = GraceTimes::new(&long, Some(5000)).expect_err("the hold has room, the drain has not");
         assert!(
             refused.contains("drainTimeout (3000 ms)") && refused.contains("at most 2150 ms"),
             "{refused}"
         );
         let both = settings(&[("preset", "thrifty"), ("drainTimeout", "8000")]);
-        assert_eq!(Terms::new(&both, Some(5000)).expect("now it fits").grace_ms, 5000);
+        assert_eq!(GraceTimes::new(&both, Some(5000)).expect("now it fits").grace_ms, 5000);
     }
 
     #[test]
@@ -95,11 +96,11 @@ mod tests {
         for preset in ["default", "fast", "thrifty"] {
             let settings = settings(&[("preset", preset), ("drainTimeout", "60000")]);
             for grace_ms in 0..20_000 {
-                let Ok(terms) = Terms::new(&settings, Some(grace_ms)) else { continue };
+                let Ok(times) = GraceTimes::new(&settings, Some(grace_ms)) else { continue };
                 // The keeper hears of a renewal a tell later, the next is due a heartbeat after the last.
-                let oldest_ms = settings.heartbeat_interval_ms + terms.tell_ms;
+                let oldest_ms = settings.heartbeat_interval_ms + times.tell_ms;
                 assert!(
-                    oldest_ms + terms.grace_ms + terms.margin_ms < settings.core_config().hold_ms(),
+                    oldest_ms + times.grace_ms + times.margin_ms < settings.core_config().hold_ms(),
                     "{preset} {grace_ms}"
                 );
             }

@@ -1,10 +1,9 @@
-//! `tenure schedule`: what is polled, and when.
+//! `tenure schedule`: what is checked, and when.
 
-use super::jobs::JOB_HEADER;
-use super::rows::Row;
 use super::{Place, id, inline, moment, no_schedule, now_ms, pretty, run_now};
 use crate::args::{LookArgs, OneArgs, ScheduleAction, ScheduleAddArgs};
 use crate::exit::Failure;
+use crate::jobs::{JOB_HEADER, Row};
 use crate::out::{Table, complain_lines, say, say_json};
 use serde_json::{Value, json};
 use std::process::ExitCode;

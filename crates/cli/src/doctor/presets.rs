@@ -14,7 +14,7 @@ const ADVICE_FACTOR_MAX: u64 = 1_000;
 
 /// What a store with this latency can be used with.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Carries {
+pub(crate) struct PresetFit {
     /// Each preset, and why it does not fit if it does not.
     pub(crate) presets: Vec<(&'static str, Option<String>)>,
     /// What to set if none fits.
@@ -28,9 +28,9 @@ pub(crate) struct Advice {
     pub(crate) heartbeat_interval_ms: u64,
 }
 
-impl Carries {
+impl PresetFit {
     /// Judges every preset by the 99th percentile of the time a seat write takes, and by how often the store takes one.
-    pub(crate) fn of(write_p99: Duration, one_write_a_second: bool) -> Carries {
+    pub(crate) fn of(write_p99: Duration, one_write_a_second: bool) -> PresetFit {
         let too_often = |settings: &Settings| {
             let often = one_write_a_second && settings.heartbeat_interval_ms < 1000;
             often.then(|| "this store allows one write per second to an object".to_owned())
@@ -41,7 +41,7 @@ impl Carries {
         };
         let presets: Vec<_> = PRESETS.iter().map(|preset| (preset.name, judge(preset.name))).collect();
         let fits = presets.iter().any(|(_, why)| why.is_none());
-        Carries { presets, advice: if fits { None } else { advise(write_p99) } }
+        PresetFit { presets, advice: if fits { None } else { advise(write_p99) } }
     }
 }
 
@@ -105,19 +105,19 @@ mod tests {
 
     #[test]
     fn presets_are_told_apart() {
-        let told = |write_p99| Carries::of(write_p99, false).presets;
+        let told = |write_p99| PresetFit::of(write_p99, false).presets;
         assert!(told(Duration::from_millis(5)).iter().all(|(_, why)| why.is_none()));
         // Slower than `fast` stands, not slower than `default` does.
         let between = slowest(&settings("fast")) + Duration::from_millis(1);
         for (name, why) in told(between) {
             assert_eq!(why.is_some(), name == "fast", "{name}: {why:?}");
         }
-        assert_eq!(Carries::of(between, false).advice, None);
+        assert_eq!(PresetFit::of(between, false).advice, None);
     }
 
     #[test]
     fn one_write_a_second_is_not_enough_for_fast() {
-        for (name, why) in Carries::of(Duration::from_millis(5), true).presets {
+        for (name, why) in PresetFit::of(Duration::from_millis(5), true).presets {
             assert_eq!(why.is_some(), name == "fast", "{name}: {why:?}");
         }
     }
@@ -129,9 +129,9 @@ mod tests {
                 + Duration::from_millis(1)
         };
         for write_p99 in [slower(1), slower(3), slower(30)] {
-            let carries = Carries::of(write_p99, false);
-            assert!(carries.presets.iter().all(|(_, why)| why.is_some()));
-            let advice = carries.advice.unwrap();
+            let fit = PresetFit::of(write_p99, false);
+            assert!(fit.presets.iter().all(|(_, why)| why.is_some()));
+            let advice = fit.advice.unwrap();
             let advised = Settings::builder()
                 .lease_timeout(advice.lease_timeout_ms)
                 .heartbeat_interval(advice.heartbeat_interval_ms)
@@ -140,6 +140,6 @@ mod tests {
             assert_eq!(too_slow(write_p99, &advised), None);
         }
         // Nothing helps a store that takes hours.
-        assert_eq!(Carries::of(Duration::from_secs(1 << 20), false).advice, None);
+        assert_eq!(PresetFit::of(Duration::from_secs(1 << 20), false).advice, None);
     }
 }

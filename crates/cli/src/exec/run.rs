@@ -1,12 +1,12 @@
 //! One run of a command under a guard: starts its keeper, tells it how long it may go on, hears how it ended.
 
-use super::line::Line;
+use super::channel::Channel;
+use super::descendants;
+use super::grace::GraceTimes;
 use super::mutant::ExecMutant;
 use super::policy::{Ended, Why};
 use super::program;
-use super::terms::Terms;
-use super::tree;
-use super::vigil::{Ask, Report, Word};
+use super::stop_times::{Ask, Instruction, Report};
 use crate::args::GraceArgs;
 use crate::exit::Failure;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -28,9 +28,9 @@ use tokio::sync::watch;
 pub(crate) struct Plan {
     pub(crate) command: Vec<OsString>,
     pub(crate) environment: Vec<(&'static str, String)>,
-    pub(crate) terms: Terms,
+    pub(crate) times: GraceTimes,
     /// Between SIGTERM and SIGKILL when `tenure` is told to stop. The lease is renewed meanwhile, so it may be long; the grace in
-    /// `terms` has to fit into what is left of a lease.
+    /// `times` has to fit into what is left of a lease.
     pub(crate) stop_grace_ms: u64,
 }
 
@@ -51,8 +51,8 @@ impl Plan {
             ("TENURE_NAMESPACE", settings.namespace.clone()),
             ("TENURE_NODE", settings.node.to_string()),
         ];
-        let terms = Terms::new(settings, grace.grace).map_err(Failure::usage)?;
-        Ok(Plan { command, environment, terms, stop_grace_ms: grace.stop_grace })
+        let times = GraceTimes::new(settings, grace.grace).map_err(Failure::usage)?;
+        Ok(Plan { command, environment, times, stop_grace_ms: grace.stop_grace })
     }
 
     /// The command as people know it.
@@ -75,8 +75,8 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
     if asked.borrow().is_some() {
         return Ended { why: Why::Asked, code: Ok(0) };
     }
-    let mut ward = match Ward::start(plan, guard) {
-        Ok(ward) => ward,
+    let mut keeper = match KeeperHandle::start(plan, guard) {
+        Ok(keeper) => keeper,
         Err(error) => {
             return Ended {
                 why: Why::Itself,
@@ -89,7 +89,7 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
     loop {
         tokio::select! {
             biased;
-            report = ward.line.hear() => match report.map(|report| report.parse()) {
+            report = keeper.channel.receive() => match report.map(|report| report.parse()) {
                 Some(Ok(Report::Ended(ended))) => code = Some(ended),
                 Some(Ok(Report::Overdue)) if why == Why::Itself && code.is_none() => why = Why::Lost,
                 Some(Ok(Report::Overdue) | Err(())) => {}
@@ -101,24 +101,24 @@ pub(crate) async fn run(plan: &Plan, guard: &LeaderGuard, mut asked: watch::Rece
                 if code.is_none() && why == Why::Itself {
                     why = Why::Lost;
                 }
-                ward.say(Word::Stop(Ask::Terminate, plan.terms.grace_ms));
+                keeper.send(Instruction::Stop(Ask::Terminate, plan.times.grace_ms));
             }
             ask = ask(&mut asked), if !told => {
                 told = true;
                 if code.is_none() && why == Why::Itself {
                     why = Why::Asked;
                 }
-                ward.say(Word::Stop(ask, plan.stop_grace_ms));
+                keeper.send(Instruction::Stop(ask, plan.stop_grace_ms));
             }
-            () = tokio::time::sleep(Duration::from_millis(plan.terms.tell_ms)), if !over => ward.go_on(guard),
+            () = tokio::time::sleep(Duration::from_millis(plan.times.tell_ms)), if !over => keeper.go_on(guard),
         }
         if ExecMutant::EndedWhenTold.on() && (over || told) {
-            // The line stays open: what was told is to be done in its own time.
-            std::mem::forget(ward);
+            // The channel stays open: what was told is to be done in its own time.
+            std::mem::forget(keeper);
             return Ended { why, code: Ok(0) };
         }
     }
-    ward.bury(clear).await;
+    keeper.finish(clear).await;
     Ended { why, code: code.ok_or_else(|| "its supervising process died".to_owned()) }
 }
 
@@ -131,9 +131,9 @@ async fn ask(asked: &mut watch::Receiver<Option<Ask>>) -> Ask {
 }
 
 /// A keeper, from the side of whoever started it.
-struct Ward {
-    keeper: Child,
-    line: Line,
+struct KeeperHandle {
+    child: Child,
+    channel: Channel,
     until_ms: u64,
 }
 
@@ -148,16 +148,16 @@ fn until_ms(guard: &LeaderGuard) -> u64 {
     now_ms.saturating_add(u64::try_from(guard.remaining().as_millis()).unwrap_or(u64::MAX))
 }
 
-impl Ward {
-    fn start(plan: &Plan, guard: &LeaderGuard) -> io::Result<Ward> {
+impl KeeperHandle {
+    fn start(plan: &Plan, guard: &LeaderGuard) -> io::Result<KeeperHandle> {
         let (ours, theirs) = StdUnixStream::pair()?;
         let until_ms = until_ms(guard);
         // Not by its path: the file may have been replaced since we started.
         let mut keeper = Command::new("/proc/self/exe");
         keeper.arg0("tenure").arg("keeper").arg(format!("--until={until_ms}"));
         keeper
-            .arg(format!("--grace={}", plan.terms.grace_ms))
-            .arg(format!("--margin={}", plan.terms.margin_ms));
+            .arg(format!("--grace={}", plan.times.grace_ms))
+            .arg(format!("--margin={}", plan.times.margin_ms));
         keeper.arg("--").args(&plan.command);
         // Whoever runs a command trusts it with its work, not with the node: what opens the node's HTTP is not for it.
         for (name, _) in std::env::vars_os().filter(|(name, _)| is_token(name)) {
@@ -166,12 +166,12 @@ impl Ward {
         keeper.envs(plan.environment.iter().map(|(name, value)| (name, value)));
         keeper.env("TENURE_EPOCH", guard.epoch().to_string());
         keeper.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null());
-        let mut keeper = keeper.spawn()?;
-        match send_streams(&ours).and_then(|()| Line::new(ours)) {
-            Ok(line) => Ok(Ward { keeper, line, until_ms }),
+        let mut child = keeper.spawn()?;
+        match send_streams(&ours).and_then(|()| Channel::new(ours)) {
+            Ok(channel) => Ok(KeeperHandle { child, channel, until_ms }),
             Err(error) => {
-                let _ = keeper.kill();
-                let _ = keeper.wait();
+                let _ = child.kill();
+                let _ = child.wait();
                 Err(error)
             }
         }
@@ -183,30 +183,30 @@ impl Ward {
         // The two clocks are not read at one instant: a few milliseconds are no renewal.
         if until_ms > self.until_ms + 5 {
             self.until_ms = until_ms;
-            self.say(Word::Until(until_ms));
+            self.send(Instruction::Until(until_ms));
         }
     }
 
     /// Never waits: a keeper that does not listen ends its command by its own clock.
-    fn say(&self, word: Word) {
-        self.line.say(&word.to_string());
+    fn send(&self, instruction: Instruction) {
+        self.channel.send(&instruction.to_string());
     }
 
     /// The keeper has ended. If it did not say that nothing is left, whatever was below it is below us now.
-    async fn bury(mut self, clear: bool) {
-        // It is gone, or about to be: the line to it is closed.
-        let _ = self.keeper.wait();
+    async fn finish(mut self, clear: bool) {
+        // It is gone, or about to be: the channel to it is closed.
+        let _ = self.child.wait();
         if clear || ExecMutant::StartedBesideTheOld.on() {
             return;
         }
-        while tree::has_children(|_, _| {}) {
-            tree::kill(&tree::running());
+        while descendants::has_children(|_, _| {}) {
+            descendants::kill(&descendants::running());
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
 }
 
-/// Our own stdin, stdout and stderr are for the command; the keeper's stdin is the line to us.
+/// Our own stdin, stdout and stderr are for the command; the keeper's stdin is the channel to us.
 fn send_streams(socket: &StdUnixStream) -> io::Result<()> {
     let (input, output, errors) = (stdin(), stdout(), stderr());
     let streams = [input.as_fd(), output.as_fd(), errors.as_fd()];

@@ -1,8 +1,8 @@
 //! A job as a row, for people and for programs.
 
-use super::{Place, moment, now_ms, span};
 use crate::exit::Failure;
 use crate::out::say;
+use crate::schedules::{Place, moment, now_ms, span};
 use serde_json::Value;
 use tenure::id::{CheckName, WorkerId};
 
@@ -10,11 +10,11 @@ use tenure::job::JobRecord;
 use tenure_plugins::schedules::JobRow;
 
 /// A job for people; [`JobRow`] has it for programs.
-pub(super) struct Row(pub(super) JobRow);
+pub(crate) struct Row(pub(crate) JobRow);
 
 impl Row {
     /// The rows of these jobs, the newest due time first.
-    pub(super) async fn all(place: &Place, jobs: Vec<JobRecord>) -> Result<Vec<Row>, Failure> {
+    pub(crate) async fn all(place: &Place, jobs: Vec<JobRecord>) -> Result<Vec<Row>, Failure> {
         let rows = JobRow::all(&place.schedules(), jobs).await?;
         Ok(rows.into_iter().map(Row).collect())
     }
@@ -23,18 +23,18 @@ impl Row {
         self.0.age_ms(now_ms())
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         self.0.to_json(now_ms())
     }
 
     /// What this check said if it failed in this job.
-    pub(super) fn why(&self, check: &CheckName) -> Option<String> {
+    pub(crate) fn why(&self, check: &CheckName) -> Option<String> {
         let (_, result) = self.0.checks().find(|(name, _)| **name == check.as_str())?;
         (!result.ok && !result.detail.is_empty()).then(|| result.detail.clone())
     }
 
     /// What a table says of it.
-    pub(super) fn cells(&self) -> [String; 7] {
+    pub(crate) fn cells(&self) -> [String; 7] {
         let job = &self.0.record;
         let failed: Vec<&str> =
             self.0.checks().filter(|(_, check)| !check.ok).map(|(name, _)| name.as_str()).collect();
@@ -57,7 +57,7 @@ impl Row {
     }
 
     /// All of it.
-    pub(super) fn print(&self) {
+    pub(crate) fn print(&self) {
         let job = &self.0.record;
         say!("job        {}", job.id);
         say!("schedule   {}", job.series);

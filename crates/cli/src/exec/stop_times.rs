@@ -33,17 +33,17 @@ enum Phase {
 
 /// The state of one command's keeper.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Vigil {
+pub(crate) struct StopTimes {
     until_ms: u64,
     grace_ms: u64,
     margin_ms: u64,
     phase: Phase,
 }
 
-impl Vigil {
+impl StopTimes {
     /// A command that may run until then.
-    pub(crate) fn new(until_ms: u64, grace_ms: u64, margin_ms: u64) -> Vigil {
-        Vigil { until_ms, grace_ms, margin_ms, phase: Phase::Running }
+    pub(crate) fn new(until_ms: u64, grace_ms: u64, margin_ms: u64) -> StopTimes {
+        StopTimes { until_ms, grace_ms, margin_ms, phase: Phase::Running }
     }
 
     /// Whether the command was not told to stop so far.
@@ -94,7 +94,7 @@ impl Vigil {
         Some(Order::Kill)
     }
 
-    /// When [`tick`](Vigil::tick) has something to say, if nothing else happens.
+    /// When [`tick`](StopTimes::tick) has something to say, if nothing else happens.
     pub(crate) fn due_ms(&self) -> u64 {
         match self.phase {
             Phase::Running => self.kill_by_ms().saturating_sub(self.grace_ms),
@@ -110,33 +110,33 @@ impl Vigil {
 
 /// What a keeper is told, one line each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum Instruction {
     /// The command may run until then, on the boot-time clock.
     Until(u64),
     /// The command is to stop, with so many milliseconds to do it in.
     Stop(Ask, u64),
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Instruction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Word::Until(until_ms) => writeln!(f, "until {until_ms}"),
-            Word::Stop(Ask::Terminate, grace_ms) => writeln!(f, "terminate {grace_ms}"),
-            Word::Stop(Ask::Interrupt, grace_ms) => writeln!(f, "interrupt {grace_ms}"),
+            Instruction::Until(until_ms) => writeln!(f, "until {until_ms}"),
+            Instruction::Stop(Ask::Terminate, grace_ms) => writeln!(f, "terminate {grace_ms}"),
+            Instruction::Stop(Ask::Interrupt, grace_ms) => writeln!(f, "interrupt {grace_ms}"),
         }
     }
 }
 
-impl FromStr for Word {
+impl FromStr for Instruction {
     type Err = ();
 
-    fn from_str(line: &str) -> Result<Word, ()> {
+    fn from_str(line: &str) -> Result<Instruction, ()> {
         let (verb, number) = line.split_once(' ').ok_or(())?;
         let number = number.parse().map_err(|_| ())?;
         match verb {
-            "until" => Ok(Word::Until(number)),
-            "terminate" => Ok(Word::Stop(Ask::Terminate, number)),
-            "interrupt" => Ok(Word::Stop(Ask::Interrupt, number)),
+            "until" => Ok(Instruction::Until(number)),
+            "terminate" => Ok(Instruction::Stop(Ask::Terminate, number)),
+            "interrupt" => Ok(Instruction::Stop(Ask::Interrupt, number)),
             _ => Err(()),
         }
     }
@@ -184,65 +184,72 @@ mod tests {
 
     #[test]
     fn a_command_nobody_speaks_for_is_asked_and_then_killed_before_its_lease_ends() {
-        let mut vigil = Vigil::new(2500, 375, 125);
-        assert_eq!(vigil.due_ms(), 2000);
-        assert_eq!(vigil.tick(1999), None);
-        assert_eq!(vigil.tick(2000), TERM);
-        assert_eq!((vigil.tick(2001), vigil.due_ms()), (None, 2375));
-        assert_eq!(vigil.tick(2374), None);
-        assert_eq!(vigil.tick(2375), Some(Order::Kill));
-        assert!(vigil.is_killing() && vigil.tick(9999).is_none());
+        let mut stop_times = StopTimes::new(2500, 375, 125);
+        assert_eq!(stop_times.due_ms(), 2000);
+        assert_eq!(stop_times.tick(1999), None);
+        assert_eq!(stop_times.tick(2000), TERM);
+        assert_eq!((stop_times.tick(2001), stop_times.due_ms()), (None, 2375));
+        assert_eq!(stop_times.tick(2374), None);
+        assert_eq!(stop_times.tick(2375), Some(Order::Kill));
+        assert!(stop_times.is_killing() && stop_times.tick(9999).is_none());
     }
 
     #[test]
     fn renewals_keep_it_running_and_never_take_anything_back() {
-        let mut vigil = Vigil::new(2500, 375, 125);
-        vigil.extend(3500);
-        assert_eq!((vigil.tick(2999), vigil.tick(3000)), (None, TERM));
-        let mut vigil = Vigil::new(2500, 375, 125);
-        vigil.extend(100);
-        assert_eq!(vigil.due_ms(), 2000);
+        let mut stop_times = StopTimes::new(2500, 375, 125);
+        stop_times.extend(3500);
+        assert_eq!((stop_times.tick(2999), stop_times.tick(3000)), (None, TERM));
+        let mut stop_times = StopTimes::new(2500, 375, 125);
+        stop_times.extend(100);
+        assert_eq!(stop_times.due_ms(), 2000);
     }
 
     #[test]
     fn a_renewal_that_comes_too_late_saves_nothing_that_was_told_to_stop() {
-        let mut vigil = Vigil::new(2500, 375, 125);
-        assert_eq!(vigil.tick(2000), TERM);
-        vigil.extend(9000);
-        assert!(!vigil.is_running());
-        assert_eq!((vigil.tick(2374), vigil.tick(2375)), (None, Some(Order::Kill)));
+        let mut stop_times = StopTimes::new(2500, 375, 125);
+        assert_eq!(stop_times.tick(2000), TERM);
+        stop_times.extend(9000);
+        assert!(!stop_times.is_running());
+        assert_eq!((stop_times.tick(2374), stop_times.tick(2375)), (None, Some(Order::Kill)));
     }
 
     #[test]
     fn a_long_grace_ends_with_the_lease_and_a_second_ask_can_only_shorten_it() {
-        let mut vigil = Vigil::new(2500, 375, 125);
-        assert_eq!(vigil.stop(1000, Ask::Interrupt, 10_000), Some(Order::Ask(Ask::Interrupt)));
-        assert_eq!(vigil.due_ms(), 2375, "never beyond the lease");
-        vigil.extend(60_000);
-        assert_eq!(vigil.due_ms(), 11_000, "the lease is renewed while it stops");
-        assert_eq!(vigil.stop(1100, Ask::Terminate, 375), TERM);
-        assert_eq!((vigil.due_ms(), vigil.stop(1200, Ask::Terminate, 9000)), (1475, TERM));
-        assert_eq!((vigil.due_ms(), vigil.tick(1475)), (1475, Some(Order::Kill)));
-        assert_eq!(vigil.stop(1500, Ask::Terminate, 9000), None, "there is no way back from a kill");
+        let mut stop_times = StopTimes::new(2500, 375, 125);
+        assert_eq!(stop_times.stop(1000, Ask::Interrupt, 10_000), Some(Order::Ask(Ask::Interrupt)));
+        assert_eq!(stop_times.due_ms(), 2375, "never beyond the lease");
+        stop_times.extend(60_000);
+        assert_eq!(stop_times.due_ms(), 11_000, "the lease is renewed while it stops");
+        assert_eq!(stop_times.stop(1100, Ask::Terminate, 375), TERM);
+        assert_eq!((stop_times.due_ms(), stop_times.stop(1200, Ask::Terminate, 9000)), (1475, TERM));
+        assert_eq!((stop_times.due_ms(), stop_times.tick(1475)), (1475, Some(Order::Kill)));
+        assert_eq!(stop_times.stop(1500, Ask::Terminate, 9000), None, "there is no way back from a kill");
     }
 
     #[test]
     fn one_that_slept_past_its_lease_is_killed_without_a_word() {
-        assert_eq!(Vigil::new(2500, 375, 125).tick(80_000), Some(Order::Kill));
+        assert_eq!(StopTimes::new(2500, 375, 125).tick(80_000), Some(Order::Kill));
         // A lease that is over at the start: nothing may run at all.
-        assert_eq!(Vigil::new(100, 375, 125).tick(0), Some(Order::Kill));
+        assert_eq!(StopTimes::new(100, 375, 125).tick(0), Some(Order::Kill));
     }
 
     #[test]
     fn words_and_reports_survive_the_way() {
-        for word in [Word::Until(7), Word::Stop(Ask::Terminate, 375), Word::Stop(Ask::Interrupt, 0)] {
-            assert_eq!(word.to_string().trim_end().parse(), Ok(word));
+        for instruction in [
+            Instruction::Until(7),
+            Instruction::Stop(Ask::Terminate, 375),
+            Instruction::Stop(Ask::Interrupt, 0),
+        ] {
+            assert_eq!(instruction.to_string().trim_end().parse(), Ok(instruction));
         }
         for report in [Report::Overdue, Report::Ended(143), Report::Clear] {
             assert_eq!(report.to_string().trim_end().parse(), Ok(report));
         }
         for nonsense in ["", "until", "until x", "until -1", "ended 256", "clear 1", "go 1"] {
-            assert!(nonsense.parse::<Word>().is_err() && nonsense.parse::<Report>().is_err(), "{nonsense:?}");
+            assert!(
+                nonsense.parse::<Instruction>().is_err() && nonsense.parse::<Report>().is_err(),
+                "{nonsense:?}"
+            );
         }
     }
 }

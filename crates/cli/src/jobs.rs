@@ -1,10 +1,13 @@
 //! `tenure jobs` and `tenure job show`: the ledger, looked at from outside. Nothing is written.
 
-use super::rows::Row;
-use super::{Place, id, pretty};
+mod rows;
+
+pub(crate) use rows::Row;
+
 use crate::args::{JobsArgs, OneArgs};
 use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
+use crate::schedules::{Place, id, pretty};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 use tenure::id::JobId;

@@ -1,4 +1,4 @@
-//! Polls as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
+//! Schedules as real processes: `tenure run`, `tenure agent`, `tenure apply`, `tenure schedule`, `tenure jobs`, `tenure job show`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
