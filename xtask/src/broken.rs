@@ -97,7 +97,7 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Plays the named variant, or all of them; returns whether each verdict was right.
+/// Plays the named variant, or all of them; returns whether the judge was right about each.
 pub(crate) fn run(workspace: &Workspace, name: &str, seed: u64) -> Result<bool> {
     let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
     let chosen: Vec<&Variant> =
@@ -166,9 +166,9 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     // It is meant to fail; the file has what it found.
     process::run(&mut process::bound(&command), PLAY_LIMIT)?;
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
-    let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
-    let found = sentence(variant.name, &verdict);
-    let after = format!("{} s, {} faults", verdict["seconds"], verdict["faults"]);
+    let findings: Value = serde_json::from_str(&text).context("the findings are JSON")?;
+    let found = sentence(variant.name, &findings);
+    let after = format!("{} s, {} faults", findings["seconds"], findings["faults"]);
     match &found {
         Ok(line) => println!("==> {}: {line}, {after}\n", variant.name),
         Err(line) => println!("==> {}: NOT CAUGHT, {after}: {line}\n", variant.name),
@@ -176,15 +176,15 @@ fn play(workspace: &Workspace, variant: &Variant, site: Option<&Site>, seed: u64
     let (caught, line) = (found.is_ok(), found.unwrap_or_else(|line| line));
     Ok(json!({
         "variant": variant.name, "what": variant.what, "caught": caught, "by": line,
-        "seconds": verdict["seconds"], "faults": verdict["faults"], "kinds": variant.faults, "seed": seed, "engine": verdict["engine"],
+        "seconds": findings["seconds"], "faults": findings["faults"], "kinds": variant.faults, "seed": seed, "engine": findings["engine"],
     }))
 }
 
 /// What the variant was found guilty of, in the judge's first words; or why it was not. Any violation convicts. So does anything
 /// the judge would have excused, because under the same faults the sound binary was found innocent.
-pub(crate) fn sentence(name: &str, verdict: &Value) -> Result<String, String> {
-    let lines = |field: &str| verdict[field].as_array().map(|lines| lines.iter().filter_map(Value::as_str));
-    let violations = lines("violations").ok_or("no verdict")?;
+pub(crate) fn sentence(name: &str, findings: &Value) -> Result<String, String> {
+    let lines = |field: &str| findings[field].as_array().map(|lines| lines.iter().filter_map(Value::as_str));
+    let violations = lines("violations").ok_or("no findings")?;
     if name == SOUND {
         return match lines("violations").and_then(|mut lines| lines.next()) {
             None => Ok("innocent".to_owned()),
@@ -202,15 +202,18 @@ mod tests {
 
     #[test]
     fn any_violation_convicts_and_no_excuse_hides_one() {
-        let verdict = |lines: &[&str], excused: &[&str]| json!({"violations": lines, "excused": excused});
+        let findings = |lines: &[&str], excused: &[&str]| json!({"violations": lines, "excused": excused});
         let broken = "ClockStandsStill";
-        let epoch = verdict(&["an epoch went down: 4 after 5"], &[]);
+        let epoch = findings(&["an epoch went down: 4 after 5"], &[]);
         assert_eq!(sentence(broken, &epoch).as_deref(), Ok("an epoch went down"));
-        assert_eq!(sentence(broken, &verdict(&[], &["led late: x"])).as_deref(), Ok("led late"));
-        assert!(sentence(broken, &verdict(&[], &[])).is_err() && sentence(broken, &json!({})).is_err());
-        assert!(sentence(SOUND, &verdict(&[], &["led late: x"])).is_ok(), "a busy machine is nobody's fault");
-        assert!(sentence(SOUND, &verdict(&["anything"], &[])).is_err());
-        assert!(sentence(SOUND, &json!({})).is_err(), "no verdict is no acquittal");
+        assert_eq!(sentence(broken, &findings(&[], &["led late: x"])).as_deref(), Ok("led late"));
+        assert!(sentence(broken, &findings(&[], &[])).is_err() && sentence(broken, &json!({})).is_err());
+        assert!(
+            sentence(SOUND, &findings(&[], &["led late: x"])).is_ok(),
+            "a busy machine is nobody's fault"
+        );
+        assert!(sentence(SOUND, &findings(&["anything"], &[])).is_err());
+        assert!(sentence(SOUND, &json!({})).is_err(), "no findings are no acquittal");
     }
 
     #[test]

@@ -20,7 +20,7 @@ const EXTRA: Duration = Duration::from_secs(5 * 60);
 
 /// A store to play on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Stage {
+pub(crate) enum StoreKind {
     /// A real store, with two gateways
     Seaweedfs,
     /// Ceph's gateway, from Debian packages
@@ -31,7 +31,7 @@ pub(crate) enum Stage {
     Sqlite,
 }
 
-impl Stage {
+impl StoreKind {
     pub(crate) fn name(self) -> &'static str {
         self.engine().map_or("sqlite", Engine::name)
     }
@@ -65,7 +65,7 @@ pub(crate) struct Args {
     preset: String,
     /// The store
     #[arg(long, value_enum, default_value = "seaweedfs")]
-    engine: Stage,
+    engine: StoreKind,
     /// Where the figures go
     #[arg(long)]
     json: Option<PathBuf>,
@@ -80,7 +80,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// The short form that is part of every test run.
-    pub(crate) fn short(engine: Stage) -> Self {
+    pub(crate) fn short(engine: StoreKind) -> Self {
         let (minutes, seconds, seed, nodes, preset) = (0, Some(60), None, 3, "fast".to_owned());
         Self { minutes, seconds, seed, nodes, preset, engine, json: None, keep: false, broken: None }
     }
@@ -88,7 +88,7 @@ impl Args {
 
 impl Args {
     /// A long run whose figures go into a file.
-    pub(crate) fn long(engine: Stage, minutes: u64, json: PathBuf) -> Self {
+    pub(crate) fn long(engine: StoreKind, minutes: u64, json: PathBuf) -> Self {
         let (seconds, seed, nodes, preset) = (None, None, 5, "fast".to_owned());
         Self { minutes, seconds, seed, nodes, preset, engine, json: Some(json), keep: false, broken: None }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::chaos::{self, Stage};
+use crate::chaos::{self, StoreKind};
 use crate::engine::{self, Site};
 use crate::process;
 use crate::workspace::Workspace;
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     preset: String,
     /// The store; on a network each node has a proxy of its own
     #[arg(long, value_enum, default_value = "seaweedfs")]
-    engine: Stage,
+    engine: StoreKind,
     /// Where the figures go
     #[arg(long)]
     json: Option<PathBuf>,

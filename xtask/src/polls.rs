@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::chaos::{self, Stage};
+use crate::chaos::{self, StoreKind};
 use crate::engine::{self, Site};
 use crate::process;
 use crate::workspace::Workspace;
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     preset: String,
     /// The store
     #[arg(long, value_enum, default_value = "seaweedfs")]
-    engine: Stage,
+    engine: StoreKind,
     /// Where the figures go
     #[arg(long)]
     json: Option<PathBuf>,
@@ -47,7 +47,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// The short form that is part of every test run: one kill.
-    pub(crate) fn short(engine: Stage) -> Self {
+    pub(crate) fn short(engine: StoreKind) -> Self {
         let (seconds, nodes, agents, schedules, kill_every) = (20, 3, 2, 8, 18);
         let preset = "fast".to_owned();
         Self { seconds, nodes, agents, schedules, kill_every, preset, engine, json: None, keep: false }

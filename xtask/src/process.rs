@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn capture_keeps_both_streams_and_the_verdict() {
+    fn capture_keeps_both_streams_and_the_outcome() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo out; echo err >&2; exit 3"]);
         let captured = capture(&mut command, Duration::from_secs(10)).expect("ran");

@@ -9,20 +9,20 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::chaos::{self, Stage};
+use crate::chaos::{self, StoreKind};
 use crate::workspace::Workspace;
 use crate::{broken, process, proof};
 
 const PAGE: &str = "docs/internals/evidence.md";
 /// This command writes what is between these; people write the rest of the page.
-const MARKS: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->");
+const FIGURES_BETWEEN: (&str, &str) = ("<!-- figures: begin -->", "<!-- figures: end -->");
 /// Follows the commit if the tree differs from it.
 const CHANGED: &str = "-changed";
 const BUILD_LIMIT: Duration = Duration::from_secs(20 * 60);
 /// Simulated seconds per second of one core. A slower simulator shows too little in its time. This depends on the machine, so
 /// only a proof checks it, never a test.
 const SPEED_LEAST: f64 = 10_000.0;
-/// The explorer and the teeth take as long as they take.
+/// The explorer and the mutants take as long as they take.
 const STEP_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Args {
     no_chaos: bool,
     /// The store for chaos
     #[arg(long, value_enum, default_value = "seaweedfs")]
-    engine: Stage,
+    engine: StoreKind,
     /// How much the explorer searches
     #[arg(long, default_value = "small", value_parser = ["small", "large"])]
     size: String,
@@ -62,9 +62,9 @@ struct Figures {
     schedules: Value,
     driver: Value,
     explored: Vec<Value>,
-    teeth: Vec<Value>,
+    mutants: Vec<Value>,
     chaos: Option<Value>,
-    /// The verdicts on binaries that are broken on purpose; empty if chaos was not played.
+    /// What the judge found of binaries that are broken on purpose; empty if chaos was not played.
     broken: Vec<Value>,
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         })?;
         explored.extend(rows(found));
     }
-    let teeth = parts.keep("teeth", || {
+    let mutants = parts.keep("mutants", || {
         println!("==> broken variants");
         sim(workspace, &["teeth", "--json"])
     })?;
@@ -110,7 +110,7 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         chaos = Some(parts.keep(&part, || play(workspace, args.engine, minutes))?);
         broken = rows(parts.keep("broken", || Ok(Value::Array(broken::prove(workspace, broken::SEED)?)))?);
     }
-    let figures = Figures { proof, schedules, driver, explored, teeth: rows(teeth), chaos, broken };
+    let figures = Figures { proof, schedules, driver, explored, mutants: rows(mutants), chaos, broken };
     let clean = figures.is_clean();
     write(workspace, &figures, &commit)?;
     let speed = figures.speed();
@@ -180,7 +180,7 @@ fn sim(workspace: &Workspace, arguments: &[&str]) -> Result<Value> {
     Ok(value)
 }
 
-fn play(workspace: &Workspace, engine: Stage, minutes: u64) -> Result<Value> {
+fn play(workspace: &Workspace, engine: StoreKind, minutes: u64) -> Result<Value> {
     println!("==> chaos on {}, {minutes} minutes", engine.name());
     let file = workspace.target.join("chaos-evidence.json");
     let _ = fs::remove_file(&file);
@@ -205,7 +205,7 @@ impl Figures {
             && none(&self.driver["violations"])
             && !self.explored.is_empty()
             && self.explored.iter().all(|found| searched(found) && followed(found))
-            && caught(&self.teeth)
+            && caught(&self.mutants)
             && self.chaos.as_ref().is_none_or(|chaos| none(&chaos["violations"]) && caught(&self.broken))
     }
 
@@ -240,7 +240,7 @@ impl Figures {
             let violation = found["violation"].as_str().unwrap_or("none");
             let _ = writeln!(out, "| {} | {violation} |", cells.join(" | "));
         }
-        self.teeth_text(&mut out);
+        self.mutants_text(&mut out);
         self.chaos_text(&mut out);
         self.broken_text(&mut out);
         out
@@ -336,15 +336,15 @@ impl Figures {
         let _ = writeln!(out, "\nFaults by kind: {}.", kinds.join(", "));
     }
 
-    fn teeth_text(&self, out: &mut String) {
-        let caught = self.teeth.iter().filter(|variant| variant["caught"] == true).count();
+    fn mutants_text(&self, out: &mut String) {
+        let caught = self.mutants.iter().filter(|variant| variant["caught"] == true).count();
         let _ = writeln!(
             out,
             "\n### Broken variants\n\n{caught} of {} caught; those that only a test can show are caught by \
              `crates/core/tests/teeth.rs` and `crates/tenure/tests/teeth.rs`.\n\n| variant | schedules | caught by | model: schedules | explorer: states |\n|---|---|---|---|---|",
-            self.teeth.len()
+            self.mutants.len()
         );
-        for variant in &self.teeth {
+        for variant in &self.mutants {
             let text = |field: &str| variant[field].as_str().unwrap_or("NOT CAUGHT").to_owned();
             let number =
                 |field: &str| variant[field].as_u64().map_or(String::new(), |number| number.to_string());
@@ -462,11 +462,13 @@ fn write(workspace: &Workspace, figures: &Figures, commit: &str) -> Result<()> {
     Ok(())
 }
 
-/// The page with the figures between the marks replaced.
+/// The page with the figures between the two comments replaced.
 fn replaced(page: &str, figures: &str) -> Result<String> {
-    let (before, rest) = page.split_once(MARKS.0).with_context(|| format!("{PAGE} has no {}", MARKS.0))?;
-    let (_, after) = rest.split_once(MARKS.1).with_context(|| format!("{PAGE} has no {}", MARKS.1))?;
-    Ok(format!("{before}{}\n\n{}\n{}{after}", MARKS.0, figures.trim_end(), MARKS.1))
+    let (before, rest) =
+        page.split_once(FIGURES_BETWEEN.0).with_context(|| format!("{PAGE} has no {}", FIGURES_BETWEEN.0))?;
+    let (_, after) =
+        rest.split_once(FIGURES_BETWEEN.1).with_context(|| format!("{PAGE} has no {}", FIGURES_BETWEEN.1))?;
+    Ok(format!("{before}{}\n\n{}\n{}{after}", FIGURES_BETWEEN.0, figures.trim_end(), FIGURES_BETWEEN.1))
 }
 
 #[cfg(test)]
@@ -475,11 +477,11 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn only_what_is_between_the_marks_is_replaced() {
+    fn only_what_is_between_the_comments_is_replaced() {
         let page = "# E\n\nfound\n\n<!-- figures: begin -->\nold\n<!-- figures: end -->\n\nmore\n";
         let page = replaced(page, "new\n").expect("marked");
         assert_eq!(page, "# E\n\nfound\n\n<!-- figures: begin -->\n\nnew\n<!-- figures: end -->\n\nmore\n");
-        assert!(replaced("no marks", "new").is_err());
+        assert!(replaced("no comments", "new").is_err());
     }
 
     #[test]
@@ -487,12 +489,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let workspace = Workspace::at(folder.path());
         let parts = |commit, again| Parts::of(&workspace, commit, again).expect("a folder");
-        let found = |parts: Parts, value: u64| parts.keep("teeth", || Ok(json!(value))).expect("kept");
+        let found = |parts: Parts, value: u64| parts.keep("mutants", || Ok(json!(value))).expect("kept");
         assert_eq!(found(parts("a", false), 1), 1);
         assert_eq!(found(parts("a", false), 2), 1, "the first is kept");
         assert_eq!(found(parts("b", false), 3), 3, "another commit begins anew");
         assert_eq!(found(parts("a", true), 4), 4, "unless it is to be done again");
-        assert!(parts("c", false).keep("teeth", || bail!("no")).is_err());
+        assert!(parts("c", false).keep("mutants", || bail!("no")).is_err());
         assert_eq!(found(parts("c", false), 5), 5, "a failure is not kept");
     }
 
@@ -506,7 +508,7 @@ mod tests {
             schedules: schedules(0, 20_000.0, 2, 1),
             driver: json!({"violations": []}),
             explored: vec![json!({"violation": null, "complete": true, "followed": {"steps": 1}})],
-            teeth: vec![json!({"caught": true})],
+            mutants: vec![json!({"caught": true})],
             chaos: Some(json!({"violations": []})),
             broken: vec![json!({"caught": true})],
         };
@@ -522,14 +524,14 @@ mod tests {
         );
         assert!(!Figures { driver: json!({"violations": ["x"]}), ..clean() }.is_clean());
         assert!(!Figures { explored: vec![json!({"violation": "x"})], ..clean() }.is_clean());
-        assert!(!Figures { teeth: vec![json!({"caught": false})], ..clean() }.is_clean());
+        assert!(!Figures { mutants: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { chaos: Some(json!({"violations": ["x"]})), ..clean() }.is_clean());
         assert!(!Figures { broken: vec![json!({"caught": false})], ..clean() }.is_clean());
         assert!(!Figures { schedules: json!({}), ..clean() }.is_clean(), "no figure is no proof");
         assert!(!Figures { explored: vec![], ..clean() }.is_clean(), "nor is a search that was not made");
         let cut = vec![json!({"violation": null, "complete": false, "followed": {"steps": 1}})];
         assert!(!Figures { explored: cut, ..clean() }.is_clean(), "nor one that was cut short");
-        assert!(!Figures { teeth: vec![], ..clean() }.is_clean(), "nor are teeth that were not tried");
+        assert!(!Figures { mutants: vec![], ..clean() }.is_clean(), "nor are mutants that were not tried");
         assert!(!Figures { broken: vec![], ..clean() }.is_clean(), "nor are binaries that were not played");
         assert!(Figures { chaos: None, broken: vec![], ..clean() }.is_clean(), "unless chaos is left out");
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::chaos::{self, Stage};
+use crate::chaos::{self, StoreKind};
 use crate::debian::{self, Needed};
 use crate::engine::{self, Engine, Lifetime, Site};
 use crate::polls;
@@ -93,10 +93,10 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
     report.programs("tests", &programs, &args.filter, &sites, filtered);
     report.tests("examples in the documentation", test(&["--doc", "--"])?, true);
     // Broken variants of the protocol are behind a feature, so that no product build contains them.
-    let mut teeth = workspace.cargo();
+    let mut mutants = workspace.cargo();
     let features = "tenure-core/teeth,tenure/teeth,tenure-sim/teeth";
-    teeth.args(["test", "--workspace", "--features", features, "--test", "teeth", "--"]).args(&args.filter);
-    report.tests("teeth", teeth, filtered);
+    mutants.args(["test", "--workspace", "--features", features, "--test", "teeth", "--"]).args(&args.filter);
+    report.tests("mutants", mutants, filtered);
     for example in examples(workspace)?.into_iter().filter(|_| !filtered) {
         // Already built with the tests.
         report.step(&format!("example {example}"), || {
@@ -128,12 +128,12 @@ pub(crate) fn run(workspace: &Workspace, args: &Args) -> Result<bool> {
         report.with_python("proof", || proof::play(workspace));
         report.with_python("schemathesis", || schemathesis::play(workspace));
         let site = sites.iter_mut().find(|site| site.access().name == Engine::Seaweedfs);
-        let stage = if site.is_some() { Stage::Seaweedfs } else { Stage::Sqlite };
-        report.step(&format!("polls through a kill ({})", stage.name()), || {
-            polls::play(workspace, &polls::Args::short(stage), site.as_deref())
+        let store = if site.is_some() { StoreKind::Seaweedfs } else { StoreKind::Sqlite };
+        report.step(&format!("polls through a kill ({})", store.name()), || {
+            polls::play(workspace, &polls::Args::short(store), site.as_deref())
         });
-        report.step(&format!("chaos for a minute ({})", stage.name()), || {
-            chaos::play(workspace, &chaos::Args::short(stage), site)
+        report.step(&format!("chaos for a minute ({})", store.name()), || {
+            chaos::play(workspace, &chaos::Args::short(store), site)
         });
     }
     if !sites.is_empty() {
@@ -275,8 +275,8 @@ impl Report {
             println!("{error:#}");
             (false, String::new())
         });
-        let verdict = if passed { "ok" } else { "FAILED" };
-        println!("==> {name}: {verdict} in {:.1} s", began.elapsed().as_secs_f64());
+        let outcome = if passed { "ok" } else { "FAILED" };
+        println!("==> {name}: {outcome} in {:.1} s", began.elapsed().as_secs_f64());
         let entry = if count.is_empty() { name.to_owned() } else { format!("{name}: {count}") };
         if passed {
             self.passed.push(entry)
@@ -293,8 +293,8 @@ impl Report {
     }
 
     fn line(&self) -> String {
-        let verdict = if self.failed.is_empty() { "PASSED" } else { "FAILED" };
-        let mut line = format!("{verdict} in {:.0} s", self.began.elapsed().as_secs_f64());
+        let outcome = if self.failed.is_empty() { "PASSED" } else { "FAILED" };
+        let mut line = format!("{outcome} in {:.0} s", self.began.elapsed().as_secs_f64());
         for (title, entries) in [("FAILED", &self.failed), ("ran", &self.passed), ("SKIPPED", &self.skipped)]
         {
             if !entries.is_empty() {

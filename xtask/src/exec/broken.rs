@@ -89,7 +89,7 @@ const VARIANTS: &[Variant] = &[
     },
 ];
 
-/// Plays the named variant, or all of them; returns whether each verdict was right.
+/// Plays the named variant, or all of them; returns whether the judge was right about each.
 pub(super) fn run(workspace: &Workspace, args: &Args, name: &str) -> Result<bool> {
     let names = || VARIANTS.iter().map(|variant| variant.name).collect::<Vec<_>>().join(", ");
     let chosen: Vec<&Variant> =
@@ -139,10 +139,10 @@ fn play(
     // It is meant to fail; the file has what it found.
     process::run(&mut process::bound(&command), PLAY_LIMIT)?;
     let text = fs::read_to_string(&file).with_context(|| format!("{} was not judged", variant.name))?;
-    let verdict: Value = serde_json::from_str(&text).context("the verdict is JSON")?;
+    let findings: Value = serde_json::from_str(&text).context("the findings are JSON")?;
     let rounds: u64 =
-        verdict["rounds"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
-    let found = sentence(variant.name, &verdict);
+        findings["rounds"].as_object().into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
+    let found = sentence(variant.name, &findings);
     Ok(found.map(|line| format!("{line}, after {rounds} of {} rounds", variant.rounds)))
 }
 

@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 const LIMIT: Duration = Duration::from_secs(120);
 const CORE: &str = "tenure-core";
 /// What is broken on purpose. A workspace build shares features, so no crate may enable it through a dependency or by default.
-const TEETH: &str = "teeth";
+const MUTANTS_FEATURE: &str = "teeth";
 
 /// For each crate of the workspace, the crates of the workspace it may use, including in its tests: cli → server → plugins →
 /// tenure → {store, core}; store and core do not use each other. A crate missing here is a violation, so that a new one gets its
@@ -79,12 +79,12 @@ fn direction(metadata: &str, root: &Path) -> Result<Vec<Violation>> {
         if package
             .features
             .get("default")
-            .is_some_and(|default| default.iter().any(|name| name.ends_with(TEETH)))
+            .is_some_and(|default| default.iter().any(|name| name.ends_with(MUTANTS_FEATURE)))
         {
             violation(format!("`{}` is broken on purpose by default", package.name));
         }
         for dependency in &package.dependencies {
-            if dependency.features.iter().any(|name| name == TEETH) {
+            if dependency.features.iter().any(|name| name == MUTANTS_FEATURE) {
                 violation(format!(
                     "`{}` asks for `{}` to be broken on purpose",
                     package.name, dependency.name

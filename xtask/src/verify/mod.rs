@@ -59,9 +59,9 @@ pub(crate) fn run(workspace: &Workspace) -> Result<bool> {
             Ok(found) => {
                 // A module shared by several test programs is checked, and reported, once for each.
                 let found: BTreeSet<Violation> = found.into_iter().collect();
-                let verdict =
+                let outcome =
                     if found.is_empty() { "ok".to_owned() } else { format!("{} violations", found.len()) };
-                println!("verify {name}: {verdict} ({:.1} s)", began.elapsed().as_secs_f64());
+                println!("verify {name}: {outcome} ({:.1} s)", began.elapsed().as_secs_f64());
                 violations.extend(found);
             }
             Err(error) => {
