@@ -72,7 +72,7 @@ impl std::fmt::Debug for ScheduleOptions {
     }
 }
 
-/// What happened. The leader announces each event once per cluster; [`Health`](super::Health) says where that ends.
+/// What happened. The leader announces each event once per cluster; [`Health`](crate::checks::Health) says where that ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ScheduleEvent {
     /// A check failed as many times in a row as its schedule allows, and was not failing before.
