@@ -8,11 +8,11 @@ use crate::args::{JobsArgs, OneArgs};
 use crate::exit::Failure;
 use crate::out::{Table, complain, say, say_json};
 use crate::schedules::{Place, id, pretty};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::process::ExitCode;
 use tenure::id::JobId;
 use tenure::job::{JobList, JobState};
-use tenure_plugins::schedules::{CHECKS_KIND, JobRow};
+use tenure_plugins::schedules::{CHECKS_KIND, JobInfo, JobRow};
 
 /// Inboxes that are looked into at most.
 const INBOXES_MAX: usize = 64;
@@ -48,7 +48,7 @@ pub(crate) async fn jobs(args: JobsArgs) -> Result<ExitCode, Failure> {
         if args.json {
             let unreadable: Vec<String> =
                 list.unreadable.iter().map(|(key, why)| format!("{key}: {why}")).collect();
-            let jobs: Vec<Value> = rows.iter().map(Row::json).collect();
+            let jobs: Vec<JobInfo> = rows.iter().map(Row::info).collect();
             let report = json!({"namespace": namespace.as_str(), "jobs": jobs, "total": total, "unreadable": unreadable});
             say_json(&pretty(&report)?);
             return Ok(code(&list));
@@ -94,7 +94,7 @@ pub(crate) async fn show(args: OneArgs) -> Result<ExitCode, Failure> {
     let job = JobList::find(&place.lanes, &namespace, &job).await?.ok_or_else(missing)?;
     let row = Row::all(&place, vec![job]).await?.pop().ok_or_else(missing)?;
     if args.json {
-        let mut value = row.json();
+        let mut value = json!(row.info());
         value["namespace"] = json!(namespace.as_str());
         say_json(&pretty(&value)?);
     } else {

@@ -37,4 +37,4 @@ pub use runner::{
 pub use schedule::{Action, CheckSpec, Misfire, Needs, Overlap, RunRequest, Schedule, read_file};
 pub use stored::{Change, Schedules};
 pub use timing::{CronField, CronTimes, Interval, Timing};
-pub use view::JobRow;
+pub use view::{CheckOutcome, JobInfo, JobRow, LateOutcome, ScheduleCheck, ScheduleReport};

@@ -44,7 +44,6 @@ mod overview;
 mod problem;
 mod rate_limit;
 mod routes;
-mod shapes;
 mod state;
 mod store_reads;
 

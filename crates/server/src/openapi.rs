@@ -7,11 +7,15 @@ use crate::routes;
 use crate::state::Shared;
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
+use serde::Serialize;
+use serde_json::Value;
+use tenure::metrics::{Bucket, Histogram, JobMetrics, LaneRequests, Metrics, Requests};
+use tenure_plugins::cluster_health::WorkersHealth;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{
     Components, ContentBuilder, InfoBuilder, OpenApi, OpenApiBuilder, PathItem, Ref, RefOr, Response,
-    ResponseBuilder, SecurityRequirement,
+    ResponseBuilder, Schema, SecurityRequirement,
 };
 use utoipa::{PartialSchema, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
@@ -52,7 +56,34 @@ pub fn document() -> OpenApi {
             }
         }
     }
+    if let Some(components) = &mut openapi.components {
+        written_whole::<Metrics>(components);
+        written_whole::<JobMetrics>(components);
+        written_whole::<Histogram>(components);
+        written_whole::<Bucket>(components);
+        written_whole::<LaneRequests>(components);
+        written_whole::<Requests>(components);
+        written_whole::<WorkersHealth>(components);
+    }
     openapi
+}
+
+/// Types that are also read, from older versions, have `#[serde(default)]`. Their schemas then say that every field may be
+/// missing and has a default. That is not so when they are written: the JSON of an empty one has every field that always stands.
+fn written_whole<T: ToSchema + Serialize + Default>(components: &mut Components) {
+    let Some(RefOr::T(Schema::Object(schema))) = components.schemas.get_mut(&*T::name()) else { return };
+    let Ok(Value::Object(fields)) = serde_json::to_value(T::default()) else { return };
+    // As elsewhere, what may be null may be missing.
+    schema.required =
+        fields.into_iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect();
+    for property in schema.properties.values_mut() {
+        match property {
+            RefOr::Ref(property) => property.default = None,
+            RefOr::T(Schema::Object(property)) => property.default = None,
+            RefOr::T(Schema::Array(property)) => property.default = None,
+            RefOr::T(_) => {}
+        }
+    }
 }
 
 /// Example: `get_v1_schedules_id`

@@ -3,13 +3,14 @@
 use crate::cached::Aged;
 use crate::history::Term;
 use crate::problem::Answer;
-use crate::shapes;
 use crate::state::{Shared, role_name};
 use crate::store_reads::Cluster;
 use serde::Serialize;
-use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use tenure::metrics::Requests;
+use tenure::worker::WorkerInfo;
+use tenure_plugins::cluster_health::{HealthStatus, HealthView, Reason, ReasonCode};
 use utoipa::ToSchema;
 
 /// How long to wait for the store; without an answer, the part is left out or the last one is used.
@@ -46,8 +47,7 @@ pub struct Overview {
     /// The workers, as this node knows them.
     pub workers: WorkersView,
     /// How the cluster is doing, as its leader judges; none if that cannot be told.
-    #[schema(value_type = Option<shapes::Health>)]
-    pub health: Option<Value>,
+    pub health: Option<HealthView>,
     /// This node's heartbeats: renewals of a leader, looks of a standby.
     pub heartbeats: Heartbeats,
     /// What this node asked the store, and what that costs.
@@ -130,8 +130,35 @@ pub struct WorkersView {
     /// Objects among them that are none.
     pub skipped: u64,
     /// The first 200.
-    #[schema(value_type = Vec<shapes::KnownWorker>)]
-    pub list: Vec<Value>,
+    pub list: Vec<KnownWorker>,
+}
+
+/// A worker, as a node knows it.
+#[derive(Clone, PartialEq, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KnownWorker {
+    /// Its id.
+    pub worker_id: String,
+    /// The plugin it works for.
+    pub plugin_type: String,
+    /// The pod it runs on.
+    pub pod: String,
+    /// How long it may stay silent before it counts as inactive.
+    pub timeout: u64,
+    /// `active` or `inactive`.
+    pub state: &'static str,
+}
+
+impl From<&WorkerInfo> for KnownWorker {
+    fn from(worker: &WorkerInfo) -> KnownWorker {
+        KnownWorker {
+            worker_id: worker.worker_id.to_string(),
+            plugin_type: worker.plugin_type.to_string(),
+            pod: worker.pod.to_string(),
+            timeout: worker.timeout_ms,
+            state: if worker.active { "active" } else { "inactive" },
+        }
+    }
 }
 
 /// Heartbeats.
@@ -155,11 +182,9 @@ pub struct Heartbeats {
 #[serde(rename_all = "camelCase")]
 pub struct RequestsView {
     /// For the seat.
-    #[schema(value_type = shapes::RequestCounts)]
-    pub lease: Value,
+    pub lease: Requests,
     /// For everything else.
-    #[schema(value_type = shapes::RequestCounts)]
-    pub bulk: Value,
+    pub bulk: Requests,
     /// A second, lately.
     pub per_second: f64,
     /// Those billed as writes.
@@ -225,7 +250,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
     let schedules = newest("schedules", schedules, state.store_reads.last_schedules(), &mut notes);
     let jobs = newest("jobs", jobs, state.store_reads.last_jobs(), &mut notes);
     let health = cluster.as_ref().and_then(|cluster| match &cluster.value.health {
-        Ok(health) => serde_json::to_value(health).ok(),
+        Ok(health) => Some(health.clone()),
         Err(problem) => {
             notes.push(format!("health: {}", problem.detail));
             None
@@ -238,7 +263,6 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
         false => health.map(without_leader),
     };
     let known = metrics.note.is_none();
-    let value = |requests: &tenure::metrics::Requests| serde_json::to_value(requests).unwrap_or_default();
     Overview {
         namespace: metrics.namespace.clone(),
         node: metrics.node.clone(),
@@ -260,8 +284,8 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             samples_ms: state.annex.heartbeats(),
         },
         requests: RequestsView {
-            lease: value(&metrics.requests.lease),
-            bulk: value(&metrics.requests.bulk),
+            lease: metrics.requests.lease,
+            bulk: metrics.requests.bulk,
             per_second: metrics.requests_per_second,
             writes_per_second: metrics.writes_per_second,
             reads_per_second: metrics.reads_per_second,
@@ -298,10 +322,9 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
 }
 
 /// Overrides a judgement made before the leader fell silent or left.
-fn without_leader(mut health: Value) -> Value {
-    health["status"] = "critical".into();
-    health["reasons"] = json!([{"code": "no_leader", "detail": "nobody leads"}]);
-    health
+fn without_leader(health: HealthView) -> HealthView {
+    let reason = Reason { code: ReasonCode::NoLeader, subject: None, detail: "nobody leads".to_owned() };
+    HealthView { status: HealthStatus::Critical, reasons: vec![reason], ..health }
 }
 
 /// What was just read, or else the last known value.
@@ -375,7 +398,7 @@ fn workers(state: &Shared) -> WorkersView {
         active: workers.active,
         inactive: workers.inactive,
         skipped: workers.skipped,
-        list: workers.list.iter().take(WORKERS_LISTED).map(|worker| worker.to_json()).collect(),
+        list: workers.list.iter().take(WORKERS_LISTED).map(KnownWorker::from).collect(),
     }
 }
 

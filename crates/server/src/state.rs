@@ -8,6 +8,7 @@ use crate::rate_limit::{MinInterval, RateLimit, SearchLimit};
 use crate::store_reads::{StoreAccess, StoreReads};
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::future::Future;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
 
 /// What the server uses of a node. It does not own the node and never keeps it from stopping.
 #[derive(Debug)]
@@ -32,7 +34,7 @@ pub struct Parts {
     pub(crate) jobs: Jobs,
     pub(crate) registry: Registry,
     pub(crate) events: broadcast::Receiver<Event>,
-    pub(crate) config: Value,
+    pub(crate) config: Map<String, Value>,
     pub(crate) runtime: Handle,
 }
 
@@ -46,7 +48,7 @@ impl Parts {
             jobs: node.jobs(),
             registry: node.registry(),
             events: node.events(),
-            config: Value::Object(Map::new()),
+            config: Map::new(),
             runtime: Handle::current(),
         }
     }
@@ -60,12 +62,42 @@ impl Parts {
     /// Adds settings to show, and where each came from. They hold no secret: credentials come only from the environment.
     pub fn config(mut self, resolved: &Resolved) -> Parts {
         let entry = |origin: &Origin| {
-            let value = json!({"value": origin.value.to_json(), "from": origin.source.to_string()});
-            (origin.field.name.to_owned(), value)
+            let setting = SettingValue { value: origin.value.to_json(), from: origin.source.to_string() };
+            (origin.field.name.to_owned(), json!(setting))
         };
-        self.config = Value::Object(resolved.sources.iter().map(entry).collect());
+        self.config = resolved.sources.iter().map(entry).collect();
         self
     }
+}
+
+/// What the node runs by.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Config {
+    /// By name.
+    #[schema(value_type = BTreeMap<String, SettingValue>)]
+    settings: Map<String, Value>,
+    http: HttpConfig,
+}
+
+/// A setting.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SettingValue {
+    value: Value,
+    /// Where it came from.
+    from: String,
+}
+
+/// How the node listens.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HttpConfig {
+    listen: String,
+    /// The token for changes: `set (masked)` or `not set`.
+    token: &'static str,
+    /// The token that may only read.
+    read_token: &'static str,
+    /// Names it answers to besides addresses and `localhost`.
+    hosts: Vec<String>,
 }
 
 pub(crate) type Shared = Arc<State>;
@@ -104,13 +136,13 @@ impl State {
         let namespace = Namespace::new(parts.annex.namespace())?;
         let store = StoreAccess::new(parts.annex.lanes(), namespace.clone(), parts.runtime);
         let limits = options.limits;
-        let http = json!({
-            "listen": options.listen.to_string(),
-            "token": masked(options.access.change.as_ref()),
-            "readToken": masked(options.access.read.as_ref()),
-            "hosts": options.hosts,
-        });
-        let config = json!({"settings": parts.config, "http": http});
+        let http = HttpConfig {
+            listen: options.listen.to_string(),
+            token: masked(options.access.change.as_ref()),
+            read_token: masked(options.access.read.as_ref()),
+            hosts: options.hosts.clone(),
+        };
+        let config = Config { settings: parts.config, http };
         let rate_limit = Arc::new(RateLimit::new(limits.store_per_second, limits.store_burst));
         let state = State {
             leadership: parts.annex.leadership(),

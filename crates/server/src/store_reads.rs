@@ -6,6 +6,7 @@ use crate::cached::{Aged, Cached, CountedRead};
 use crate::options::Limits;
 use crate::problem::{Answer, Problem};
 use bytes::Bytes;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -19,8 +20,9 @@ use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::worker::WorkerList;
 use tenure_plugins::checks::Health;
 use tenure_plugins::cluster_health::HealthView;
-use tenure_plugins::schedules::{JobRow, Schedules};
+use tenure_plugins::schedules::{JobInfo, JobRow, Schedules};
 use tokio::runtime::Handle;
+use utoipa::ToSchema;
 
 /// Most jobs shown.
 pub(crate) const JOBS_MAX: usize = 1000;
@@ -75,7 +77,7 @@ pub(crate) struct ScheduleFacts {
 }
 
 pub(crate) struct JobFacts {
-    pub(crate) rows: Vec<Value>,
+    pub(crate) rows: Vec<JobInfo>,
     pub(crate) total: usize,
     pub(crate) open: usize,
     pub(crate) by_state: BTreeMap<&'static str, u64>,
@@ -192,6 +194,24 @@ async fn workers(store: StoreAccess) -> Answer<Serialized<WorkerList>> {
     Ok(Serialized { body: bytes_of(&list), facts: list })
 }
 
+/// The schedules.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct ScheduleList {
+    namespace: String,
+    /// Each as stored, with `next`: when its next job should begin, in ms since 1970, and `failing`: how many of its checks
+    /// fail.
+    #[schema(value_type = Vec<Object>)]
+    schedules: Vec<Value>,
+    refused: Vec<RefusedSchedule>,
+}
+
+/// A schedule that is not acted on.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct RefusedSchedule {
+    id: String,
+    problems: Vec<String>,
+}
+
 async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
     let all = store.schedules().list().await?;
     let health = if all.is_empty() { Health::default() } else { store.schedules().health().await? };
@@ -213,11 +233,11 @@ async fn schedules(store: StoreAccess) -> Answer<Serialized<ScheduleFacts>> {
             Err(problems) => {
                 facts.refused += 1;
                 let problems: Vec<String> = problems.all().iter().map(ToString::to_string).collect();
-                refused.push(json!({"id": id.as_str(), "problems": problems}));
+                refused.push(RefusedSchedule { id: id.to_string(), problems });
             }
         }
     }
-    let body = json!({"namespace": store.namespace.as_str(), "schedules": rows, "refused": refused});
+    let body = ScheduleList { namespace: store.namespace.to_string(), schedules: rows, refused };
     Ok(Serialized { body: bytes_of(&body), facts })
 }
 
@@ -233,7 +253,7 @@ async fn jobs(store: StoreAccess) -> Answer<JobFacts> {
     let rows = JobRow::all(&store.schedules(), jobs.into_iter().take(JOBS_MAX).collect()).await?;
     let now_ms = now_ms();
     Ok(JobFacts {
-        rows: rows.iter().map(|row| row.to_json(now_ms)).collect(),
+        rows: rows.iter().map(|row| row.info(now_ms)).collect(),
         total,
         open,
         by_state,

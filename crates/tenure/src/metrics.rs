@@ -25,13 +25,14 @@ use tenure_store::MeterSnapshot;
 ///
 /// Unknown fields are ignored and missing ones are zero, so that figures of other versions can be read.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Metrics {
     /// The namespace of the election.
     pub namespace: String,
     /// The node's id.
     pub node: String,
-    /// `standby`, `candidate`, `leader` or `draining`; `None` while it starts, after it has ended, or if it is not eligible.
+    /// `standby`, `candidate`, `leader` or `draining`; none while it starts, after it has ended, or if it is not eligible.
     pub role: Option<String>,
     /// The epoch of the leader it knows; 0 if it knows none.
     pub epoch: u64,
@@ -41,8 +42,9 @@ pub struct Metrics {
     pub heartbeat_latency_p50: u64,
     /// 99th percentile of the newest hundred heartbeats; 0 for fewer than ten.
     pub heartbeat_latency_p99: u64,
-    /// A remark about these figures; `None` if there is none.
+    /// A remark about these figures; left out if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub note: Option<String>,
     /// Tasks refused because of a stale epoch.
     pub epoch_drift_events: u64,
@@ -81,7 +83,7 @@ pub struct Metrics {
     pub process_restarts: u64,
     /// Job figures, as leader and as worker.
     pub jobs: JobMetrics,
-    /// Figures that plugins add, by their names in the registry; see [`PluginFigures`].
+    /// Figures that plugins add, by their names in the registry.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_figures: BTreeMap<String, f64>,
     /// Requests to the store, by lane and kind.
@@ -100,6 +102,7 @@ pub struct Metrics {
 
 /// A histogram of durations.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Histogram {
     /// In order; each counts only its own durations, not those of earlier buckets.
@@ -110,11 +113,12 @@ pub struct Histogram {
     pub sum: u64,
 }
 
-/// One bucket of a [`Histogram`].
+/// One bucket of a histogram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Bucket {
-    /// The longest duration that belongs here; `None` for the last bucket, which has no upper bound.
+    /// The longest duration that belongs here; none for the last bucket, which has no upper bound.
     pub le: Option<u64>,
     /// Number of durations.
     pub count: u64,
@@ -130,6 +134,7 @@ impl From<&ElectionDurations> for Histogram {
 
 /// Requests by lane: work in one lane never queues behind work in the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct LaneRequests {
     /// Requests for the seat.
@@ -140,6 +145,7 @@ pub struct LaneRequests {
 
 /// Requests by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct Requests {
     /// Reads that were not answered "unchanged".

@@ -30,6 +30,7 @@ const LOOKS_MAX: u32 = 3;
 
 /// A namespace as an outsider sees it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The name of the namespace.
@@ -38,7 +39,7 @@ pub struct Status {
     pub store: String,
     /// The highest epoch on the seat; 0 if there never was a leader.
     pub epoch: u64,
-    /// The holder of the seat; `None` if nobody holds it.
+    /// The holder of the seat; none if nobody holds it.
     pub leader: Option<LeaderStatus>,
     /// The nodes with a presence, in id order.
     pub nodes: Vec<NodeStatus>,
@@ -46,13 +47,14 @@ pub struct Status {
 
 /// The holder of the seat.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LeaderStatus {
     /// The holder's node id.
     pub node: String,
     /// The life of the node that holds the seat, as 16 hex digits.
     pub incarnation: String,
-    /// When it claimed, by its own wall clock; `None` if the record does not say.
+    /// When it claimed, by its own wall clock; none if the record does not say.
     pub since: Option<String>,
     /// How long it may act after a renewal, in ms.
     pub lease_hold: u64,
@@ -70,6 +72,7 @@ pub struct LeaderStatus {
 
 /// A node with a presence.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
     /// The node's id.

@@ -3,11 +3,10 @@
 use crate::exit::Failure;
 use crate::out::say;
 use crate::schedules::{Place, moment, now_ms, span};
-use serde_json::Value;
 use tenure::id::{CheckName, WorkerId};
 
 use tenure::job::JobRecord;
-use tenure_plugins::schedules::JobRow;
+use tenure_plugins::schedules::{JobInfo, JobRow};
 
 /// A job for people; [`JobRow`] has it for programs.
 pub(crate) struct Row(pub(crate) JobRow);
@@ -23,8 +22,8 @@ impl Row {
         self.0.age_ms(now_ms())
     }
 
-    pub(crate) fn json(&self) -> Value {
-        self.0.to_json(now_ms())
+    pub(crate) fn info(&self) -> JobInfo {
+        self.0.info(now_ms())
     }
 
     /// What this check said if it failed in this job.

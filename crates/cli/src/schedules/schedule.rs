@@ -143,7 +143,7 @@ async fn show(args: &OneArgs) -> Result<ExitCode, Failure> {
     if args.json {
         let rows: Vec<JobRow> = rows.into_iter().map(|row| row.0).collect();
         let report = schedule.to_report(namespace.as_str(), &health, &rows, now_ms());
-        say_json(&pretty(&report)?);
+        say_json(&pretty(&json!(report))?);
         return Ok(ExitCode::SUCCESS);
     }
     say!("schedule   {}", schedule.id);

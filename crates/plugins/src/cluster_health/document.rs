@@ -20,6 +20,7 @@ pub(super) const REASONS_MAX: usize = 100;
 
 /// How a cluster is doing, ordered from good to bad; `unknown` means that there is no judgement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum HealthStatus {
     /// Nothing is known to be wrong.
@@ -46,6 +47,7 @@ impl HealthStatus {
 
 /// Why a status is not `healthy`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ReasonCode {
@@ -103,11 +105,13 @@ impl ReasonCode {
 
 /// One reason for a status that is not `healthy`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Reason {
     /// For programs.
     pub code: ReasonCode,
-    /// The node or probe this is about; `None` if it is about the whole cluster.
+    /// The node or probe this is about; left out if it is about the whole cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub subject: Option<String>,
     /// For people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -134,6 +138,7 @@ impl fmt::Display for Reason {
 
 /// How a node is doing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum NodeState {
     /// Its presence changes.
@@ -208,6 +213,7 @@ fn is_false(flag: &bool) -> bool {
 
 /// One worker as the leader judged it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerHealth {
     /// The worker id.
@@ -220,17 +226,21 @@ pub struct WorkerHealth {
     pub pod: String,
     /// The incarnation, if its object was read: on first sight, and when its size changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub incarnation: Option<String>,
     /// The software version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(nullable = false))]
     pub version: Option<String>,
     /// When it last wrote, on the store's clock; 0 if unknown. For a worker that is up, this may lag by one refresh.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required))]
     pub last_seen: u64,
 }
 
 /// The workers of the cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 pub struct WorkersHealth {
     /// The number of workers that are up, listed or not.
@@ -262,6 +272,7 @@ impl WorkersHealth {
 
 /// The last result of one component probe.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ProbeHealth {
     /// The probe's name.
     pub name: String,

@@ -22,6 +22,7 @@ const REFRESH_MAX_MS: u64 = 24 * 3600 * 1000;
 /// with the reason `stale_snapshot`, or, if there was a leader and now there is none, `critical` with the reason `no_leader`.
 /// Nodes and workers are then those of the last document.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct HealthView {
     /// The namespace that was read.
@@ -52,6 +53,7 @@ pub struct HealthView {
 
 /// One node of the view.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ViewNode {
     /// The node id.
@@ -64,7 +66,7 @@ pub struct ViewNode {
     pub incarnation: Option<String>,
     /// The software version, if known.
     pub version: Option<String>,
-    /// How long ago it was last seen, on the store's clock; `None` if it has no presence.
+    /// How long ago it was last seen, on the store's clock; none if it has no presence.
     pub last_seen_ms_ago: Option<u64>,
 }
 

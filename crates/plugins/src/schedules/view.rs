@@ -7,6 +7,7 @@ use super::schedule::{CheckSpec, Schedule};
 use super::stored::Schedules;
 use crate::checks::health::CheckHealth;
 use crate::checks::report::CheckResult;
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId, WorkerId};
@@ -81,21 +82,144 @@ impl JobRow {
         (self.facts.report.is_none() && !result.is_empty()).then(words)
     }
 
-    /// The whole row as JSON.
-    pub fn to_json(&self, now_ms: u64) -> Value {
+    /// The row as people and programs are shown it.
+    pub fn info(&self, now_ms: u64) -> JobInfo {
         let job = &self.record;
-        let check = |(name, check): (&String, &CheckResult)| json!({"name": name, "ok": check.ok, "latencyMs": check.latency_ms, "detail": check.detail});
-        let late = |late: &LateResult| json!({"attempt": late.attempt, "worker": late.worker.as_str(), "outcome": late.kind.as_str()});
-        json!({
-            "id": job.id.as_str(), "schedule": job.series.as_str(), "state": job.state.as_str(),
-            "open": !job.state.is_final(), "due": self.facts.due_ms, "ageMs": self.age_ms(now_ms),
-            "attempt": job.attempt, "attempts": job.limits.attempts_max,
-            "worker": job.worker.as_ref().map(WorkerId::as_str), "target": job.target.as_ref().map(WorkerId::as_str),
-            "epoch": job.epoch.0, "reason": &*job.reason, "why": self.facts.why(job),
-            "checks": self.checks().map(check).collect::<Vec<Value>>(), "result": self.words(),
-            "late": job.late.iter().map(late).collect::<Vec<Value>>(),
-        })
+        let check = |(name, check): (&String, &CheckResult)| CheckOutcome {
+            name: name.clone(),
+            ok: check.ok,
+            latency_ms: check.latency_ms,
+            detail: check.detail.clone(),
+        };
+        let late = |late: &LateResult| LateOutcome {
+            attempt: late.attempt.into(),
+            worker: late.worker.to_string(),
+            outcome: late.kind.as_str(),
+        };
+        JobInfo {
+            id: job.id.to_string(),
+            schedule: job.series.to_string(),
+            state: job.state.as_str(),
+            open: !job.state.is_final(),
+            due: self.facts.due_ms,
+            age_ms: self.age_ms(now_ms),
+            attempt: job.attempt.into(),
+            attempts: job.limits.attempts_max.into(),
+            worker: job.worker.as_ref().map(WorkerId::to_string),
+            target: job.target.as_ref().map(WorkerId::to_string),
+            epoch: job.epoch.0,
+            reason: job.reason.to_string(),
+            why: self.facts.why(job),
+            checks: self.checks().map(check).collect(),
+            result: self.words(),
+            late: job.late.iter().map(late).collect(),
+        }
     }
+}
+
+/// A job.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct JobInfo {
+    /// The job's id.
+    pub id: String,
+    /// The schedule that made it.
+    pub schedule: String,
+    /// `queued`, `dispatched`, `running`, `succeeded`, `failed` and so on.
+    pub state: &'static str,
+    /// It is not over.
+    pub open: bool,
+    /// When it was due, in ms since 1970.
+    pub due: Option<u64>,
+    /// How long ago that was.
+    pub age_ms: Option<u64>,
+    /// The number of the last attempt.
+    pub attempt: u64,
+    /// Most attempts.
+    pub attempts: u64,
+    /// The worker that runs it, or ran it.
+    pub worker: Option<String>,
+    /// The only worker that may run it.
+    pub target: Option<String>,
+    /// The epoch of the leader that dispatched it.
+    pub epoch: u64,
+    /// What the ledger says about it.
+    pub reason: String,
+    /// Why nobody runs it, in a sentence.
+    pub why: Option<String>,
+    /// The results of its checks.
+    pub checks: Vec<CheckOutcome>,
+    /// A result that is not a report.
+    pub result: Option<String>,
+    /// Results that came too late to count.
+    pub late: Vec<LateOutcome>,
+}
+
+/// The result of a check.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct CheckOutcome {
+    /// The check's name.
+    pub name: String,
+    /// Whether it is well.
+    pub ok: bool,
+    /// How long it took.
+    pub latency_ms: u64,
+    /// What it found, for people.
+    pub detail: String,
+}
+
+/// A result that came too late.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LateOutcome {
+    /// The number of the attempt.
+    pub attempt: u64,
+    /// The worker that ran it.
+    pub worker: String,
+    /// How it ended.
+    pub outcome: &'static str,
+}
+
+/// Everything about one schedule.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleReport {
+    /// The namespace it is in.
+    pub namespace: String,
+    /// The object as stored.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub schedule: Value,
+    /// When its next job should begin, in ms since 1970.
+    pub next: Option<u64>,
+    /// How many of its jobs are not over.
+    pub open_jobs: u64,
+    /// Its checks, as stored.
+    pub checks: Vec<ScheduleCheck>,
+    /// Its jobs, newest due time first.
+    pub jobs: Vec<JobInfo>,
+}
+
+/// A check of a schedule, and how it is doing.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduleCheck {
+    /// The check's name.
+    pub name: String,
+    /// `http`, `tcp`, `dns`, `command`, or the name of another kind.
+    pub kind: String,
+    /// Whether it fails; none before its first result.
+    pub failing: Option<bool>,
+    /// The due time of the job with which it began to fail, in ms since 1970.
+    pub failing_since: Option<u64>,
+    /// Failures in a row when it last began or ceased to fail.
+    pub failures: u64,
+    /// Successes in a row when it last began or ceased to fail.
+    pub successes: u64,
 }
 
 impl Schedule {
@@ -124,20 +248,25 @@ impl Schedule {
         health: &BTreeMap<CheckName, CheckHealth>,
         jobs: &[JobRow],
         now_ms: u64,
-    ) -> Value {
+    ) -> ScheduleReport {
         let check = |check: &CheckSpec| {
             let known = health.get(&check.name);
-            json!({
-                "name": check.name.as_str(), "kind": check.action.kind(), "failing": known.map(|known| known.failing),
-                "failingSince": known.and_then(|known| known.since_ms),
-                "failures": known.map_or(0, |known| known.failures), "successes": known.map_or(0, |known| known.successes),
-            })
+            ScheduleCheck {
+                name: check.name.to_string(),
+                kind: check.action.kind().to_owned(),
+                failing: known.map(|known| known.failing),
+                failing_since: known.and_then(|known| known.since_ms),
+                failures: known.map_or(0, |known| known.failures),
+                successes: known.map_or(0, |known| known.successes),
+            }
         };
-        let open = jobs.iter().filter(|row| !row.record.state.is_final()).count();
-        json!({
-            "namespace": namespace, "schedule": self.object(), "next": self.next_ms(now_ms), "openJobs": open,
-            "checks": self.checks.iter().map(check).collect::<Vec<Value>>(),
-            "jobs": jobs.iter().map(|row| row.to_json(now_ms)).collect::<Vec<Value>>(),
-        })
+        ScheduleReport {
+            namespace: namespace.to_owned(),
+            schedule: self.object(),
+            next: self.next_ms(now_ms),
+            open_jobs: jobs.iter().filter(|row| !row.record.state.is_final()).count() as u64,
+            checks: self.checks.iter().map(check).collect(),
+            jobs: jobs.iter().map(|row| row.info(now_ms)).collect(),
+        }
     }
 }

@@ -3,22 +3,22 @@
 use super::{aged, json};
 use crate::event_stream::{From, KEPT, Level, StreamRequest};
 use crate::extract::{Params, Payload};
-use crate::overview::{Leader, Overview, nodes as node_rows, overview as whole, short};
+use crate::overview::{Leader, NodeRow, Overview, nodes as node_rows, overview as whole, short};
 use crate::problem::{Answer, Problem};
-use crate::shapes;
-use crate::state::Shared;
+use crate::state::{Config, Shared};
 use crate::store_reads::bytes_of;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Verdict;
-use tenure::admin::{HandOver, StepDownAnswer, hand_over, request_step_down};
+use tenure::admin::{HandOver, Status, StepDownAnswer, hand_over, request_step_down};
 use tenure::fence::EPOCH_MAX;
+use tenure::metrics::Metrics;
+use tenure_plugins::cluster_health::HealthView;
 use utoipa::{IntoParams, ToSchema};
 
 /// The longest wait for a handover.
@@ -37,28 +37,35 @@ pub(crate) async fn overview(State(state): State<Shared>) -> Response {
 }
 
 /// Who leads and which nodes are there, as `tenure status --json` has it; a few seconds old
-#[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = shapes::Status)))]
+#[utoipa::path(get, path = "/v1/status", tag = "cluster", responses((status = 200, description = "the seat and the presences; Age says how old", body = Status)))]
 pub(crate) async fn status(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.cluster().await?;
     Ok(aged(&found, bytes_of(&found.value.status)))
 }
 
+/// The nodes.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Nodes<'a> {
+    namespace: &'a str,
+    nodes: Vec<NodeRow>,
+}
+
 /// The nodes, with what the leader says of each; a few seconds old
-#[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = shapes::Nodes)))]
+#[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = Nodes<'_>)))]
 pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.cluster().await?;
-    let body = json!({"namespace": state.annex.namespace(), "nodes": node_rows(&found.value)});
+    let body = Nodes { namespace: state.annex.namespace(), nodes: node_rows(&found.value) };
     Ok(aged(&found, bytes_of(&body)))
 }
 
 /// This node's figures, under the names of `tenure metrics --json`; from memory
-#[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = shapes::Metrics)))]
+#[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = Metrics)))]
 pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
     json(bytes_of(&state.annex.metrics()))
 }
 
 /// How the cluster is doing, as `tenure health --json` has it; a few seconds old
-#[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = shapes::Health)))]
+#[utoipa::path(get, path = "/v1/health/cluster", tag = "cluster", responses((status = 200, description = "`status` is healthy, degraded, critical or unknown; Age says how old", body = HealthView)))]
 pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.cluster().await?;
     let body = bytes_of(found.value.health.as_ref().map_err(Clone::clone)?);
@@ -66,7 +73,7 @@ pub(crate) async fn health(State(state): State<Shared>) -> Answer<Response> {
 }
 
 /// What this node runs by, and where each value came from; no secrets
-#[utoipa::path(get, path = "/v1/config", tag = "cluster", responses((status = 200, description = "`settings` by name, each with `value` and `from`, and `http`", body = shapes::Config)))]
+#[utoipa::path(get, path = "/v1/config", tag = "cluster", responses((status = 200, description = "`settings` by name, each with `value` and `from`, and `http`", body = Config)))]
 pub(crate) async fn config(State(state): State<Shared>) -> Response {
     json(state.config.clone())
 }
@@ -185,11 +192,29 @@ pub(crate) struct StepDownAsk {
     wait_ms: u64,
 }
 
+/// What came of a step-down.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct SteppedDown {
+    namespace: String,
+    /// Who was asked.
+    asked: LeaderInEpoch,
+    /// `asked`: nobody waited. `led`: another leads. `vacant`: nobody does yet. `held`: it still does.
+    outcome: &'static str,
+    leader: Option<LeaderInEpoch>,
+}
+
+/// A leader in its epoch.
+#[derive(Clone, Serialize, ToSchema)]
+pub(crate) struct LeaderInEpoch {
+    node: String,
+    epoch: u64,
+}
+
 /// Asks the leader to hand over, whoever it is
 #[utoipa::path(
     post, path = "/v1/step-down", tag = "cluster", request_body = Option<StepDownAsk>,
     responses(
-        (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = shapes::SteppedDown),
+        (status = 202, description = "asked; `outcome` and `leader` as `tenure step-down --json` has them", body = SteppedDown),
         (status = 409, description = "nobody leads, or the seat changed during every attempt", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
     ),
@@ -206,24 +231,23 @@ pub(crate) async fn step_down(
     let (store, by) = (state.store.clone(), format!("over HTTP, through node {}", state.annex.node()));
     let asked = state.on_node(async move {
         let answer = request_step_down(&store.lanes, &store.namespace, &by).await?;
-        let (node, epoch) = match answer {
+        let asked = match answer {
             StepDownAnswer::NoLeader { epoch } => {
                 return Err(Problem::conflict("no-leader", format!("nobody has led since epoch {epoch}")));
             }
-            StepDownAnswer::Ended { node, epoch } => (node, epoch),
-            StepDownAnswer::Asked(asked) => (asked.node, asked.epoch),
+            StepDownAnswer::Ended { node, epoch } => LeaderInEpoch { node, epoch },
+            StepDownAnswer::Asked(asked) => LeaderInEpoch { node: asked.node, epoch: asked.epoch },
         };
         let wait = Duration::from_millis(ask.wait_ms);
         let (outcome, leader) = match wait.is_zero() {
-            true => ("asked", Value::Null),
-            false => match hand_over(&store.lanes, &store.namespace, epoch, wait).await? {
-                HandOver::Led { node, epoch } => ("led", json!({"node": node, "epoch": epoch})),
-                HandOver::Vacant => ("vacant", Value::Null),
-                HandOver::Held => ("held", json!({"node": node, "epoch": epoch})),
+            true => ("asked", None),
+            false => match hand_over(&store.lanes, &store.namespace, asked.epoch, wait).await? {
+                HandOver::Led { node, epoch } => ("led", Some(LeaderInEpoch { node, epoch })),
+                HandOver::Vacant => ("vacant", None),
+                HandOver::Held => ("held", Some(asked.clone())),
             },
         };
-        let asked = json!({"node": node, "epoch": epoch});
-        Ok(json!({"namespace": store.namespace.as_str(), "asked": asked, "outcome": outcome, "leader": leader}))
+        Ok(SteppedDown { namespace: store.namespace.to_string(), asked, outcome, leader })
     });
     Ok((StatusCode::ACCEPTED, axum::Json(asked.await??)).into_response())
 }

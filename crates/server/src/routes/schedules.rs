@@ -3,19 +3,19 @@
 use super::{aged, json};
 use crate::extract::{Id, Params, Payload, id};
 use crate::problem::{Answer, Problem};
-use crate::shapes;
 use crate::state::Shared;
-use crate::store_reads::{JOBS_MAX, bytes_of, now_ms};
+use crate::store_reads::{JOBS_MAX, ScheduleList, bytes_of, now_ms};
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 use tenure::id::{JobId, ScheduleId};
-
 use tenure::job::{JobList, JobState};
-use tenure_plugins::schedules::{Change, JobRow, Problem as Fault, Rules, RunRequest, Schedule, read_file};
+use tenure_plugins::schedules::{
+    Change, JobInfo, JobRow, Problem as Fault, Rules, RunRequest, Schedule, ScheduleReport, read_file,
+};
 use utoipa::{IntoParams, ToSchema};
 
 /// Most inboxes searched for the jobs of one schedule.
@@ -25,7 +25,7 @@ const INBOXES: usize = 8;
 const FIND_MAX: Duration = Duration::from_secs(10);
 
 /// The schedules, as `tenure schedule list --json` has them; a few seconds old
-#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = shapes::ScheduleList)))]
+#[utoipa::path(get, path = "/v1/schedules", tag = "schedules", responses((status = 200, description = "all of them; Age says how old", body = ScheduleList)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.schedules().await?;
     Ok(aged(&found, found.value.body.clone()))
@@ -35,7 +35,7 @@ pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
 #[utoipa::path(
     get, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the schedule", body = shapes::ScheduleReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the schedule", body = ScheduleReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn show(State(state): State<Shared>, Id(schedule): Id<ScheduleId>) -> Answer<Response> {
     state.rate_limit.take_to_read(4.0)?;
@@ -62,8 +62,8 @@ fn no_schedule(schedule: &ScheduleId) -> Problem {
     put, path = "/v1/schedules/{id}", tag = "schedules", request_body = inline(Map<String, Value>),
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
-        (status = 201, description = "`outcome` is created", body = shapes::Changed),
+        (status = 200, description = "`outcome` is changed or unchanged", body = Changed),
+        (status = 201, description = "`outcome` is created", body = Changed),
         (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "the schedule is invalid: `problems` lists every mistake", body = Problem, content_type = "application/problem+json"),
     ),
@@ -85,7 +85,7 @@ pub(crate) async fn put(
     let change = state.on_node(async move { store.schedules().put(&new, now_ms()).await }).await??;
     state.store_reads.schedules_changed();
     let status = if change == Change::Created { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, axum::Json(outcome(&state, &schedule, change.as_str()))).into_response())
+    Ok((status, axum::Json(Changed::new(&state, &schedule, change.as_str()))).into_response())
 }
 
 /// Applies the rules of a schedule file.
@@ -100,25 +100,43 @@ fn parse(body: Map<String, Value>) -> Answer<Schedule> {
     found.pop().ok_or_else(|| Problem::invalid("there is no schedule"))
 }
 
-fn outcome(state: &Shared, schedule: &ScheduleId, outcome: &str) -> Value {
-    json!({"namespace": state.namespace.as_str(), "id": schedule.as_str(), "outcome": outcome})
+/// What became of a change.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Changed {
+    namespace: String,
+    /// The schedule.
+    id: String,
+    /// `created`, `changed`, `unchanged` or `removed`.
+    outcome: &'static str,
+    /// Whether it creates jobs; of pause and resume only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    enabled: Option<bool>,
+}
+
+impl Changed {
+    fn new(state: &Shared, schedule: &ScheduleId, outcome: &'static str) -> Changed {
+        let (namespace, id) = (state.namespace.to_string(), schedule.to_string());
+        Changed { namespace, id, outcome, enabled: None }
+    }
 }
 
 /// Removes a schedule; its open jobs go on to their end
 #[utoipa::path(
     delete, path = "/v1/schedules/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "`outcome` is removed", body = shapes::Changed), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "`outcome` is removed", body = Changed), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn remove(
     State(state): State<Shared>,
     Id(schedule): Id<ScheduleId>,
-) -> Answer<axum::Json<Value>> {
+) -> Answer<axum::Json<Changed>> {
     state.rate_limit.take(2.0)?;
     let (store, named) = (state.store.clone(), schedule.clone());
     let removed = state.on_node(async move { store.schedules().remove(&named).await }).await??;
     state.store_reads.schedules_changed();
-    if removed { Ok(axum::Json(outcome(&state, &schedule, "removed"))) } else { Err(no_schedule(&schedule)) }
+    let answer = || axum::Json(Changed::new(&state, &schedule, "removed"));
+    removed.then(answer).ok_or_else(|| no_schedule(&schedule))
 }
 
 /// A body without fields.
@@ -131,7 +149,7 @@ pub(crate) struct Nothing {}
     post, path = "/v1/schedules/{id}/pause", tag = "schedules", request_body = Option<Nothing>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
+        (status = 200, description = "`outcome` is changed or unchanged", body = Changed),
         (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
@@ -141,7 +159,7 @@ pub(crate) async fn pause(
     State(state): State<Shared>,
     Id(schedule): Id<ScheduleId>,
     Payload(Nothing {}): Payload<Nothing>,
-) -> Answer<axum::Json<Value>> {
+) -> Answer<axum::Json<Changed>> {
     enable(state, schedule, false).await
 }
 
@@ -150,7 +168,7 @@ pub(crate) async fn pause(
     post, path = "/v1/schedules/{id}/resume", tag = "schedules", request_body = Option<Nothing>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 200, description = "`outcome` is changed or unchanged", body = shapes::Changed),
+        (status = 200, description = "`outcome` is changed or unchanged", body = Changed),
         (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
@@ -160,19 +178,18 @@ pub(crate) async fn resume(
     State(state): State<Shared>,
     Id(schedule): Id<ScheduleId>,
     Payload(Nothing {}): Payload<Nothing>,
-) -> Answer<axum::Json<Value>> {
+) -> Answer<axum::Json<Changed>> {
     enable(state, schedule, true).await
 }
 
-async fn enable(state: Shared, schedule: ScheduleId, enabled: bool) -> Answer<axum::Json<Value>> {
+async fn enable(state: Shared, schedule: ScheduleId, enabled: bool) -> Answer<axum::Json<Changed>> {
     state.rate_limit.take(2.0)?;
     let (store, named) = (state.store.clone(), schedule.clone());
     let work = async move { store.schedules().set_enabled(&named, enabled, now_ms()).await };
     let change = state.on_node(work).await??;
     state.store_reads.schedules_changed();
-    let mut answer = outcome(&state, &schedule, change.as_str());
-    answer["enabled"] = json!(enabled);
-    Ok(axum::Json(answer))
+    let answer = Changed::new(&state, &schedule, change.as_str());
+    Ok(axum::Json(Changed { enabled: Some(enabled), ..answer }))
 }
 
 /// A job that is asked for.
@@ -183,12 +200,24 @@ pub(crate) struct RunAsk {
     name: Option<String>,
 }
 
+/// A job that was asked for.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Asked {
+    namespace: String,
+    schedule: String,
+    name: String,
+    /// The job's id.
+    job: String,
+    /// `asked`, or `existed` if it was asked for before.
+    outcome: &'static str,
+}
+
 /// Asks the leader, whoever it is, for a job of a schedule now
 #[utoipa::path(
     post, path = "/v1/schedules/{id}/run-now", tag = "schedules", request_body = Option<RunAsk>,
     params(("id" = String, Path, description = "the schedule", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
     responses(
-        (status = 202, description = "requested; `job` is its id, and `outcome` is asked, or existed if it was requested before", body = shapes::Asked),
+        (status = 202, description = "requested; `job` is its id, and `outcome` is asked, or existed if it was requested before", body = Asked),
         (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "too many jobs are already requested, or somebody else changed it at the same time", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "the request is invalid", body = Problem, content_type = "application/problem+json"),
@@ -209,10 +238,8 @@ pub(crate) async fn run_now(
         Change::Unchanged => "existed",
         Change::Created | Change::Changed => "asked",
     };
-    let answer = json!({
-        "namespace": state.namespace.as_str(), "schedule": schedule.as_str(), "name": name, "job": job.as_str(),
-        "outcome": outcome,
-    });
+    let (namespace, schedule) = (state.namespace.to_string(), schedule.to_string());
+    let answer = Asked { namespace, schedule, name, job: job.to_string(), outcome };
     Ok((StatusCode::ACCEPTED, axum::Json(answer)).into_response())
 }
 
@@ -233,10 +260,22 @@ pub(crate) struct JobsQuery {
     limit: Option<usize>,
 }
 
+/// The jobs.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Jobs<'a> {
+    namespace: &'a str,
+    /// The newest due time first.
+    jobs: Vec<&'a JobInfo>,
+    /// How many there are.
+    total: u64,
+    /// Parts of the ledger that cannot be read.
+    unreadable: &'a [String],
+}
+
 /// The newest thousand jobs, as `tenure jobs --json` has them; some seconds old
 #[utoipa::path(
     get, path = "/v1/jobs", tag = "schedules", params(JobsQuery),
-    responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = shapes::Jobs)),
+    responses((status = 200, description = "`jobs`, the newest due time first, `total` and `unreadable`; Age says how old", body = Jobs<'_>)),
 )]
 pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<JobsQuery>) -> Answer<Response> {
     let schedule = query.schedule.as_ref().map(|text| id::<ScheduleId>("schedule", text)).transpose()?;
@@ -251,33 +290,40 @@ pub(crate) async fn jobs(State(state): State<Shared>, Params(query): Params<Jobs
         return Err(Problem::malformed(format!("limit = {limit}: must be 1 to {JOBS_MAX}")));
     }
     let found = state.store_reads.jobs().await?;
-    let fits = |row: &&Value| {
-        schedule.as_ref().is_none_or(|schedule| row["schedule"] == schedule.as_str())
-            && wanted.is_none_or(|wanted| row["state"] == wanted.as_str())
-            && (!query.open || row["open"] == true)
+    let fits = |row: &&JobInfo| {
+        schedule.as_ref().is_none_or(|schedule| row.schedule == schedule.as_str())
+            && wanted.is_none_or(|wanted| row.state == wanted.as_str())
+            && (!query.open || row.open)
     };
-    let rows: Vec<&Value> = found.value.rows.iter().filter(fits).collect();
+    let mut jobs: Vec<&JobInfo> = found.value.rows.iter().filter(fits).collect();
     let total =
-        if schedule.is_none() && wanted.is_none() && !query.open { found.value.total } else { rows.len() };
-    let body = json!({
-        "namespace": state.namespace.as_str(), "jobs": rows.iter().take(limit).collect::<Vec<_>>(), "total": total,
-        "unreadable": found.value.unreadable,
-    });
+        if schedule.is_none() && wanted.is_none() && !query.open { found.value.total } else { jobs.len() };
+    jobs.truncate(limit);
+    let total = total as u64;
+    let body = Jobs { namespace: state.namespace.as_str(), jobs, total, unreadable: &found.value.unreadable };
     Ok(aged(&found, bytes_of(&body)))
+}
+
+/// A job, in its namespace.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct JobReport<'a> {
+    #[schema(inline)]
+    #[serde(flatten)]
+    job: &'a JobInfo,
+    namespace: &'a str,
 }
 
 /// One job, as `tenure job show --json` has it
 #[utoipa::path(
     get, path = "/v1/jobs/{id}", tag = "schedules",
     params(("id" = String, Path, description = "the job", pattern = "^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length = 128)),
-    responses((status = 200, description = "the job", body = shapes::JobReport), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
+    responses((status = 200, description = "the job", body = JobReport<'_>), (status = 404, description = "it does not exist", body = Problem, content_type = "application/problem+json")),
 )]
 pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answer<Response> {
     let found = state.store_reads.jobs().await?;
-    if let Some(row) = found.value.rows.iter().find(|row| row["id"] == job.as_str()) {
-        let mut row = row.clone();
-        row["namespace"] = json!(state.namespace.as_str());
-        return Ok(aged(&found, bytes_of(&row)));
+    let namespace = state.namespace.as_str();
+    if let Some(job) = found.value.rows.iter().find(|row| row.id == job.as_str()) {
+        return Ok(aged(&found, bytes_of(&JobReport { job, namespace })));
     }
     let search = state.searches.take()?;
     let (store, named) = (state.store.counted(&search.meter), job.clone());
@@ -287,13 +333,12 @@ pub(crate) async fn job(State(state): State<Shared>, Id(job): Id<JobId>) -> Answ
         let search = async {
             let job = JobList::find(&store.lanes, &store.namespace, &named).await?;
             let rows = JobRow::all(&store.schedules(), job.into_iter().collect()).await?;
-            Answer::Ok(rows.first().map(|row| row.to_json(now_ms())))
+            Answer::Ok(rows.first().map(|row| row.info(now_ms())))
         };
         let late = |_| Problem::store(format!("the search took longer than {} s", FIND_MAX.as_secs()));
         tokio::time::timeout(FIND_MAX, search).await.map_err(late)?
     });
     let missing = || Problem::not_found("unknown-job", format!("there is no job {:?}", job.as_str()));
-    let mut row = row.await??.ok_or_else(missing)?;
-    row["namespace"] = json!(state.namespace.as_str());
-    Ok(json(bytes_of(&row)))
+    let row = row.await??.ok_or_else(missing)?;
+    Ok(json(bytes_of(&JobReport { job: &row, namespace })))
 }

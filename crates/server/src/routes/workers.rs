@@ -5,7 +5,6 @@ use crate::connections::Peer;
 use crate::extract::{Client, Id, Params, Payload, id};
 use crate::http_workers::{HttpWorker, Membership, RegistrationRequest};
 use crate::problem::{Answer, Problem};
-use crate::shapes;
 use crate::state::Shared;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tenure::id::{Label, WorkerId};
-use tenure::worker::WorkerSpec;
+use tenure::worker::{WorkerList, WorkerSpec};
 use utoipa::{IntoParams, ToSchema};
 
 /// How long a registration waits for the store.
@@ -27,7 +26,7 @@ const KINDS_MAX: usize = 64;
 const CONCURRENCY_MAX: usize = 16;
 
 /// The workers of the namespace, as `tenure workers --json` has them; a few seconds old
-#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = shapes::Workers)))]
+#[utoipa::path(get, path = "/v1/workers", tag = "workers", responses((status = 200, description = "all of them; Age says how old", body = WorkerList)))]
 pub(crate) async fn list(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.workers().await?;
     Ok(aged(&found, found.value.body.clone()))

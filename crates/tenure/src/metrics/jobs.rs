@@ -8,6 +8,7 @@ use tenure_store::Meter;
 
 /// Job figures as one process has seen them: as leader, as worker, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct JobMetrics {

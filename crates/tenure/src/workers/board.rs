@@ -4,7 +4,6 @@ use crate::driver::Voice;
 use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
-use serde_json::{Value, json};
 use std::sync::Arc;
 use tenure_core::{DispatchInput, KnownWorkers, Snapshot, SnapshotId, WorkerChange, WorkerDetails};
 use tenure_core::{NodeId, PluginName, WorkerId};
@@ -57,19 +56,6 @@ pub struct WorkerInfo {
     pub timeout_ms: u64,
     /// Whether it counts as alive.
     pub active: bool,
-}
-
-impl WorkerInfo {
-    /// The worker as JSON: `workerId`, `pluginType`, `pod`, `timeout`, `state` (`active` or `inactive`).
-    pub fn to_json(&self) -> Value {
-        json!({
-            "workerId": self.worker_id.as_str(),
-            "pluginType": self.plugin_type.as_str(),
-            "pod": self.pod.as_str(),
-            "timeout": self.timeout_ms,
-            "state": if self.active { "active" } else { "inactive" },
-        })
-    }
 }
 
 /// Takes snapshots and reports what changed. Clones share it.

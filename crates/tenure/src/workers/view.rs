@@ -14,6 +14,7 @@ const LIST_MAX: usize = 100_000;
 
 /// The registered workers, and what the leader says about them.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerList {
     /// The name of the namespace.
@@ -28,15 +29,16 @@ pub struct WorkerList {
 
 /// One worker.
 #[derive(Clone, PartialEq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkerRow {
     /// The worker's id.
     pub worker_id: String,
-    /// The plugin it works for; `None` until a leader has read its object.
+    /// The plugin it works for; none until a leader has read its object.
     pub plugin_type: Option<String>,
-    /// The pod it runs on; `None` until a leader has read its object.
+    /// The pod it runs on; none until a leader has read its object.
     pub pod: Option<String>,
-    /// How long it may stay silent, in ms; `None` until a leader has read its object.
+    /// How long it may stay silent, in ms; none until a leader has read its object.
     pub timeout: Option<u64>,
     /// `active` or `inactive` by the last snapshot; `new` if no leader has judged it yet.
     pub state: &'static str,
