@@ -6,29 +6,25 @@ use crate::connections::{Open, Peer, to_close};
 use crate::extract::ClientAddress;
 use crate::options::Limits;
 use axum::Router;
-use axum::body::{Body, HttpBody};
-use bytes::Bytes;
 use futures::FutureExt;
+use http_body_util::BodyExt;
 use hyper::Request;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::collections::HashMap;
-use std::future::Future;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, Sleep};
+use tokio_io_timeout::TimeoutWriter;
 use tokio_util::sync::CancellationToken;
 
 /// The largest head of a request.
@@ -62,7 +58,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 }
 
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits, closing: CancellationToken) {
-    let mut connections = Connections::default();
+    let (mut connections, graceful) = (Connections::default(), GracefulShutdown::new());
     loop {
         let accepted = tokio::select! {
             biased;
@@ -87,12 +83,11 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
             limits,
             usage: Arc::clone(&usage),
         };
-        let handle = connections.tasks.spawn(serving.connection(stream, closing.clone()));
+        let handle = connections.tasks.spawn(serving.connection(stream, graceful.watcher()));
         connections.open.insert(handle.id(), (handle, usage));
     }
     drop(listener);
-    let ended = async { while connections.tasks.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(CLOSING, ended).await;
+    let _ = tokio::time::timeout(CLOSING, graceful.shutdown()).await;
 }
 
 /// The open connections.
@@ -170,32 +165,6 @@ impl Drop for Busy {
     }
 }
 
-/// A body that reports when it ends.
-struct Answering {
-    body: Body,
-    _busy: Busy,
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// Everything one connection needs.
 struct Serving {
     client: ClientAddress,
@@ -205,11 +174,12 @@ struct Serving {
 }
 
 impl Serving {
-    async fn connection(self, stream: TcpStream, closing: CancellationToken) {
+    async fn connection(self, stream: TcpStream, watcher: Watcher) {
         let Serving { client, router, limits, usage } = self;
         // Events are small and urgent.
         let _ = stream.set_nodelay(true);
-        let stream = Patient { stream, patience: limits.write, stalled: None };
+        let mut stream = TimeoutWriter::new(stream);
+        stream.set_timeout(Some(limits.write));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(limits.head);
         builder.max_buf_size(HEAD_BYTES).max_headers(HEAD_FIELDS);
@@ -218,84 +188,14 @@ impl Serving {
             let busy = Busy::new(&usage);
             request.extensions_mut().insert(client);
             let answer = router.call(request);
-            async move { answer.await.map(|answer| answer.map(|body| Answering { body, _busy: busy })) }
+            // The body keeps it busy until it ends.
+            let keep = move |error| {
+                let _busy = &busy;
+                error
+            };
+            async move { answer.await.map(|answer| answer.map(|body| body.map_err(keep))) }
         });
-        let served = builder.serve_connection(TokioIo::new(stream), service);
-        tokio::pin!(served);
-        tokio::select! {
-            biased;
-            // Errors on a connection concern only its client.
-            _ = &mut served => return,
-            () = closing.cancelled() => {}
-        }
-        served.as_mut().graceful_shutdown();
-        let _ = served.await;
-    }
-}
-
-/// A stream that fails if its reader takes nothing for too long.
-struct Patient {
-    stream: TcpStream,
-    patience: Duration,
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl Patient {
-    fn judge<T>(&mut self, context: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if poll.is_ready() {
-            self.stalled = None;
-            return poll;
-        }
-        let patience = self.patience;
-        let stalled =
-            self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
-        match stalled.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
-        }
-    }
-}
-
-impl AsyncRead for Patient {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Patient {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.judge(context, poll)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.judge(context, poll)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_flush(context);
-        self.judge(context, poll)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let poll = Pin::new(&mut self.stream).poll_shutdown(context);
-        self.judge(context, poll)
+        // Errors on a connection concern only its client.
+        let _ = watcher.watch(builder.serve_connection(TokioIo::new(Box::pin(stream)), service)).await;
     }
 }
