@@ -24,7 +24,7 @@ mod watching;
 
 pub use config::Config;
 pub use coordinator::Coordinator;
-pub use cycle::{Cycle, CycleTracker, SlowCause, Step};
+pub use cycle::{Cycle, CycleTracker, Step};
 pub use event::{ElectionCause, Event, LossReason};
 #[cfg(feature = "explore")]
 pub use explore::Renumber;

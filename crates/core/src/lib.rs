@@ -44,7 +44,7 @@ pub use election::{
     Answer, Config, ContentionWatch, Coordinator, Cycle, CycleTracker, ELECTION_BUCKETS_MS, Effect,
     ElectionCause, ElectionDurations, ElectionTimer, Epoch, Event, Expect, HeartbeatLatencies, Input, Lease,
     LossReason, NodeEntry, NodesAnswer, ProbeAnswer, Request, RequestId, Role, Seat, SeatAnswer, SeatProblem,
-    SeatState, SlowCause, Step, StopCause, Terms, Version, WakeToken, WriteAnswer,
+    SeatState, Step, StopCause, Terms, Version, WakeToken, WriteAnswer,
 };
 #[cfg(feature = "explore")]
 pub use election::{LeadView, Renumber, SeenView, View};

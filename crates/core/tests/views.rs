@@ -3,7 +3,7 @@
 mod world;
 
 use tenure_core::{
-    ElectionCause, Epoch, GaveUp, Input, NodeId, ProcessOutcome, ProcessState, Role, SlowCause, Time, Version,
+    ElectionCause, Epoch, GaveUp, Input, NodeId, ProcessOutcome, ProcessState, Role, Time, Version,
 };
 use world::World;
 
@@ -61,8 +61,6 @@ fn an_election_is_seen_with_its_cause_while_it_lasts() {
 
 #[test]
 fn words_on_the_wire_are_what_the_reference_says() {
-    let causes = [SlowCause::SlowStore, SlowCause::LostRaces, SlowCause::StalledProcess];
-    assert_eq!(causes.map(SlowCause::as_str), ["slow store", "lost races", "stalled process"]);
     use ProcessOutcome::{Aborted, Done, Failed, Panicked};
     assert_eq!(
         [Done, Failed, Panicked, Aborted].map(ProcessOutcome::as_str),

@@ -129,7 +129,7 @@ impl Driver {
             core,
             carrier,
             outlets,
-            cycles: CycleTracker::new(settings.request_timeout_ms, patience_ms),
+            cycles: CycleTracker::new(patience_ms),
             elections: ElectionTimer::default(),
             differences: Vec::new(),
             diary: settings.diagnostics_enabled.then(Diary::default),
@@ -196,7 +196,7 @@ impl Driver {
 
     fn on_slept(&mut self) -> Option<Input> {
         let now = Time(self.outlets.voice.clock.now_ms());
-        if let Some((token, _)) = self.wake.take_if(|(_, at)| *at <= now) {
+        if let Some((token, _)) = self.wake.filter(|(_, at)| *at <= now) {
             return Some(Input::Wake(token));
         }
         if let Some(cycle) = self.cycles.overdue(now)
@@ -248,6 +248,8 @@ impl Driver {
 
     fn feed(&mut self, input: Input) {
         let now = Time(self.outlets.voice.clock.now_ms());
+        // The core does all that is due in this step, whatever the input, and asks for the next wake-up.
+        let late_ms = self.wake.take_if(|(_, at)| *at <= now).map_or(0, |(_, at)| now.since(at));
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
         #[cfg(feature = "explore")]
         let before = self.outlets.watcher.as_ref().map(|_| self.core.view());
@@ -264,7 +266,7 @@ impl Driver {
             self.outlets.fence.observe(known);
         }
         let role = self.core.role();
-        let step = Step { now, due, input: &input, effects: &effects, role };
+        let step = Step { now, due, input: &input, effects: &effects, role, late_ms };
         let cycle = self.cycles.step(&step);
         let decided = effects
             .iter()

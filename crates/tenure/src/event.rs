@@ -5,7 +5,6 @@ mod names;
 mod tests;
 
 pub use names::EVENT_NAMES;
-pub use tenure_core::SlowCause;
 
 use crate::annex::News;
 use serde_json::{Map, Value, json};
@@ -174,8 +173,8 @@ pub enum EventKind {
         duration_ms: u64,
         /// The heartbeat interval.
         expected_ms: u64,
-        /// What took the time, as far as can be told.
-        cause: SlowCause,
+        /// For how much of it this node itself did not get to run: paused, suspended, or starved of CPU.
+        stalled_ms: u64,
     },
     /// A worker is new.
     WorkerRegistered(WorkerFacts),
@@ -479,9 +478,9 @@ impl EventKind {
             EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
                 json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
             }
-            EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
+            EventKind::ContentionDetected { duration_ms, expected_ms, stalled_ms } => {
                 let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
-                json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "cause": cause.as_str()})
+                json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "stalledMs": stalled_ms})
             }
         }
     }

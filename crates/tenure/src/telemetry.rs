@@ -115,16 +115,16 @@ pub(crate) fn log(event: &Event) {
         EventKind::CandidateRestarted { attempt, wait_ms } => {
             say!(error, attempt, "the candidate died; restarting it in {wait_ms} ms")
         }
-        EventKind::ContentionDetected { duration_ms, expected_ms, cause } => {
-            let cause = cause.as_str();
+        EventKind::ContentionDetected { duration_ms, expected_ms, stalled_ms } => {
             let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
             say!(
                 warn,
                 duration = duration_ms,
                 expected = expected_ms,
                 ratio,
-                cause,
-                "a heartbeat took {duration_ms} ms; one is due every {expected_ms} ms ({cause})"
+                stalledMs = stalled_ms,
+                "a heartbeat took {duration_ms} ms; one is due every {expected_ms} ms; the node itself stood still for \
+                 {stalled_ms} ms"
             )
         }
         EventKind::WorkerRegistered(worker) => {

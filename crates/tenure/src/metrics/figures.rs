@@ -292,7 +292,7 @@ impl Figures {
         self.tally.lock().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
             duration_ms: cycle.duration_ms,
             expected_ms: self.expected_ms,
-            cause: cycle.cause,
+            stalled_ms: cycle.stalled_ms,
         })
     }
 
