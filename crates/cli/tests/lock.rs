@@ -64,6 +64,22 @@ fn lk1_a_lock_that_is_held_says_who_holds_it_since_when() {
     place.run(&same, "echo never").assert_code(11).assert_says(&[says, ", epoch 1)"]);
 }
 
+/// Nobody watches a lock between two runs of a script, so each run would have to watch it for a whole expiry.
+#[test]
+fn a_lock_whose_holder_crashed_long_ago_is_had_in_less_than_an_expiry() {
+    let place = Place(Sandbox::new());
+    drop(place.held("nightly", "pod-b"));
+    let soon = ["--name", "nightly", "--timeout", "5s"];
+    place.run(&soon, "echo never").assert_code(11);
+    let database = rusqlite::Connection::open(place.0.path("lock.db")).unwrap();
+    let aged = database.execute(
+        "UPDATE object SET modified_ms = modified_ms - 60000 WHERE key LIKE '%/lock-nightly/seat.json'",
+        [],
+    );
+    assert_eq!(aged.unwrap(), 1);
+    assert_eq!(place.run(&soon, "echo mine").assert_code(0).stdout, "mine\n");
+}
+
 #[test]
 fn lk2_a_store_that_cannot_be_reached_is_an_error_of_its_own() {
     let sandbox = Sandbox::new();

@@ -195,7 +195,9 @@ impl Coordinator {
     }
 
     /// A cold start recognises a long-dead seat at once. It goes by the store's clock alone, compares with this node's own
-    /// presence, and allows a wide margin.
+    /// presence, and allows a wide margin. This is more than comfort after an outage: nobody watches a lock between two runs
+    /// of a script, so without it every run after a crash would have to watch for a whole expiry, and one with a shorter
+    /// `--timeout` would never get the lock again.
     fn age_seat(&mut self, nodes: &[NodeEntry], out: &mut Vec<Effect>) {
         let Seen::Seat(seen) = &self.seen else { return };
         let Some(seat_ms) = seen.modified_ms else { return };
