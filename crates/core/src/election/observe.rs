@@ -143,6 +143,10 @@ impl Coordinator {
     /// Somebody outside removed a seat that this node has seen, perhaps before a rest. Its holder may act until its lease
     /// ends, so nobody claims before the holder would have been given up for dead anyway. A seat that was vacant, or this
     /// node's own, may have had a holder since that nobody saw. Only a leader knows better: it is the holder, and stops.
+    ///
+    /// The proof excludes such seats, and epochs would tell two leaders apart. But a command under `tenure exec` or `tenure
+    /// lock` asks no fence: without this wait, deleting the seat of a healthy cluster would run two copies of it until the
+    /// holder's next heartbeat.
     fn distrust(&mut self) {
         let leads = matches!(self.phase, Phase::Leading(_));
         if self.highest > Epoch(0) && !leads && !Mutant::VanishedSeatClaimed.on() {
