@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::event::EventKind;
+use tenure::settings::Preset;
 use tenure::{Event, Node, Settings};
 use tenure_server::{Options, Parts, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -62,13 +63,13 @@ fn main() {
 async fn bench() {
     let dir = std::env::temp_dir().join(format!("tenure-bench-http-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    for preset in ["default", "fast"] {
+    for preset in [Preset::Default, Preset::Fast] {
         let store = format!("sqlite:{}/{preset}.db", dir.display());
         let settings = Settings::builder()
             .store(store.as_str())
             .node("pod-a")
             .preset(preset)
-            .startup_jitter_max(0)
+            .startup_jitter_max(Duration::ZERO)
             .build()
             .unwrap();
         measure(preset, settings).await;
@@ -76,7 +77,7 @@ async fn bench() {
     let _ = std::fs::remove_dir_all(dir);
 }
 
-async fn measure(preset: &str, settings: Settings) {
+async fn measure(preset: Preset, settings: Settings) {
     let heartbeat_ms = settings.heartbeat_interval_ms;
     let node = Node::start(settings).await.unwrap();
     let server = Server::bind(Options::new("127.0.0.1:0".parse().unwrap(), None).unwrap()).unwrap();

@@ -131,7 +131,8 @@ async fn node(
     meter: &Meter,
     eligible: bool,
 ) -> Node {
-    let settings = Settings::builder().namespace("bench").node(name).store("memory:").startup_jitter_max(0);
+    let settings =
+        Settings::builder().namespace("bench").node(name).store("memory:").startup_jitter_max(Duration::ZERO);
     let lane: Arc<dyn Store> = Arc::new(Metered::new(Arc::clone(store) as Arc<dyn Store>, meter.clone()));
     let lanes = Lanes { lease: Arc::clone(&lane), bulk: lane };
     let builder = Node::builder(settings.eligible(eligible).build().expect("valid")).lanes(lanes);

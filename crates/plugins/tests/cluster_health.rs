@@ -44,8 +44,11 @@ impl Rig {
     }
 
     async fn join_with(&self, name: &str, change: impl FnOnce(ClusterHealth) -> ClusterHealth) -> Member {
-        let settings =
-            Settings::builder().namespace("test").node(name).store("memory:").startup_jitter_max(0);
+        let settings = Settings::builder()
+            .namespace("test")
+            .node(name)
+            .store("memory:")
+            .startup_jitter_max(Duration::ZERO);
         let (lease, bulk) = (Faulty::new(self.store.clone(), 7), Faulty::new(self.store.clone(), 11));
         let meter = Meter::default();
         let metered = |link: &Faulty| -> Arc<dyn Store> {

@@ -11,7 +11,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(std::time::Duration::ZERO).build()?;
 //! let node = Node::start(settings).await?;
 //! let options = Options::new("127.0.0.1:0".parse()?, None)?;
 //! let server = Server::bind(options)?.serve(Parts::of(&node))?;

@@ -6,6 +6,7 @@ use common::{Site, options, sleep_ms};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure::event::EventKind;
+use tenure::settings::Preset;
 
 #[tokio::test(start_paused = true)]
 async fn the_leader_is_told_from_memory_under_its_names() {
@@ -159,7 +160,7 @@ async fn of_others_a_node_sees_silence_and_that_takes_a_while() {
 
 #[tokio::test(start_paused = true)]
 async fn renewals_do_not_drive_out_what_people_want_to_know() {
-    let site = Site::with(options(), |settings| settings.preset("fast")).await;
+    let site = Site::with(options(), |settings| settings.preset(Preset::Fast)).await;
     // A thousand renewals and more.
     sleep_ms(1_200_000).await;
     let name = |told: &common::Told| told.data["event"].as_str().unwrap_or_default().to_owned();
@@ -243,7 +244,7 @@ async fn events_come_as_they_happen_with_the_json_of_the_command_line() {
 
 #[tokio::test(start_paused = true)]
 async fn who_comes_back_misses_nothing_and_who_comes_back_too_late_is_told() {
-    let site = Site::with(options(), |settings| settings.preset("fast")).await;
+    let site = Site::with(options(), |settings| settings.preset(Preset::Fast)).await;
     let mut stream = site.stream("/v1/events", None).await;
     let last = stream.next().await;
     drop(stream);

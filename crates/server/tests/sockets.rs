@@ -5,6 +5,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
+use tenure::settings::Preset;
 use tenure::{Node, Settings};
 use tenure_server::{Limits, Options, Parts, Server, Token};
 
@@ -20,8 +21,11 @@ struct Running {
 
 impl Running {
     async fn new(change: impl FnOnce(&mut Limits)) -> Running {
-        let settings =
-            Settings::builder().store("memory:").node("pod-a").preset("fast").startup_jitter_max(0);
+        let settings = Settings::builder()
+            .store("memory:")
+            .node("pod-a")
+            .preset(Preset::Fast)
+            .startup_jitter_max(Duration::ZERO);
         let node = Node::start(settings.build().expect("valid")).await.expect("a node");
         let mut limits = Limits::default();
         change(&mut limits);

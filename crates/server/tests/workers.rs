@@ -119,7 +119,8 @@ async fn a_timeout_over_http_is_a_matter_of_minutes() {
     assert!(site.object("workers/w1.json").await.is_none(), "nothing was written");
     register(&site, json!({"workerId": "w1", "timeout": 600_000})).await;
     // And a long default of the namespace is cut for them, not refused.
-    let long = Site::with(options(), |settings| settings.worker_timeout(3_600_000)).await;
+    let long =
+        Site::with(options(), |settings| settings.worker_timeout(Duration::from_millis(3_600_000))).await;
     let answer = long.post("/v1/workers", json!({"workerId": "w1"})).await.is(201).json();
     assert_eq!(answer["heartbeatWithinMs"], 600_000);
 }

@@ -197,9 +197,9 @@ impl Cluster {
             .namespace("sim")
             .node(&format!("node-{index}"))
             .store("memory:")
-            .heartbeat_interval(heartbeat_ms)
-            .lease_timeout(heartbeat_ms * 3)
-            .startup_jitter_max(500)
+            .heartbeat_interval(Duration::from_millis(heartbeat_ms))
+            .lease_timeout(Duration::from_millis(heartbeat_ms * 3))
+            .startup_jitter_max(Duration::from_millis(500))
             .build();
         let link = Faulty::new(Arc::clone(&self.store) as Arc<dyn Store>, self.seed ^ (life << 32));
         let rate = self.rng.random_range(900..=1100);

@@ -1,7 +1,9 @@
 //! Two plugins share one election: `cargo run -p tenure --example embed`.
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
+use std::time::Duration;
 use tenure::plugin::{LeaderChange, Plugin, Services};
+use tenure::settings::CoordinationMode;
 use tenure::{LeaderGuard, Settings, async_trait};
 
 struct Worker(&'static str);
@@ -24,8 +26,9 @@ impl Plugin for Worker {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let settings = Settings::builder().store("memory:").namespace("horizon").coordination_mode("global");
-    let settings = settings.startup_jitter_max(0).node("pod-a").build()?;
+    let settings =
+        Settings::builder().store("memory:").namespace("horizon").coordination_mode(CoordinationMode::Global);
+    let settings = settings.startup_jitter_max(Duration::ZERO).node("pod-a").build()?;
     let queue = Services::process().attach(Worker("queue"), settings.clone()).await?;
     let scheduler = Services::process().attach(Worker("scheduler"), settings).await?;
 

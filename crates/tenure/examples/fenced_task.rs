@@ -5,6 +5,8 @@
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use std::sync::Arc;
+use std::time::Duration;
+use tenure::settings::Preset;
 use tenure::store::{Lanes, MemoryStore, Store};
 use tenure::{Node, Settings};
 
@@ -12,10 +14,13 @@ use tenure::{Node, Settings};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let start = async |name: &str| {
-        let settings =
-            Settings::builder().namespace("reports").node(name).preset("fast").startup_jitter_max(0);
+        let settings = Settings::builder()
+            .namespace("reports")
+            .node(name)
+            .preset(Preset::Fast)
+            .startup_jitter_max(Duration::ZERO);
         // Strict: not even a task that was just on its way is accepted from a former leader.
-        let settings = settings.epoch_grace_period(0).build()?;
+        let settings = settings.epoch_grace_period(Duration::ZERO).build()?;
         Ok::<_, Box<dyn std::error::Error>>(
             Node::builder(settings).lanes(Lanes::same(Arc::clone(&store))).start().await?,
         )

@@ -4,7 +4,9 @@
 #![allow(clippy::print_stdout, reason = "an example talks")]
 
 use std::sync::Arc;
+use std::time::Duration;
 use tenure::plugin::{Mode, Plugin, PluginHandle, Services};
+use tenure::settings::Preset;
 use tenure::store::{Lanes, MemoryStore};
 use tenure::{Leadership, Role, Settings};
 
@@ -27,8 +29,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for pod in ["pod-a", "pod-b"] {
         // A table of its own stands for a process of its own.
         let services = Services::new().lanes(Lanes::same(store.clone()));
-        let settings = Settings::builder().namespace("horizon").node(pod).preset("fast");
-        let settings = settings.startup_jitter_max(0).build()?;
+        let settings = Settings::builder().namespace("horizon").node(pod).preset(Preset::Fast);
+        let settings = settings.startup_jitter_max(Duration::ZERO).build()?;
         let queue = services.attach(Worker("queue"), settings.clone()).await?;
         let scheduler = services.attach(Worker("scheduler"), settings).await?;
         assert_eq!(queue.mode(), Mode::PerPlugin);

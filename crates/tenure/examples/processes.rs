@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::process::{ProcessContext, ProcessSpec, Restart, Supervisor};
+use tenure::settings::Preset;
 use tenure::store::{Lanes, MemoryStore};
 use tenure::{LeadershipEnded, Node, Settings};
 
@@ -50,8 +51,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = Arc::new(MemoryStore::new());
     let mut pods = Vec::new();
     for pod in ["pod-a", "pod-b"] {
-        let settings = Settings::builder().namespace("horizon").node(pod).preset("fast");
-        let settings = settings.startup_jitter_max(0).build()?;
+        let settings = Settings::builder().namespace("horizon").node(pod).preset(Preset::Fast);
+        let settings = settings.startup_jitter_max(Duration::ZERO).build()?;
         let node = Node::builder(settings).lanes(Lanes::same(store.clone())).start().await?;
         let supervisor = Supervisor::new([cluster_health(pod), poll_orchestrator(pod)]);
         let processes = supervisor.intensity(3, Duration::from_secs(30)).run(&node)?;

@@ -4,6 +4,7 @@
 //! holds a [`LeaderGuard`]: the epoch to stamp on everything it does, and a deadline it checks by itself.
 //!
 //! ```
+//! use std::time::Duration;
 //! use tenure::{Node, Settings};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
@@ -12,7 +13,7 @@
 //!     .store("memory:")
 //!     .namespace("reports")
 //!     .node("pod-a")
-//!     .startup_jitter_max(0)
+//!     .startup_jitter_max(Duration::ZERO)
 //!     .build()?;
 //! let node = Node::start(settings).await?;
 //! let guard = node.lead().await.ok_or("the node was stopped")?;

@@ -58,7 +58,7 @@ pub enum ProcessError {
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(Duration::ZERO).build()?;
 /// let node = Node::start(settings).await?;
 /// let poll = ProcessSpec::new("poll", |context: ProcessContext| async move {
 ///     while !context.is_cancelled() {

@@ -1,7 +1,7 @@
 //! Settings: declared once, layered, validated together, explained.
 //!
 //! [`FIELDS`] declares every setting: its names in files, environment and flags, its default, its limits and its meaning.
-//! Layers are applied one over the other (default, [preset](PRESETS), file, environment, then flag or builder). The result
+//! Layers are applied one over the other (default, [preset](Preset), file, environment, then flag or builder). The result
 //! is checked against the rules for each value and between values, and every problem is reported at once, with the value's
 //! source. The outcome is plain data: [`Settings`].
 //!
@@ -26,11 +26,11 @@ mod time;
 pub use builder::SettingsBuilder;
 pub use error::{Problem, SettingsError, Source};
 pub use field::{Computation, Fallback, Field, Kind, Value};
-pub use given::CoordinationMode;
+pub use given::{CoordinationMode, Preset};
 pub use load::Loader;
 pub use places::default_store;
 pub use show::{Origin, Resolved, default_toml};
-pub use table::{DEPRECATED, Deprecated, FIELDS, PRESETS, Preset};
+pub use table::{DEPRECATED, Deprecated, FIELDS};
 pub use time::parse_time_ms;
 
 use error::shown;
@@ -48,7 +48,7 @@ use tenure_store::StoreUrl;
 #[non_exhaustive]
 pub struct Settings {
     /// `preset`: the set of defaults that was chosen. It has already been applied.
-    pub preset: String,
+    pub preset: Preset,
     /// `namespace`: the election this node takes part in.
     pub namespace: String,
     /// `node`: the name of this node.

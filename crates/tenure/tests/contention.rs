@@ -15,7 +15,10 @@ use tokio::sync::broadcast::Receiver;
 
 /// Heartbeats of 250 ms in a lease long enough that slow answers cost no leadership.
 fn patient(settings: SettingsBuilder) -> SettingsBuilder {
-    settings.startup_jitter_max(0).heartbeat_interval(250).lease_timeout(20_000)
+    settings
+        .startup_jitter_max(Duration::ZERO)
+        .heartbeat_interval(Duration::from_millis(250))
+        .lease_timeout(Duration::from_millis(20_000))
 }
 
 /// Every request takes up to this long.
@@ -56,7 +59,7 @@ async fn cd1_a_slow_store_is_told_by_leader_and_standby() {
 #[tokio::test(start_paused = true)]
 async fn cd1_a_store_that_is_gone_is_told_while_it_is_gone() {
     let rig = Rig::new();
-    let mut a = rig.join_with("pod-a", 0, |settings| settings.startup_jitter_max(0)).await;
+    let mut a = rig.join_with("pod-a", 0, |settings| settings.startup_jitter_max(Duration::ZERO)).await;
     a.became_leader().await;
     let mut b = rig.join("pod-b").await;
     sleep_ms(5000).await;
@@ -109,8 +112,11 @@ impl JumpClock {
 
     /// Starts a node that lives by this clock.
     async fn join(self: &Arc<JumpClock>, rig: &Rig, name: &str) -> (Node, Receiver<Event>) {
-        let settings =
-            Settings::builder().namespace("test").node(name).store("memory:").startup_jitter_max(0);
+        let settings = Settings::builder()
+            .namespace("test")
+            .node(name)
+            .store("memory:")
+            .startup_jitter_max(Duration::ZERO);
         let builder = Node::builder(settings.build().expect("valid"))
             .lanes(Lanes::same(rig.store.clone()))
             .clock(self.clone());

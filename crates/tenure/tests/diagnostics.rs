@@ -5,6 +5,7 @@ mod common;
 use common::{Rig, sleep_ms};
 use std::io::Write;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tracing_subscriber::fmt::MakeWriter;
 
 #[derive(Clone, Default)]
@@ -46,7 +47,7 @@ async fn one_line_per_cycle_says_what_was_observed_decided_and_sent() {
     let _guard = tracing::subscriber::set_default(subscriber);
     let rig = Rig::new();
     let loud = |settings: tenure::settings::SettingsBuilder| {
-        settings.startup_jitter_max(0).diagnostics_enabled(true)
+        settings.startup_jitter_max(Duration::ZERO).diagnostics_enabled(true)
     };
     let mut a = rig.join_with("pod-a", 0, loud).await;
     a.became_leader().await;

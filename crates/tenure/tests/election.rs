@@ -18,7 +18,7 @@ async fn ce1_eligible_node_tries_for_leadership() {
 #[tokio::test(start_paused = true)]
 async fn ce2_ineligible_node_sends_no_request_of_the_election() {
     let rig = Rig::new();
-    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     let b = rig.join("pod-b").await;
     sleep_ms(120_000).await;
     let sent = a.meter.snapshot();
@@ -35,7 +35,7 @@ async fn ob1_an_ineligible_node_knows_the_leader_and_its_fence_the_epoch() {
     let rig = Rig::new();
     let mut b = rig.join("pod-b").await;
     assert_eq!(b.became_leader().await.epoch, 1);
-    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     assert_eq!(a.node.fence().check(0), Verdict::Accept, "it has not looked yet");
     sleep_ms(1001).await;
     assert_eq!(a.node.fence().epoch(), 1);
@@ -66,7 +66,8 @@ async fn ob1_an_ineligible_node_knows_the_leader_and_its_fence_the_epoch() {
 #[tokio::test(start_paused = true)]
 async fn td1_a_leader_that_is_back_within_the_delay_is_not_replaced() {
     let rig = Rig::new();
-    let patient = |s: SettingsBuilder| s.startup_jitter_max(0).takeover_delay(5000);
+    let patient =
+        |s: SettingsBuilder| s.startup_jitter_max(Duration::ZERO).takeover_delay(Duration::from_millis(5000));
     let mut a = rig.join_with("pod-a", 0, patient).await;
     a.became_leader().await;
     let mut b = rig.join_with("pod-b", 0, patient).await;
@@ -123,9 +124,16 @@ async fn two_processes_under_one_id_say_so_in_their_presence() {
 async fn gd5_across_processes_the_leaders_settings_count_until_a_node_leads_itself() {
     let rig = Rig::new();
     let slow = |s: SettingsBuilder| {
-        s.startup_jitter_max(0).heartbeat_interval(3000).lease_timeout(10_000).takeover_delay(5000)
+        s.startup_jitter_max(Duration::ZERO)
+            .heartbeat_interval(Duration::from_millis(3000))
+            .lease_timeout(Duration::from_millis(10_000))
+            .takeover_delay(Duration::from_millis(5000))
     };
-    let quick = |s: SettingsBuilder| s.startup_jitter_max(0).heartbeat_interval(250).lease_timeout(1000);
+    let quick = |s: SettingsBuilder| {
+        s.startup_jitter_max(Duration::ZERO)
+            .heartbeat_interval(Duration::from_millis(250))
+            .lease_timeout(Duration::from_millis(1000))
+    };
     let mut a = rig.join_with("pod-a", 0, slow).await;
     a.became_leader().await;
     let mut b = rig.join_with("pod-b", 0, quick).await;
@@ -363,10 +371,10 @@ async fn a_guard_is_never_shown_beside_another_epoch() {
     let settings = tenure::Settings::builder()
         .store("memory:")
         .node("pod-a")
-        .heartbeat_interval(50)
-        .lease_timeout(2000)
-        .startup_jitter_max(0)
-        .election_settle(0);
+        .heartbeat_interval(Duration::from_millis(50))
+        .lease_timeout(Duration::from_millis(2000))
+        .startup_jitter_max(Duration::ZERO)
+        .election_settle(Duration::ZERO);
     let node = tenure::Node::start(settings.build().expect("valid")).await.expect("a node");
     let leadership = node.leadership();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));

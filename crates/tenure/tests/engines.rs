@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure::plugin::{Mode, Plugin, Services};
+use tenure::settings::CoordinationMode;
+use tenure::settings::Preset;
 use tenure::store::{
     Condition, Credentials, EtagForm, Lanes, List, OpenOptions, Read, Remove, Store, Version, Write, open_str,
 };
@@ -126,8 +128,12 @@ async fn gc2_a_real_identity_without_the_right_to_write_falls_back() {
         assert!(matches!(allowed_there, Write::Won(_)), "{allowed_there:?}");
         owner.bulk.remove(&own).await;
 
-        let settings = Settings::builder().namespace(&namespace).node("pod-a").preset("fast");
-        let settings = settings.startup_jitter_max(0).coordination_mode("global").build().expect("valid");
+        let settings = Settings::builder().namespace(&namespace).node("pod-a").preset(Preset::Fast);
+        let settings = settings
+            .startup_jitter_max(Duration::ZERO)
+            .coordination_mode(CoordinationMode::Global)
+            .build()
+            .expect("valid");
         let queue = Arc::new(Queue::default());
         let services = Services::new().lanes(lanes);
         let handle = services.attach(Arc::clone(&queue), settings).await.expect("attached");
@@ -176,8 +182,9 @@ async fn many_workers_on_a_bucket_are_three_pages_a_sweep() {
             });
         }
         writing.join_all().await;
-        let settings = Settings::builder().namespace(&namespace).node("pod-a").startup_jitter_max(0);
-        let settings = settings.worker_sweep_interval(1000).build().expect("valid");
+        let settings =
+            Settings::builder().namespace(&namespace).node("pod-a").startup_jitter_max(Duration::ZERO);
+        let settings = settings.worker_sweep_interval(Duration::from_millis(1000)).build().expect("valid");
         let node = tenure::Node::builder(settings).lanes(lanes).start().await.expect("a node");
         let known = node.workers();
         until("all are known", || known.borrow().active == WORKERS).await;
@@ -215,9 +222,12 @@ async fn ef4_jobs_on_a_bucket_survive_a_failover() {
         let namespace = format!("jobs-{:08x}", rand_number());
         let join = async |name: &str| {
             // With the default lease: nothing here is about losing one.
-            let settings = Settings::builder().namespace(&namespace).node(name).startup_jitter_max(0);
-            let settings = settings.worker_sweep_interval(500).job_poll_interval(100);
-            let settings = settings.job_idle_interval(500).build().expect("valid");
+            let settings =
+                Settings::builder().namespace(&namespace).node(name).startup_jitter_max(Duration::ZERO);
+            let settings = settings
+                .worker_sweep_interval(Duration::from_millis(500))
+                .job_poll_interval(Duration::from_millis(100));
+            let settings = settings.job_idle_interval(Duration::from_millis(500)).build().expect("valid");
             tenure::Node::builder(settings).lanes(lanes.clone()).start().await.expect("a node")
         };
         let (a, b) = (join("pod-a").await, join("pod-b").await);

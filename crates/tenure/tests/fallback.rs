@@ -10,10 +10,12 @@ use common::sleep_ms;
 use pods::{Cluster, Diary, Manner, leads, until};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tenure::Leadership;
 use tenure::event::EventKind;
 use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRunner, JobSpec, JobState};
 use tenure::plugin::{Mode, PluginHandle};
+use tenure::settings::CoordinationMode;
 use tenure::store::{Condition, Store, Write};
 
 const GLOBAL_SEAT: &str = "plg_coordinator_global/test/seat.json";
@@ -184,9 +186,9 @@ async fn gc2_a_plugin_that_may_not_even_look_goes_on_and_a_global_leader_sees_it
 async fn gc2_a_rolling_change_from_per_plugin_to_global_waits_for_the_old_leader() {
     let cluster = Cluster::new();
     let (old, next, new) = (cluster.pod("pod-a"), cluster.pod("pod-b"), cluster.pod("pod-c"));
-    let (first, _) = old.attach_with("queue", |s| s.coordination_mode("per-plugin")).await;
+    let (first, _) = old.attach_with("queue", |s| s.coordination_mode(CoordinationMode::PerPlugin)).await;
     leads(&first).await;
-    let (second, _) = next.attach_with("queue", |s| s.coordination_mode("per-plugin")).await;
+    let (second, _) = next.attach_with("queue", |s| s.coordination_mode(CoordinationMode::PerPlugin)).await;
     sleep_ms(3000).await;
     let (global, _) = new.attach("queue").await;
     sleep_ms(20_000).await;
@@ -206,7 +208,7 @@ async fn gc2_a_rolling_change_from_per_plugin_to_global_waits_for_the_old_leader
 async fn gc2_a_dead_per_plugin_seat_is_waited_out_once_and_cleared_away() {
     let cluster = Cluster::new();
     let (old, new) = (cluster.pod("pod-a"), cluster.pod("pod-b"));
-    let (first, _) = old.attach_with("queue", |s| s.coordination_mode("per-plugin")).await;
+    let (first, _) = old.attach_with("queue", |s| s.coordination_mode(CoordinationMode::PerPlugin)).await;
     leads(&first).await;
     // It dies: what it wrote last stays.
     let dead = cluster.seat(OWN_SEAT).await;

@@ -98,7 +98,9 @@ async fn ef3_switched_off_everything_is_accepted_and_nothing_counted() {
     }
     assert_eq!((fence.drift_events(), fence.epoch()), (0, 6));
     let rig = Rig::new();
-    let member = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).epoch_fencing_enabled(false)).await;
+    let member = rig
+        .join_with("pod-a", 0, |s| s.startup_jitter_max(Duration::ZERO).epoch_fencing_enabled(false))
+        .await;
     let guard = member.node.lead().await.expect("leadership");
     assert_eq!(
         (guard.epoch(), member.node.fence().check(0)),

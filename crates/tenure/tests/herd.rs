@@ -5,6 +5,7 @@ mod common;
 use common::spy::Spy;
 use common::{Member, Rig, leaders, sleep_ms};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure::event::EventKind;
 use tenure::settings::SettingsBuilder;
 use tokio::time::Instant;
@@ -85,7 +86,7 @@ async fn jh1_fifty_nodes_with_default_jitter_do_not_stampede() {
 async fn jh2_five_nodes_without_jitter_start_at_once_and_elect_sooner() {
     let rig = Rig::new();
     let names = || (0..5).map(|index| format!("node-{index}"));
-    let mut herd = Herd::start(&rig, names(), |settings| settings.startup_jitter_max(0)).await;
+    let mut herd = Herd::start(&rig, names(), |settings| settings.startup_jitter_max(Duration::ZERO)).await;
     let elected = herd.members[0].became_leader().await;
     let without_ms = herd.began.elapsed().as_millis();
     assert_eq!(herd.first_requests(), [0; 5], "all at once");
@@ -103,7 +104,7 @@ async fn jh2_five_nodes_without_jitter_start_at_once_and_elect_sooner() {
 async fn jh3_two_hundred_nodes_over_fifteen_seconds_are_thirteen_a_second() {
     let rig = Rig::new();
     let herd = Herd::start(&rig, (0..200).map(|index| format!("web-{index}")), |settings| {
-        settings.startup_jitter_min(0).startup_jitter_max(15_000)
+        settings.startup_jitter_min(Duration::ZERO).startup_jitter_max(Duration::from_millis(15_000))
     })
     .await;
     sleep_ms(20_000).await;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tenure::job::{Dispatcher, JobSpec, Submitted};
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
 use tenure::{Node, Settings};
@@ -62,7 +63,11 @@ async fn a_ledger_is_taken_over_in_as_many_requests_at_once_as_the_store_has_use
     let rig = Rig::new();
     let (under_way, most) = Default::default();
     let narrow = Arc::new(Narrow { inner: rig.store.clone(), under_way, most });
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     let lanes = Lanes { lease: rig.store.clone(), bulk: narrow.clone() };
     let node = Node::builder(settings.build().expect("valid settings"))
         .lanes(lanes)

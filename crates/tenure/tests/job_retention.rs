@@ -8,11 +8,12 @@ mod errands;
 use common::sleep_ms;
 use errands::*;
 use serde_json::json;
+use std::time::Duration;
 use tenure::job::{Dispatcher, JobSpec, JobState, RunnerEnd, Submitted};
 
 #[tokio::test(start_paused = true)]
 async fn the_inbox_of_a_worker_gone_for_good_is_removed_and_one_with_work_is_not() {
-    let (rig, leader, x) = two_with(|s| s.worker_retention(60_000)).await;
+    let (rig, leader, x) = two_with(|s| s.worker_retention(Duration::from_millis(60_000))).await;
     let done = Log::default();
     let first = runner(&x, "w1", &done, 0).await;
     let _second = runner(&x, "w2", &done, 0).await;

@@ -73,12 +73,16 @@ async fn a_new_leader_calls_no_worker_gone_before_it_has_listed_them_itself() {
     let mut first = rig.join("pod-a").await;
     first.became_leader().await;
     let veil = Arc::new(Veiled { inner: rig.store.clone(), on: AtomicBool::new(false) });
-    let settings = Settings::builder().namespace("test").node("pod-b").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-b")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     let second = Node::builder(settings.build().expect("valid settings"))
         .lanes(Lanes::same(veil.clone()))
         .clock(rig.clock.clone());
     let second = second.start().await.expect("a node");
-    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     let (done, other) = (Log::default(), Log::default());
     let _v1 = runner(&x, "v1", &other, 0).await;
     known(&first, 1).await;
@@ -113,7 +117,10 @@ async fn a_new_leader_calls_no_worker_gone_before_it_has_listed_them_itself() {
 async fn a_former_life_of_a_worker_leaves_the_claims_of_its_successor_alone() {
     let rig = Rig::new();
     let slow = |s: tenure::settings::SettingsBuilder| {
-        s.startup_jitter_max(0).eligible(false).worker_heartbeat_interval(60_000).worker_timeout(200_000)
+        s.startup_jitter_max(Duration::ZERO)
+            .eligible(false)
+            .worker_heartbeat_interval(Duration::from_millis(60_000))
+            .worker_timeout(Duration::from_millis(200_000))
     };
     let x = rig.join_with("pod-x", 0, slow).await;
     let spec = WorkerSpec::new("w1", "queue").timeout(Duration::from_secs(200));

@@ -84,7 +84,7 @@ async fn ef3_without_fencing_every_entry_is_run_and_nothing_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn gt1_an_entry_of_the_leader_just_before_is_run_late() {
-    let (rig, x, done) = fenced_worker(|s| s.epoch_grace_period(60_000)).await;
+    let (rig, x, done) = fenced_worker(|s| s.epoch_grace_period(Duration::from_millis(60_000))).await;
     x.node.fence().observe(6);
     put_inbox(&rig, &[("late", 5, wall_ms())]).await;
     sleep_ms(20_000).await;
@@ -94,7 +94,7 @@ async fn gt1_an_entry_of_the_leader_just_before_is_run_late() {
 
 #[tokio::test(start_paused = true)]
 async fn gt2_two_epochs_back_an_entry_has_no_grace() {
-    let (rig, x, done) = fenced_worker(|s| s.epoch_grace_period(60_000)).await;
+    let (rig, x, done) = fenced_worker(|s| s.epoch_grace_period(Duration::from_millis(60_000))).await;
     x.node.fence().observe(6);
     put_inbox(&rig, &[("older", 4, wall_ms())]).await;
     sleep_ms(20_000).await;
@@ -137,7 +137,7 @@ async fn ef1_a_new_leader_restamps_what_nobody_claimed_and_it_runs_once() {
 async fn a_failover_in_mid_flight_neither_loses_nor_doubles_work() {
     let rig = Rig::new();
     let mut members = rig.join_all(&["pod-a", "pod-b"]).await;
-    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     members[0].became_leader().await;
     let done = Log::default();
     let _w1 = runner(&x, "w1", &done, 3000).await;
@@ -173,7 +173,7 @@ async fn a_failover_in_mid_flight_neither_loses_nor_doubles_work() {
 async fn a_lost_worker_is_replaced_and_its_late_result_is_recorded_not_applied() {
     let (_rig, leader, x) = two().await;
     let rig = &_rig;
-    let y = rig.join_with("pod-y", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let y = rig.join_with("pod-y", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     let (slow, quick) = (Log::default(), Log::default());
     let _w1 = runner(&x, "w1", &slow, 90_000).await;
     known(&leader, 1).await;
@@ -403,7 +403,7 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn watermarks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed() {
-    let (rig, leader, x) = two_with(|s| s.job_retention(600_000)).await;
+    let (rig, leader, x) = two_with(|s| s.job_retention(Duration::from_millis(600_000))).await;
     let done = Log::default();
     let _w = runner(&x, "w1", &done, 0).await;
     known(&leader, 1).await;
@@ -441,7 +441,7 @@ async fn watermarks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed(
 #[tokio::test(start_paused = true)]
 async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
     // A lease that bears it: the seat is on the same link, and not what is tried here.
-    let (_rig, leader, x) = two_with(|s| s.lease_timeout(20_000)).await;
+    let (_rig, leader, x) = two_with(|s| s.lease_timeout(Duration::from_millis(20_000))).await;
     let done = Log::default();
     let _w1 = runner(&x, "w1", &done, 700).await;
     let _w2 = runner(&x, "w2", &done, 300).await;

@@ -124,7 +124,9 @@ async fn the_registry_shows_the_same_figures_under_the_listed_names() {
     let rig = Rig::new();
     let mut a = rig.join("pod-a").await;
     a.became_leader().await;
-    let b = rig.join_with("pod-a", 0, |settings| settings.startup_jitter_max(0).namespace("other")).await;
+    let b = rig
+        .join_with("pod-a", 0, |settings| settings.startup_jitter_max(Duration::ZERO).namespace("other"))
+        .await;
     sleep_ms(30_000).await;
     let mut text = String::new();
     encode(&mut text, &a.node.registry()).expect("text");

@@ -9,6 +9,7 @@ mod pods;
 use common::sleep_ms;
 use pods::{Cluster, Manner, leads, until};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure::event::EventKind;
 use tenure::plugin::{AttachError, Mode};
 use tenure::settings::CoordinationMode;
@@ -247,8 +248,13 @@ async fn gd2_without_a_mode_each_plugin_has_an_election_of_its_own() {
     assert_eq!(Settings::default().coordination_mode, CoordinationMode::PerPlugin);
     let cluster = Cluster::new();
     let a = cluster.pod("pod-a");
-    let settings =
-        || Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = || {
+        Settings::builder()
+            .namespace("test")
+            .node("pod-a")
+            .store("memory:")
+            .startup_jitter_max(Duration::ZERO)
+    };
     let mut handles = Vec::new();
     for name in ["queue", "scheduler"] {
         let (handle, _) = a.attach_with(name, |_| settings()).await;
@@ -274,7 +280,8 @@ async fn gd2_without_a_mode_each_plugin_has_an_election_of_its_own() {
 
 #[test]
 fn gd2_a_wrong_mode_is_refused_with_the_words_there_are() {
-    let error = Settings::builder().coordination_mode("shared").build().expect_err("no such mode");
+    let wrong = Settings::loader().env([("TENURE_COORDINATION_MODE", "shared")]);
+    let error = wrong.load().expect_err("no such mode");
     let text = error.to_string();
     assert!(text.contains("`coordinationMode` must be one of per-plugin, global"), "{text}");
     let by_env = Settings::loader().env([("TENURE_COORDINATION_MODE", "global")]).load().expect("valid");
@@ -289,7 +296,7 @@ async fn fencing_can_be_turned_off_for_one_plugin_of_a_shared_election() {
     let a = cluster.pod("pod-a");
     let (strict, _) = a.attach("strict").await;
     let (lenient, _) = a.attach_with("lenient", |settings| settings.epoch_fencing_enabled(false)).await;
-    let (patient, _) = a.attach_with("patient", |settings| settings.epoch_grace_period(0)).await;
+    let (patient, _) = a.attach_with("patient", |settings| settings.epoch_grace_period(Duration::ZERO)).await;
     leads(&strict).await;
     leads(&lenient).await;
     leads(&patient).await;
@@ -329,8 +336,13 @@ async fn gd5_the_first_plugin_sets_the_service_and_later_ones_are_told_the_diffe
     let _same = a.services.attach(Idle("same"), from_file()).await.expect("attached");
     let silent = a.attach("silent").await.0;
     assert!(!log::text().contains("keeps the settings of its first plugin"), "{}", log::text());
-    let (other, _) =
-        a.attach_with("other", |settings| settings.heartbeat_interval(500).lease_timeout(10_000)).await;
+    let (other, _) = a
+        .attach_with("other", |settings| {
+            settings
+                .heartbeat_interval(Duration::from_millis(500))
+                .lease_timeout(Duration::from_millis(10_000))
+        })
+        .await;
     let warnings: Vec<String> = log::text()
         .lines()
         .filter(|line| line.contains("keeps the settings of its first plugin"))
@@ -382,7 +394,7 @@ async fn a_plugin_that_returns_early_from_promoted_holds_nothing_up() {
     }
     log::keep();
     let cluster = Cluster::new();
-    for mode in ["per-plugin", "global"] {
+    for mode in [CoordinationMode::PerPlugin, CoordinationMode::Global] {
         let mut handles = Vec::new();
         for pod in [cluster.pod("pod-a"), cluster.pod("pod-b")] {
             let settings = pod.settings().coordination_mode(mode).build().expect("valid");

@@ -17,6 +17,7 @@ use tenure::event::EventKind;
 use tenure::process::{
     ProcessContext, ProcessError, ProcessSpec, ProcessState, Processes, Restart, Supervisor,
 };
+use tenure::settings::Preset;
 use tenure::{LeadershipEnded, Node, Settings};
 use tokio::time::Instant;
 use trace::{Trace, Witness};
@@ -365,7 +366,11 @@ async fn a_thread_that_ignores_its_cancellation_is_contained() {
 async fn ap1_a_supervisor_that_dies_ends_its_processes_and_is_started_again() {
     let (rig, trace) = (Rig::new(), Trace::default());
     let clock = Arc::new(trace::Fragile::new(&rig));
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     let builder = Node::builder(settings.build().expect("valid"))
         .lanes(tenure::store::Lanes::same(rig.store.clone()))
         .clock(clock.clone());
@@ -484,8 +489,13 @@ async fn under_faults_processes_act_on_one_node_at_a_time() {
 /// A task that blocks its thread cannot be cut off either. On real time, since simulated time would not go on beside it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_task_that_blocks_its_thread_is_contained() {
-    let settings = Settings::builder().store("memory:").node("pod-a").preset("fast").startup_jitter_max(0);
-    let node = Node::start(settings.election_settle(0).build().expect("valid")).await.expect("a node");
+    let settings = Settings::builder()
+        .store("memory:")
+        .node("pod-a")
+        .preset(Preset::Fast)
+        .startup_jitter_max(Duration::ZERO);
+    let node =
+        Node::start(settings.election_settle(Duration::ZERO).build().expect("valid")).await.expect("a node");
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Arc::new(std::sync::Mutex::new(released));
     let blocks = ProcessSpec::new("blocks", move |context: ProcessContext| {

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Member, Rig, sleep_ms};
+use std::time::Duration;
+use tenure::settings::Preset;
 use tenure::store::MeterSnapshot;
 use tenure::worker::{Worker, WorkerSpec};
 
@@ -12,10 +14,10 @@ const READ: f64 = 0.0004;
 const MONTH_S: f64 = 30.0 * 86_400.0;
 
 /// A whole number of every interval there is; of many nodes, of every one that each node has.
-fn measured_ms(preset: &str, nodes: usize) -> u64 {
+fn measured_ms(preset: Preset, nodes: usize) -> u64 {
     match (preset, nodes) {
-        ("thrifty", ..20) => 720_000,
-        ("thrifty", _) => 180_000,
+        (Preset::Thrifty, ..20) => 720_000,
+        (Preset::Thrifty, _) => 180_000,
         _ => 60_000,
     }
 }
@@ -26,13 +28,14 @@ struct Cluster {
 }
 
 impl Cluster {
-    async fn start(preset: &str, nodes: usize, with_worker: bool) -> Cluster {
+    async fn start(preset: Preset, nodes: usize, with_worker: bool) -> Cluster {
         let rig = Rig::new();
         let (mut members, mut workers) = (Vec::new(), Vec::new());
         for index in 0..nodes {
             let name = format!("node-{index:04}");
-            let member =
-                rig.join_with(&name, 0, |settings| settings.preset(preset).startup_jitter_max(0)).await;
+            let member = rig
+                .join_with(&name, 0, |settings| settings.preset(preset).startup_jitter_max(Duration::ZERO))
+                .await;
             if with_worker {
                 workers.push(
                     member
@@ -44,7 +47,7 @@ impl Cluster {
             members.push(member);
         }
         // Elected, every worker read and published, every count of heartbeats past its tenth.
-        sleep_ms(if preset == "thrifty" { 200_250 } else { 110_250 }).await;
+        sleep_ms(if preset == Preset::Thrifty { 200_250 } else { 110_250 }).await;
         Cluster { members, workers }
     }
 
@@ -64,7 +67,7 @@ impl Cluster {
 }
 
 /// Requests per node and 5 s, and dollars per node and month.
-async fn cost(preset: &str, nodes: usize, with_worker: bool) -> (f64, f64) {
+async fn cost(preset: Preset, nodes: usize, with_worker: bool) -> (f64, f64) {
     let cluster = Cluster::start(preset, nodes, with_worker).await;
     let ms = measured_ms(preset, nodes);
     let (all, writes) = cluster.spend(ms, 0).await;
@@ -80,7 +83,7 @@ async fn cost(preset: &str, nodes: usize, with_worker: bool) -> (f64, f64) {
 }
 
 /// The columns of the table for one preset: without and with a worker.
-async fn columns_agree(preset: &str, first_column: usize) {
+async fn columns_agree(preset: Preset, first_column: usize) {
     let page = include_str!("../../../docs/internals/cost.md");
     for with_worker in [false, true] {
         let mut few = 0.0;
@@ -96,36 +99,39 @@ async fn columns_agree(preset: &str, first_column: usize) {
             }
             assert!(nodes < 200 || per_cycle <= few * 1.05, "{preset} at {nodes}: {per_cycle}, at 20: {few}");
             let most = match (preset, with_worker) {
-                ("thrifty", true) => 2.5,
-                ("thrifty", false) => 1.5,
+                (Preset::Thrifty, true) => 2.5,
+                (Preset::Thrifty, false) => 1.5,
                 _ => f64::INFINITY,
             };
             assert!(per_cycle <= most, "{preset} at {nodes}: {per_cycle} requests per node and 5 s");
-            assert!(preset != "default" || nodes < 50 || dollars <= 4.60, "default at {nodes}: ${dollars}");
+            assert!(
+                preset != Preset::Default || nodes < 50 || dollars <= 4.60,
+                "default at {nodes}: ${dollars}"
+            );
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_cost_table_is_what_is_counted_by_default() {
-    columns_agree("default", 2).await;
+    columns_agree(Preset::Default, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_cost_table_is_what_is_counted_when_thrifty() {
-    columns_agree("thrifty", 6).await;
+    columns_agree(Preset::Thrifty, 6).await;
 }
 
 /// Beyond what they would have made anyway, 200 nodes make at most 2 N + 20 requests to replace a leader that is gone.
 #[tokio::test(start_paused = true)]
 async fn a_failover_of_two_hundred_nodes_is_linear() {
     let nodes = 200;
-    let cluster = Cluster::start("default", nodes, true).await;
-    let (steady, _) = cluster.spend(measured_ms("default", nodes), 1).await;
+    let cluster = Cluster::start(Preset::Default, nodes, true).await;
+    let (steady, _) = cluster.spend(measured_ms(Preset::Default, nodes), 1).await;
     let before = cluster.counted();
     let gone = &cluster.members[0];
     gone.link.cut(true);
-    sleep_ms(measured_ms("default", nodes)).await;
+    sleep_ms(measured_ms(Preset::Default, nodes)).await;
     let spent: u64 = cluster
         .counted()
         .into_iter()

@@ -11,7 +11,8 @@ mod values;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use tenure::settings::{FIELDS, Fallback, Kind, Loader, PRESETS, Resolved, Settings, SettingsError, Source};
+use std::time::Duration;
+use tenure::settings::{FIELDS, Fallback, Kind, Loader, Preset, Resolved, Settings, SettingsError, Source};
 
 /// A loader in an empty environment but for a home directory.
 fn loader() -> Loader {
@@ -238,7 +239,7 @@ fn presets_as_designed_in_any_layer() {
     assert_eq!((mixed.settings.takeover_delay_ms, mixed.settings.lease_timeout_ms), (7, 500));
     assert_eq!(mixed.source("leaseTimeout"), Some(&Source::Preset("fast")));
     assert_eq!(mixed.source("takeoverDelay"), Some(&Source::File("t.toml".into())));
-    let built = Settings::builder().preset("fast").build().expect("accepted");
+    let built = Settings::builder().preset(Preset::Fast).build().expect("accepted");
     assert_eq!(built.lease_timeout_ms, 500);
     let line = refusal(flags(&[("preset", "slow")]));
     assert!(line.contains("`preset` must be one of default, thrifty, fast"), "{line}");
@@ -251,9 +252,9 @@ fn every_preset_is_valid_and_selectable() {
     else {
         panic!("preset is a choice");
     };
-    assert_eq!(PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>(), words);
-    for preset in PRESETS {
-        accepted(flags(&[("preset", preset.name)]));
+    assert_eq!(Preset::ALL.iter().map(|preset| preset.as_str()).collect::<Vec<_>>(), words);
+    for preset in Preset::ALL {
+        accepted(flags(&[("preset", preset.as_str())]));
     }
 }
 
@@ -273,7 +274,10 @@ fn later_layers_win_and_say_so() {
     // The order of the calls does not matter, only the layer.
     let reordered = Settings::loader().flag("leaseTimeout", "5000").env([("TENURE_LEASE_TIMEOUT", "1")]);
     assert_eq!(reordered.load().expect("accepted").settings.lease_timeout_ms, 5000);
-    let built = Settings::builder().lease_timeout(6000).env([("TENURE_LEASE_TIMEOUT", "4000")]).resolve();
+    let built = Settings::builder()
+        .lease_timeout(Duration::from_millis(6000))
+        .env([("TENURE_LEASE_TIMEOUT", "4000")])
+        .resolve();
     assert_eq!(built.expect("accepted").source("leaseTimeout"), Some(&Source::Builder));
 }
 

@@ -71,8 +71,13 @@ impl Store for Mute {
 async fn a_list_that_is_never_answered_is_made_again_after_its_timeouts() {
     let rig = Rig::new();
     let mute = Mute::new(&rig, |_, times| (times > 1).then_some(Duration::ZERO));
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
-    let settings = settings.worker_sweep_interval(1000).build().expect("valid settings");
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
+    let settings =
+        settings.worker_sweep_interval(Duration::from_millis(1000)).build().expect("valid settings");
     let limit_ms = settings.request_timeout_ms * u64::from(LIST_TIMEOUTS_MAX);
     let lanes = Lanes { lease: rig.store.clone(), bulk: mute.clone() };
     let node = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).start().await.expect("a node");
@@ -96,8 +101,16 @@ async fn a_slow_list_of_finished_jobs_is_waited_for() {
     let done = "plg_coordinator_global/test/jobs/done/";
     let slow =
         Mute::new(&rig, |folder, _| Some(if folder.contains("/done/") { SLOW } else { Duration::ZERO }));
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
-    let settings = settings.request_timeout(1000).job_retention(600_000).build().expect("valid settings");
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
+    let settings = settings
+        .request_timeout(Duration::from_millis(1000))
+        .job_retention(Duration::from_millis(600_000))
+        .build()
+        .expect("valid settings");
     let lanes = Lanes { lease: rig.store.clone(), bulk: slow };
     let node = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).start().await.expect("a node");
     let worker = node.register_worker(WorkerSpec::new("w1", "queue")).expect("valid");
@@ -126,7 +139,7 @@ async fn fo1_a_list_of_nodes_that_is_never_answered_holds_up_a_claim_for_one_tim
         let mut first = rig.join("pod-a").await;
         first.became_leader().await;
         let settings = Settings::builder().namespace("test").node("pod-b").store("memory:");
-        let settings = settings.startup_jitter_max(0).build().expect("valid settings");
+        let settings = settings.startup_jitter_max(Duration::ZERO).build().expect("valid settings");
         let timeout_ms = settings.request_timeout_ms;
         let lanes = Lanes::same(Mute::new(&rig, takes));
         let second = Node::builder(settings).lanes(lanes).clock(rig.clock.clone()).jitter_random(0);

@@ -66,7 +66,9 @@ async fn a_silent_holder_is_not_a_live_leader() {
 #[tokio::test(start_paused = true)]
 async fn ob4_the_leader_forgets_a_crashed_node_after_its_retention() {
     let rig = Rig::new();
-    let short = |s: SettingsBuilder| s.startup_jitter_max(0).node_retention(120_000);
+    let short = |s: SettingsBuilder| {
+        s.startup_jitter_max(Duration::ZERO).node_retention(Duration::from_millis(120_000))
+    };
     let mut a = rig.join_with("pod-a", 0, short).await;
     a.became_leader().await;
     let b = rig.join_with("pod-b", 0, short).await;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use common::{Rig, sleep_ms};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tenure::clock::{Clock, TokioClock};
 use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
@@ -35,7 +36,11 @@ impl Clock for Fragile {
 async fn ap1_a_candidate_that_dies_is_started_again() {
     let rig = Rig::new();
     let clock = Arc::new(Fragile { clock: rig.clock.clone(), broken: AtomicBool::new(false) });
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     let node = Node::builder(settings.build().expect("valid"))
         .lanes(Lanes::same(Arc::clone(&rig.store) as Arc<dyn Store>))
         .clock(clock.clone())
@@ -106,7 +111,11 @@ impl Store for Brittle {
 async fn a_worker_registry_that_dies_is_started_again_and_costs_no_leadership() {
     let rig = Rig::new();
     let store = Arc::new(Brittle { store: Arc::clone(&rig.store), broken: AtomicBool::new(false) });
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     let node = Node::builder(settings.build().expect("valid"))
         .lanes(Lanes::same(Arc::clone(&store) as Arc<dyn Store>))
         .clock(rig.clock.clone())

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use common::{Rig, sleep_ms};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tenure::clock::{Clock, TokioClock};
 use tenure::event::EventKind;
 use tenure::store::{Condition, Lanes, List, MemoryStore, Read, Remove, Store, Version, Write};
@@ -16,7 +17,11 @@ use tenure::{DriverMutant, Fence, Node, NodeBuilder, Settings};
 use tracing_subscriber::fmt::MakeWriter;
 
 fn builder(clock: Arc<dyn Clock>, store: Arc<dyn Store>) -> NodeBuilder {
-    let settings = Settings::builder().namespace("test").node("pod-a").store("memory:").startup_jitter_max(0);
+    let settings = Settings::builder()
+        .namespace("test")
+        .node("pod-a")
+        .store("memory:")
+        .startup_jitter_max(Duration::ZERO);
     Node::builder(settings.build().expect("valid")).lanes(Lanes::same(store)).clock(clock).jitter_random(0)
 }
 

@@ -6,6 +6,7 @@ mod log;
 
 use common::{Rig, sleep_ms};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use tenure::event::EventKind;
 
 #[tokio::test(start_paused = true)]
@@ -69,8 +70,11 @@ async fn te3_standbys_say_who_was_and_who_is_leader() {
 async fn te4_elections_checks_and_silence_are_told_and_the_prefix_is_a_setting() {
     let rig = Rig::new();
     let mut a = rig.join("pod-a").await;
-    let mut b =
-        rig.join_with("pod-b", 0, |settings| settings.startup_jitter_max(0).telemetry_prefix("acme")).await;
+    let mut b = rig
+        .join_with("pod-b", 0, |settings| {
+            settings.startup_jitter_max(Duration::ZERO).telemetry_prefix("acme")
+        })
+        .await;
     a.became_leader().await;
     sleep_ms(3000).await;
     a.link.cut(true);

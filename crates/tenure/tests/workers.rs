@@ -66,8 +66,9 @@ fn crash(member: Member, worker: Option<Worker>) {
 #[tokio::test(start_paused = true)]
 async fn gd4_a_worker_is_stored_refreshed_and_timed_out_once() {
     let rig = Rig::new();
-    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).namespace("production")).await;
-    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(0).namespace("production")).await;
+    let mut a =
+        rig.join_with("pod-a", 0, |s| s.startup_jitter_max(Duration::ZERO).namespace("production")).await;
+    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(Duration::ZERO).namespace("production")).await;
     a.became_leader().await;
     let worker = registered(&x, spec()).await;
     let key = "plg_coordinator_global/production/workers/q1-worker-1.json";
@@ -286,7 +287,11 @@ async fn steady_state_with_workers_costs_what_was_designed() {
 #[tokio::test(start_paused = true)]
 async fn dead_workers_are_removed_after_the_retention() {
     let rig = Rig::new();
-    let mut a = rig.join_with("pod-a", 0, |s| s.startup_jitter_max(0).worker_retention(60_000)).await;
+    let mut a = rig
+        .join_with("pod-a", 0, |s| {
+            s.startup_jitter_max(Duration::ZERO).worker_retention(Duration::from_millis(60_000))
+        })
+        .await;
     let x = rig.join("pod-x").await;
     let worker = registered(&x, spec()).await;
     sleep_ms(30_000).await;
@@ -338,7 +343,7 @@ async fn unknown_outcomes_neither_end_a_worker_nor_tell_a_silence() {
 #[tokio::test(start_paused = true)]
 async fn a_refused_worker_object_is_told_once_and_tried_on() {
     let rig = Rig::new();
-    let mut x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let mut x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     x.link.set(Faults { denied: 1.0, ..Faults::default() });
     let worker = x.node.register_worker(spec()).expect("valid");
     sleep_ms(120_000).await;
@@ -373,7 +378,7 @@ async fn fields_of_a_later_version_survive_a_takeover_of_the_id() {
 #[tokio::test(start_paused = true)]
 async fn what_breaks_a_rule_is_refused_before_anything_is_written() {
     let rig = Rig::new();
-    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(0).eligible(false)).await;
+    let x = rig.join_with("pod-x", 0, |s| s.startup_jitter_max(Duration::ZERO).eligible(false)).await;
     for wrong in [
         WorkerSpec::new("", "queue"),
         WorkerSpec::new("../w", "queue"),

@@ -1,7 +1,7 @@
 //! Which presets a store is fast enough for.
 
 use std::time::Duration;
-use tenure::settings::{PRESETS, Settings};
+use tenure::settings::{Preset, Settings};
 
 /// What fraction of the hold a leader has before its work is told to stop, in percent.
 const WORK_ENDS_PERCENT: u32 = 80;
@@ -35,11 +35,11 @@ impl PresetFit {
             let often = one_write_a_second && settings.heartbeat_interval_ms < 1000;
             often.then(|| "this store allows one write per second to an object".to_owned())
         };
-        let judge = |name: &'static str| match Settings::builder().preset(name).build() {
+        let judge = |preset: Preset| match Settings::builder().preset(preset).build() {
             Ok(settings) => too_often(&settings).or_else(|| too_slow(write_p99, &settings)),
             Err(error) => Some(error.to_string()),
         };
-        let presets: Vec<_> = PRESETS.iter().map(|preset| (preset.name, judge(preset.name))).collect();
+        let presets: Vec<_> = Preset::ALL.iter().map(|preset| (preset.as_str(), judge(*preset))).collect();
         let fits = presets.iter().any(|(_, why)| why.is_none());
         PresetFit { presets, advice: if fits { None } else { advise(write_p99) } }
     }
@@ -69,8 +69,8 @@ fn advise(write_p99: Duration) -> Option<Advice> {
         .map(|n| Advice { lease_timeout_ms: lease * n, heartbeat_interval_ms: heartbeat * n });
     let fits = |advice: &Advice| {
         let settings = Settings::builder()
-            .lease_timeout(advice.lease_timeout_ms)
-            .heartbeat_interval(advice.heartbeat_interval_ms)
+            .lease_timeout(Duration::from_millis(advice.lease_timeout_ms))
+            .heartbeat_interval(Duration::from_millis(advice.heartbeat_interval_ms))
             .build();
         settings.is_ok_and(|settings| too_slow(write_p99, &settings).is_none())
     };
@@ -82,7 +82,7 @@ fn advise(write_p99: Duration) -> Option<Advice> {
 mod tests {
     use super::*;
 
-    fn settings(preset: &str) -> Settings {
+    fn settings(preset: Preset) -> Settings {
         Settings::builder().preset(preset).build().unwrap()
     }
 
@@ -94,12 +94,12 @@ mod tests {
 
     #[test]
     fn every_preset_has_its_limit() {
-        for preset in PRESETS {
-            let settings = settings(preset.name);
+        for preset in Preset::ALL {
+            let settings = settings(*preset);
             let slowest = slowest(&settings);
-            assert_eq!(too_slow(slowest, &settings), None, "{}", preset.name);
+            assert_eq!(too_slow(slowest, &settings), None, "{}", preset.as_str());
             let why = too_slow(slowest + Duration::from_millis(1), &settings);
-            assert!(why.is_some(), "{}", preset.name);
+            assert!(why.is_some(), "{}", preset.as_str());
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         let told = |write_p99| PresetFit::of(write_p99, false).presets;
         assert!(told(Duration::from_millis(5)).iter().all(|(_, why)| why.is_none()));
         // Slower than `fast` stands, not slower than `default` does.
-        let between = slowest(&settings("fast")) + Duration::from_millis(1);
+        let between = slowest(&settings(Preset::Fast)) + Duration::from_millis(1);
         for (name, why) in told(between) {
             assert_eq!(why.is_some(), name == "fast", "{name}: {why:?}");
         }
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn where_no_preset_fits_settings_that_do_are_named() {
         let slower = |factor: u32| {
-            PRESETS.iter().map(|preset| slowest(&settings(preset.name))).max().unwrap() * factor
+            Preset::ALL.iter().map(|preset| slowest(&settings(*preset))).max().unwrap() * factor
                 + Duration::from_millis(1)
         };
         for write_p99 in [slower(1), slower(3), slower(30)] {
@@ -133,8 +133,8 @@ mod tests {
             assert!(fit.presets.iter().all(|(_, why)| why.is_some()));
             let advice = fit.advice.unwrap();
             let advised = Settings::builder()
-                .lease_timeout(advice.lease_timeout_ms)
-                .heartbeat_interval(advice.heartbeat_interval_ms)
+                .lease_timeout(Duration::from_millis(advice.lease_timeout_ms))
+                .heartbeat_interval(Duration::from_millis(advice.heartbeat_interval_ms))
                 .build()
                 .unwrap();
             assert_eq!(too_slow(write_p99, &advised), None);

@@ -24,21 +24,22 @@ pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
 mod tests {
     use super::*;
     use tenure::metrics::{MONTH_SECONDS, Projection};
+    use tenure::settings::Preset;
 
-    fn settings(preset: &str) -> Settings {
+    fn settings(preset: Preset) -> Settings {
         Settings::builder().preset(preset).build().expect("valid")
     }
 
     #[test]
     fn the_guides_table_is_what_comes_out() {
         for (preset, nodes, said) in [
-            ("default", 3, 0.81),
-            ("thrifty", 3, 0.16),
-            ("fast", 3, 0.97),
-            ("default", 5, 0.89),
-            ("default", 1000, 0.89),
-            ("thrifty", 5, 0.18),
-            ("fast", 5, 1.07),
+            (Preset::Default, 3, 0.81),
+            (Preset::Thrifty, 3, 0.16),
+            (Preset::Fast, 3, 0.97),
+            (Preset::Default, 5, 0.89),
+            (Preset::Default, 1000, 0.89),
+            (Preset::Thrifty, 5, 0.18),
+            (Preset::Fast, 5, 1.07),
         ] {
             let dollars = cost(&settings(preset), nodes).cost_per_month;
             assert!((dollars - said).abs() < 0.006, "{preset} with {nodes}: {dollars}, not {said}");
@@ -48,11 +49,11 @@ mod tests {
     /// The budgets behind the defaults still hold with health running.
     #[test]
     fn the_budgets_of_the_cost_page_stay_true() {
-        let default = settings("default");
+        let default = settings(Preset::Default);
         let fifty =
             Projection::with_workers(&default, 50, 50).cost_per_month + cost(&default, 50).cost_per_month;
         assert!(fifty / 50.0 <= 4.60, "${} for a node and a month", fifty / 50.0);
-        let thrifty = settings("thrifty");
+        let thrifty = settings(Preset::Thrifty);
         for nodes in [1, 5, 20, 50, 200, 1000] {
             let all = |workers| {
                 let requests = Projection::with_workers(&thrifty, nodes, workers).requests_per_month

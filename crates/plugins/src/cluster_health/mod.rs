@@ -7,7 +7,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+//! let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(std::time::Duration::ZERO).build()?;
 //! let node = Node::start(settings).await?;
 //! let health = ClusterHealth::new(&node);
 //! let processes = Supervisor::new([health.process()]).run(&node)?;

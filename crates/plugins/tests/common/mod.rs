@@ -83,7 +83,7 @@ impl Rig {
             .namespace("test")
             .node(name)
             .store("memory:")
-            .startup_jitter_max(0)
+            .startup_jitter_max(Duration::ZERO)
             .eligible(eligible);
         let link = Faulty::new(self.store.clone(), 7);
         let bulk = Faulty::new(Arc::new(link.clone()), 9);

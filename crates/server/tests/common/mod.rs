@@ -96,8 +96,11 @@ impl Site {
         options: Options,
         change: impl Fn(SettingsBuilder) -> SettingsBuilder,
     ) -> Site {
-        let settings =
-            Settings::builder().namespace("test").node(name).store("memory:").startup_jitter_max(0);
+        let settings = Settings::builder()
+            .namespace("test")
+            .node(name)
+            .store("memory:")
+            .startup_jitter_max(Duration::ZERO);
         let link = Faulty::new(store.clone(), 7);
         let meter = Meter::default();
         let metered: Arc<dyn Store> = Arc::new(Metered::new(Arc::new(link.clone()), meter.clone()));

@@ -150,8 +150,9 @@ impl Projection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::Preset;
 
-    fn projected(preset: &str, nodes: u64) -> (f64, f64) {
+    fn projected(preset: Preset, nodes: u64) -> (f64, f64) {
         let settings = Settings::builder().preset(preset).build().expect("valid");
         let projection = Projection::new(&settings, nodes);
         (projection.requests_per_month, projection.cost_per_month)
@@ -159,27 +160,30 @@ mod tests {
 
     #[test]
     fn the_projection_agrees_with_the_table_of_the_tuning_page() {
-        for (preset, nodes, said) in
-            [("default", 3, 13.31), ("default", 10, 25.10), ("thrifty", 3, 3.31), ("fast", 3, 54.09)]
-        {
+        for (preset, nodes, said) in [
+            (Preset::Default, 3, 13.31),
+            (Preset::Default, 10, 25.10),
+            (Preset::Thrifty, 3, 3.31),
+            (Preset::Fast, 3, 54.09),
+        ] {
             let (_, dollars) = projected(preset, nodes);
             assert!((dollars - said).abs() < 0.02, "{preset} with {nodes}: {dollars}, not {said}");
         }
-        assert_eq!(projected("default", 1).0, 1_728_000.0 + 129_600.0 + 129_600.0);
-        assert_eq!(projected("default", 0), (0.0, 0.0));
+        assert_eq!(projected(Preset::Default, 1).0, 1_728_000.0 + 129_600.0 + 129_600.0);
+        assert_eq!(projected(Preset::Default, 0), (0.0, 0.0));
     }
 
     #[test]
     fn workers_keep_within_the_bill_the_defaults_were_chosen_for() {
-        let with = |preset: &str, nodes, workers| {
+        let with = |preset: Preset, nodes, workers| {
             let settings = Settings::builder().preset(preset).build().expect("valid");
             Projection::with_workers(&settings, nodes, workers)
         };
-        let fifty = with("default", 50, 50).cost_per_month / 50.0;
+        let fifty = with(Preset::Default, 50, 50).cost_per_month / 50.0;
         assert!((4.40..=4.50).contains(&fifty), "${fifty} for a node and a month");
-        let one = with("thrifty", 1, 1).requests_per_month / (MONTH_SECONDS as f64 / 5.0);
+        let one = with(Preset::Thrifty, 1, 1).requests_per_month / (MONTH_SECONDS as f64 / 5.0);
         assert!((1.90..=2.00).contains(&one), "{one} requests in 5 s");
-        let crowd = with("default", 1, 10_000);
+        let crowd = with(Preset::Default, 1, 10_000);
         let lists = crowd.lines.iter().find(|line| line.what.starts_with("list")).expect("a line");
         assert_eq!((lists.nodes, lists.every_ms), (10, 5000), "a page for each 1,000");
     }

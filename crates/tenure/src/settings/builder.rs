@@ -1,9 +1,10 @@
 //! Settings from a program: one method for each, checked together at the end.
 
 use super::field::Raw;
-use super::{Loader, Resolved, Settings, SettingsError};
+use super::{CoordinationMode, Loader, Preset, Resolved, Settings, SettingsError};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Builds [`Settings`] in a program; what it sets wins over every other layer.
 ///
@@ -11,12 +12,13 @@ use std::path::PathBuf;
 /// if handed over with [`file`](SettingsBuilder::file) and [`env`](SettingsBuilder::env).
 ///
 /// ```
+/// use std::time::Duration;
 /// use tenure::settings::Settings;
 ///
-/// let settings = Settings::builder().namespace("reports").heartbeat_interval(500).build()?;
+/// let settings = Settings::builder().namespace("reports").heartbeat_interval(Duration::from_millis(500)).build()?;
 /// assert_eq!(settings.heartbeat_interval_ms, 500);
 ///
-/// let error = Settings::builder().heartbeat_interval(4000).build().unwrap_err();
+/// let error = Settings::builder().heartbeat_interval(Duration::from_secs(4)).build().unwrap_err();
 /// assert!(error.to_string().contains("`leaseTimeout` must be greater than `heartbeatInterval`"));
 /// # Ok::<(), tenure::settings::SettingsError>(())
 /// ```
@@ -38,58 +40,76 @@ macro_rules! setters {
     };
 }
 
+impl From<Duration> for Raw {
+    fn from(time: Duration) -> Raw {
+        Raw::from(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<CoordinationMode> for Raw {
+    fn from(mode: CoordinationMode) -> Raw {
+        Raw::from(mode.as_str())
+    }
+}
+
+impl From<Preset> for Raw {
+    fn from(preset: Preset) -> Raw {
+        Raw::from(preset.as_str())
+    }
+}
+
 impl SettingsBuilder {
     setters! {
         /// Sets `eligible`: whether this node may lead. Default: true.
         eligible(bool) = "eligible";
-        /// Sets `heartbeatInterval` in ms: how often the leader renews. Default: 1500.
-        heartbeat_interval(u64) = "heartbeatInterval";
-        /// Sets `leaseTimeout` in ms: the unit of the lease. Default: 2500.
-        lease_timeout(u64) = "leaseTimeout";
+        /// Sets `heartbeatInterval`: how often the leader renews. Default: 1500 ms.
+        heartbeat_interval(Duration) = "heartbeatInterval";
+        /// Sets `leaseTimeout`: the unit of the lease. Default: 2500 ms.
+        lease_timeout(Duration) = "leaseTimeout";
         /// Sets `leaseHoldFactor`: how many units a renewal lets the leader act. Default: 2.
         lease_hold_factor(f64) = "leaseHoldFactor";
         /// Sets `leaseExpiryFactor`: how many silent units make a leader unavailable. Default: 3.
         lease_expiry_factor(f64) = "leaseExpiryFactor";
-        /// Sets `takeoverDelay` in ms: the pause before an unavailable leader is replaced. Default: 1000.
-        takeover_delay(u64) = "takeoverDelay";
-        /// Sets `electionInterval` in ms: how often a standby looks at the seat. Default: two thirds of `heartbeatInterval`.
-        election_interval(u64) = "electionInterval";
-        /// Sets `startupJitterMin` in ms: the least wait before the first request. Default: 0.
-        startup_jitter_min(u64) = "startupJitterMin";
-        /// Sets `startupJitterMax` in ms: the longest wait before the first request. Default: 5000.
-        startup_jitter_max(u64) = "startupJitterMax";
-        /// Sets `electionSettle` in ms: how long nodes that start together wait for each other. Default: 500.
-        election_settle(u64) = "electionSettle";
-        /// Sets `presenceInterval` in ms: how often a node says that it is there. Default: 20000.
-        presence_interval(u64) = "presenceInterval";
-        /// Sets `workerHeartbeatInterval` in ms: how often a worker refreshes its object. Default: 5000.
-        worker_heartbeat_interval(u64) = "workerHeartbeatInterval";
-        /// Sets `workerTimeout` in ms: how long a worker may be silent if it does not say. Default: 20000.
-        worker_timeout(u64) = "workerTimeout";
-        /// Sets `workerSweepInterval` in ms: how often the leader lists the workers. Default: 5000.
-        worker_sweep_interval(u64) = "workerSweepInterval";
-        /// Sets `workerRetention` in ms: how long the object of an inactive worker is kept. Default: 3600000.
-        worker_retention(u64) = "workerRetention";
-        /// Sets `nodeRetention` in ms: how long the presence of a crashed node is kept. Default: 3600000.
-        node_retention(u64) = "nodeRetention";
-        /// Sets `jobPollInterval` in ms: how often jobs are looked for while something moves. Default: 500.
-        job_poll_interval(u64) = "jobPollInterval";
-        /// Sets `jobIdleInterval` in ms: how seldom while nothing does. Default: 5000.
-        job_idle_interval(u64) = "jobIdleInterval";
-        /// Sets `jobClaimTimeout` in ms: how long a job may stay unclaimed in an inbox. Default: 30000.
-        job_claim_timeout(u64) = "jobClaimTimeout";
-        /// Sets `jobRetention` in ms: how long finished jobs that were put away are kept. Default: 86400000.
-        job_retention(u64) = "jobRetention";
-        /// Sets `storeClockMargin` in ms: how far the store's clock is distrusted. Default: 30000.
-        store_clock_margin(u64) = "storeClockMargin";
-        /// Sets `requestTimeout` in ms: when a request is given up. Default: 30 % of the hold.
-        request_timeout(u64) = "requestTimeout";
-        /// Sets `drainTimeout` in ms: how long leader-only work may take to stop. Default: 3000.
-        drain_timeout(u64) = "drainTimeout";
+        /// Sets `takeoverDelay`: the pause before an unavailable leader is replaced. Default: 1 s.
+        takeover_delay(Duration) = "takeoverDelay";
+        /// Sets `electionInterval`: how often a standby looks at the seat. Default: two thirds of `heartbeatInterval`.
+        election_interval(Duration) = "electionInterval";
+        /// Sets `startupJitterMin`: the least wait before the first request. Default: 0.
+        startup_jitter_min(Duration) = "startupJitterMin";
+        /// Sets `startupJitterMax`: the longest wait before the first request. Default: 5 s.
+        startup_jitter_max(Duration) = "startupJitterMax";
+        /// Sets `electionSettle`: how long nodes that start together wait for each other. Default: 500 ms.
+        election_settle(Duration) = "electionSettle";
+        /// Sets `presenceInterval`: how often a node says that it is there. Default: 20 s.
+        presence_interval(Duration) = "presenceInterval";
+        /// Sets `workerHeartbeatInterval`: how often a worker refreshes its object. Default: 5 s.
+        worker_heartbeat_interval(Duration) = "workerHeartbeatInterval";
+        /// Sets `workerTimeout`: how long a worker may be silent if it does not say. Default: 20 s.
+        worker_timeout(Duration) = "workerTimeout";
+        /// Sets `workerSweepInterval`: how often the leader lists the workers. Default: 5 s.
+        worker_sweep_interval(Duration) = "workerSweepInterval";
+        /// Sets `workerRetention`: how long the object of an inactive worker is kept. Default: 1 h.
+        worker_retention(Duration) = "workerRetention";
+        /// Sets `nodeRetention`: how long the presence of a crashed node is kept. Default: 1 h.
+        node_retention(Duration) = "nodeRetention";
+        /// Sets `jobPollInterval`: how often jobs are looked for while something moves. Default: 500 ms.
+        job_poll_interval(Duration) = "jobPollInterval";
+        /// Sets `jobIdleInterval`: how seldom while nothing does. Default: 5 s.
+        job_idle_interval(Duration) = "jobIdleInterval";
+        /// Sets `jobClaimTimeout`: how long a job may stay unclaimed in an inbox. Default: 30 s.
+        job_claim_timeout(Duration) = "jobClaimTimeout";
+        /// Sets `jobRetention`: how long finished jobs that were put away are kept. Default: 24 h.
+        job_retention(Duration) = "jobRetention";
+        /// Sets `storeClockMargin`: how far the store's clock is distrusted. Default: 30 s.
+        store_clock_margin(Duration) = "storeClockMargin";
+        /// Sets `requestTimeout`: when a request is given up. Default: 30 % of the hold.
+        request_timeout(Duration) = "requestTimeout";
+        /// Sets `drainTimeout`: how long leader-only work may take to stop. Default: 3 s.
+        drain_timeout(Duration) = "drainTimeout";
         /// Sets `epochFencingEnabled`: whether tasks of a stale epoch are rejected. Default: true.
         epoch_fencing_enabled(bool) = "epochFencingEnabled";
-        /// Sets `epochGracePeriod` in ms: how long a task of the epoch just before may be accepted. Default: 5000.
-        epoch_grace_period(u64) = "epochGracePeriod";
+        /// Sets `epochGracePeriod`: how long a task of the epoch just before may be accepted. Default: 5 s.
+        epoch_grace_period(Duration) = "epochGracePeriod";
         /// Sets `diagnosticsEnabled`: whether every heartbeat cycle is logged. Default: false.
         diagnostics_enabled(bool) = "diagnosticsEnabled";
         /// Sets `contentionDetectionEnabled`: whether slow heartbeat cycles are told and counted. Default: true.
@@ -101,9 +121,9 @@ impl SettingsBuilder {
         /// Sets `priceReadPer1000` in dollars, for the cost estimate. Default: 0.0004.
         price_read_per_1000(f64) = "priceReadPer1000";
         /// Sets `coordinationMode`: `per-plugin` or `global`. Default: `per-plugin`.
-        coordination_mode(&str) = "coordinationMode";
+        coordination_mode(CoordinationMode) = "coordinationMode";
         /// Sets `preset`: `default`, `thrifty` or `fast`. Default: `default`.
-        preset(&str) = "preset";
+        preset(Preset) = "preset";
         /// Sets `namespace`: which election this node takes part in. Default: `default`.
         namespace(&str) = "namespace";
         /// Sets `node`: this node's name. Default: host name, `-`, process id.

@@ -1,39 +1,57 @@
-//! The coordination mode, and what was given explicitly: by a file, the environment, a flag or a builder.
+//! Settings that are one of a few words, and what was given explicitly: by a file, the environment, a flag or a builder.
 
 use super::{FIELDS, Settings};
 use std::collections::BTreeSet;
 use std::fmt;
 use tenure_core::FenceRule;
 
-/// Whether a plugin shares the namespace's election.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CoordinationMode {
-    /// An election of its own.
-    PerPlugin,
-    /// The namespace's, together with every other plugin in this mode.
-    Global,
-}
+/// A setting that is one of a few words.
+macro_rules! choices {
+    ($($(#[$about:meta])+ $name:ident { $($(#[$doc:meta])+ $variant:ident = $word:literal,)+ })+) => {$(
+        $(#[$about])+
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum $name { $($(#[$doc])+ $variant,)+ }
 
-impl CoordinationMode {
-    /// The words of the setting.
-    pub(super) const WORDS: &[&str] = &["per-plugin", "global"];
+        impl $name {
+            /// All of them.
+            pub const ALL: &[$name] = &[$($name::$variant,)+];
+            /// The words of the setting.
+            pub(super) const WORDS: &[&str] = &[$($word,)+];
 
-    /// The word of the setting.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CoordinationMode::PerPlugin => "per-plugin",
-            CoordinationMode::Global => "global",
+            /// The word of the setting.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word,)+ }
+            }
+
+            pub(super) fn from_word(word: &str) -> Option<$name> {
+                $name::ALL.iter().find(|choice| choice.as_str() == word).copied()
+            }
         }
-    }
 
-    pub(super) fn from_word(word: &str) -> Option<CoordinationMode> {
-        [CoordinationMode::PerPlugin, CoordinationMode::Global].into_iter().find(|mode| mode.as_str() == word)
-    }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    )+};
 }
 
-impl fmt::Display for CoordinationMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+choices! {
+    /// Whether a plugin shares the namespace's election.
+    CoordinationMode {
+        /// An election of its own.
+        PerPlugin = "per-plugin",
+        /// The namespace's, together with every other plugin in this mode.
+        Global = "global",
+    }
+    /// Defaults that belong together.
+    Preset {
+        /// A crashed leader is replaced within 9.5 s.
+        Default = "default",
+        /// Fewer requests, slower failover.
+        Thrifty = "thrifty",
+        /// Failover in under 2 s, more requests.
+        Fast = "fast",
     }
 }
 

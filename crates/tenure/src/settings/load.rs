@@ -8,8 +8,8 @@ use super::places::{Places, store_in};
 use super::rules::{Grade, RULES};
 use super::show::{Origin, Resolved};
 use super::suggest::nearest;
-use super::table::{DEPRECATED, FIELDS, PRESETS};
-use super::{CoordinationMode, Settings, StoreUrl};
+use super::table::{DEPRECATED, FIELDS};
+use super::{CoordinationMode, Preset, Settings, StoreUrl};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -305,11 +305,10 @@ fn apply_preset(given: &mut BTreeMap<&'static str, (Raw, Source)>) {
         Some((Raw::Text(name) | Raw::Quoted(name), _)) => name.clone(),
         Some(_) | None => return,
     };
-    for preset in PRESETS.iter().filter(|preset| preset.name == chosen) {
-        for (name, text) in preset.values {
-            let value = (Raw::Text((*text).to_owned()), Source::Preset(preset.name));
-            given.entry(name).or_insert(value);
-        }
+    let Some(preset) = Preset::from_word(&chosen) else { return };
+    for (name, text) in preset.values() {
+        let value = (Raw::Text((*text).to_owned()), Source::Preset(preset.as_str()));
+        given.entry(name).or_insert(value);
     }
 }
 
@@ -383,7 +382,7 @@ fn blank(places: &Places) -> Settings {
     let database = store_in(&places.data_dir);
     let path = database.strip_prefix("sqlite:").unwrap_or(&database).into();
     Settings {
-        preset: String::new(),
+        preset: Preset::Default,
         namespace: String::new(),
         node: places.node.clone(),
         data_dir: places.data_dir.clone(),

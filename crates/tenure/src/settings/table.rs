@@ -3,7 +3,7 @@
 
 use super::field::{Computation, Fallback, Field, Kind, Slot, Value};
 use super::places::store_in;
-use super::{CoordinationMode, Settings};
+use super::{CoordinationMode, Preset, Settings};
 use std::path::PathBuf;
 use tenure_core::NodeId;
 
@@ -24,6 +24,22 @@ macro_rules! slot {
     };
 }
 
+/// A field of [`Settings`] that is one of a few words.
+macro_rules! choice {
+    ($type:ident, $field:ident) => {
+        Slot {
+            get: |settings| Value::Text(settings.$field.to_string()),
+            set: |settings, value| {
+                if let Value::Text(word) = value
+                    && let Some(choice) = $type::from_word(&word)
+                {
+                    settings.$field = choice;
+                }
+            },
+        }
+    };
+}
+
 const fn millis(min: u64) -> Kind {
     Kind::Millis { min, max: DAY_MS }
 }
@@ -35,7 +51,7 @@ pub const FIELDS: &[Field] = &[
         env: "TENURE_PRESET",
         also: &[],
         flag: "--preset",
-        kind: Kind::Choice(&["default", "thrifty", "fast"]),
+        kind: Kind::Choice(Preset::WORDS),
         default: Fallback::Text("default"),
         doc: "Sets defaults for heartbeatInterval, leaseTimeout, electionInterval, takeoverDelay, \
               presenceInterval and workerSweepInterval. Default: default. A value set explicitly in any \
@@ -45,7 +61,7 @@ pub const FIELDS: &[Field] = &[
               as often and needs a store that answers within 300 ms. Use the same preset on all nodes of \
               a namespace.",
         shared: false,
-        slot: slot!(Text, preset),
+        slot: choice!(Preset, preset),
     },
     Field {
         name: "namespace",
@@ -166,16 +182,7 @@ pub const FIELDS: &[Field] = &[
               at the price of an election each. Only plugins read this; `tenure run` always runs the \
               namespace's shared election.",
         shared: false,
-        slot: Slot {
-            get: |settings| Value::Text(settings.coordination_mode.to_string()),
-            set: |settings, value| {
-                if let Value::Text(text) = value
-                    && let Some(mode) = CoordinationMode::from_word(&text)
-                {
-                    settings.coordination_mode = mode;
-                }
-            },
-        },
+        slot: choice!(CoordinationMode, coordination_mode),
     },
     Field {
         name: "heartbeatInterval",
@@ -602,39 +609,28 @@ pub const FIELDS: &[Field] = &[
     },
 ];
 
-/// Defaults that belong together.
-#[derive(Clone, Debug)]
-pub struct Preset {
-    /// Its name, a value of the setting `preset`.
-    pub name: &'static str,
+impl Preset {
     /// The settings it changes, as texts.
-    pub values: &'static [(&'static str, &'static str)],
+    pub fn values(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Preset::Default => &[],
+            Preset::Thrifty => &[
+                ("heartbeatInterval", "9000"),
+                ("leaseTimeout", "15000"),
+                ("electionInterval", "5000"),
+                // These two keep it at 2.5 requests per node and 5 s at most, even for a single node with a worker.
+                ("presenceInterval", "30000"),
+                ("workerSweepInterval", "20000"),
+            ],
+            Preset::Fast => &[
+                ("heartbeatInterval", "300"),
+                ("leaseTimeout", "500"),
+                ("electionInterval", "250"),
+                ("takeoverDelay", "100"),
+            ],
+        }
+    }
 }
-
-/// Every preset.
-pub const PRESETS: &[Preset] = &[
-    Preset { name: "default", values: &[] },
-    Preset {
-        name: "thrifty",
-        values: &[
-            ("heartbeatInterval", "9000"),
-            ("leaseTimeout", "15000"),
-            ("electionInterval", "5000"),
-            // These two keep it at 2.5 requests per node and 5 s at most, even for a single node with a worker.
-            ("presenceInterval", "30000"),
-            ("workerSweepInterval", "20000"),
-        ],
-    },
-    Preset {
-        name: "fast",
-        values: &[
-            ("heartbeatInterval", "300"),
-            ("leaseTimeout", "500"),
-            ("electionInterval", "250"),
-            ("takeoverDelay", "100"),
-        ],
-    },
-];
 
 /// Something that once was a setting: accepted with any value, ignored, and named in one warning.
 #[derive(Clone, Debug)]

@@ -89,8 +89,8 @@ pub async fn two() -> (Rig, Member, Member) {
 /// A leader, and a node that never leads.
 pub async fn two_with(change: impl Fn(SettingsBuilder) -> SettingsBuilder) -> (Rig, Member, Member) {
     let rig = Rig::new();
-    let mut leader = rig.join_with("pod-a", 0, |s| change(s.startup_jitter_max(0))).await;
-    let x = rig.join_with("pod-x", 0, |s| change(s.startup_jitter_max(0).eligible(false))).await;
+    let mut leader = rig.join_with("pod-a", 0, |s| change(s.startup_jitter_max(Duration::ZERO))).await;
+    let x = rig.join_with("pod-x", 0, |s| change(s.startup_jitter_max(Duration::ZERO).eligible(false))).await;
     leader.became_leader().await;
     (rig, leader, x)
 }
@@ -98,7 +98,8 @@ pub async fn two_with(change: impl Fn(SettingsBuilder) -> SettingsBuilder) -> (R
 /// A node with the worker `w1`; nobody dispatches.
 pub async fn fenced_worker(change: impl Fn(SettingsBuilder) -> SettingsBuilder) -> (Rig, Held, Log) {
     let rig = Rig::new();
-    let member = rig.join_with("pod-x", 0, |s| change(s.startup_jitter_max(0).eligible(false))).await;
+    let member =
+        rig.join_with("pod-x", 0, |s| change(s.startup_jitter_max(Duration::ZERO).eligible(false))).await;
     let log = Log::default();
     let runner = runner(&member, "w1", &log, 0).await;
     sleep_ms(100).await;

@@ -38,7 +38,7 @@ impl Rig {
 
     /// Starts a node without jitter.
     pub async fn join(&self, name: &str) -> Member {
-        self.join_with(name, 0, |settings| settings.startup_jitter_max(0)).await
+        self.join_with(name, 0, |settings| settings.startup_jitter_max(Duration::ZERO)).await
     }
 
     pub async fn join_with(

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure::clock::TokioClock;
 use tenure::plugin::{LeaderChange, Plugin, PluginHandle, Services};
+use tenure::settings::CoordinationMode;
 use tenure::settings::SettingsBuilder;
 use tenure::store::{
     Condition, Lanes, List, MemoryStore, Meter, Metered, Read, Remove, Store, Trouble, TroubleKind, Version,
@@ -161,7 +162,7 @@ impl Pod {
 
     pub fn settings(&self) -> SettingsBuilder {
         let settings = Settings::builder().namespace("test").node(&self.name).store("memory:");
-        settings.startup_jitter_max(0).coordination_mode("global")
+        settings.startup_jitter_max(Duration::ZERO).coordination_mode(CoordinationMode::Global)
     }
 
     pub async fn attach(&self, plugin: &str) -> (PluginHandle, Arc<Diary>) {

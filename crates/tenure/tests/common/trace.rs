@@ -81,7 +81,7 @@ impl Witness {
     pub async fn join(rig: &Rig, name: &str, trace: &Trace) -> Node {
         let settings = Settings::builder().namespace("test").node(name).store("memory:");
         let store: Arc<dyn Store> = Arc::new(Witness(Arc::clone(&rig.store), trace.clone()));
-        let builder = Node::builder(settings.startup_jitter_max(0).build().expect("valid"))
+        let builder = Node::builder(settings.startup_jitter_max(Duration::ZERO).build().expect("valid"))
             .lanes(Lanes::same(store))
             .clock(rig.clock.clone());
         let (mut events, trace) = (builder.events(), trace.clone());

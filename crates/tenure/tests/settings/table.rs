@@ -2,6 +2,9 @@
 
 use super::{accepted, loader, toml};
 use std::collections::BTreeSet;
+use std::time::Duration;
+use tenure::settings::CoordinationMode;
+use tenure::settings::Preset;
 use tenure::settings::{FIELDS, Fallback, Kind, Loader, Settings, Source, Value, default_toml};
 
 /// A valid value for each kind that is no default.
@@ -69,37 +72,37 @@ fn names_follow_one_convention_and_are_unique() {
 #[test]
 fn every_setting_has_a_setter() {
     let built = Settings::builder()
-        .preset("fast")
+        .preset(Preset::Fast)
         .namespace("ns")
         .node("n")
         .data_dir("/d")
         .store("memory:x")
         .eligible(false)
-        .coordination_mode("global")
-        .heartbeat_interval(1100)
-        .lease_timeout(4000)
+        .coordination_mode(CoordinationMode::Global)
+        .heartbeat_interval(Duration::from_millis(1100))
+        .lease_timeout(Duration::from_millis(4000))
         .lease_hold_factor(1.5)
         .lease_expiry_factor(2.5)
-        .takeover_delay(1)
-        .election_interval(1200)
-        .startup_jitter_min(2)
-        .startup_jitter_max(3)
-        .election_settle(4)
-        .presence_interval(5000)
-        .worker_heartbeat_interval(1001)
-        .worker_timeout(2002)
-        .worker_sweep_interval(1003)
-        .worker_retention(1004)
-        .node_retention(90_000)
-        .job_poll_interval(101)
-        .job_idle_interval(1005)
-        .job_claim_timeout(1006)
-        .job_retention(1007)
-        .store_clock_margin(6)
-        .request_timeout(700)
-        .drain_timeout(8)
+        .takeover_delay(Duration::from_millis(1))
+        .election_interval(Duration::from_millis(1200))
+        .startup_jitter_min(Duration::from_millis(2))
+        .startup_jitter_max(Duration::from_millis(3))
+        .election_settle(Duration::from_millis(4))
+        .presence_interval(Duration::from_millis(5000))
+        .worker_heartbeat_interval(Duration::from_millis(1001))
+        .worker_timeout(Duration::from_millis(2002))
+        .worker_sweep_interval(Duration::from_millis(1003))
+        .worker_retention(Duration::from_millis(1004))
+        .node_retention(Duration::from_millis(90_000))
+        .job_poll_interval(Duration::from_millis(101))
+        .job_idle_interval(Duration::from_millis(1005))
+        .job_claim_timeout(Duration::from_millis(1006))
+        .job_retention(Duration::from_millis(1007))
+        .store_clock_margin(Duration::from_millis(6))
+        .request_timeout(Duration::from_millis(700))
+        .drain_timeout(Duration::from_millis(8))
         .epoch_fencing_enabled(false)
-        .epoch_grace_period(9)
+        .epoch_grace_period(Duration::from_millis(9))
         .telemetry_prefix("t")
         .diagnostics_enabled(true)
         .contention_detection_enabled(false)
@@ -113,7 +116,7 @@ fn every_setting_has_a_setter() {
         let default = Settings::default().value(origin.field.name).expect("known");
         assert_ne!(origin.value, default, "{}", origin.field.name);
     }
-    assert!(Settings::builder().takeover_delay(u64::MAX).build().is_err());
+    assert!(Settings::builder().takeover_delay(Duration::from_millis(u64::MAX)).build().is_err());
     assert!(Settings::builder().lease_expiry_factor(f64::NAN).build().is_err());
 }
 
