@@ -1,7 +1,7 @@
 //! The annex: what a leader's plugin needs besides the election, and nothing that could harm the election.
 
 use crate::clock::Clock;
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::event::EventKind;
 use crate::guard::{LeaderGuard, Leadership, LeadershipEnded};
 use crate::keys::Keys;
@@ -29,7 +29,7 @@ pub struct Annex {
     pub(crate) lanes: Lanes,
     pub(crate) keys: Keys,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) lives: Lives,
@@ -49,12 +49,12 @@ pub enum DocumentNameError {
 impl Annex {
     /// The namespace this node takes part in.
     pub fn namespace(&self) -> &str {
-        &self.voice.namespace
+        &self.reporter.namespace
     }
 
     /// The id of this node.
     pub fn node(&self) -> &NodeId {
-        &self.voice.node
+        &self.reporter.node
     }
 
     /// The settings this node runs with.
@@ -64,18 +64,18 @@ impl Annex {
 
     /// The clock this node's leases run on.
     pub fn clock(&self) -> Arc<dyn Clock> {
-        Arc::clone(&self.voice.clock)
+        Arc::clone(&self.reporter.clock)
     }
 
     /// This node's present figures.
     pub fn metrics(&self) -> Metrics {
-        self.voice.figures.metrics()
+        self.reporter.counters.metrics()
     }
 
     /// Latencies of this node's newest heartbeats in milliseconds, oldest first. At most a hundred: the same ones the
     /// percentiles are computed from.
     pub fn heartbeats(&self) -> Vec<u64> {
-        self.voice.figures.heartbeats()
+        self.reporter.counters.heartbeats()
     }
 
     /// Leadership as this node sees it, with every change.
@@ -147,13 +147,13 @@ impl Annex {
 
     /// Whether somebody else keeps writing this node's presence: two processes run under its id.
     pub fn node_conflict(&self) -> bool {
-        self.voice.figures.has_conflict()
+        self.reporter.counters.has_conflict()
     }
 
     /// How long ago this node last saw the seat change, by its own clock: how long the leader has been silent. `None` if it
     /// has not seen the seat.
     pub fn leader_silent(&self) -> Option<Duration> {
-        self.voice.figures.seat_age_ms().map(Duration::from_millis)
+        self.reporter.counters.seat_age_ms().map(Duration::from_millis)
     }
 
     /// What a node says about itself in its presence; `None` if there is no presence, or none that can be read.
@@ -170,7 +170,7 @@ impl Annex {
 
     /// Emits something with the node's events: on its channel and in its log. The wire name gets the node's prefix.
     pub fn tell(&self, epoch: u64, news: News) {
-        self.voice.emit(epoch, EventKind::Plugin(news));
+        self.reporter.emit(epoch, EventKind::Plugin(news));
     }
 }
 

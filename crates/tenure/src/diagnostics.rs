@@ -10,7 +10,7 @@ const WORDS_MAX: usize = 12;
 
 /// What happened since the last line.
 #[derive(Default)]
-pub(crate) struct Diary {
+pub(crate) struct CycleLog {
     observed: Words,
     decided: Words,
     sent: Words,
@@ -39,7 +39,7 @@ impl Words {
     }
 }
 
-impl Diary {
+impl CycleLog {
     /// Notes one step of the core.
     pub(crate) fn note(&mut self, input: &Input, effects: &[Effect]) {
         if let Some(word) = observed(input) {

@@ -23,7 +23,7 @@ pub use view::JobList;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use documents::{read_inbox, read_ledger, write_inbox, write_ledger};
 
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::fence::Fence;
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -48,7 +48,7 @@ pub struct Jobs {
     /// A plugin's place changes with its fallback; every other place stays where it is.
     pub(crate) keys: watch::Receiver<Keys>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
     pub(crate) fence: Fence,
     pub(crate) workers: watch::Receiver<Workers>,
 }
@@ -66,7 +66,7 @@ impl Jobs {
 
     /// Where a plugin that works with jobs adds its own figures to the node's.
     pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
-        crate::metrics::PluginFigures(Arc::clone(&self.voice.figures))
+        crate::metrics::PluginFigures(Arc::clone(&self.reporter.counters))
     }
 }
 

@@ -34,11 +34,10 @@
 //! [`Fence`].
 
 mod annex;
-mod carrier;
 pub mod clock;
 mod diagnostics;
 mod documents;
-mod driver;
+mod election;
 pub mod event;
 pub mod fence;
 mod forget;

@@ -2,7 +2,7 @@
 
 mod cluster;
 mod cost;
-mod figures;
+mod counters;
 mod jobs;
 mod plugin;
 mod registry;
@@ -14,7 +14,7 @@ pub use plugin::{FigureKind, PluginFigure, PluginFigures};
 pub use prometheus_client;
 pub use registry::{METRIC_NAMES, register};
 
-pub(crate) use figures::{Figures, ProcessShare, role_name};
+pub(crate) use counters::{Counters, ProcessShare, role_name};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

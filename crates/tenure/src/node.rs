@@ -4,13 +4,13 @@ mod supervisor;
 
 use crate::annex::Annex;
 use crate::clock::{BootClock, Clock};
-use crate::driver::{Command, Outlets, Voice};
+use crate::election::{Command, ElectionOutputs, Reporter};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::job::Jobs;
 use crate::keys::Keys;
-use crate::metrics::{Figures, Metrics};
+use crate::metrics::{Counters, Metrics};
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::workers::{
@@ -67,7 +67,7 @@ pub struct Node {
     leadership: watch::Receiver<Leadership>,
     fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
-    voice: Voice,
+    reporter: Reporter,
     lanes: Lanes,
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
@@ -158,32 +158,37 @@ impl NodeBuilder {
         let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
-        let figures = Arc::new(Figures::new(&self.settings, Arc::clone(&clock), watcher.clone()));
+        let counters = Arc::new(Counters::new(&self.settings, Arc::clone(&clock), watcher.clone()));
         if let Some(plugin) = &self.plugin {
-            figures.serve([Arc::from(plugin.as_str())].into());
+            counters.serve([Arc::from(plugin.as_str())].into());
         }
-        let lanes = figures.meter(lanes);
-        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&clock), figures.drift());
-        let voice = Voice {
+        let lanes = counters.meter(lanes);
+        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&clock), counters.drift());
+        let reporter = Reporter {
             namespace: Arc::from(namespace.as_str()),
             node: id.clone(),
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
             clock,
             events: events.clone(),
-            figures: Arc::clone(&figures),
+            counters: Arc::clone(&counters),
         };
-        let ((board, workers), pointers) = (Board::new(voice.clone()), Pointers::default());
+        let ((board, workers), pointers) = (Board::new(reporter.clone()), Pointers::default());
         let settings = Arc::new(self.settings.clone());
         let jobs = Jobs {
-            store: figures.meter_jobs(&lanes.bulk),
+            store: counters.meter_jobs(&lanes.bulk),
             keys: Jobs::fixed(keys.clone()),
             settings: Arc::clone(&settings),
-            voice: voice.clone(),
+            reporter: reporter.clone(),
             fence: fence.clone(),
             workers: workers.clone(),
         };
-        let host =
-            WorkerHost::new(Arc::clone(&lanes.bulk), keys.clone(), settings, voice.clone(), watcher.clone());
+        let host = WorkerHost::new(
+            Arc::clone(&lanes.bulk),
+            keys.clone(),
+            settings,
+            reporter.clone(),
+            watcher.clone(),
+        );
         let (bulk, known) = (Arc::clone(&lanes.bulk), watcher.clone());
         let sweeper = Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), board);
         let lives = sweeper.lives();
@@ -193,8 +198,8 @@ impl NodeBuilder {
             settings: self.settings,
             lanes: lanes.clone(),
             floor: self.floor,
-            outlets: Outlets {
-                voice: voice.clone(),
+            outputs: ElectionOutputs {
+                reporter: reporter.clone(),
                 leadership,
                 fence: fence.clone(),
                 #[cfg(feature = "explore")]
@@ -212,7 +217,7 @@ impl NodeBuilder {
             leadership: watcher,
             fence,
             ended,
-            voice,
+            reporter,
             lanes,
             supervisor,
             workers,
@@ -299,7 +304,7 @@ impl Node {
             lanes: self.lanes.clone(),
             keys: self.jobs.keys(),
             settings: Arc::clone(&self.jobs.settings),
-            voice: self.voice.clone(),
+            reporter: self.reporter.clone(),
             leadership: self.leadership(),
             workers: self.workers(),
             lives: self.lives.clone(),
@@ -308,7 +313,7 @@ impl Node {
 
     /// How coordination is doing and what it costs, as measured by this node.
     pub fn metrics(&self) -> Metrics {
-        self.voice.figures.metrics()
+        self.reporter.counters.metrics()
     }
 
     /// Adds these figures to the application's own registry, where they are read at every scrape. For several nodes in one
@@ -326,16 +331,16 @@ impl Node {
 
     /// Where plugins add their own figures to these.
     pub fn plugin_figures(&self) -> crate::metrics::PluginFigures {
-        crate::metrics::PluginFigures(self.figures())
+        crate::metrics::PluginFigures(self.counters())
     }
 
-    pub(crate) fn figures(&self) -> Arc<Figures> {
-        Arc::clone(&self.voice.figures)
+    pub(crate) fn counters(&self) -> Arc<Counters> {
+        Arc::clone(&self.reporter.counters)
     }
 
     /// For whoever emits events in this node's name.
-    pub(crate) fn voice(&self) -> &Voice {
-        &self.voice
+    pub(crate) fn reporter(&self) -> &Reporter {
+        &self.reporter
     }
 
     /// This node's access to the store, counted with its own requests.
@@ -392,8 +397,8 @@ impl Node {
             let commands = commands.upgrade();
             Box::pin(async move { stand_aside(commands.ok_or(NotLeading)?, hold).await })
         });
-        let (leadership, voice) = (self.leadership(), self.voice.clone());
-        Parts { leadership, voice, drain: self.host.drain(), stand_aside }
+        let (leadership, reporter) = (self.leadership(), self.reporter.clone());
+        Parts { leadership, reporter, drain: self.host.drain(), stand_aside }
     }
 
     /// Completes when the node has ended, for whatever reason.

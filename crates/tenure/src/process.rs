@@ -179,7 +179,7 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 /// Keeps a supervisor alive. Its processes end with each of its lives; the next life begins once nothing of the last one
 /// runs.
 async fn watch_over(life: Life) {
-    let clock = Arc::clone(&life.parts.voice.clock);
+    let clock = Arc::clone(&life.parts.reporter.clock);
     let mut deaths = 0u32;
     loop {
         let born_ms = clock.now_ms();
@@ -204,7 +204,7 @@ async fn watch_over(life: Life) {
 async fn mourn(life: &Life, hold_ms: u64) {
     let epoch = life.parts.leadership.borrow().epoch;
     let cause = "supervisor died";
-    life.parts.voice.emit(epoch, EventKind::ProcessesGaveUp { process: None, cause, hold_ms });
+    life.parts.reporter.emit(epoch, EventKind::ProcessesGaveUp { process: None, cause, hold_ms });
     loop {
         // Not leading is just as good.
         let _ = (life.parts.stand_aside)(Duration::from_millis(hold_ms)).await;

@@ -203,7 +203,7 @@ impl Services {
             name: Arc::from(name.as_str()),
             plugin,
             leadership: node.leadership(),
-            voice: node.voice().clone(),
+            reporter: node.reporter().clone(),
             grace: grace(settings),
             leave: leave.clone(),
         };
@@ -251,7 +251,7 @@ impl SlotState {
     /// Tells the service which plugins it serves.
     fn announce(&self) {
         if let Some(service) = &self.service {
-            service.node.figures().serve(self.shared().into());
+            service.node.counters().serve(self.shared().into());
         }
     }
 }
@@ -319,7 +319,7 @@ impl Service {
     /// leads, it first keeps its lease: the lease may well outlast the refusal, and a store that refuses only presences must
     /// not make a leader come and go.
     async fn mind_refusal(&self) {
-        let (mut denied, mut leadership) = (self.node.figures().denied(), self.node.leadership());
+        let (mut denied, mut leadership) = (self.node.counters().denied(), self.node.leadership());
         let leads = |now: &Leadership| matches!(now.role, Some(Role::Leader | Role::Draining));
         let detail = loop {
             let detail = denied.borrow_and_update().clone();
@@ -343,7 +343,7 @@ impl Service {
 
     /// The last epoch in which this process led the namespace.
     fn led(&self) -> u64 {
-        self.node.figures().led()
+        self.node.counters().led()
     }
 
     /// The name of the namespace.
@@ -353,7 +353,7 @@ impl Service {
 
     /// The plugins that share it, in name order.
     pub fn plugins(&self) -> Vec<String> {
-        self.node.figures().plugins().iter().map(ToString::to_string).collect()
+        self.node.counters().plugins().iter().map(ToString::to_string).collect()
     }
 
     /// The settings it runs with: those of the first plugin.
@@ -398,7 +398,7 @@ impl Service {
         rule: FenceRule,
     ) -> (ArbiterHandle, HostTasks, CancellationToken) {
         let (events, heard) = broadcast::channel(EVENTS_KEPT);
-        let fence = Fence::counting(rule, self.hooks.clock(), self.node.figures().drift());
+        let fence = Fence::counting(rule, self.hooks.clock(), self.node.counters().drift());
         let face = Face {
             leadership: watch::Sender::new(Leadership::default()),
             mode: watch::Sender::new(Mode::Global),
@@ -413,7 +413,7 @@ impl Service {
             name: Arc::from(name.as_str()),
             plugin,
             leadership: face.leadership.subscribe(),
-            voice: self.node.voice().clone(),
+            reporter: self.node.reporter().clone(),
             grace: grace(&self.settings),
             leave: leave.clone(),
         };

@@ -85,7 +85,7 @@ impl Carrier {
     fn say(&self, sentence: String) {
         let mut said = self.said.lock();
         if *said != sentence {
-            tracing::warn!(target: "tenure", namespace = &*self.place.voice.namespace, "{sentence}");
+            tracing::warn!(target: "tenure", namespace = &*self.place.reporter.namespace, "{sentence}");
             *said = sentence;
         }
     }
@@ -110,7 +110,7 @@ impl Carrier {
     pub(super) async fn put(&self, key: &str, body: Vec<u8>, condition: Condition) -> WriteAnswer {
         let put = self.place.store.put(key, body.into(), condition);
         let Ok(answer) = tokio::time::timeout(self.timeout, put).await else { return WriteAnswer::Unknown };
-        let (answer, trouble) = crate::carrier::written(answer);
+        let (answer, trouble) = crate::election::written(answer);
         if let Some(trouble) = trouble.filter(|_| answer == WriteAnswer::Denied) {
             self.trouble(key, &trouble);
         }
@@ -125,7 +125,7 @@ impl Carrier {
                     if !carried.foreign.is_empty() {
                         let count = carried.foreign.len();
                         self.say(format!("{key} has {count} entries that cannot be read; they are ignored"));
-                        self.place.voice.figures.jobs().add_rejected(count as u64);
+                        self.place.reporter.counters.jobs().add_rejected(count as u64);
                     }
                     self.inboxes.lock().insert(worker.clone(), carried);
                     Found::Doc(doc, core_version(&object.version))

@@ -148,9 +148,9 @@ impl Dispatcher {
             is_ready,
         };
         tokio::spawn(async move {
-            let figures = Arc::clone(&feeder.carrier.place.voice.figures);
+            let counters = Arc::clone(&feeder.carrier.place.reporter.counters);
             let reason = feeder.run(inbox).await;
-            figures.jobs().set_open(0, 0);
+            counters.jobs().set_open(0, 0);
             end.send_replace(Some(reason));
         });
         Dispatcher { commands, updates, machine, counts, draining, ready, ended }
@@ -278,7 +278,7 @@ struct Feeder {
 
 impl Feeder {
     fn now(&self) -> Time {
-        Time(self.carrier.place.voice.clock.now_ms())
+        Time(self.carrier.place.reporter.clock.now_ms())
     }
 
     async fn run(mut self, mut inbox: mpsc::Receiver<Command>) -> DispatcherEnd {
@@ -320,7 +320,7 @@ impl Feeder {
                     known = changed.is_ok();
                     self.registry().into_iter().collect()
                 }
-                () = crate::driver::sleep_or_never(wake) => vec![DispatchInput::Wake],
+                () = crate::shell::sleep_or_never(wake) => vec![DispatchInput::Wake],
             };
             if let Some(end) = self.feed(inputs) {
                 return end;
@@ -436,11 +436,11 @@ impl Feeder {
             (machine.counts(), machine.open(), machine.take_claim_times(), machine.is_ready(), draining)
         };
         let before = self.count.send_replace(counts);
-        let figures = self.carrier.place.voice.figures.jobs();
-        figures.set_open(queued as u64, out as u64);
-        figures.add(&before, &counts);
+        let counters = self.carrier.place.reporter.counters.jobs();
+        counters.set_open(queued as u64, out as u64);
+        counters.add(&before, &counts);
         for ms in claims {
-            figures.claimed_after(ms);
+            counters.claimed_after(ms);
         }
         if let Some(draining) = draining {
             self.drain.send_replace(Arc::new(draining));

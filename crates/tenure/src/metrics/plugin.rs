@@ -1,6 +1,6 @@
 //! Figures that plugins add to those of their node.
 
-use super::Figures;
+use super::Counters;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Sources {
 /// Where a plugin adds its figures to those of its node: they appear in the node's registry and in its
 /// [`Metrics`](super::Metrics), under `pluginFigures`. Clones are interchangeable.
 #[derive(Clone, Debug)]
-pub struct PluginFigures(pub(crate) Arc<Figures>);
+pub struct PluginFigures(pub(crate) Arc<Counters>);
 
 impl PluginFigures {
     /// Sets the function that returns this plugin's figures; it replaces an earlier one of the same name. It is called for

@@ -1,6 +1,6 @@
 //! The figures in a prometheus registry: read on demand, so that nothing is counted twice.
 
-use super::{FigureKind, Figures, Metrics, PluginFigure};
+use super::{Counters, FigureKind, Metrics, PluginFigure};
 use crate::node::Node;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -57,13 +57,13 @@ pub const METRIC_NAMES: &[&str] = &[
 /// per registry: a second call would announce the same names again, which no scraper accepts. Nodes of one process must
 /// therefore be registered together.
 pub fn register<'a>(registry: &mut Registry, nodes: impl IntoIterator<Item = &'a Node>) {
-    let nodes = nodes.into_iter().map(Node::figures).collect();
+    let nodes = nodes.into_iter().map(Node::counters).collect();
     registry.register_collector(Box::new(Scrape { nodes }));
 }
 
 #[derive(Debug)]
 struct Scrape {
-    nodes: Vec<Arc<Figures>>,
+    nodes: Vec<Arc<Counters>>,
 }
 
 /// Labels of one sample.
@@ -166,7 +166,7 @@ impl Collector for Scrape {
 }
 
 /// Figures of plugins: each name once, with a sample for each node that has it.
-fn plugins(encoder: &mut DescriptorEncoder<'_>, nodes: &[Arc<Figures>]) -> Result<(), fmt::Error> {
+fn plugins(encoder: &mut DescriptorEncoder<'_>, nodes: &[Arc<Counters>]) -> Result<(), fmt::Error> {
     let mut families: BTreeMap<&str, Vec<(&str, PluginFigure)>> = BTreeMap::new();
     for node in nodes {
         for figure in node.plugin_figures() {

@@ -1,8 +1,7 @@
 //! Keeps a node's candidate alive: each of its lives is a separate task.
 
 use super::StopReason;
-use crate::carrier::Carrier;
-use crate::driver::{Command, Driver, Outlets};
+use crate::election::{Command, Driver, ElectionOutputs, SeatClient};
 use crate::event::{EventKind, LostReason};
 use crate::guard::Leadership;
 use crate::keys::Keys;
@@ -26,7 +25,7 @@ pub(super) struct Supervisor {
     pub(super) keys: Keys,
     pub(super) settings: Settings,
     pub(super) lanes: Lanes,
-    pub(super) outlets: Outlets,
+    pub(super) outputs: ElectionOutputs,
     pub(super) pointers: Pointers,
     pub(super) random: Option<u64>,
     pub(super) floor: u64,
@@ -39,7 +38,7 @@ impl Supervisor {
         let inbox = Arc::new(Mutex::new(inbox));
         let mut deaths = 0u32;
         let reason = loop {
-            let born_ms = self.outlets.voice.clock.now_ms();
+            let born_ms = self.outputs.reporter.clock.now_ms();
             // A separate task, so that a panic ends there and not here.
             let life = tokio::spawn(self.live(Arc::clone(&inbox)));
             match life.await {
@@ -48,11 +47,11 @@ impl Supervisor {
                 Err(error) if error.is_cancelled() => break StopReason::Asked,
                 Err(_) => {}
             }
-            let lived_ms = self.outlets.voice.clock.now_ms().saturating_sub(born_ms);
+            let lived_ms = self.outputs.reporter.clock.now_ms().saturating_sub(born_ms);
             deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
             self.mourn(deaths).await;
         };
-        self.outlets.leadership.send_replace(Leadership::default());
+        self.outputs.leadership.send_replace(Leadership::default());
         self.end.send_replace(Some(reason));
     }
 
@@ -61,34 +60,34 @@ impl Supervisor {
         &self,
         inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
     ) -> impl Future<Output = StopCause> + Send + use<> {
-        let me = Holder { node: self.outlets.voice.node.clone(), incarnation: Incarnation(rand::random()) };
-        let carrier = Carrier::new(
+        let me =
+            Holder { node: self.outputs.reporter.node.clone(), incarnation: Incarnation(rand::random()) };
+        let store = SeatClient::new(
             self.lanes.clone(),
             self.keys.clone(),
             me.clone(),
             &self.settings,
-            Arc::clone(&self.outlets.voice.figures),
+            Arc::clone(&self.outputs.reporter.counters),
             self.pointers.clone(),
         );
         let core = Coordinator::new(self.settings.core_config(), me);
-        let driver =
-            Driver::new(core.above(Epoch(self.floor)), carrier, self.outlets.clone(), &self.settings);
+        let driver = Driver::new(core.above(Epoch(self.floor)), store, self.outputs.clone(), &self.settings);
         let random = self.random.unwrap_or_else(rand::random);
         async move { driver.run(random, &mut *inbox.lock().await).await }
     }
 
     /// The candidate died. Its lease was withdrawn with it; report that, and wait a little before the next life.
     async fn mourn(&self, deaths: u32) {
-        let last = self.outlets.leadership.borrow().clone();
+        let last = self.outputs.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {
-            let acted_until_boot_ms = self.outlets.voice.clock.now_ms();
+            let acted_until_boot_ms = self.outputs.reporter.clock.now_ms();
             let reason = LostReason::Panic;
             let lost = EventKind::LostLeadership { reason, vacated: false, acted_until_boot_ms };
-            self.outlets.emit(last.epoch, lost);
+            self.outputs.emit(last.epoch, lost);
         }
-        self.outlets.leadership.send_modify(|leadership| leadership.role = None);
+        self.outputs.leadership.send_modify(|leadership| leadership.role = None);
         let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);
-        self.outlets.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
+        self.outputs.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
         tokio::time::sleep(Duration::from_millis(wait_ms)).await;
     }
 }

@@ -1,6 +1,6 @@
 //! Where processes may run: on whatever leads.
 
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::guard::Leadership;
 use crate::node::{Node, NotLeading};
 use crate::service::{PluginHandle, Service};
@@ -16,7 +16,7 @@ pub(crate) type StandAside =
 #[derive(Clone)]
 pub struct Parts {
     pub(crate) leadership: watch::Receiver<Leadership>,
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
     pub(crate) drain: Duration,
     pub(crate) stand_aside: StandAside,
 }

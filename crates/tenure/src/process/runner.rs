@@ -4,10 +4,10 @@ use super::context::{ProcessContext, ReadySignal};
 use super::host::Parts;
 use super::spec::{Body, ProcessSpec, in_short};
 use super::{SupervisorStatus, ms};
-use crate::driver::sleep_or_never;
 use crate::event::EventKind;
 use crate::guard::LeaderGuard;
 use crate::metrics::ProcessShare;
+use crate::shell::sleep_or_never;
 use std::any::Any;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -124,7 +124,7 @@ impl Runner {
             ready,
             ready_to,
             aside: None,
-            share: ProcessShare::new(Arc::clone(&life.parts.voice.figures)),
+            share: ProcessShare::new(Arc::clone(&life.parts.reporter.counters)),
             closed: false,
             ended: false,
             life,
@@ -186,7 +186,7 @@ impl Runner {
     }
 
     fn now(&self) -> Time {
-        Time(self.life.parts.voice.clock.now_ms())
+        Time(self.life.parts.reporter.clock.now_ms())
     }
 
     /// Takes up leadership, if there is any.
@@ -341,7 +341,7 @@ impl Runner {
                 EventKind::ProcessesGaveUp { process, cause: cause.as_str(), hold_ms }
             }
         };
-        self.life.parts.voice.emit(self.term, kind);
+        self.life.parts.reporter.emit(self.term, kind);
     }
 
     /// Publishes the present status.

@@ -132,7 +132,7 @@ impl PluginHandle {
                 let epoch_drift_events = face.fence.stale_tasks();
                 own.map_or_else(
                     || service.metrics(),
-                    |figures| Metrics { epoch_drift_events, ..figures.metrics() },
+                    |counters| Metrics { epoch_drift_events, ..counters.metrics() },
                 )
             }
         }

@@ -1,6 +1,6 @@
 //! The host: calls one plugin and isolates it from everybody else.
 
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::event::{Event, EventKind};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::plugin::{LeaderChange, Plugin};
@@ -22,7 +22,7 @@ pub(super) struct Host {
     pub(super) name: Arc<str>,
     pub(super) plugin: Arc<dyn Plugin>,
     pub(super) leadership: watch::Receiver<Leadership>,
-    pub(super) voice: Voice,
+    pub(super) reporter: Reporter,
     /// How long `promoted` has to return.
     pub(super) grace: Duration,
     pub(super) leave: CancellationToken,
@@ -140,7 +140,7 @@ impl Host {
     fn failed(&self, handler: &'static str, detail: String) {
         let epoch = self.leadership.borrow().epoch;
         let plugin = Arc::clone(&self.name);
-        self.voice.emit(epoch, EventKind::PluginFailed { plugin, handler, detail });
+        self.reporter.emit(epoch, EventKind::PluginFailed { plugin, handler, detail });
     }
 }
 
@@ -224,7 +224,7 @@ impl Notices {
             return;
         }
         self.told = Some((new.clone(), epoch));
-        let namespace = Arc::clone(&self.host.voice.namespace);
+        let namespace = Arc::clone(&self.host.reporter.namespace);
         let change = LeaderChange { namespace, previous, new, epoch };
         let plugin = Arc::clone(&self.host.plugin);
         self.host.call("leader_changed", async move { plugin.leader_changed(&change).await }).await;

@@ -7,7 +7,7 @@ use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::Leadership;
 use crate::keys::Keys;
-use crate::metrics::Figures;
+use crate::metrics::Counters;
 use crate::node::{Node, NotLeading};
 use crate::plugin::Mode;
 use crate::workers::Workers;
@@ -39,7 +39,7 @@ pub(super) struct Face {
     pub(super) events: broadcast::Sender<Event>,
     pub(super) fence: Fence,
     /// The figures of the plugin's own node, while it has one.
-    pub(super) own: Arc<Mutex<Option<Arc<Figures>>>>,
+    pub(super) own: Arc<Mutex<Option<Arc<Counters>>>>,
 }
 
 /// The plugin's own candidate.
@@ -144,7 +144,7 @@ impl Keeper {
             }
         }
         if self.arbiter.is_fallback() {
-            self.service.node.figures().left_fallback();
+            self.service.node.counters().left_fallback();
         }
         self.face.leadership.send_replace(Leadership::default());
     }
@@ -297,7 +297,7 @@ impl Keeper {
                 let leadership = node.leadership();
                 self.workers = Some(node.workers());
                 self.on_workers(true);
-                *self.face.own.lock() = Some(node.figures());
+                *self.face.own.lock() = Some(node.counters());
                 self.own = Some(Own { node: Arc::new(node), leadership, events, over: false });
                 None
             }
@@ -386,7 +386,7 @@ impl Keeper {
 
     fn say(&self, kind: EventKind) {
         let epoch = self.leadership.borrow().epoch;
-        self.service.node.voice().emit(epoch, kind);
+        self.service.node.reporter().emit(epoch, kind);
     }
 
     fn step_down(&self, hold: Option<Duration>, reply: oneshot::Sender<Result<(), NotLeading>>) {

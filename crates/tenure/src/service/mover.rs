@@ -17,10 +17,10 @@ pub(super) fn register(
     spec: &WorkerSpec,
 ) -> Result<Worker, WorkerError> {
     let store = Arc::clone(&service.node.lanes().bulk);
-    let (settings, voice) = (Arc::new(service.settings.clone()), service.node.voice().clone());
+    let (settings, reporter) = (Arc::new(service.settings.clone()), service.node.reporter().clone());
     let mut keys = face.keys.subscribe();
     let here = keys.borrow_and_update().clone();
-    let host = WorkerHost::new(store, here, settings, voice, face.leadership.subscribe());
+    let host = WorkerHost::new(store, here, settings, reporter, face.leadership.subscribe());
     let first = host.register(spec)?;
     let (status, watcher) = watch::channel(WorkerStatus::default());
     let (stop, stopped) = oneshot::channel();

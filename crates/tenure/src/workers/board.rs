@@ -1,6 +1,6 @@
 //! The board: what this node knows about the workers, and how news reaches it.
 
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
@@ -63,13 +63,13 @@ pub struct WorkerInfo {
 pub(crate) struct Board {
     known_workers: Arc<Mutex<KnownWorkers>>,
     workers: watch::Sender<Workers>,
-    pub(crate) voice: Voice,
+    pub(crate) reporter: Reporter,
 }
 
 impl Board {
-    pub(crate) fn new(voice: Voice) -> (Board, watch::Receiver<Workers>) {
+    pub(crate) fn new(reporter: Reporter) -> (Board, watch::Receiver<Workers>) {
         let (workers, watcher) = watch::channel(Workers::default());
-        (Board { known_workers: Arc::default(), workers, voice }, watcher)
+        (Board { known_workers: Arc::default(), workers, reporter }, watcher)
     }
 
     /// Nothing was ever published, so whatever comes next is news.
@@ -98,7 +98,7 @@ impl Board {
         let epoch = snapshot.id.epoch.0;
         for event in events {
             let facts = facts(event.worker, &event.details);
-            self.voice.emit(
+            self.reporter.emit(
                 epoch,
                 match event.change {
                     WorkerChange::Registered => EventKind::WorkerRegistered(facts),
@@ -127,10 +127,10 @@ impl Board {
         let ((active, inactive), skipped) = (known_workers.counts(), known_workers.skipped());
         let (epoch, list, listed) = (id.epoch.0, list.collect(), self.workers.borrow().listed);
         let now = Workers { epoch, active, inactive, skipped, list, listed };
-        self.voice.figures.workers(active, inactive, skipped);
+        self.reporter.counters.workers(active, inactive, skipped);
         let before = self.workers.send_replace(now);
         if (before.active, before.inactive) != (active, inactive) {
-            self.voice.emit(id.epoch.0, EventKind::WorkersChanged { active, inactive });
+            self.reporter.emit(id.epoch.0, EventKind::WorkersChanged { active, inactive });
         }
     }
 }

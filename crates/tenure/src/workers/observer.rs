@@ -5,7 +5,7 @@ use super::spec::{WorkerError, WorkerSpec};
 use super::sweeper::Sweeper;
 use super::worker::{Worker, WorkerHost};
 use crate::clock::Clock;
-use crate::driver::Voice;
+use crate::election::Reporter;
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
@@ -13,7 +13,7 @@ use crate::keys::Keys;
 use tenure_core::{Namespace, NodeId};
 
 use crate::job::Jobs;
-use crate::metrics::{Figures, Metrics};
+use crate::metrics::{Counters, Metrics};
 use crate::node::{EVENTS_KEPT, StartError, StopReason};
 use crate::settings::Settings;
 use crate::wire::SeatDocument;
@@ -40,7 +40,7 @@ pub struct Observer {
     fence: Fence,
     host: WorkerHost,
     jobs: Jobs,
-    figures: Arc<Figures>,
+    counters: Arc<Counters>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -51,19 +51,19 @@ impl Observer {
         let (keys, pod) = (Keys::global(&namespace), settings.node.clone());
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (events, _) = broadcast::channel(EVENTS_KEPT);
-        let figures = Arc::new(Figures::new(&settings, Arc::clone(&clock), watcher.clone()));
-        let lanes = figures.meter(lanes);
-        let fence = Fence::counting(settings.fence_rule(), Arc::clone(&clock), figures.drift());
-        let voice = Voice {
+        let counters = Arc::new(Counters::new(&settings, Arc::clone(&clock), watcher.clone()));
+        let lanes = counters.meter(lanes);
+        let fence = Fence::counting(settings.fence_rule(), Arc::clone(&clock), counters.drift());
+        let reporter = Reporter {
             namespace: Arc::from(namespace.as_str()),
             node: pod.clone(),
             prefix: Arc::from(settings.telemetry_prefix.as_str()),
             clock,
             events: events.clone(),
-            figures: Arc::clone(&figures),
+            counters: Arc::clone(&counters),
         };
         let pointers = Pointers::default();
-        let (board, workers) = Board::new(voice.clone());
+        let (board, workers) = Board::new(reporter.clone());
         let bulk = Arc::clone(&lanes.bulk);
         let sweeper = Sweeper::new(
             Arc::clone(&bulk),
@@ -79,7 +79,7 @@ impl Observer {
             key: keys.seat(),
             every_ms: settings.election_interval_ms,
             request_timeout: Duration::from_millis(settings.request_timeout_ms),
-            voice: voice.clone(),
+            reporter: reporter.clone(),
             fence: fence.clone(),
             leadership,
             pointers,
@@ -99,16 +99,16 @@ impl Observer {
         tokio::spawn(sweeper.supervised(ended));
         let settings = Arc::new(settings);
         let jobs = Jobs {
-            store: figures.meter_jobs(&bulk),
+            store: counters.meter_jobs(&bulk),
             keys: Jobs::fixed(keys.clone()),
             settings: Arc::clone(&settings),
-            voice: voice.clone(),
+            reporter: reporter.clone(),
             fence: fence.clone(),
             workers: workers.clone(),
         };
-        let host = WorkerHost::new(bulk, keys, settings, voice, watcher.clone());
+        let host = WorkerHost::new(bulk, keys, settings, reporter, watcher.clone());
         let leadership = watcher;
-        Ok(Observer { pod, events, leadership, workers, fence, host, jobs, figures, _stop: stop })
+        Ok(Observer { pod, events, leadership, workers, fence, host, jobs, counters, _stop: stop })
     }
 
     /// The pod this process runs on.
@@ -143,7 +143,7 @@ impl Observer {
 
     /// What the looking has cost so far.
     pub fn metrics(&self) -> Metrics {
-        self.figures.metrics()
+        self.counters.metrics()
     }
 
     /// Registers a worker of this process; see [`Node::register_worker`](crate::Node::register_worker). The worker is
@@ -159,7 +159,7 @@ struct Look {
     key: String,
     every_ms: u64,
     request_timeout: Duration,
-    voice: Voice,
+    reporter: Reporter,
     fence: Fence,
     leadership: watch::Sender<Leadership>,
     pointers: Pointers,
@@ -176,9 +176,9 @@ impl Drop for Look {
 
 impl Look {
     async fn run(mut self) {
-        let mut due_ms = self.voice.clock.now_ms();
+        let mut due_ms = self.reporter.clock.now_ms();
         loop {
-            let sent = Time(self.voice.clock.now_ms());
+            let sent = Time(self.reporter.clock.now_ms());
             let version = self.seen.as_ref().map(|(version, _)| version);
             let read = self.store.get(&self.key, version);
             if let Ok(Read::Found(object)) = tokio::time::timeout(self.request_timeout, read).await {
@@ -188,7 +188,7 @@ impl Look {
                     self.saw(sent, object.version, seat);
                 }
             }
-            let now_ms = self.voice.clock.now_ms();
+            let now_ms = self.reporter.clock.now_ms();
             due_ms = (due_ms + self.every_ms).max(now_ms);
             tokio::time::sleep(Duration::from_millis(due_ms - now_ms)).await;
         }
@@ -200,7 +200,7 @@ impl Look {
         // If the epoch went back, somebody repaired the seat; nobody works under it until it has risen again.
         let news = seat.epoch >= Epoch(self.fence.epoch());
         // The first look cannot tell a live holder from a dead one: only a change is a sign of life.
-        let mine = held && news && before.is_some() && seat.holder.node == self.voice.node;
+        let mine = held && news && before.is_some() && seat.holder.node == self.reporter.node;
         if mine {
             self.extend(seat.epoch, sent + seat.lease.hold_ms);
         } else {
@@ -219,7 +219,7 @@ impl Look {
         });
         if newly {
             let new = seat.holder.node;
-            self.voice.emit(epoch, EventKind::LeaderChanged { previous, new });
+            self.reporter.emit(epoch, EventKind::LeaderChanged { previous, new });
         }
     }
 
@@ -229,7 +229,7 @@ impl Look {
             return guard.lease().extend(deadline);
         }
         self.withdraw();
-        let (guard, _) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.voice.clock));
+        let (guard, _) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.reporter.clock));
         let weak = guard.downgrade();
         self.guard = Some(guard);
         self.leadership.send_modify(|leadership| leadership.guard = Some(weak));

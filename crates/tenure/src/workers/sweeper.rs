@@ -147,7 +147,7 @@ impl Sweeper {
     }
 
     fn now(&self) -> Time {
-        Time(self.board.voice.clock.now_ms())
+        Time(self.board.reporter.clock.now_ms())
     }
 
     /// Waits this long, or until leadership changes. A closed channel means that the node is about to end.
@@ -195,7 +195,7 @@ impl Sweeper {
                     Err(_) => std::future::pending().await,
                 },
                 Ok(()) = sights.changed() => {}
-                () = crate::driver::sleep_or_never(again_ms.map(Duration::from_millis)) => {}
+                () = crate::shell::sleep_or_never(again_ms.map(Duration::from_millis)) => {}
             }
         }
     }
@@ -269,7 +269,7 @@ impl Sweeper {
     /// Logs a problem, but not twice in a row.
     fn say(&self, tenure: &mut Tenure, sentence: String) {
         if tenure.said.as_ref() != Some(&sentence) {
-            tracing::warn!(target: "tenure", namespace = &*self.board.voice.namespace, "{sentence}");
+            tracing::warn!(target: "tenure", namespace = &*self.board.reporter.namespace, "{sentence}");
             tenure.said = Some(sentence);
         }
     }
@@ -335,7 +335,7 @@ impl Sweeper {
             _ = leadership.wait_for(|leadership| !leadership.is_leader()) => return,
             list = tokio::time::timeout(limit, self.store.list(&folder, LIST_MAX)) => list,
         };
-        self.board.voice.figures.swept();
+        self.board.reporter.counters.swept();
         let (entries, more) = match list {
             Ok(List::Entries { entries, more }) => (entries, more),
             Ok(List::Unavailable(trouble) | List::Denied(trouble)) => {

@@ -3,11 +3,12 @@
 mod carrier;
 
 use super::spec::{WorkerError, WorkerSpec};
-use crate::driver::{Voice, sleep_or_never};
+use crate::election::Reporter;
 use crate::event::{EventKind, WorkerFacts};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::settings::Settings;
+use crate::shell::sleep_or_never;
 use carrier::Carrier;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,7 @@ pub(crate) struct WorkerHost {
     store: Arc<dyn Store>,
     keys: Keys,
     settings: Arc<Settings>,
-    voice: Voice,
+    reporter: Reporter,
     leadership: watch::Receiver<Leadership>,
 }
 
@@ -42,10 +43,10 @@ impl WorkerHost {
         store: Arc<dyn Store>,
         keys: Keys,
         settings: Arc<Settings>,
-        voice: Voice,
+        reporter: Reporter,
         leadership: watch::Receiver<Leadership>,
     ) -> WorkerHost {
-        WorkerHost { store, keys, settings, voice, leadership }
+        WorkerHost { store, keys, settings, reporter, leadership }
     }
 
     /// The same host in another place.
@@ -84,7 +85,7 @@ impl WorkerHost {
         let task = Task {
             machine: Registration::new(RegistrationConfig { heartbeat_ms, incarnation }),
             carrier,
-            voice: self.voice.clone(),
+            reporter: self.reporter.clone(),
             facts: facts.clone(),
             leadership: self.leadership.clone(),
             status,
@@ -235,7 +236,7 @@ impl Worker {
 struct Task {
     machine: Registration,
     carrier: Carrier,
-    voice: Voice,
+    reporter: Reporter,
     facts: WorkerFacts,
     leadership: watch::Receiver<Leadership>,
     status: watch::Sender<WorkerStatus>,
@@ -249,7 +250,7 @@ impl Task {
         let (mut stopping, mut watching) = (false, true);
         self.feed(RegistrationInput::Start);
         while !matches!(self.status.borrow().phase, WorkerPhase::Ended(_)) {
-            let now_ms = self.voice.clock.now_ms();
+            let now_ms = self.reporter.clock.now_ms();
             let wake = self.machine.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now_ms)));
             let lease = self.leadership.borrow().remaining();
             let input = tokio::select! {
@@ -295,7 +296,7 @@ impl Task {
 
     fn feed(&mut self, input: RegistrationInput) {
         let mut effects = Vec::new();
-        self.machine.handle(Time(self.voice.clock.now_ms()), input, &mut effects);
+        self.machine.handle(Time(self.reporter.clock.now_ms()), input, &mut effects);
         for effect in effects {
             match effect {
                 RegistrationEffect::Request(id, request) => {
@@ -333,12 +334,12 @@ impl Task {
                 detail()
             ),
             RegistrationEvent::Unavailable => {
-                self.voice.emit(self.epoch(), EventKind::StoreUnavailable { detail: detail() });
+                self.reporter.emit(self.epoch(), EventKind::StoreUnavailable { detail: detail() });
             }
             RegistrationEvent::Denied => {
-                self.voice.emit(self.epoch(), EventKind::StoreDenied { detail: detail() });
+                self.reporter.emit(self.epoch(), EventKind::StoreDenied { detail: detail() });
             }
-            RegistrationEvent::Mended => self.voice.emit(self.epoch(), EventKind::StoreRecovered),
+            RegistrationEvent::Mended => self.reporter.emit(self.epoch(), EventKind::StoreRecovered),
         }
     }
 
@@ -366,7 +367,7 @@ impl Task {
         if let Some((other_pod, other_incarnation)) = conflict {
             let worker = self.facts.clone();
             let kind = EventKind::WorkerConflict { worker, other_pod, other_incarnation };
-            self.voice.emit(self.epoch(), kind);
+            self.reporter.emit(self.epoch(), kind);
         }
     }
 
@@ -385,7 +386,7 @@ impl Task {
             let enabled = self.status.borrow().enabled;
             let kind =
                 if enabled { EventKind::WorkerEnabled(facts) } else { EventKind::WorkerDisabled(facts) };
-            self.voice.emit(epoch, kind);
+            self.reporter.emit(epoch, kind);
         }
     }
 }

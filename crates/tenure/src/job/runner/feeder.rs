@@ -144,7 +144,7 @@ impl Feeder {
             biased;
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
             Some(done) = self.runs.join_next(), if !self.runs.is_empty() => self.on_ended(done),
-            () = crate::driver::sleep_or_never(wake) => Some(ClaimerInput::Wake),
+            () = crate::shell::sleep_or_never(wake) => Some(ClaimerInput::Wake),
         }
     }
 
@@ -170,7 +170,7 @@ impl Feeder {
     }
 
     fn now(&self) -> Time {
-        Time(self.carrier.place.voice.clock.now_ms())
+        Time(self.carrier.place.reporter.clock.now_ms())
     }
 
     fn on_done(&mut self, done: Result<(Id, ClaimerInput), tokio::task::JoinError>) -> Option<ClaimerInput> {
@@ -257,7 +257,7 @@ impl Feeder {
             }
         }
         let counts = self.machine.counts();
-        self.carrier.place.voice.figures.jobs().add_taken(&self.counted, &counts);
+        self.carrier.place.reporter.counters.jobs().add_taken(&self.counted, &counts);
         self.counted = counts;
         self.told.send_replace(self.before.and(counts));
         self.hand.send_replace(self.machine.in_hand());

@@ -117,7 +117,7 @@ impl Carrier {
     }
 
     fn written(&self, answer: Write) -> WriteAnswer {
-        let (answer, trouble) = crate::carrier::written(answer);
+        let (answer, trouble) = crate::election::written(answer);
         if let Some(trouble) = trouble {
             self.note(&trouble);
         }

@@ -1,7 +1,7 @@
 //! Carries the core's requests to the store and brings back the answers. Decides nothing.
 
 use crate::keys::Keys;
-use crate::metrics::Figures;
+use crate::metrics::Counters;
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
 use crate::wire::{PresenceDocument, SeatDocument, told};
@@ -29,7 +29,7 @@ const PROBE_REQUESTS: u32 = 9;
 
 /// One node's access to the store.
 #[derive(Clone)]
-pub(crate) struct Carrier {
+pub(crate) struct SeatClient {
     pub(crate) lanes: Lanes,
     pub(crate) keys: Keys,
     pub(crate) me: Holder,
@@ -38,7 +38,7 @@ pub(crate) struct Carrier {
     /// The settings that the leader publishes.
     pub(crate) shared_settings: Arc<Map<String, Value>>,
     /// The figures that the node publishes with its presence.
-    figures: Arc<Figures>,
+    counters: Arc<Counters>,
     /// Which snapshot of the workers is the newest: what the seat says, and what this node wants it to say.
     pointers: Pointers,
     /// The seat document last read or written, by version: whatever it carries beyond the record must survive a rewrite.
@@ -60,27 +60,27 @@ pub(crate) fn written(answer: Write) -> (WriteAnswer, Option<Trouble>) {
     }
 }
 
-impl Carrier {
+impl SeatClient {
     pub(crate) fn new(
         lanes: Lanes,
         keys: Keys,
         me: Holder,
         settings: &Settings,
-        figures: Arc<Figures>,
+        counters: Arc<Counters>,
         pointers: Pointers,
-    ) -> Carrier {
+    ) -> SeatClient {
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
         let shared_settings = Arc::new(settings.shared());
         let (document, differences, trouble) = Default::default();
-        Carrier {
+        SeatClient {
             lanes,
             keys,
             me,
             request_timeout,
             started_at,
             shared_settings,
-            figures,
+            counters,
             pointers,
             document,
             differences,
@@ -205,9 +205,9 @@ impl Carrier {
     }
 
     async fn write_presence(&self, nonce: Nonce, expect: Option<Version>) -> WriteAnswer {
-        let metrics = self.figures.metrics();
+        let metrics = self.counters.metrics();
         let mut document = PresenceDocument::new(&self.me, nonce, &self.started_at, metrics);
-        document.conflict = self.figures.has_conflict();
+        document.conflict = self.counters.has_conflict();
         let (body, refresh) = (document.to_bytes(), expect.is_some());
         let condition = match expect {
             Some(version) => Condition::Matches(tenure_store::Version::new(version.as_str())),
@@ -216,8 +216,8 @@ impl Carrier {
         let answer = self.lanes.bulk.put(&self.keys.node(&self.me.node), body.into(), condition).await;
         let answer = self.write_answer(answer);
         match &answer {
-            WriteAnswer::Lost => self.figures.conflicted(true),
-            WriteAnswer::Won(_) if refresh => self.figures.conflicted(false),
+            WriteAnswer::Lost => self.counters.conflicted(true),
+            WriteAnswer::Won(_) if refresh => self.counters.conflicted(false),
             WriteAnswer::Won(_) | WriteAnswer::Unknown | WriteAnswer::Unavailable | WriteAnswer::Denied => {}
         }
         answer
@@ -297,7 +297,7 @@ impl Carrier {
     /// credentials, or a bucket that does not exist yet, can be fixed without a restart.
     fn note_refusal(&self, trouble: &Trouble) {
         self.note(trouble);
-        self.figures.refused((trouble.kind == TroubleKind::Permission).then(|| trouble.to_string()));
+        self.counters.refused((trouble.kind == TroubleKind::Permission).then(|| trouble.to_string()));
     }
 
     fn note(&self, trouble: &Trouble) {

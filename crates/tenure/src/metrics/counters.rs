@@ -21,7 +21,7 @@ const RATE_MIN_MS: u64 = 1000;
 
 /// One node's figures. They survive each life of the candidate.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub(crate) struct Counters {
     namespace: Arc<str>,
     node: Arc<str>,
     clock: Arc<dyn Clock>,
@@ -83,18 +83,18 @@ struct ProcessFigures {
 /// What one supervisor adds to its node's figures. Subtracted again when it ends.
 #[derive(Debug)]
 pub(crate) struct ProcessShare {
-    figures: Arc<Figures>,
+    counters: Arc<Counters>,
     running: u64,
     stuck: u64,
 }
 
 impl ProcessShare {
-    pub(crate) fn new(figures: Arc<Figures>) -> ProcessShare {
-        ProcessShare { figures, running: 0, stuck: 0 }
+    pub(crate) fn new(counters: Arc<Counters>) -> ProcessShare {
+        ProcessShare { counters, running: 0, stuck: 0 }
     }
 
     pub(crate) fn set(&mut self, running: u64, stuck: u64) {
-        let processes = &self.figures.processes;
+        let processes = &self.counters.processes;
         // Wrapping, as atomics do: the difference may be negative, but the sum of all shares is not.
         processes.running.fetch_add(running.wrapping_sub(self.running), Ordering::Relaxed);
         processes.stuck.fetch_add(stuck.wrapping_sub(self.stuck), Ordering::Relaxed);
@@ -116,12 +116,12 @@ struct Sample {
     reads: u64,
 }
 
-impl Figures {
+impl Counters {
     pub(crate) fn new(
         settings: &Settings,
         clock: Arc<dyn Clock>,
         leadership: watch::Receiver<Leadership>,
-    ) -> Figures {
+    ) -> Counters {
         let threshold =
             settings.contention_detection_enabled.then_some(settings.contention_threshold_permille);
         let tally = Tally {
@@ -137,7 +137,7 @@ impl Figures {
             in_fallback: 0,
             samples: None,
         };
-        Figures {
+        Counters {
             namespace: Arc::from(settings.namespace.as_str()),
             node: Arc::from(settings.node.as_str()),
             clock,

@@ -1,15 +1,12 @@
 //! The driver: the only loop that feeds the core. It carries messages and keeps time; it decides nothing.
 
-use crate::carrier::Carrier;
-use crate::clock::Clock;
-use crate::diagnostics::Diary;
-use crate::event::{Event, EventKind, LostReason};
-use crate::fence::Fence;
+use super::{Command, ElectionOutputs, SeatClient};
+use crate::diagnostics::CycleLog;
+use crate::event::{EventKind, LostReason};
 use crate::guard::{LeaderGuard, Leadership};
-use crate::metrics::Figures;
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
-use crate::telemetry;
+use crate::shell::sleep_or_never;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,84 +14,24 @@ use tenure_core::{
     Answer, ContentionWatch, Coordinator, Cycle, CycleTracker, Effect, ElectionCause, ElectionTimer, Epoch,
     Input, Request, RequestId, Role, SeatProblem, Step, StopCause, Time, WakeToken,
 };
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::{Id, JoinSet};
 
 /// A leader checks its clock at least this often. The runtime's timers stand still while the machine sleeps, and after that
 /// every moment of trusting the old lease is one too many.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 
-/// Requests from the handle to the driver.
-#[derive(Debug)]
-pub(crate) enum Command {
-    StepDown(oneshot::Sender<bool>),
-    /// Like `StepDown`, but also claim nothing for this many milliseconds.
-    StandAside(u64, oneshot::Sender<bool>),
-    /// Claim above this epoch from now on.
-    Raise(u64),
-    Stop,
-}
-
-/// Who emits events, and where they go.
-#[derive(Clone, Debug)]
-pub(crate) struct Voice {
-    pub(crate) namespace: Arc<str>,
-    pub(crate) node: tenure_core::NodeId,
-    pub(crate) prefix: Arc<str>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) events: broadcast::Sender<Event>,
-    pub(crate) figures: Arc<Figures>,
-}
-
-impl Voice {
-    pub(crate) fn emit(&self, epoch: u64, kind: EventKind) {
-        self.figures.count(epoch, &kind);
-        let event = Event {
-            namespace: Arc::clone(&self.namespace),
-            node: self.node.clone(),
-            epoch,
-            time: jiff::Timestamp::now(),
-            boot_ms: self.clock.now_ms(),
-            plugins: self.figures.plugins(),
-            prefix: Arc::clone(&self.prefix),
-            kind,
-        };
-        telemetry::log(&event);
-        // It is fine if nobody reads.
-        let _ = self.events.send(event);
-    }
-}
-
-/// Where events and leadership go. Outlives each life of the driver. Only the election holds it: once it is gone, whoever
-/// waits for leadership learns that there will be none.
-#[derive(Clone)]
-pub(crate) struct Outlets {
-    pub(crate) voice: Voice,
-    pub(crate) leadership: watch::Sender<Leadership>,
-    pub(crate) fence: Fence,
-    #[cfg(feature = "explore")]
-    pub(crate) watcher: Option<crate::watcher::Watcher>,
-}
-
-impl std::ops::Deref for Outlets {
-    type Target = Voice;
-
-    fn deref(&self) -> &Voice {
-        &self.voice
-    }
-}
-
 /// One life of a node's candidate.
 pub(crate) struct Driver {
     core: Coordinator,
-    carrier: Carrier,
-    outlets: Outlets,
+    store: SeatClient,
+    outputs: ElectionOutputs,
     /// Watches the core's heartbeats from outside; decides nothing.
     cycles: CycleTracker,
     elections: ElectionTimer,
     /// The differences from the leader's settings, as last reported.
     differences: Vec<String>,
-    diary: Option<Diary>,
+    cycle_log: Option<CycleLog>,
     requests: JoinSet<(RequestId, tenure_core::Answer)>,
     /// What each running request is, in case its task dies and cannot report it.
     running: HashMap<Id, (RequestId, Request)>,
@@ -122,17 +59,22 @@ impl Drop for Driver {
 }
 
 impl Driver {
-    pub(crate) fn new(core: Coordinator, carrier: Carrier, outlets: Outlets, settings: &Settings) -> Driver {
+    pub(crate) fn new(
+        core: Coordinator,
+        store: SeatClient,
+        outputs: ElectionOutputs,
+        settings: &Settings,
+    ) -> Driver {
         let patience_ms =
             ContentionWatch::limit_ms(settings.heartbeat_interval_ms, settings.contention_threshold_permille);
         Driver {
             core,
-            carrier,
-            outlets,
+            store,
+            outputs,
             cycles: CycleTracker::new(patience_ms),
             elections: ElectionTimer::default(),
             differences: Vec::new(),
-            diary: settings.diagnostics_enabled.then(Diary::default),
+            cycle_log: settings.diagnostics_enabled.then(CycleLog::default),
             requests: JoinSet::new(),
             running: HashMap::new(),
             wake: None,
@@ -189,20 +131,20 @@ impl Driver {
     fn sleep_for(&self) -> Option<Duration> {
         let wake = self.wake.map(|(_, at)| at);
         let at = [wake, self.cycles.overdue_at()].into_iter().flatten().min()?;
-        let left = Duration::from_millis(at.0.saturating_sub(self.outlets.voice.clock.now_ms()));
-        let watchful = self.guard.is_some() && self.outlets.voice.clock.outruns_timers();
+        let left = Duration::from_millis(at.0.saturating_sub(self.outputs.reporter.clock.now_ms()));
+        let watchful = self.guard.is_some() && self.outputs.reporter.clock.outruns_timers();
         Some(if watchful { left.min(LEADER_LOOK) } else { left })
     }
 
     fn on_slept(&mut self) -> Option<Input> {
-        let now = Time(self.outlets.voice.clock.now_ms());
+        let now = Time(self.outputs.reporter.clock.now_ms());
         if let Some((token, _)) = self.wake.filter(|(_, at)| *at <= now) {
             return Some(Input::Wake(token));
         }
         if let Some(cycle) = self.cycles.overdue(now)
-            && let Some(contention) = self.outlets.voice.figures.contended(now, cycle)
+            && let Some(contention) = self.outputs.reporter.counters.contended(now, cycle)
         {
-            self.outlets.emit(self.core.highest_epoch().0, contention);
+            self.outputs.emit(self.core.highest_epoch().0, contention);
         }
         None
     }
@@ -247,15 +189,15 @@ impl Driver {
     }
 
     fn feed(&mut self, input: Input) {
-        let now = Time(self.outlets.voice.clock.now_ms());
+        let now = Time(self.outputs.reporter.clock.now_ms());
         // The core does all that is due in this step, whatever the input, and asks for the next wake-up.
         let late_ms = self.wake.take_if(|(_, at)| *at <= now).map_or(0, |(_, at)| now.since(at));
         let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
         #[cfg(feature = "explore")]
-        let before = self.outlets.watcher.as_ref().map(|_| self.core.view());
+        let before = self.outputs.watcher.as_ref().map(|_| self.core.view());
         self.core.step(now, input.clone(), &mut effects);
         #[cfg(feature = "explore")]
-        if let (Some(watcher), Some(before)) = (&self.outlets.watcher, before) {
+        if let (Some(watcher), Some(before)) = (&self.outputs.watcher, before) {
             let (input, effects, core) = (&input, &effects, &self.core);
             watcher.see(&crate::watcher::CoreStep { before, now, input, effects, core });
         }
@@ -263,7 +205,7 @@ impl Driver {
         // The fence first, so that it is up to date for whoever acts on an event.
         let late = DriverMutant::FenceFedLate.on();
         if !late {
-            self.outlets.fence.observe(known);
+            self.outputs.fence.observe(known);
         }
         let role = self.core.role();
         let step = Step { now, due, input: &input, effects: &effects, role, late_ms };
@@ -272,19 +214,19 @@ impl Driver {
             .iter()
             .any(|effect| matches!(effect, Effect::Emit(tenure_core::Event::LeaderChanged { .. })));
         if let Some(took_ms) = self.elections.step(now, self.core.election(), decided) {
-            self.outlets.voice.figures.elected(took_ms);
+            self.outputs.reporter.counters.elected(took_ms);
         }
-        if let Some(diary) = &mut self.diary {
-            diary.note(&input, &effects);
+        if let Some(cycle_log) = &mut self.cycle_log {
+            cycle_log.note(&input, &effects);
         }
         for effect in effects {
             self.carry_out(effect);
         }
         if late {
-            self.outlets.fence.observe(known);
+            self.outputs.fence.observe(known);
         }
         self.publish();
-        self.outlets.voice.figures.seat_seen(self.core.seat_seen());
+        self.outputs.reporter.counters.seat_seen(self.core.seat_seen());
         if let Some(cycle) = cycle {
             self.account(now, cycle);
         }
@@ -295,46 +237,46 @@ impl Driver {
 
     /// Reports new differences from the leader's settings, once.
     fn compare(&mut self) {
-        let differences = self.carrier.differences();
+        let differences = self.store.differences();
         if differences == self.differences {
             return;
         }
         self.differences.clone_from(&differences);
         if let Some((leader, epoch)) = self.core.leader().filter(|_| !differences.is_empty()) {
             let differ = EventKind::SettingsDiffer { leader: leader.clone(), differences };
-            self.outlets.emit(epoch.0, differ);
+            self.outputs.emit(epoch.0, differ);
         }
     }
 
     /// A heartbeat cycle has ended: updates its figures and writes its log line.
     fn account(&mut self, now: Time, cycle: Cycle) {
         let epoch = self.core.highest_epoch().0;
-        if let Some(contention) = self.outlets.voice.figures.cycle(now, cycle) {
-            self.outlets.emit(epoch, contention);
+        if let Some(contention) = self.outputs.reporter.counters.cycle(now, cycle) {
+            self.outputs.emit(epoch, contention);
         }
-        if let Some(diary) = &mut self.diary {
-            let (node, namespace) = (self.outlets.voice.node.as_str(), &*self.outlets.voice.namespace);
-            diary.write(node, namespace, self.core.role(), epoch, cycle);
+        if let Some(cycle_log) = &mut self.cycle_log {
+            let (node, namespace) = (self.outputs.reporter.node.as_str(), &*self.outputs.reporter.namespace);
+            cycle_log.write(node, namespace, self.core.role(), epoch, cycle);
         }
     }
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
             Effect::Request(id, request) => {
-                let carrier = self.carrier.clone();
+                let store = self.store.clone();
                 let sent = request.clone();
-                let task = self.requests.spawn(async move { (id, carrier.carry(request).await) });
+                let task = self.requests.spawn(async move { (id, store.carry(request).await) });
                 self.running.insert(task.id(), (id, sent));
             }
             Effect::Wake { .. } if self.wake.is_some() && DriverMutant::WakeNotReplaced.on() => {}
             Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
-                let clock = Arc::clone(&self.outlets.voice.clock);
+                let clock = Arc::clone(&self.outputs.reporter.clock);
                 let (guard, gone) = LeaderGuard::new(epoch, deadline, clock);
                 let weak = guard.downgrade();
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
                 // Together with the epoch, so that whoever sees the guard also sees whose it is.
-                self.outlets.leadership.send_modify(|leadership| {
+                self.outputs.leadership.send_modify(|leadership| {
                     self.show(leadership);
                     leadership.guard = Some(weak);
                 });
@@ -357,7 +299,7 @@ impl Driver {
             Effect::Emit(event) => self.emit(event),
             Effect::Stopped(cause) => {
                 self.stopped = Some(cause);
-                self.outlets.emit(self.core.highest_epoch().0, EventKind::Stopped);
+                self.outputs.emit(self.core.highest_epoch().0, EventKind::Stopped);
             }
         }
     }
@@ -371,19 +313,19 @@ impl Driver {
         if let Some(guard) = self.guard.take() {
             guard.lease().cancel();
         }
-        self.outlets.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
+        self.outputs.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
     }
 
     /// The deadline itself, except where a mutant counts a hold from now.
     fn extended(&self, deadline: Time) -> Time {
         match DriverMutant::ExtendedFromNow.on() {
-            true => Time(self.outlets.voice.clock.now_ms() + self.hold_ms),
+            true => Time(self.outputs.reporter.clock.now_ms() + self.hold_ms),
             false => deadline,
         }
     }
 
     fn publish(&self) {
-        self.outlets.leadership.send_if_modified(|leadership| self.show(leadership));
+        self.outputs.leadership.send_if_modified(|leadership| self.show(leadership));
     }
 
     /// Copies what the core knows. Returns whether that is news.
@@ -400,8 +342,8 @@ impl Driver {
     fn emit(&mut self, event: tenure_core::Event) {
         use tenure_core::Event as Core;
         let known = self.core.highest_epoch();
-        let detail = || self.carrier.last_trouble();
-        let now_ms = self.outlets.voice.clock.now_ms();
+        let detail = || self.store.last_trouble();
+        let now_ms = self.outputs.reporter.clock.now_ms();
         let (epoch, kind) = match event {
             Core::Ineligible => (known, EventKind::Ineligible),
             Core::JitterStarted { wait_ms } => (known, EventKind::StartupJitter { wait_ms }),
@@ -424,7 +366,7 @@ impl Driver {
             Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
             Core::LeaderChanged { previous, new, epoch } => {
                 let change = EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() };
-                self.outlets.emit(epoch.0, change);
+                self.outputs.emit(epoch.0, change);
                 if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
                     return; // Only standbys emit this telemetry.
                 }
@@ -468,10 +410,10 @@ impl Driver {
             Core::StoreUnsafe => (known, EventKind::StoreUnsafe { detail: detail() }),
             Core::ProcessesStuck { epoch } => (epoch, EventKind::ProcessesStuck),
         };
-        if let Some(diary) = &mut self.diary {
-            diary.decided(kind.short_name());
+        if let Some(cycle_log) = &mut self.cycle_log {
+            cycle_log.decided(kind.short_name());
         }
-        self.outlets.emit(epoch.0, kind);
+        self.outputs.emit(epoch.0, kind);
     }
 }
 
@@ -479,13 +421,6 @@ async fn gone(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) {
     match draining {
         // An error means that the sender went away silently, which counts as gone.
         Some((_, gone)) => drop(gone.await),
-        None => std::future::pending().await,
-    }
-}
-
-pub(crate) async fn sleep_or_never(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
         None => std::future::pending().await,
     }
 }
