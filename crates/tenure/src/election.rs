@@ -3,7 +3,7 @@
 mod host;
 mod store;
 
-pub(crate) use host::Driver;
+pub(crate) use host::ElectionHost;
 pub(crate) use store::{SeatClient, written};
 
 use crate::clock::Clock;

@@ -55,8 +55,8 @@ pub trait Host<M: Machine>: Send + 'static {
     /// The next thing that happens here. Must be cancel-safe.
     fn next(&mut self) -> impl Future<Output = Happening<M, Self::End>> + Send;
 
-    /// A step is about to be taken. `late_ms`: by how much a wake-up comes late, because the process stood still or had too
-    /// much to do; 0 for other inputs.
+    /// A step is about to be taken. `late_ms`: by how much a wake-up that is due comes late, because the process stood still or
+    /// had too much to do.
     fn before(&mut self, _now: Now, _late_ms: u64, _machine: &M, _input: &In<M>) {}
 
     /// A step was taken; its effects come next.
@@ -66,6 +66,9 @@ pub trait Host<M: Machine>: Send + 'static {
     fn settled(&mut self, _now: Now, _machine: &M) -> ControlFlow<Self::End> {
         ControlFlow::Continue(())
     }
+
+    /// Time has passed, and nothing is due for the machine.
+    fn looked(&mut self, _now: Now, _machine: &M) {}
 
     /// The longest sleep between two looks at the clock: where the clock outruns the runtime's timers, as in a suspended
     /// machine, a leader must not sleep through its deadline.
@@ -123,7 +126,7 @@ where
             while let Some(done) = self.requests.try_join_next_with_id() {
                 self.on_done(done)?;
             }
-            return if self.is_due() { self.step(Input::Wake) } else { ControlFlow::Continue(()) };
+            return self.on_time();
         }
         let sleep = self.sleep();
         let due = sleep == Some(Duration::ZERO);
@@ -139,11 +142,8 @@ where
                 Happening::End(end) => ControlFlow::Break(end),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
-            () = std::future::ready(()), if due => self.step(Input::Wake),
-            () = sleep_or_never(sleep), if !due => match self.is_due() {
-                true => self.step(Input::Wake),
-                false => ControlFlow::Continue(()),
-            },
+            () = std::future::ready(()), if due => self.on_time(),
+            () = sleep_or_never(sleep), if !due => self.on_time(),
         }
     }
 
@@ -163,6 +163,14 @@ where
     fn is_due(&mut self) -> bool {
         let now = Time(self.clock.now_ms());
         self.wake_at().is_some_and(|at| at <= now)
+    }
+
+    fn on_time(&mut self) -> ControlFlow<H::End> {
+        if self.is_due() {
+            return self.step(Input::Wake);
+        }
+        self.host.looked(self.now(), &self.machine);
+        ControlFlow::Continue(())
     }
 
     fn sleep(&mut self) -> Option<Duration> {
@@ -206,10 +214,8 @@ where
     fn step(&mut self, input: In<M>) -> ControlFlow<H::End> {
         let now = self.now();
         let wakes = matches!(input, Input::Wake);
-        let late_ms = match self.machine.wake_at() {
-            Some(at) if wakes => now.at.since(at),
-            Some(_) | None => 0,
-        };
+        // A machine does all that is due in any step.
+        let late_ms = self.machine.wake_at().map_or(0, |at| now.at.since(at));
         self.streak = if wakes { 0 } else { self.streak + 1 };
         self.stale_wake = self.stale_wake.filter(|_| !wakes);
         self.host.before(now, late_ms, &self.machine, &input);
@@ -297,6 +303,11 @@ impl<C> Commands<C> {
         let command = self.receiver.recv().await;
         self.closed = command.is_none();
         command
+    }
+
+    /// Says once more that the handle is gone: to the next life, which does not know it yet.
+    pub fn repeat_end(&mut self) {
+        self.closed = false;
     }
 }
 

@@ -26,14 +26,7 @@ impl Machine for Coordinator {
     type Output = Effect;
 
     fn handle(&mut self, now: Now, input: In<Coordinator>, out: &mut Vec<Out<Coordinator>>) {
-        let input = match input {
-            machine::Input::Wake => {
-                let due = self.wake.filter(|(_, at)| *at <= now.at);
-                Input::Wake(due.map_or(STALE, |(token, _)| token))
-            }
-            machine::Input::Answer(id, answer) => Input::Answer { id, answer },
-            machine::Input::Command(input) => input,
-        };
+        let input = self.step_input(now.at, input);
         let mut effects = Vec::new();
         self.step(now.at, input, &mut effects);
         out.extend(effects.into_iter().filter_map(|effect| match effect {
@@ -49,5 +42,29 @@ impl Machine for Coordinator {
 
     fn wake_at(&self) -> Option<Time> {
         self.wake.map(|(_, at)| at)
+    }
+}
+
+impl Coordinator {
+    /// What [`step`](Coordinator::step) takes for an input of the machine. For whoever follows the protocol from outside.
+    pub fn step_input(&self, now: Time, input: In<Coordinator>) -> Input {
+        match input {
+            machine::Input::Wake => {
+                let due = self.wake.filter(|(_, at)| *at <= now);
+                Input::Wake(due.map_or(STALE, |(token, _)| token))
+            }
+            machine::Input::Answer(id, answer) => Input::Answer { id, answer },
+            machine::Input::Command(input) => input,
+        }
+    }
+
+    /// What [`step`](Coordinator::step) pushed for the effects of the last step, with the wake-up as it stands now.
+    pub fn step_effects(&self, effects: &[Out<Coordinator>]) -> Vec<Effect> {
+        let wake = self.wake.map(|(token, at)| Effect::Wake { token, at });
+        let pushed = effects.iter().map(|effect| match effect {
+            machine::Effect::Request(id, request) => Effect::Request(*id, request.clone()),
+            machine::Effect::Output(effect) => effect.clone(),
+        });
+        pushed.chain(wake).collect()
     }
 }

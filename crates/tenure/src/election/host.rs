@@ -1,4 +1,4 @@
-//! The driver: the only loop that feeds the core. It carries messages and keeps time; it decides nothing.
+//! Runs one life of the coordinator: guard, drain, events and figures. It decides nothing.
 
 use super::{Command, ElectionOutputs, SeatClient};
 use crate::diagnostics::CycleLog;
@@ -6,24 +6,26 @@ use crate::event::{EventKind, LostReason};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
-use crate::shell::sleep_or_never;
-use std::collections::HashMap;
+use crate::shell::{Commands, Happening, Host};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::machine::{In, Now, Out};
 use tenure_core::{
     Answer, ContentionWatch, Coordinator, Cycle, CycleTracker, Effect, ElectionCause, ElectionTimer, Epoch,
-    Input, Request, RequestId, Role, SeatProblem, Step, StopCause, Time, WakeToken,
+    Input, Request, Role, SeatProblem, Step, StopCause, Time,
 };
-use tokio::sync::{mpsc, oneshot};
-use tokio::task::{Id, JoinSet};
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 /// A leader checks its clock at least this often. The runtime's timers stand still while the machine sleeps, and after that
 /// every moment of trusting the old lease is one too many.
 const LEADER_LOOK: Duration = Duration::from_millis(100);
 
-/// One life of a node's candidate.
-pub(crate) struct Driver {
-    core: Coordinator,
+/// The world around one life of a node's candidate.
+pub(crate) struct ElectionHost {
+    /// The number to start with, until it has started.
+    start: Option<u64>,
+    commands: OwnedMutexGuard<Commands<Command>>,
     store: SeatClient,
     outputs: ElectionOutputs,
     /// Watches the core's heartbeats from outside; decides nothing.
@@ -32,23 +34,29 @@ pub(crate) struct Driver {
     /// The differences from the leader's settings, as last reported.
     differences: Vec<String>,
     cycle_log: Option<CycleLog>,
-    requests: JoinSet<(RequestId, tenure_core::Answer)>,
-    /// What each running request is, in case its task dies and cannot report it.
-    running: HashMap<Id, (RequestId, Request)>,
-    wake: Option<(WakeToken, Time)>,
+    step: Option<OpenStep>,
     /// Held while the node leads; all other guards are clones of it.
     guard: Option<LeaderGuard>,
     guard_gone: Option<oneshot::Receiver<()>>,
-    /// Work of this epoch was told to stop, and the driver waits for it.
+    /// Work of this epoch was told to stop, and the node waits for it.
     draining: Option<(Epoch, oneshot::Receiver<()>)>,
     step_downs: Vec<oneshot::Sender<bool>>,
-    /// The handle is gone, and the command channel with it.
-    abandoned: bool,
     stopped: Option<StopCause>,
     hold_ms: u64,
 }
 
-impl Drop for Driver {
+/// What is known of a step before its effects are carried out.
+struct OpenStep {
+    input: Input,
+    due: Option<Time>,
+    late_ms: u64,
+    /// The heartbeat cycle that ended in it.
+    cycle: Option<Cycle>,
+    #[cfg(feature = "explore")]
+    before: Option<tenure_core::View>,
+}
+
+impl Drop for ElectionHost {
     /// However a life ends, even by a panic, nobody acts on its lease any more.
     fn drop(&mut self) {
         if DriverMutant::PanicKeepsGuard.on() {
@@ -58,218 +66,112 @@ impl Drop for Driver {
     }
 }
 
-impl Driver {
+impl ElectionHost {
     pub(crate) fn new(
-        core: Coordinator,
+        random: u64,
+        mut commands: OwnedMutexGuard<Commands<Command>>,
         store: SeatClient,
         outputs: ElectionOutputs,
         settings: &Settings,
-    ) -> Driver {
+    ) -> ElectionHost {
+        commands.repeat_end();
         let patience_ms =
             ContentionWatch::limit_ms(settings.heartbeat_interval_ms, settings.contention_threshold_permille);
-        Driver {
-            core,
+        ElectionHost {
+            start: Some(random),
+            commands,
             store,
             outputs,
             cycles: CycleTracker::new(patience_ms),
             elections: ElectionTimer::default(),
             differences: Vec::new(),
             cycle_log: settings.diagnostics_enabled.then(CycleLog::default),
-            requests: JoinSet::new(),
-            running: HashMap::new(),
-            wake: None,
+            step: None,
             guard: None,
             guard_gone: None,
             draining: None,
             step_downs: Vec::new(),
-            abandoned: false,
             stopped: None,
             hold_ms: settings.core_config().hold_ms(),
         }
     }
+}
 
-    /// Runs until the coordinator comes to rest.
-    pub(crate) async fn run(mut self, random: u64, commands: &mut mpsc::Receiver<Command>) -> StopCause {
-        self.feed(Input::Start { random });
-        loop {
-            if let Some(cause) = self.stopped {
-                return cause;
-            }
-            if let Some(input) = self.next(commands).await {
-                self.feed(input);
-            }
-        }
+impl Host<Coordinator> for ElectionHost {
+    type End = StopCause;
+
+    fn carry(&self, request: Request) -> impl Future<Output = Answer> + Send + 'static {
+        let store = self.store.clone();
+        async move { store.carry(request).await }
     }
 
-    /// The next thing that happens. Cancel-safe in every branch, and biased, so that a run can be repeated exactly.
-    async fn next(&mut self, commands: &mut mpsc::Receiver<Command>) -> Option<Input> {
-        let sleep = self.sleep_for();
-        tokio::select! {
+    async fn next(&mut self) -> Happening<Coordinator, StopCause> {
+        if let Some(random) = self.start.take() {
+            return Happening::Command(Input::Start { random });
+        }
+        let input = tokio::select! {
             biased;
-            command = commands.recv(), if !self.abandoned => match command {
-                Some(Command::Stop) => Some(Input::Stop),
-                // Nobody holds the node any more: leave in order. A closed channel is always ready, so ask it only once.
-                None => {
-                    self.abandoned = true;
-                    Some(Input::Stop)
-                }
-                Some(Command::StepDown(reply)) => self.on_step_down(reply),
-                Some(Command::StandAside(hold_ms, reply)) => {
-                    self.on_step_down(reply).map(|_| Input::StandAside { hold_ms })
-                }
-                Some(Command::Raise(above)) => Some(Input::Raise { above: Epoch(above) }),
-            },
-            Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
-            _ = gone(&mut self.draining) => {
-                let (epoch, _) = self.draining.take()?;
-                Some(Input::ProcessesStopped { epoch })
-            }
-            () = sleep_or_never(sleep) => self.on_slept(),
-        }
+            command = self.commands.next() => self.on_command(command),
+            epoch = drained(&mut self.draining) => Some(Input::ProcessesStopped { epoch }),
+        };
+        input.map_or(Happening::Nothing, Happening::Command)
     }
 
-    fn sleep_for(&self) -> Option<Duration> {
-        let wake = self.wake.map(|(_, at)| at);
-        let at = [wake, self.cycles.overdue_at()].into_iter().flatten().min()?;
-        let left = Duration::from_millis(at.0.saturating_sub(self.outputs.reporter.clock.now_ms()));
-        let watchful = self.guard.is_some() && self.outputs.reporter.clock.outruns_timers();
-        Some(if watchful { left.min(LEADER_LOOK) } else { left })
+    fn look_every(&self) -> Option<Duration> {
+        let clock = &self.outputs.reporter.clock;
+        let watchful = self.guard.is_some() && clock.outruns_timers();
+        let overdue =
+            self.cycles.overdue_at().map(|at| Duration::from_millis(at.since(Time(clock.now_ms()))));
+        watchful.then_some(LEADER_LOOK).into_iter().chain(overdue).min()
     }
 
-    fn on_slept(&mut self) -> Option<Input> {
-        let now = Time(self.outputs.reporter.clock.now_ms());
-        if let Some((token, _)) = self.wake.filter(|(_, at)| *at <= now) {
-            return Some(Input::Wake(token));
-        }
-        if let Some(cycle) = self.cycles.overdue(now)
-            && let Some(contention) = self.outputs.reporter.counters.contended(now, cycle)
+    fn looked(&mut self, now: Now, core: &Coordinator) {
+        if let Some(cycle) = self.cycles.overdue(now.at)
+            && let Some(contention) = self.outputs.reporter.counters.contended(now.at, cycle)
         {
-            self.outputs.emit(self.core.highest_epoch().0, contention);
-        }
-        None
-    }
-
-    fn on_step_down(&mut self, reply: oneshot::Sender<bool>) -> Option<Input> {
-        if self.core.role() != Some(Role::Leader) && self.core.role() != Some(Role::Draining) {
-            let _ = reply.send(false);
-            return None;
-        }
-        self.step_downs.push(reply);
-        Some(Input::StepDown)
-    }
-
-    fn on_done(
-        &mut self,
-        done: Result<(Id, (RequestId, tenure_core::Answer)), tokio::task::JoinError>,
-    ) -> Option<Input> {
-        match done {
-            Ok((task, (id, answer))) => {
-                let id = self.mixed_up(id);
-                self.running.remove(&task);
-                Some(Input::Answer { id, answer })
-            }
-            // A backend that panics has not answered; its request may have taken effect.
-            Err(error) => {
-                let (id, request) = self.running.remove(&error.id())?;
-                tracing::error!(target: "tenure", %error, "a store request crashed");
-                if DriverMutant::DeadRequestForgotten.on() {
-                    return None;
-                }
-                Some(Input::Answer { id, answer: request.unanswered() })
-            }
+            self.outputs.emit(core.highest_epoch().0, contention);
         }
     }
 
-    /// The id itself, except where a mutant mixes ids up.
-    fn mixed_up(&self, id: RequestId) -> RequestId {
-        match DriverMutant::RequestIdsMixed.on() {
-            true => self.running.values().map(|(id, _)| *id).min().unwrap_or(id),
-            false => id,
-        }
+    fn before(&mut self, now: Now, late_ms: u64, core: &Coordinator, input: &In<Coordinator>) {
+        self.step = Some(OpenStep {
+            input: core.step_input(now.at, input.clone()),
+            due: core.heartbeat_due(),
+            late_ms,
+            cycle: None,
+            #[cfg(feature = "explore")]
+            before: self.outputs.watcher.as_ref().map(|_| core.view()),
+        });
     }
 
-    fn feed(&mut self, input: Input) {
-        let now = Time(self.outputs.reporter.clock.now_ms());
-        // The core does all that is due in this step, whatever the input, and asks for the next wake-up.
-        let late_ms = self.wake.take_if(|(_, at)| *at <= now).map_or(0, |(_, at)| now.since(at));
-        let (due, mut effects) = (self.core.heartbeat_due(), Vec::new());
+    fn stepped(&mut self, now: Now, core: &Coordinator, effects: &[Out<Coordinator>]) {
+        // The fence first, so that it is up to date for whoever acts on an event.
+        if !DriverMutant::FenceFedLate.on() {
+            self.outputs.fence.observe(core.highest_epoch().0);
+        }
+        let Some(step) = &mut self.step else { return };
+        let (now, effects) = (now.at, core.step_effects(effects));
         #[cfg(feature = "explore")]
-        let before = self.outputs.watcher.as_ref().map(|_| self.core.view());
-        self.core.step(now, input.clone(), &mut effects);
-        #[cfg(feature = "explore")]
-        if let (Some(watcher), Some(before)) = (&self.outputs.watcher, before) {
-            let (input, effects, core) = (&input, &effects, &self.core);
+        if let (Some(watcher), Some(before)) = (&self.outputs.watcher, step.before.take()) {
+            let (input, effects) = (&step.input, &effects);
             watcher.see(&crate::watcher::CoreStep { before, now, input, effects, core });
         }
-        let known = self.core.highest_epoch().0;
-        // The fence first, so that it is up to date for whoever acts on an event.
-        let late = DriverMutant::FenceFedLate.on();
-        if !late {
-            self.outputs.fence.observe(known);
-        }
-        let role = self.core.role();
-        let step = Step { now, due, input: &input, effects: &effects, role, late_ms };
-        let cycle = self.cycles.step(&step);
+        let role = core.role();
+        let (due, late_ms, input) = (step.due, step.late_ms, &step.input);
+        step.cycle = self.cycles.step(&Step { now, due, input, effects: &effects, role, late_ms });
         let decided = effects
             .iter()
             .any(|effect| matches!(effect, Effect::Emit(tenure_core::Event::LeaderChanged { .. })));
-        if let Some(took_ms) = self.elections.step(now, self.core.election(), decided) {
+        if let Some(took_ms) = self.elections.step(now, core.election(), decided) {
             self.outputs.reporter.counters.elected(took_ms);
         }
         if let Some(cycle_log) = &mut self.cycle_log {
-            cycle_log.note(&input, &effects);
-        }
-        for effect in effects {
-            self.carry_out(effect);
-        }
-        if late {
-            self.outputs.fence.observe(known);
-        }
-        self.publish();
-        self.outputs.reporter.counters.seat_seen(self.core.seat_seen());
-        if let Some(cycle) = cycle {
-            self.account(now, cycle);
-        }
-        if matches!(input, Input::Answer { answer: Answer::Seat(_), .. }) {
-            self.compare();
+            cycle_log.note(&step.input, &effects);
         }
     }
 
-    /// Reports new differences from the leader's settings, once.
-    fn compare(&mut self) {
-        let differences = self.store.differences();
-        if differences == self.differences {
-            return;
-        }
-        self.differences.clone_from(&differences);
-        if let Some((leader, epoch)) = self.core.leader().filter(|_| !differences.is_empty()) {
-            let differ = EventKind::SettingsDiffer { leader: leader.clone(), differences };
-            self.outputs.emit(epoch.0, differ);
-        }
-    }
-
-    /// A heartbeat cycle has ended: updates its figures and writes its log line.
-    fn account(&mut self, now: Time, cycle: Cycle) {
-        let epoch = self.core.highest_epoch().0;
-        if let Some(contention) = self.outputs.reporter.counters.cycle(now, cycle) {
-            self.outputs.emit(epoch, contention);
-        }
-        if let Some(cycle_log) = &mut self.cycle_log {
-            let (node, namespace) = (self.outputs.reporter.node.as_str(), &*self.outputs.reporter.namespace);
-            cycle_log.write(node, namespace, self.core.role(), epoch, cycle);
-        }
-    }
-
-    fn carry_out(&mut self, effect: Effect) {
+    fn output(&mut self, now: Now, core: &Coordinator, effect: Effect) -> ControlFlow<StopCause> {
         match effect {
-            Effect::Request(id, request) => {
-                let store = self.store.clone();
-                let sent = request.clone();
-                let task = self.requests.spawn(async move { (id, store.carry(request).await) });
-                self.running.insert(task.id(), (id, sent));
-            }
-            Effect::Wake { .. } if self.wake.is_some() && DriverMutant::WakeNotReplaced.on() => {}
-            Effect::Wake { token, at } => self.wake = Some((token, at)),
             Effect::StartProcesses { epoch, deadline } => {
                 let clock = Arc::clone(&self.outputs.reporter.clock);
                 let (guard, gone) = LeaderGuard::new(epoch, deadline, clock);
@@ -277,13 +179,14 @@ impl Driver {
                 (self.guard, self.guard_gone) = (Some(guard), Some(gone));
                 // Together with the epoch, so that whoever sees the guard also sees whose it is.
                 self.outputs.leadership.send_modify(|leadership| {
-                    self.show(leadership);
+                    show(core, leadership);
                     leadership.guard = Some(weak);
                 });
             }
             Effect::ExtendLease { epoch, deadline } => {
                 if let Some(guard) = self.guard.as_ref().filter(|guard| guard.epoch() == epoch.0) {
-                    guard.lease().extend(self.extended(deadline));
+                    let from_now = DriverMutant::ExtendedFromNow.on();
+                    guard.lease().extend(if from_now { now.at + self.hold_ms } else { deadline });
                 }
             }
             Effect::StopProcesses { epoch, by: _ } => {
@@ -296,12 +199,57 @@ impl Driver {
                     self.draining = Some((epoch, gone));
                 }
             }
-            Effect::Emit(event) => self.emit(event),
+            Effect::Emit(event) => self.emit(now.at, core, event),
             Effect::Stopped(cause) => {
                 self.stopped = Some(cause);
-                self.outputs.emit(self.core.highest_epoch().0, EventKind::Stopped);
+                self.outputs.emit(core.highest_epoch().0, EventKind::Stopped);
+            }
+            // These are the shell's.
+            Effect::Request(..) | Effect::Wake { .. } => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn settled(&mut self, now: Now, core: &Coordinator) -> ControlFlow<StopCause> {
+        if DriverMutant::FenceFedLate.on() {
+            self.outputs.fence.observe(core.highest_epoch().0);
+        }
+        self.outputs.leadership.send_if_modified(|leadership| show(core, leadership));
+        self.outputs.reporter.counters.seat_seen(core.seat_seen());
+        if let Some(step) = self.step.take() {
+            if let Some(cycle) = step.cycle {
+                self.account(now.at, core, cycle);
+            }
+            if matches!(step.input, Input::Answer { answer: Answer::Seat(_), .. }) {
+                self.compare(core);
             }
         }
+        self.stopped.map_or(ControlFlow::Continue(()), ControlFlow::Break)
+    }
+}
+
+impl ElectionHost {
+    fn on_command(&mut self, command: Option<Command>) -> Option<Input> {
+        match command {
+            // Nobody holds the node any more: leave in order.
+            Some(Command::Stop) | None => Some(Input::Stop),
+            Some(Command::StepDown(reply)) => self.may_step_down(reply).then_some(Input::StepDown),
+            Some(Command::StandAside(hold_ms, reply)) => {
+                self.may_step_down(reply).then_some(Input::StandAside { hold_ms })
+            }
+            Some(Command::Raise(above)) => Some(Input::Raise { above: Epoch(above) }),
+        }
+    }
+
+    /// Whether there is leadership to give up; whoever asked hears when it is over, or that there is none.
+    fn may_step_down(&mut self, reply: oneshot::Sender<bool>) -> bool {
+        let leads = matches!(self.outputs.leadership.borrow().role, Some(Role::Leader | Role::Draining));
+        if leads {
+            self.step_downs.push(reply);
+        } else {
+            let _ = reply.send(false);
+        }
+        leads
     }
 
     /// Ends the lease for everybody who holds a guard.
@@ -316,40 +264,41 @@ impl Driver {
         self.outputs.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
     }
 
-    /// The deadline itself, except where a mutant counts a hold from now.
-    fn extended(&self, deadline: Time) -> Time {
-        match DriverMutant::ExtendedFromNow.on() {
-            true => Time(self.outputs.reporter.clock.now_ms() + self.hold_ms),
-            false => deadline,
+    /// Reports new differences from the leader's settings, once.
+    fn compare(&mut self, core: &Coordinator) {
+        let differences = self.store.differences();
+        if differences == self.differences {
+            return;
+        }
+        self.differences.clone_from(&differences);
+        if let Some((leader, epoch)) = core.leader().filter(|_| !differences.is_empty()) {
+            let differ = EventKind::SettingsDiffer { leader: leader.clone(), differences };
+            self.outputs.emit(epoch.0, differ);
         }
     }
 
-    fn publish(&self) {
-        self.outputs.leadership.send_if_modified(|leadership| self.show(leadership));
+    /// A heartbeat cycle has ended: updates its figures and writes its log line.
+    fn account(&mut self, now: Time, core: &Coordinator, cycle: Cycle) {
+        let epoch = core.highest_epoch().0;
+        if let Some(contention) = self.outputs.reporter.counters.cycle(now, cycle) {
+            self.outputs.emit(epoch, contention);
+        }
+        if let Some(cycle_log) = &mut self.cycle_log {
+            let (node, namespace) = (self.outputs.reporter.node.as_str(), &*self.outputs.reporter.namespace);
+            cycle_log.write(node, namespace, core.role(), epoch, cycle);
+        }
     }
 
-    /// Copies what the core knows. Returns whether that is news.
-    fn show(&self, leadership: &mut Leadership) -> bool {
-        let role = self.core.role();
-        let (leader, epoch) = (self.core.leader().map(|(node, _)| node.clone()), self.core.highest_epoch().0);
-        let store_trouble = !self.core.store_answers();
-        let now = Leadership { role, leader, epoch, store_trouble, guard: leadership.guard.clone() };
-        let changed = !leadership.is_like(&now);
-        *leadership = now;
-        changed
-    }
-
-    fn emit(&mut self, event: tenure_core::Event) {
+    fn emit(&mut self, now: Time, core: &Coordinator, event: tenure_core::Event) {
         use tenure_core::Event as Core;
-        let known = self.core.highest_epoch();
+        let known = core.highest_epoch();
         let detail = || self.store.last_trouble();
-        let now_ms = self.outputs.reporter.clock.now_ms();
         let (epoch, kind) = match event {
             Core::Ineligible => (known, EventKind::Ineligible),
             Core::JitterStarted { wait_ms } => (known, EventKind::StartupJitter { wait_ms }),
             Core::Joined => (known, EventKind::Joined),
             Core::AwaitingTurn { ready_at } => {
-                (known, EventKind::AwaitingTurn { wait_ms: ready_at.0.saturating_sub(now_ms) })
+                (known, EventKind::AwaitingTurn { wait_ms: ready_at.since(now) })
             }
             Core::ElectionStarted { cause } => {
                 // The election was found at startup, but others have led before.
@@ -367,7 +316,7 @@ impl Driver {
             Core::LeaderChanged { previous, new, epoch } => {
                 let change = EventKind::LeaderChanged { previous: previous.clone(), new: new.clone() };
                 self.outputs.emit(epoch.0, change);
-                if new == self.core.me().node && self.core.role() == Some(Role::Leader) {
+                if new == core.me().node && core.role() == Some(Role::Leader) {
                     return; // Only standbys emit this telemetry.
                 }
                 (epoch, EventKind::LeaderChangeSeen { previous, new })
@@ -417,10 +366,26 @@ impl Driver {
     }
 }
 
-async fn gone(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) {
-    match draining {
-        // An error means that the sender went away silently, which counts as gone.
-        Some((_, gone)) => drop(gone.await),
-        None => std::future::pending().await,
-    }
+/// Copies what the core knows. Returns whether that is news.
+fn show(core: &Coordinator, leadership: &mut Leadership) -> bool {
+    let now = Leadership {
+        role: core.role(),
+        leader: core.leader().map(|(node, _)| node.clone()),
+        epoch: core.highest_epoch().0,
+        store_trouble: !core.store_answers(),
+        guard: leadership.guard.clone(),
+    };
+    let changed = !leadership.is_like(&now);
+    *leadership = now;
+    changed
+}
+
+/// Waits until the work that was told to stop is gone, and says whose it was.
+async fn drained(draining: &mut Option<(Epoch, oneshot::Receiver<()>)>) -> Epoch {
+    let Some((epoch, gone)) = draining else { return std::future::pending().await };
+    // An error means that the sender went away silently, which counts as gone.
+    let _ = gone.await;
+    let epoch = *epoch;
+    *draining = None;
+    epoch
 }

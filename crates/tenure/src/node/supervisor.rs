@@ -1,11 +1,13 @@
 //! Keeps a node's candidate alive: each of its lives is a separate task.
 
 use super::StopReason;
-use crate::election::{Command, Driver, ElectionOutputs, SeatClient};
+use crate::election::{Command, ElectionHost, ElectionOutputs, SeatClient};
 use crate::event::{EventKind, LostReason};
 use crate::guard::Leadership;
 use crate::keys::Keys;
+use crate::process::ms;
 use crate::settings::Settings;
+use crate::shell::{Commands, Restarts, Shell, restarted};
 use crate::workers::Pointers;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +15,11 @@ use tenure_core::{Coordinator, Epoch, Holder, Incarnation, Role, StopCause};
 use tenure_store::Lanes;
 use tokio::sync::{Mutex, mpsc, watch};
 
-/// Pause before a dead candidate is started again. It doubles every consecutive time …
-const RESTART_FIRST_MS: u64 = 100;
-/// … but is never longer than this,
-const RESTART_MAX_MS: u64 = 30_000;
-/// and the count starts over once it has lived this long.
-const RESTART_FORGIVEN_MS: u64 = 60_000;
+const RESTARTS: Restarts = Restarts {
+    first: Duration::from_millis(100),
+    most: Duration::from_secs(30),
+    forgiven_after: Duration::from_secs(60),
+};
 
 /// Keeps the candidate alive: restart strategy *permanent*, with bounded backoff.
 pub(super) struct Supervisor {
@@ -35,21 +36,11 @@ pub(super) struct Supervisor {
 impl Supervisor {
     pub(super) async fn run(self, inbox: mpsc::Receiver<Command>) {
         // The candidate's lives share it, one at a time; it survives a panic in one life.
-        let inbox = Arc::new(Mutex::new(inbox));
-        let mut deaths = 0u32;
-        let reason = loop {
-            let born_ms = self.outputs.reporter.clock.now_ms();
-            // A separate task, so that a panic ends there and not here.
-            let life = tokio::spawn(self.live(Arc::clone(&inbox)));
-            match life.await {
-                Ok(StopCause::Asked) => break StopReason::Asked,
-                Ok(StopCause::StoreUnsafe) => break StopReason::StoreUnsafe,
-                Err(error) if error.is_cancelled() => break StopReason::Asked,
-                Err(_) => {}
-            }
-            let lived_ms = self.outputs.reporter.clock.now_ms().saturating_sub(born_ms);
-            deaths = if lived_ms >= RESTART_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
-            self.mourn(deaths).await;
+        let commands = Arc::new(Mutex::new(Commands::new(inbox)));
+        let life = || self.live(Arc::clone(&commands));
+        let reason = match restarted(RESTARTS, life, |deaths, pause| self.died(deaths, pause)).await {
+            Some(StopCause::StoreUnsafe) => StopReason::StoreUnsafe,
+            Some(StopCause::Asked) | None => StopReason::Asked,
         };
         self.outputs.leadership.send_replace(Leadership::default());
         self.end.send_replace(Some(reason));
@@ -58,26 +49,30 @@ impl Supervisor {
     /// One life of the candidate, with its own incarnation: it never mistakes a former life's seat for its own.
     fn live(
         &self,
-        inbox: Arc<Mutex<mpsc::Receiver<Command>>>,
+        commands: Arc<Mutex<Commands<Command>>>,
     ) -> impl Future<Output = StopCause> + Send + use<> {
-        let me =
-            Holder { node: self.outputs.reporter.node.clone(), incarnation: Incarnation(rand::random()) };
+        let (outputs, settings) = (self.outputs.clone(), self.settings.clone());
+        let clock = Arc::clone(&outputs.reporter.clock);
+        let me = Holder { node: outputs.reporter.node.clone(), incarnation: Incarnation(rand::random()) };
         let store = SeatClient::new(
             self.lanes.clone(),
             self.keys.clone(),
             me.clone(),
-            &self.settings,
-            Arc::clone(&self.outputs.reporter.counters),
+            &settings,
+            Arc::clone(&outputs.reporter.counters),
             self.pointers.clone(),
         );
-        let core = Coordinator::new(self.settings.core_config(), me);
-        let driver = Driver::new(core.above(Epoch(self.floor)), store, self.outputs.clone(), &self.settings);
+        let core = Coordinator::new(settings.core_config(), me).above(Epoch(self.floor));
         let random = self.random.unwrap_or_else(rand::random);
-        async move { driver.run(random, &mut *inbox.lock().await).await }
+        async move {
+            let commands = commands.lock_owned().await;
+            let host = ElectionHost::new(random, commands, store, outputs, &settings);
+            Shell::new(core, host, clock).run().await
+        }
     }
 
-    /// The candidate died. Its lease was withdrawn with it; report that, and wait a little before the next life.
-    async fn mourn(&self, deaths: u32) {
+    /// The candidate died. Its lease was withdrawn with it; report that.
+    fn died(&self, deaths: u32, pause: Duration) {
         let last = self.outputs.leadership.borrow().clone();
         if matches!(last.role, Some(Role::Leader | Role::Draining)) {
             let acted_until_boot_ms = self.outputs.reporter.clock.now_ms();
@@ -86,8 +81,7 @@ impl Supervisor {
             self.outputs.emit(last.epoch, lost);
         }
         self.outputs.leadership.send_modify(|leadership| leadership.role = None);
-        let wait_ms = RESTART_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(RESTART_MAX_MS);
-        self.outputs.emit(last.epoch, EventKind::CandidateRestarted { attempt: deaths, wait_ms });
-        tokio::time::sleep(Duration::from_millis(wait_ms)).await;
+        let restarted = EventKind::CandidateRestarted { attempt: deaths, wait_ms: ms(pause) };
+        self.outputs.emit(last.epoch, restarted);
     }
 }
