@@ -94,7 +94,7 @@ ASSUMPTIONS = {  # A1 to A12. Duties are those that crates/core/src/lib.rs says 
         "A holder's hold is over before any other clock has counted the expiry of its record. With rates between lo and hi: "
         "hold * hi <= expiry * lo (duty 1, Config::tolerated_drift_permille).", dict(G1=UP + SILENT)),
     "ClockReadAfterAnswer": Change(
-        "The clock is read before a request leaves and after its answer has come (Driver::feed).",
+        "The clock is read before a request leaves and after its answer has come (Shell::feed).",
         dict(G1="tick " + UP + "b.standby_read " + CLAIM)),
     "ConditionsHonoured": Change(
         "The store lands a write only if the seat has the version that the write expects (startup.rs, on_probe).",

@@ -65,8 +65,8 @@ pub use jobs::{
 };
 pub use mutants::Mutant;
 pub use processes::{
-    GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
-    SupervisionEffect, SupervisionEvent, SupervisionInput,
+    GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
+    SupervisionConfig, SupervisionEvent, SupervisionOutput,
 };
 pub use schedules::{
     Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, Planned, Planner, ScheduleTerms, SeriesView,

@@ -57,6 +57,18 @@ pub trait Request {
     fn unanswered(&self) -> Self::Answer;
 }
 
+/// The requests of a machine that asks for nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum NoRequest {}
+
+impl Request for NoRequest {
+    type Answer = NoRequest;
+
+    fn unanswered(&self) -> NoRequest {
+        *self
+    }
+}
+
 /// A state machine without IO.
 pub trait Machine {
     /// What can happen besides time and answers.

@@ -1,17 +1,17 @@
 //! Supervision: which leader-only processes run, in which order, and what happens when one ends.
 //!
 //! One supervision belongs to one node. While the node leads, every declared process has at most one instance. The machine
-//! starts processes in the declared order, restarts those that end according to their strategy, and stops all of them, in
-//! reverse order, before leadership ends. It reads no clock and runs nothing: [`Supervision::handle`] takes one
-//! [`SupervisionInput`] and pushes [`SupervisionEffect`]s.
+//! takes leadership up when it is told of it, starts processes in the declared order, restarts those that end according to
+//! their strategy, and stops all of them, in reverse order, before leadership ends. It reads no clock and runs nothing.
 //!
 //! # What the caller owes
 //!
-//! 1. Every [`SupervisionEffect::Start`] is followed by exactly one [`SupervisionInput::Exited`] with its instance, once
+//! 1. Every [`SupervisionOutput::Start`] is followed by exactly one [`SupervisionCommand::Exited`] with its instance, once
 //!    nothing of that instance runs any more. An instance that never ends is never reported.
-//! 2. [`SupervisionInput::Wake`] comes at or after [`Supervision::due`].
+//! 2. [`SupervisionCommand::Leadership`] comes whenever leadership has changed. Before any other input, a deadline that has
+//!    moved is told, or a renewal would be taken for a loss.
 //! 3. An instance's guard ends when the instance is cancelled or aborted, whether the instance listens or not.
-//! 4. [`SupervisionInput::Lost`] is sent as soon as leadership ends or is to be given up.
+//! 4. Every [`SupervisionOutput::StandAside`] is followed by exactly one [`SupervisionCommand::StoodAside`].
 //!
 //! # What is not promised
 //!
@@ -117,47 +117,36 @@ pub struct SupervisionConfig {
     pub drain_ms: u64,
 }
 
-/// Inputs of [`Supervision::handle`].
+/// What can happen to a supervision.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SupervisionInput {
-    /// This node now leads.
-    Led {
-        /// The epoch it leads in.
-        epoch: Epoch,
-    },
+pub enum SupervisionCommand {
+    /// Leadership as it is now: the epoch in which this node may act, and until when; `None` while it may not.
+    Leadership(Option<(Epoch, Time)>),
     /// An instance reports that it is ready.
     Ready {
         /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// The number from its [`SupervisionEffect::Start`].
+        /// The number from its [`SupervisionOutput::Start`].
         instance: u64,
     },
     /// An instance has ended.
     Exited {
         /// Index in [`SupervisionConfig::processes`].
         process: usize,
-        /// The number from its [`SupervisionEffect::Start`].
+        /// The number from its [`SupervisionOutput::Start`].
         instance: u64,
         /// How it ended.
         outcome: ProcessOutcome,
     },
-    /// Leadership is over or is being given up.
-    Lost {
-        /// When every process must have been stopped or aborted.
-        by: Time,
-    },
+    /// Leadership was given up, or there was none to give up.
+    StoodAside,
     /// End the supervision for good.
-    Stop {
-        /// When every process must have been stopped or aborted.
-        by: Time,
-    },
-    /// Only time has passed.
-    Wake,
+    Stop,
 }
 
-/// Effects of [`Supervision::handle`], to be carried out in this order.
+/// What a supervision wants done, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum SupervisionEffect {
+pub enum SupervisionOutput {
     /// Start an instance.
     Start {
         /// Index in [`SupervisionConfig::processes`].
@@ -182,13 +171,13 @@ pub enum SupervisionEffect {
         /// The epoch they ran in.
         epoch: Epoch,
     },
-    /// Give up leadership and claim nothing for this long. Answer with [`SupervisionInput::Lost`] when it is over.
+    /// Give up leadership and claim nothing for this long.
     StandAside {
         /// How long to claim nothing.
         hold_ms: u64,
     },
-    /// Report this event to whoever watches.
-    Emit(SupervisionEvent),
+    /// Report this event of this epoch to whoever watches.
+    Event(Epoch, SupervisionEvent),
     /// The supervision is over.
     Ended,
 }
@@ -270,6 +259,10 @@ impl ProcessState {
 pub struct Supervision {
     config: SupervisionConfig,
     now: Time,
+    /// Leadership as last told, until its deadline.
+    lease: Option<(Epoch, Time)>,
+    /// The last known deadline of the term.
+    deadline: Time,
     phase: Phase,
     slots: Vec<Slot>,
     /// Instances started so far.
@@ -296,12 +289,12 @@ enum Phase {
         epoch: Epoch,
         by: Time,
         then: Then,
-        /// Leadership that arrived in the meantime.
-        next: Option<Epoch>,
     },
     /// Everything has stopped and leadership is being given up.
     Yielding {
         epoch: Epoch,
+        /// It was not given up: when to take it up again.
+        again_at: Option<Time>,
     },
     Ended,
 }
@@ -363,6 +356,8 @@ impl Supervision {
         Supervision {
             config,
             now: Time(0),
+            lease: None,
+            deadline: Time(0),
             phase: Phase::Off,
             slots,
             instances: 0,

@@ -2,10 +2,14 @@
 
 mod processes;
 
+use tenure_core::machine::{Effect, Input, Machine, Now};
 use tenure_core::{
-    Epoch, GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
-    SupervisionEffect, SupervisionEvent, SupervisionInput, Time,
+    Epoch, GaveUp, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
+    SupervisionConfig, SupervisionEvent, SupervisionOutput, Time,
 };
+
+/// A deadline that no test lives to see.
+const FAR: Time = Time(1 << 40);
 
 fn plan(restart: Restart) -> ProcessConfig {
     ProcessConfig { restart, ready_within_ms: None, stop_grace_ms: 1000 }
@@ -24,40 +28,62 @@ fn config(processes: Vec<ProcessConfig>) -> SupervisionConfig {
         backoff_max_ms: 1000,
         hold_first_ms: 5000,
         hold_max_ms: 20_000,
-        drain_ms: 2000,
+        drain_ms: 10_000,
     }
 }
 
-/// A machine with its clock; says what is to be done, events left out.
-struct Bench(Supervision, u64);
+/// A machine with its clock and the epoch it leads in; says what is to be done, events left out.
+struct Bench(Supervision, u64, u64);
 
 impl Bench {
     fn new(processes: Vec<ProcessConfig>) -> Bench {
-        Bench(Supervision::new(config(processes)), 0)
+        Bench::with(config(processes))
     }
 
-    fn tell(&mut self, input: SupervisionInput) -> Vec<SupervisionEffect> {
+    fn with(config: SupervisionConfig) -> Bench {
+        Bench(Supervision::new(config), 0, 0)
+    }
+
+    fn tell(&mut self, command: SupervisionCommand) -> Vec<SupervisionOutput> {
+        self.hand(Input::Command(command))
+    }
+
+    fn hand(&mut self, input: tenure_core::machine::In<Supervision>) -> Vec<SupervisionOutput> {
         let mut out = Vec::new();
-        self.0.handle(Time(self.1), input, &mut out);
-        out.retain(|effect| !matches!(effect, SupervisionEffect::Emit(event) if !is_end(event)));
-        out
+        self.0.handle(Now { at: Time(self.1), wall_ms: 0 }, input, &mut out);
+        let outputs = out.into_iter().map(|effect| match effect {
+            Effect::Output(output) => output,
+            Effect::Request(_, never) => match never {},
+        });
+        outputs
+            .filter(|output| !matches!(output, SupervisionOutput::Event(_, event) if !is_end(event)))
+            .collect()
     }
 
-    fn exit(&mut self, process: usize, instance: u64, outcome: ProcessOutcome) -> Vec<SupervisionEffect> {
-        self.tell(SupervisionInput::Exited { process, instance, outcome })
+    fn exit(&mut self, process: usize, instance: u64, outcome: ProcessOutcome) -> Vec<SupervisionOutput> {
+        self.tell(SupervisionCommand::Exited { process, instance, outcome })
     }
 
-    fn wait(&mut self, ms: u64) -> Vec<SupervisionEffect> {
+    fn wait(&mut self, ms: u64) -> Vec<SupervisionOutput> {
         self.1 += ms;
-        self.tell(SupervisionInput::Wake)
+        self.hand(Input::Wake)
     }
 
-    fn led(&mut self, epoch: u64) -> Vec<SupervisionEffect> {
-        self.tell(SupervisionInput::Led { epoch: Epoch(epoch) })
+    fn led(&mut self, epoch: u64) -> Vec<SupervisionOutput> {
+        self.2 = epoch;
+        self.tell(SupervisionCommand::Leadership(Some((Epoch(epoch), FAR))))
     }
 
-    fn lost(&mut self, in_ms: u64) -> Vec<SupervisionEffect> {
-        self.tell(SupervisionInput::Lost { by: Time(self.1 + in_ms) })
+    /// Leadership is withdrawn, so long before its deadline.
+    fn lost(&mut self, in_ms: u64) -> Vec<SupervisionOutput> {
+        let lease = (Epoch(self.2), Time(self.1 + in_ms));
+        let last = self.tell(SupervisionCommand::Leadership(Some(lease)));
+        [last, self.tell(SupervisionCommand::Leadership(None))].concat()
+    }
+
+    /// When to wake it, besides the end of its lease.
+    fn due(&self) -> Option<Time> {
+        self.0.wake_at().filter(|at| *at != FAR)
     }
 }
 
@@ -65,15 +91,15 @@ fn is_end(event: &SupervisionEvent) -> bool {
     matches!(event, SupervisionEvent::Stuck { .. } | SupervisionEvent::GaveUp { .. })
 }
 
-fn start(process: usize, instance: u64, attempt: u32) -> SupervisionEffect {
-    SupervisionEffect::Start { process, instance, attempt }
+fn start(process: usize, instance: u64, attempt: u32) -> SupervisionOutput {
+    SupervisionOutput::Start { process, instance, attempt }
 }
 
-fn gave_up(process: usize, cause: GaveUp, hold_ms: u64) -> SupervisionEffect {
-    SupervisionEffect::Emit(SupervisionEvent::GaveUp { process, cause, hold_ms })
+fn gave_up(epoch: u64, process: usize, cause: GaveUp, hold_ms: u64) -> SupervisionOutput {
+    SupervisionOutput::Event(Epoch(epoch), SupervisionEvent::GaveUp { process, cause, hold_ms })
 }
 
-const RELEASED: SupervisionEffect = SupervisionEffect::Released { epoch: Epoch(1) };
+const RELEASED: SupervisionOutput = SupervisionOutput::Released { epoch: Epoch(1) };
 
 #[test]
 fn cp1_each_is_started_once_the_one_before_is_ready() {
@@ -87,29 +113,29 @@ fn cp1_each_is_started_once_the_one_before_is_ready() {
     assert_eq!(bench.led(1), [start(0, 1, 1)]);
     assert_eq!(bench.wait(1000), []);
     assert_eq!(
-        bench.tell(SupervisionInput::Ready { process: 0, instance: 1 }),
+        bench.tell(SupervisionCommand::Ready { process: 0, instance: 1 }),
         [start(1, 2, 1), start(2, 3, 1)]
     );
-    assert_eq!(bench.tell(SupervisionInput::Ready { process: 2, instance: 99 }), [], "another's word");
-    assert_eq!(bench.tell(SupervisionInput::Ready { process: 2, instance: 3 }), [start(3, 4, 1)]);
+    assert_eq!(bench.tell(SupervisionCommand::Ready { process: 2, instance: 99 }), [], "another's word");
+    assert_eq!(bench.tell(SupervisionCommand::Ready { process: 2, instance: 3 }), [start(3, 4, 1)]);
     assert!((0..4).all(|process| bench.0.state(process) == ProcessState::Running));
-    assert_eq!(bench.0.due(), None);
+    assert_eq!(bench.due(), None);
 }
 
 #[test]
 fn cp2_they_are_stopped_in_reverse_each_awaited_before_the_next() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent); 3]);
     bench.led(1);
-    let cancel = |process| SupervisionEffect::Cancel { process };
+    let cancel = |process| SupervisionOutput::Cancel { process };
     assert_eq!(bench.lost(10_000), [cancel(2)]);
     bench.1 += 300;
     assert_eq!(bench.exit(2, 3, ProcessOutcome::Done), [cancel(1)]);
     // This one does not listen, and is cut off after its grace.
     assert_eq!(bench.wait(999), []);
-    assert_eq!(bench.wait(1), [SupervisionEffect::Abort { process: 1 }]);
+    assert_eq!(bench.wait(1), [SupervisionOutput::Abort { process: 1 }]);
     assert_eq!(bench.exit(1, 2, ProcessOutcome::Aborted), [cancel(0)]);
     assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED]);
-    assert_eq!(bench.0.due(), None);
+    assert_eq!(bench.due(), None);
 }
 
 #[test]
@@ -121,7 +147,7 @@ fn with_little_time_left_everybody_gets_a_share_and_nobody_outlives_the_deadline
     while bench.1 < 1000 {
         let at = bench.1 + 1;
         for effect in bench.wait(1) {
-            if let SupervisionEffect::Abort { process } = effect {
+            if let SupervisionOutput::Abort { process } = effect {
                 aborted.push((process, at));
             }
         }
@@ -132,7 +158,7 @@ fn with_little_time_left_everybody_gets_a_share_and_nobody_outlives_the_deadline
     let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
     bench.led(1);
     let done = bench.lost(0);
-    let order = |process| [SupervisionEffect::Cancel { process }, SupervisionEffect::Abort { process }];
+    let order = |process| [SupervisionOutput::Cancel { process }, SupervisionOutput::Abort { process }];
     assert_eq!(done, [order(1), order(0)].concat());
     bench.exit(1, 2, ProcessOutcome::Aborted);
     assert_eq!(bench.exit(0, 1, ProcessOutcome::Aborted), [RELEASED]);
@@ -160,16 +186,14 @@ fn strategies_decide_what_is_started_again() {
         // The next leadership starts it whatever became of it.
         bench.lost(0);
         bench.exit(0, 2, ProcessOutcome::Aborted);
-        assert!(matches!(bench.led(2)[..], [SupervisionEffect::Start { process: 0, attempt: 1, .. }]));
+        assert!(matches!(bench.led(2)[..], [SupervisionOutput::Start { process: 0, attempt: 1, .. }]));
     }
 }
 
 #[test]
 fn pauses_double_up_to_a_limit_and_start_anew_after_a_stable_run() {
-    let mut bench = Bench(
-        Supervision::new(SupervisionConfig { intensity: 100, ..config(vec![plan(Restart::Permanent)]) }),
-        0,
-    );
+    let mut bench =
+        Bench::with(SupervisionConfig { intensity: 100, ..config(vec![plan(Restart::Permanent)]) });
     bench.led(1);
     let mut pauses = Vec::new();
     for instance in 1..=7 {
@@ -177,10 +201,10 @@ fn pauses_double_up_to_a_limit_and_start_anew_after_a_stable_run() {
             bench.1 += 60_000;
         }
         bench.exit(0, instance, ProcessOutcome::Failed);
-        let due = bench.0.due().expect("a restart").0;
+        let due = bench.due().expect("a restart").0;
         pauses.push(due - bench.1);
         bench.1 = due;
-        bench.tell(SupervisionInput::Wake);
+        bench.hand(Input::Wake);
     }
     assert_eq!(pauses, [100, 200, 400, 800, 1000, 1000, 100]);
 }
@@ -191,14 +215,14 @@ fn too_many_restarts_of_whichever_process_end_all_and_release_leadership() {
 
     for epoch in 1..=4 {
         let effects = bench.led(epoch);
-        let [SupervisionEffect::Start { instance, .. }, ..] = effects[..] else { panic!("{effects:?}") };
+        let [SupervisionOutput::Start { instance, .. }, ..] = effects[..] else { panic!("{effects:?}") };
         let mut numbers = [instance, instance + 1];
         let mut last = Vec::new();
         for failure in 0..4 {
             let process = failure % 2;
             last = bench.exit(process, numbers[process], ProcessOutcome::Failed);
             for effect in bench.wait(1000) {
-                if let SupervisionEffect::Start { process, instance, .. } = effect {
+                if let SupervisionOutput::Start { process, instance, .. } = effect {
                     numbers[process] = instance;
                 }
             }
@@ -206,14 +230,15 @@ fn too_many_restarts_of_whichever_process_end_all_and_release_leadership() {
         let hold_ms = [5000, 10_000, 20_000, 20_000][epoch as usize - 1];
         assert_eq!(
             last,
-            [gave_up(1, GaveUp::Intensity, hold_ms), SupervisionEffect::Cancel { process: 0 }],
+            [gave_up(epoch, 1, GaveUp::Intensity, hold_ms), SupervisionOutput::Cancel { process: 0 }],
             "three restarts were allowed"
         );
         let over = bench.exit(0, numbers[0], ProcessOutcome::Done);
-        let released = SupervisionEffect::Released { epoch: Epoch(epoch) };
-        assert_eq!(over, [released, SupervisionEffect::StandAside { hold_ms }], "first they stop");
+        let released = SupervisionOutput::Released { epoch: Epoch(epoch) };
+        assert_eq!(over, [released, SupervisionOutput::StandAside { hold_ms }], "first they stop");
         assert_eq!(bench.led(epoch), [], "the same leadership, not over yet");
         bench.lost(0);
+        assert_eq!(bench.tell(SupervisionCommand::StoodAside), []);
         bench.1 += hold_ms;
     }
 }
@@ -221,14 +246,15 @@ fn too_many_restarts_of_whichever_process_end_all_and_release_leadership() {
 #[test]
 fn a_calm_term_makes_earlier_failures_forgotten() {
     let once = SupervisionConfig { intensity: 0, ..config(vec![plan(Restart::Permanent)]) };
-    let mut bench = Bench(Supervision::new(once), 0);
+    let mut bench = Bench::with(once);
     let mut hold = |epoch: u64, calm_ms: u64| {
         let effects = bench.led(epoch);
-        let [SupervisionEffect::Start { instance, .. }] = effects[..] else { panic!("{effects:?}") };
+        let [SupervisionOutput::Start { instance, .. }] = effects[..] else { panic!("{effects:?}") };
         bench.1 += calm_ms;
         let effects = bench.exit(0, instance, ProcessOutcome::Panicked);
         bench.lost(0);
-        let Some(SupervisionEffect::StandAside { hold_ms }) = effects.last() else { panic!("{effects:?}") };
+        bench.tell(SupervisionCommand::StoodAside);
+        let Some(SupervisionOutput::StandAside { hold_ms }) = effects.last() else { panic!("{effects:?}") };
         *hold_ms
     };
     assert_eq!([hold(1, 0), hold(2, 59_999), hold(3, 60_000), hold(4, 10)], [5000, 10_000, 5000, 10_000]);
@@ -237,10 +263,8 @@ fn a_calm_term_makes_earlier_failures_forgotten() {
 #[test]
 fn what_cannot_start_releases_leadership() {
     // It fails before it is ready, more slowly than the window would notice.
-    let mut bench = Bench(
-        Supervision::new(SupervisionConfig { window_ms: 10, ..config(vec![slow(Restart::Permanent)]) }),
-        0,
-    );
+    let mut bench =
+        Bench::with(SupervisionConfig { window_ms: 10, ..config(vec![slow(Restart::Permanent)]) });
     bench.led(1);
     let mut last = Vec::new();
     for instance in 1..=4 {
@@ -248,19 +272,19 @@ fn what_cannot_start_releases_leadership() {
         last = bench.exit(0, instance, ProcessOutcome::Failed);
         bench.wait(1000);
     }
-    assert_eq!(last[0], gave_up(0, GaveUp::CannotStart, 5000));
+    assert_eq!(last[0], gave_up(1, 0, GaveUp::CannotStart, 5000));
     // It never becomes ready; the one after it was not even started.
     let mut bench = Bench::new(vec![slow(Restart::Permanent), plan(Restart::Permanent)]);
     bench.led(1);
-    assert_eq!(bench.0.due(), Some(Time(5000)));
+    assert_eq!(bench.due(), Some(Time(5000)));
     assert_eq!(
         bench.wait(5000),
-        [gave_up(0, GaveUp::CannotStart, 5000), SupervisionEffect::Cancel { process: 0 }]
+        [gave_up(1, 0, GaveUp::CannotStart, 5000), SupervisionOutput::Cancel { process: 0 }]
     );
     // It fails before it is ready and is never restarted.
     let mut bench = Bench::new(vec![slow(Restart::Temporary)]);
     bench.led(1);
-    assert_eq!(bench.exit(0, 1, ProcessOutcome::Failed)[0], gave_up(0, GaveUp::CannotStart, 5000));
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Failed)[0], gave_up(1, 0, GaveUp::CannotStart, 5000));
     // Done before it said so is done all the same.
     let mut bench = Bench::new(vec![slow(Restart::Transient), plan(Restart::Permanent)]);
     bench.led(1);
@@ -272,12 +296,16 @@ fn what_is_stuck_keeps_this_node_from_leading_until_it_has_ended() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
     bench.led(1);
     bench.lost(0);
-    assert_eq!(bench.wait(100), [SupervisionEffect::Emit(SupervisionEvent::Stuck { process: 0 }), RELEASED]);
+    assert_eq!(
+        bench.wait(100),
+        [SupervisionOutput::Event(Epoch(1), SupervisionEvent::Stuck { process: 0 }), RELEASED]
+    );
     assert_eq!(bench.0.state(0), ProcessState::Stuck);
-    let released = SupervisionEffect::Released { epoch: Epoch(2) };
-    let hold = SupervisionEffect::StandAside { hold_ms: 5000 };
-    assert_eq!(bench.led(2), [gave_up(0, GaveUp::StillStuck, 5000), released, hold]);
+    let released = SupervisionOutput::Released { epoch: Epoch(2) };
+    let hold = SupervisionOutput::StandAside { hold_ms: 5000 };
+    assert_eq!(bench.led(2), [gave_up(2, 0, GaveUp::StillStuck, 5000), released, hold]);
     bench.lost(0);
+    bench.tell(SupervisionCommand::StoodAside);
     bench.exit(0, 1, ProcessOutcome::Done);
     assert_eq!(bench.led(3), [start(0, 2, 1)]);
 }
@@ -292,7 +320,7 @@ fn leadership_that_comes_while_processes_stop_waits_for_them() {
     // A loss that nobody told of.
     assert_eq!(
         bench.led(2),
-        [SupervisionEffect::Cancel { process: 0 }, SupervisionEffect::Abort { process: 0 }]
+        [SupervisionOutput::Cancel { process: 0 }, SupervisionOutput::Abort { process: 0 }]
     );
     assert_eq!(bench.exit(0, 2, ProcessOutcome::Aborted), [RELEASED, start(0, 3, 1)]);
 }
@@ -301,11 +329,11 @@ fn leadership_that_comes_while_processes_stop_waits_for_them() {
 fn a_stop_ends_everything_and_for_good() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
     bench.led(1);
-    bench.tell(SupervisionInput::Stop { by: Time(1000) });
-    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED, SupervisionEffect::Ended]);
+    bench.tell(SupervisionCommand::Stop);
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Done), [RELEASED, SupervisionOutput::Ended]);
     assert_eq!(bench.led(2), []);
     let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
-    assert_eq!(bench.tell(SupervisionInput::Stop { by: Time(1000) }), [SupervisionEffect::Ended]);
+    assert_eq!(bench.tell(SupervisionCommand::Stop), [SupervisionOutput::Ended]);
 }
 
 #[test]
@@ -340,9 +368,9 @@ fn what_waits_to_be_restarted_is_forgotten_with_the_leadership() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
     bench.led(1);
     bench.exit(0, 1, ProcessOutcome::Failed);
-    assert_eq!((bench.0.state(0), bench.0.due()), (ProcessState::Waiting, Some(Time(100))));
+    assert_eq!((bench.0.state(0), bench.due()), (ProcessState::Waiting, Some(Time(100))));
     assert_eq!(bench.lost(500), [RELEASED]);
-    assert_eq!((bench.0.state(0), bench.0.due()), (ProcessState::Idle, None));
+    assert_eq!((bench.0.state(0), bench.due()), (ProcessState::Idle, None));
 }
 
 #[test]
@@ -350,9 +378,42 @@ fn who_has_given_leadership_up_starts_with_the_next_one() {
     let mut bench = Bench::new(vec![slow(Restart::Temporary)]);
     bench.led(1);
     let gone = bench.exit(0, 1, ProcessOutcome::Failed);
-    assert_eq!(gone.last(), Some(&SupervisionEffect::StandAside { hold_ms: 5000 }));
+    assert_eq!(gone.last(), Some(&SupervisionOutput::StandAside { hold_ms: 5000 }));
     assert_eq!(bench.led(1), [], "that one is being given up");
-    assert_eq!(bench.led(2), [start(0, 2, 1)]);
+    assert_eq!(bench.led(2), [], "it is not over yet");
+    assert_eq!(bench.tell(SupervisionCommand::StoodAside), [start(0, 2, 1)]);
+}
+
+#[test]
+fn leadership_that_could_not_be_given_up_is_taken_up_again_after_a_pause() {
+    let mut bench = Bench::new(vec![slow(Restart::Temporary)]);
+    bench.led(1);
+    bench.exit(0, 1, ProcessOutcome::Failed);
+    assert_eq!(bench.tell(SupervisionCommand::StoodAside), [], "not in a hot loop");
+    assert_eq!((bench.due(), bench.wait(999)), (Some(Time(1000)), vec![]));
+    assert_eq!(bench.wait(1), [start(0, 2, 1)]);
+    // Unless it ends after all.
+    bench.exit(0, 2, ProcessOutcome::Failed);
+    bench.tell(SupervisionCommand::StoodAside);
+    bench.lost(0);
+    assert_eq!(bench.led(2), [start(0, 3, 1)]);
+}
+
+#[test]
+fn a_lease_that_runs_out_is_a_loss_even_if_nobody_says_so() {
+    let lease = |deadline| SupervisionCommand::Leadership(Some((Epoch(1), Time(deadline))));
+    let over = [SupervisionOutput::Cancel { process: 0 }, SupervisionOutput::Abort { process: 0 }];
+    let mut bench = Bench::new(vec![plan(Restart::Permanent)]);
+    assert_eq!(bench.tell(lease(0)), [], "over before it was told");
+    assert_eq!(bench.tell(lease(5000)), [start(0, 1, 1)]);
+    assert_eq!(bench.due(), Some(Time(5000)));
+    bench.1 = 5000;
+    assert_eq!(bench.tell(lease(8000)), [], "renewed, and told late");
+    bench.1 = 7999;
+    assert_eq!(bench.hand(Input::Wake), []);
+    bench.1 = 8000;
+    assert_eq!(bench.tell(SupervisionCommand::Ready { process: 0, instance: 1 }), over, "whatever comes in");
+    assert_eq!(bench.exit(0, 1, ProcessOutcome::Aborted), [RELEASED]);
 }
 
 /// What ended for good is not started a second time in its term, though others are.
@@ -362,7 +423,7 @@ fn what_has_ended_stays_so_while_others_start() {
     assert_eq!(bench.led(1), [start(0, 1, 1), start(1, 2, 1)]);
     bench.exit(0, 1, ProcessOutcome::Done);
     assert_eq!(bench.0.state(0), ProcessState::Ended);
-    assert_eq!(bench.tell(SupervisionInput::Ready { process: 1, instance: 2 }), []);
+    assert_eq!(bench.tell(SupervisionCommand::Ready { process: 1, instance: 2 }), []);
 }
 
 /// A restart as old as the window counts no more.
@@ -370,7 +431,7 @@ fn what_has_ended_stays_so_while_others_start() {
 fn restarts_count_for_less_than_a_window() {
     for (failed_at, gives_up) in [(59_999, true), (60_000, false)] {
         let config = SupervisionConfig { intensity: 1, ..config(vec![plan(Restart::Permanent)]) };
-        let mut bench = Bench(Supervision::new(config), 0);
+        let mut bench = Bench::with(config);
         bench.led(1);
         bench.exit(0, 1, ProcessOutcome::Failed);
         assert_eq!(bench.wait(100), [start(0, 2, 2)]);
@@ -385,11 +446,11 @@ fn the_next_wake_up_is_for_whatever_comes_next() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
     bench.led(1);
     bench.lost(10_000);
-    assert_eq!(bench.0.due(), Some(Time(1000)), "the grace of the last");
-    assert_eq!(bench.wait(1050), [SupervisionEffect::Abort { process: 1 }], "woken late");
-    assert_eq!(bench.0.due(), Some(Time(1100)), "the first is not kept waiting");
-    assert_eq!(bench.wait(50), [SupervisionEffect::Cancel { process: 0 }]);
-    assert_eq!(bench.0.due(), Some(Time(1150)), "then the last counts as stuck");
+    assert_eq!(bench.due(), Some(Time(1000)), "the grace of the last");
+    assert_eq!(bench.wait(1050), [SupervisionOutput::Abort { process: 1 }], "woken late");
+    assert_eq!(bench.due(), Some(Time(1100)), "the first is not kept waiting");
+    assert_eq!(bench.wait(50), [SupervisionOutput::Cancel { process: 0 }]);
+    assert_eq!(bench.due(), Some(Time(1150)), "then the last counts as stuck");
 }
 
 /// Time for all of their graces, but not for settling them: everybody gets a share.
@@ -398,11 +459,11 @@ fn settling_is_counted_for_every_process() {
     let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
     bench.led(1);
     bench.lost(2200);
-    assert_eq!(bench.0.due(), Some(Time(1000)), "just enough for both");
+    assert_eq!(bench.due(), Some(Time(1000)), "just enough for both");
     let mut bench = Bench::new(vec![plan(Restart::Permanent); 2]);
     bench.led(1);
     bench.lost(2150);
-    assert_eq!(bench.0.due(), Some(Time(975)), "half of it, less the settling");
+    assert_eq!(bench.due(), Some(Time(975)), "half of it, less the settling");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! A node's office: the processes that run while it leads, under the production supervision. Does what the library's supervisor
-//! does; the first process is the one that assigns work.
+//! A node's office: the processes that run while it leads, under the production supervision. The first process is the one that
+//! assigns work.
 
 use crate::bureau::Bureau;
 use crate::check::name;
@@ -10,12 +10,11 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeSet;
 use std::hash::Hash;
+use tenure_core::machine::{self, In, Machine, Now};
 use tenure_core::{
-    Epoch, Input, ProcessOutcome, Role, Supervision, SupervisionEffect, SupervisionEvent, SupervisionInput,
+    Epoch, Input, ProcessOutcome, Role, Supervision, SupervisionCommand, SupervisionConfig, SupervisionEvent,
+    SupervisionOutput, Time,
 };
-
-/// How long to wait before looking at leadership again, after a step-down failed because the node does not lead.
-const LOOK_AGAIN_MS: u64 = 1000;
 
 #[derive(Clone, Debug)]
 pub(crate) enum OfficeInput {
@@ -43,10 +42,8 @@ pub(crate) struct Instance {
 /// One node's office.
 pub(crate) struct Office {
     machine: Supervision,
-    /// The lease under which processes run.
-    pub(crate) lease: Option<Epoch>,
-    /// The supervision was told that the lease has ended.
-    told: bool,
+    /// Leadership as the supervision was told.
+    told: Option<(Epoch, Time)>,
     /// Leadership is being given up.
     aside: bool,
     /// Everything that runs, by process; a process never has more than one instance.
@@ -64,12 +61,13 @@ impl World {
         if !self.staffed {
             return;
         }
-        let config = self.labour.supervision.clone();
+        // The rest of the drain is for vacating.
+        let drain_ms = self.nodes[node].config.drain_ms / 4 * 3;
+        let config = SupervisionConfig { drain_ms, ..self.labour.supervision.clone() };
         let instances = config.processes.iter().map(|_| Vec::new()).collect();
         let office = Office {
             machine: Supervision::new(config),
-            lease: None,
-            told: false,
+            told: None,
             aside: false,
             instances,
             owed: BTreeSet::new(),
@@ -133,80 +131,64 @@ impl World {
             self.offices[node].held.push(input);
             return;
         }
+        if matches!(input, OfficeInput::Wake(token) if token != self.offices[node].token) {
+            return;
+        }
         self.steps += 1;
-        // Check the guard first, whatever comes in.
-        self.check_lease(node);
-        match input {
+        self.tell_leadership(node);
+        let command = match input {
             // Every look does whatever has fallen due.
-            OfficeInput::Look => self.supervise(node, SupervisionInput::Wake),
-            OfficeInput::Wake(token) if token != self.offices[node].token => return,
-            OfficeInput::Wake(_) => self.supervise(node, SupervisionInput::Wake),
-            OfficeInput::Ready(process, instance) => {
-                self.supervise(node, SupervisionInput::Ready { process, instance });
-            }
+            OfficeInput::Look | OfficeInput::Wake(_) => None,
+            OfficeInput::Ready(process, instance) => Some(SupervisionCommand::Ready { process, instance }),
             OfficeInput::Exited(process, instance, outcome) => self.on_exit(node, process, instance, outcome),
             OfficeInput::AsideOver => {
                 self.offices[node].aside = false;
-                let by = self.nodes[node].clock.local(self.now);
-                self.supervise(node, SupervisionInput::Lost { by });
+                Some(SupervisionCommand::StoodAside)
             }
-        }
-        self.take_up(node);
+        };
+        self.supervise(node, command.map_or(machine::Input::Wake, machine::Input::Command));
         self.check_office(node);
         self.report_stopped(node);
         self.rearm_office(node);
     }
 
-    fn check_lease(&mut self, node: usize) {
-        let office = &self.offices[node];
-        let Some(epoch) = office.lease.filter(|_| !office.told) else { return };
-        if self.guarded(node, epoch) {
-            return;
-        }
-        self.offices[node].told = true;
-        let target = &self.nodes[node];
-        let local = target.clock.local(self.now);
-        let left =
-            target.acting.filter(|acting| acting.epoch == epoch).map(|acting| acting.deadline.since(local));
-        // The rest of the drain is for vacating.
-        let by = local + left.unwrap_or(0).min(target.config.drain_ms / 4 * 3);
-        self.supervise(node, SupervisionInput::Lost { by });
-    }
-
-    /// Takes up leadership, if there is any.
-    fn take_up(&mut self, node: usize) {
-        let office = &self.offices[node];
-        if office.lease.is_some() || office.aside {
-            return;
-        }
-        let Some(epoch) = self.nodes[node].acting.map(|acting| acting.epoch) else { return };
-        if self.guarded(node, epoch) {
-            let office = &mut self.offices[node];
-            (office.lease, office.told) = (Some(epoch), false);
-            self.supervise(node, SupervisionInput::Led { epoch });
+    /// What the supervision knows of leadership comes first, whatever comes in: where the deadline is, then whether it ended.
+    fn tell_leadership(&mut self, node: usize) {
+        let acting = self.nodes[node].acting.map(|acting| (acting.epoch, acting.deadline));
+        let known = self.offices[node].told.map(|(epoch, _)| epoch);
+        let last = acting.filter(|(epoch, _)| known == Some(*epoch));
+        let present = acting.filter(|(epoch, _)| self.guarded(node, *epoch));
+        for told in last.map(Some).into_iter().chain([present]) {
+            if std::mem::replace(&mut self.offices[node].told, told) != told {
+                self.supervise(node, machine::Input::Command(SupervisionCommand::Leadership(told)));
+            }
         }
     }
 
-    fn supervise(&mut self, node: usize, input: SupervisionInput) {
-        let local = self.nodes[node].clock.local(self.now);
+    fn supervise(&mut self, node: usize, input: In<Supervision>) {
+        let now = Now { at: self.nodes[node].clock.local(self.now), wall_ms: 0 };
         let mut effects = Vec::new();
-        self.offices[node].machine.handle(local, input, &mut effects);
+        self.offices[node].machine.handle(now, input, &mut effects);
         for effect in effects {
-            self.trace.office(self.now, node, &effect);
-            self.carry_office(node, effect);
+            match effect {
+                machine::Effect::Output(output) => {
+                    self.trace.office(self.now, node, &output);
+                    self.carry_office(node, output);
+                }
+                machine::Effect::Request(_, never) => match never {},
+            }
         }
     }
 
-    fn carry_office(&mut self, node: usize, effect: SupervisionEffect) {
+    fn carry_office(&mut self, node: usize, output: SupervisionOutput) {
         let (now, life) = (self.now, self.nodes[node].life);
-        match effect {
-            SupervisionEffect::Start { process, instance, attempt } => {
+        match output {
+            SupervisionOutput::Start { process, instance, attempt } => {
                 self.start_process(node, process, instance, attempt);
             }
-            SupervisionEffect::Cancel { process } => self.end_process(node, process, false),
-            SupervisionEffect::Abort { process } => self.end_process(node, process, true),
-            SupervisionEffect::Released { epoch } => {
-                self.offices[node].lease = None;
+            SupervisionOutput::Cancel { process } => self.end_process(node, process, false),
+            SupervisionOutput::Abort { process } => self.end_process(node, process, true),
+            SupervisionOutput::Released { epoch } => {
                 let runs = |instance: &&Instance| instance.epoch == epoch && !instance.aborted;
                 if let Some(running) = self.offices[node].instances.iter().flatten().find(runs) {
                     let number = running.number;
@@ -215,11 +197,11 @@ impl World {
                     });
                 }
             }
-            SupervisionEffect::StandAside { hold_ms } => {
+            SupervisionOutput::StandAside { hold_ms } => {
                 self.offices[node].aside = true;
                 self.schedule(now, node, life, Happening::Aside { hold_ms });
             }
-            SupervisionEffect::Emit(event) => {
+            SupervisionOutput::Event(_, event) => {
                 match event {
                     SupervisionEvent::GaveUp { .. } => self.work_done.gave_up += 1,
                     SupervisionEvent::Stuck { .. } => self.struck.add(FaultKind::StuckWork),
@@ -228,7 +210,7 @@ impl World {
                 }
                 self.trace.note(now, node, || Noted::Work(format!("{event:?}")));
             }
-            SupervisionEffect::Ended => {}
+            SupervisionOutput::Ended => {}
         }
     }
 
@@ -238,19 +220,16 @@ impl World {
             self.feed(node, Input::StandAside { hold_ms });
             return;
         }
-        let local = self.nodes[node].clock.local(self.now) + LOOK_AGAIN_MS;
-        let at = self.nodes[node].clock.when(local).unwrap_or(self.now + LOOK_AGAIN_MS);
-        let life = self.nodes[node].life;
-        self.schedule(at, node, life, Happening::Office(OfficeInput::AsideOver));
+        self.feed_office(node, OfficeInput::AsideOver);
     }
 
     fn start_process(&mut self, node: usize, process: usize, number: u64, attempt: u32) {
         let (now, life, peace) = (self.now, self.nodes[node].life, self.peace);
-        let Some(epoch) = self.offices[node].lease.filter(|epoch| self.guarded(node, *epoch)) else {
+        let leads = self.offices[node].machine.epoch();
+        let Some(epoch) = leads.filter(|epoch| self.guarded(node, *epoch)) else {
             // Its guard ended before it began: nothing of it runs.
             let outcome = ProcessOutcome::Done;
-            let leads = self.offices[node].lease.is_some();
-            if !leads {
+            if leads.is_none() {
                 self.judge.violated(now, name::GUARDED, || {
                     format!("{node} starts process {process} without leadership, attempt {attempt}")
                 });
@@ -331,18 +310,24 @@ impl World {
         self.schedule(now + after, node, life, Happening::Office(exited));
     }
 
-    fn on_exit(&mut self, node: usize, process: usize, number: u64, outcome: ProcessOutcome) {
+    fn on_exit(
+        &mut self,
+        node: usize,
+        process: usize,
+        number: u64,
+        outcome: ProcessOutcome,
+    ) -> Option<SupervisionCommand> {
         let instances = &mut self.offices[node].instances[process];
         let before = instances.len();
         instances.retain(|instance| instance.number != number);
         if instances.len() == before {
-            return self.supervise(node, SupervisionInput::Wake); // It has ended before.
+            return None; // It has ended before.
         }
         if process == 0 && self.offices[node].bureau.as_ref().is_some_and(|bureau| bureau.instance == number)
         {
             self.offices[node].bureau = None;
         }
-        self.supervise(node, SupervisionInput::Exited { process, instance: number, outcome });
+        Some(SupervisionCommand::Exited { process, instance: number, outcome })
     }
 
     /// Nothing runs past the lease, except what was aborted and ignores that.
@@ -386,7 +371,8 @@ impl World {
         let (now, life) = (self.now, self.nodes[node].life);
         let office = &self.offices[node];
         let held = |epoch: &Epoch| {
-            office.lease == Some(*epoch) || office.instances.iter().flatten().any(|one| one.epoch == *epoch)
+            office.machine.epoch() == Some(*epoch)
+                || office.instances.iter().flatten().any(|one| one.epoch == *epoch)
         };
         let stopped: Vec<Epoch> = office.owed.iter().copied().filter(|epoch| !held(epoch)).collect();
         for epoch in stopped {
@@ -399,11 +385,7 @@ impl World {
     pub(crate) fn rearm_office(&mut self, node: usize) {
         let office = &self.offices[node];
         let local = self.nodes[node].clock.local(self.now);
-        // The supervisor also wakes when its guard ends by its own deadline.
-        let lease = office.lease.filter(|_| !office.told);
-        let lease = lease.and_then(|epoch| self.nodes[node].acting.filter(|acting| acting.epoch == epoch));
-        let due = office.machine.due().into_iter().chain(lease.map(|acting| acting.deadline)).min();
-        let Some(at) = due.map(|at| at.max(local)) else { return };
+        let Some(at) = office.machine.wake_at().map(|at| at.max(local)) else { return };
         let Some(when) = self.nodes[node].clock.when(at) else { return };
         let life = self.nodes[node].life;
         let office = &mut self.offices[node];

@@ -105,6 +105,11 @@ impl LeaderGuard {
         self.lease.remaining()
     }
 
+    /// The end of the lease if it is not renewed again, even if it was withdrawn before.
+    pub(crate) fn deadline(&self) -> Time {
+        Time(self.lease.deadline_ms.load(Ordering::Acquire))
+    }
+
     /// Completes when leadership ends, is to be given up, or its lease runs out: time to stop.
     pub async fn ended(&self) {
         while self.is_valid() {

@@ -13,22 +13,23 @@ pub use tenure_core::{ProcessOutcome, ProcessState, Restart};
 pub(crate) use host::{Parts, StandAside};
 
 use crate::event::EventKind;
+use crate::shell::{Restarts, Shell};
 use runner::{Life, Runner};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::ProcessName;
-use tenure_core::{IdError, SupervisionConfig};
+use tenure_core::{IdError, Supervision, SupervisionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// Pause before a dead supervisor is started again. It doubles every consecutive time …
-const DEATH_FIRST_MS: u64 = 5000;
-/// … but is never longer than this,
-const DEATH_MAX_MS: u64 = 300_000;
-/// and the count starts over once it has lived this long.
-const DEATH_FORGIVEN_MS: u64 = 60_000;
+/// How long a node whose supervisor died claims nothing.
+const DEATHS: Restarts = Restarts {
+    first: Duration::from_secs(5),
+    most: Duration::from_secs(300),
+    forgiven_after: Duration::from_secs(60),
+};
 
 /// Why processes cannot be supervised. Nothing was started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -182,32 +183,32 @@ async fn watch_over(life: Life) {
     let clock = Arc::clone(&life.parts.reporter.clock);
     let mut deaths = 0u32;
     loop {
-        let born_ms = clock.now_ms();
+        let born = tokio::time::Instant::now();
         // A separate task, so that a panic ends there and not here.
-        match tokio::spawn(Runner::new(life.clone()).run()).await {
+        let machine = Supervision::new(life.config.clone());
+        match tokio::spawn(Shell::new(machine, Runner::new(life.clone()), Arc::clone(&clock)).run()).await {
             Ok(()) => return,
             Err(error) if error.is_cancelled() => return,
             Err(_) => {}
         }
-        let lived_ms = clock.now_ms().saturating_sub(born_ms);
-        deaths = if lived_ms >= DEATH_FORGIVEN_MS { 1 } else { deaths.saturating_add(1) };
-        let hold_ms = DEATH_FIRST_MS.saturating_mul(1 << (deaths - 1).min(16)).min(DEATH_MAX_MS);
+        deaths = if born.elapsed() >= DEATHS.forgiven_after { 1 } else { deaths.saturating_add(1) };
         tokio::select! {
             biased;
             () = life.stop.cancelled() => return,
-            () = mourn(&life, hold_ms) => {}
+            () = stand_aside(&life, DEATHS.pause(deaths)) => {}
         }
     }
 }
 
 /// The supervisor died, and its processes with it: better no seat than one nobody works from.
-async fn mourn(life: &Life, hold_ms: u64) {
+async fn stand_aside(life: &Life, hold: Duration) {
     let epoch = life.parts.leadership.borrow().epoch;
     let cause = "supervisor died";
-    life.parts.reporter.emit(epoch, EventKind::ProcessesGaveUp { process: None, cause, hold_ms });
+    let gave_up = EventKind::ProcessesGaveUp { process: None, cause, hold_ms: ms(hold) };
+    life.parts.reporter.emit(epoch, gave_up);
     loop {
         // Not leading is just as good.
-        let _ = (life.parts.stand_aside)(Duration::from_millis(hold_ms)).await;
+        let _ = (life.parts.stand_aside)(hold).await;
         if life.alive.iter().all(|alive| Arc::strong_count(alive) == 1) {
             return;
         }

@@ -35,7 +35,7 @@ pub enum Happening<M: Machine, E> {
     Command(M::Command),
     /// Somebody wants to look at it.
     Look(Look<M>),
-    /// Nothing for the machine; the host asks to be asked again.
+    /// Nothing for the machine but the host's [news](Host::news), if there is any; the host asks to be asked again.
     Nothing,
     /// The end of this life.
     End(E),
@@ -54,6 +54,12 @@ pub trait Host<M: Machine>: Send + 'static {
 
     /// The next thing that happens here. Must be cancel-safe.
     fn next(&mut self) -> impl Future<Output = Happening<M, Self::End>> + Send;
+
+    /// What has changed without anybody being woken, and must be known before any other input: a deadline that moved. Asked
+    /// before every step until there is nothing more.
+    fn news(&mut self) -> Option<M::Command> {
+        None
+    }
 
     /// A step is about to be taken. `late_ms`: by how much a wake-up that is due comes late, because the process stood still or
     /// had too much to do.
@@ -138,7 +144,7 @@ where
                     look(&self.machine);
                     ControlFlow::Continue(())
                 }
-                Happening::Nothing => ControlFlow::Continue(()),
+                Happening::Nothing => self.feed_news(),
                 Happening::End(end) => ControlFlow::Break(end),
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
@@ -212,6 +218,18 @@ where
     }
 
     fn step(&mut self, input: In<M>) -> ControlFlow<H::End> {
+        self.feed_news()?;
+        self.feed(input)
+    }
+
+    fn feed_news(&mut self) -> ControlFlow<H::End> {
+        while let Some(news) = self.host.news() {
+            self.feed(Input::Command(news))?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn feed(&mut self, input: In<M>) -> ControlFlow<H::End> {
         let now = self.now();
         let wakes = matches!(input, Input::Wake);
         // A machine does all that is due in any step.

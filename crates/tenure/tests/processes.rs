@@ -104,6 +104,31 @@ async fn cp2_shutdown_stops_the_processes_then_vacates_then_tells() {
     processes.ended().await;
 }
 
+/// By then the deadline has moved many times, without anything happening to the processes.
+#[tokio::test(start_paused = true)]
+async fn after_many_renewals_a_step_down_still_leaves_the_processes_their_time() {
+    let (rig, trace) = (Rig::new(), Trace::default());
+    let mut member = rig.join("pod-a").await;
+    let specs = [trace.process("health", "health", 0, 400), trace.process("poll", "poll", 0, 600)];
+    let processes = Supervisor::new(specs).run(&member.node).expect("valid");
+    assert!(processes.running("poll").await);
+    for slept_ms in [4300, 31_700] {
+        sleep_ms(slept_ms).await;
+        trace.clear();
+        let began = Instant::now();
+        member.node.step_down().await.expect("it leads");
+        assert_eq!(began.elapsed().as_millis(), 1000, "each was awaited, and nothing else");
+        let stopped = ["poll is asked to stop", "poll stops", "poll is gone"];
+        let stopped =
+            stopped.into_iter().chain(["health is asked to stop", "health stops", "health is gone"]);
+        assert_eq!(trace.lines(), stopped.collect::<Vec<_>>());
+        assert_eq!(state(&processes, "health"), ProcessState::Idle);
+        assert!(processes.running("poll").await, "in the next term");
+    }
+    let gave_up = |kind: &EventKind| matches!(kind, EventKind::ProcessesGaveUp { .. });
+    assert!(!member.so_far().iter().any(|event| gave_up(&event.kind)), "nothing died");
+}
+
 #[tokio::test(start_paused = true)]
 async fn fo2_the_successors_processes_run_within_five_seconds_of_a_graceful_stop() {
     // The worst that is still graceful: processes that stop only when they are cut off.

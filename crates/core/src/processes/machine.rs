@@ -1,38 +1,51 @@
 //! The decisions of a supervision.
 
 use super::{
-    GaveUp, Halt, Phase, ProcessOutcome, Restart, Slot, State, Supervision, SupervisionEffect,
-    SupervisionEvent, SupervisionInput, Then,
+    GaveUp, Halt, Phase, ProcessOutcome, Restart, Slot, State, Supervision, SupervisionCommand,
+    SupervisionEvent, SupervisionOutput, Then,
 };
 use crate::election::Epoch;
+use crate::machine::{Effect, In, Input, Machine, NoRequest, Now};
 use crate::mutants::Mutant;
 use crate::time::Time;
 
 /// An aborted instance is not called stuck before this: even an obedient one must get to run once more.
 const SETTLE_MS: u64 = 100;
 
-type Out = Vec<SupervisionEffect>;
+/// If leadership could not be given up, it is taken up again, but not in a hot loop.
+const AGAIN_MS: u64 = 1000;
 
-impl Supervision {
-    /// Takes one input.
-    pub fn handle(&mut self, now: Time, input: SupervisionInput, out: &mut Out) {
-        self.now = self.now.max(now);
+type Out = Vec<crate::machine::Out<Supervision>>;
+
+impl Machine for Supervision {
+    type Command = SupervisionCommand;
+    type Request = NoRequest;
+    type Output = SupervisionOutput;
+
+    fn handle(&mut self, now: Now, input: In<Supervision>, out: &mut Out) {
+        self.now = self.now.max(now.at);
         self.forgive();
+        // Before the deadline is enforced: this is what moves it.
+        if let Input::Command(SupervisionCommand::Leadership(lease)) = input {
+            self.lease = lease;
+        }
+        self.follow_lease(out);
         match input {
-            SupervisionInput::Led { epoch } => self.on_led(epoch, out),
-            SupervisionInput::Ready { process, instance } => self.on_ready(process, instance),
-            SupervisionInput::Exited { process, instance, outcome } => {
+            Input::Command(SupervisionCommand::Ready { process, instance }) => {
+                self.on_ready(process, instance);
+            }
+            Input::Command(SupervisionCommand::Exited { process, instance, outcome }) => {
                 self.on_exited(process, instance, outcome, out);
             }
-            SupervisionInput::Lost { by } => self.on_lost(by, out),
-            SupervisionInput::Stop { by } => self.on_stop(by, out),
-            SupervisionInput::Wake => {}
+            Input::Command(SupervisionCommand::StoodAside) => self.on_stood_aside(),
+            Input::Command(SupervisionCommand::Stop) => self.on_stop(out),
+            Input::Command(SupervisionCommand::Leadership(_)) | Input::Wake => {}
+            Input::Answer(_, never) => match never {},
         }
         self.advance(out);
     }
 
-    /// When [`SupervisionInput::Wake`] is due next; `None` if nothing waits for time.
-    pub fn due(&self) -> Option<Time> {
+    fn wake_at(&self) -> Option<Time> {
         let slots = self.slots.iter().enumerate();
         let due = slots.filter_map(|(process, slot)| match (&slot.state, &self.phase) {
             (State::Waiting { until }, _) => Some(*until),
@@ -46,14 +59,19 @@ impl Supervision {
             }
             (State::Alive { halt: None, .. } | State::Idle | State::Stuck { .. } | State::Ended, _) => None,
         });
-        let by = match &self.phase {
+        let lease = self.lease.map(|(_, deadline)| deadline);
+        let phase = match &self.phase {
             Phase::Winding { by, .. } => Some(*by),
-            Phase::Off | Phase::Leading { .. } | Phase::Yielding { .. } | Phase::Ended => None,
+            Phase::Yielding { again_at, .. } => *again_at,
+            Phase::Off | Phase::Leading { .. } => None,
+            Phase::Ended => return None,
         };
         // Everything due by now has been done already.
-        due.chain(by).filter(|at| *at > self.now).min()
+        due.chain(phase).chain(lease).filter(|at| *at > self.now).min()
     }
+}
 
+impl Supervision {
     /// A term that has been calm for a whole window clears earlier failures.
     fn forgive(&mut self) {
         if self.calm_since.is_some_and(|since| self.now.since(since) >= self.config.window_ms) {
@@ -61,22 +79,34 @@ impl Supervision {
         }
     }
 
-    fn on_led(&mut self, epoch: Epoch, out: &mut Out) {
-        match &mut self.phase {
-            Phase::Off => self.begin(epoch, out),
-            Phase::Leading { epoch: before } if *before == epoch => {}
-            // The end of the previous term was missed; there is no time left for it.
-            Phase::Leading { epoch: before } => {
-                let before = *before;
-                self.wind(before, self.now, Then::Wait, out);
-                if let Phase::Winding { next, .. } = &mut self.phase {
-                    *next = Some(epoch);
-                }
+    /// Ends the term once its lease is over.
+    fn follow_lease(&mut self, out: &mut Out) {
+        if let Some((_, deadline)) = self.lease.filter(|(led, _)| *led == self.term) {
+            self.deadline = deadline;
+        }
+        self.lease = self.lease.filter(|(_, deadline)| *deadline > self.now);
+        let (Phase::Leading { epoch } | Phase::Winding { epoch, .. }) = self.phase else { return };
+        let lost_by = match self.lease {
+            Some((led, _)) if led == epoch => return,
+            // The end of this term was missed; there is no time left for it.
+            Some(_) => self.now,
+            None => self.now + self.deadline.since(self.now).min(self.config.drain_ms),
+        };
+        if let Phase::Winding { by, then, .. } = &mut self.phase {
+            *by = lost_by.min(*by);
+            if matches!(then, Then::StandAside { .. }) {
+                // There is nothing left to give up.
+                *then = Then::Wait;
             }
-            Phase::Winding { next, .. } => *next = Some(epoch),
-            Phase::Yielding { epoch: before } if *before == epoch => {}
-            Phase::Yielding { .. } => self.begin(epoch, out),
-            Phase::Ended => {}
+        } else {
+            self.wind(epoch, lost_by, Then::Wait, out);
+        }
+    }
+
+    fn take_up(&mut self, out: &mut Out) {
+        if let Some((epoch, deadline)) = self.lease {
+            self.deadline = deadline;
+            self.begin(epoch, out);
         }
     }
 
@@ -125,12 +155,7 @@ impl Supervision {
         if matches!(self.phase, Phase::Leading { .. }) && !was_stuck {
             return self.on_ended(process, outcome, ran_ms, ready, out);
         }
-        out.push(SupervisionEffect::Emit(SupervisionEvent::Exited {
-            process,
-            outcome,
-            ran_ms,
-            restart_in_ms: None,
-        }));
+        self.tell(SupervisionEvent::Exited { process, outcome, ran_ms, restart_in_ms: None }, out);
     }
 
     /// A process ended while this node leads, and nobody asked it to.
@@ -163,7 +188,7 @@ impl Supervision {
         let pause_ms = if Mutant::RestartPauseSkipped.on() { 0 } else { pause_ms };
         let restart_in_ms = (again && given_up.is_none()).then_some(pause_ms);
         let event = SupervisionEvent::Exited { process, outcome, ran_ms, restart_in_ms };
-        out.push(SupervisionEffect::Emit(event));
+        self.tell(event, out);
         self.slots[process].state = match restart_in_ms {
             Some(pause_ms) => {
                 self.restarts.push_back(now);
@@ -181,35 +206,27 @@ impl Supervision {
         let Phase::Leading { epoch } = self.phase else { return };
         let hold_ms = doubled(self.config.hold_first_ms, self.releases, self.config.hold_max_ms);
         self.releases = self.releases.saturating_add(1);
-        out.push(SupervisionEffect::Emit(SupervisionEvent::GaveUp { process, cause, hold_ms }));
+        self.tell(SupervisionEvent::GaveUp { process, cause, hold_ms }, out);
         self.wind(epoch, self.now + self.config.drain_ms, Then::StandAside { hold_ms }, out);
     }
 
-    fn on_lost(&mut self, lost_by: Time, out: &mut Out) {
+    fn on_stood_aside(&mut self) {
+        let led = self.lease.map(|(epoch, _)| epoch);
         match &mut self.phase {
-            Phase::Leading { epoch } => {
-                let epoch = *epoch;
-                self.wind(epoch, lost_by, Then::Wait, out);
-            }
-            Phase::Winding { by, then, next, .. } => {
-                *by = lost_by.min(*by);
-                *next = None;
-                match then {
-                    // There is nothing left to give up.
-                    Then::StandAside { .. } => *then = Then::Wait,
-                    Then::Wait | Then::End => {}
-                }
+            Phase::Yielding { epoch, again_at } if led == Some(*epoch) => {
+                *again_at = Some(self.now + AGAIN_MS);
             }
             Phase::Yielding { .. } => self.phase = Phase::Off,
-            Phase::Off | Phase::Ended => {}
+            Phase::Off | Phase::Leading { .. } | Phase::Winding { .. } | Phase::Ended => {}
         }
     }
 
-    fn on_stop(&mut self, stop_by: Time, out: &mut Out) {
+    fn on_stop(&mut self, out: &mut Out) {
+        let stop_by = self.now + self.config.drain_ms;
         match &mut self.phase {
             Phase::Off | Phase::Yielding { .. } => {
                 self.phase = Phase::Ended;
-                out.push(SupervisionEffect::Ended);
+                out.push(Effect::Output(SupervisionOutput::Ended));
             }
             Phase::Leading { epoch } => {
                 let epoch = *epoch;
@@ -224,7 +241,7 @@ impl Supervision {
     }
 
     fn wind(&mut self, epoch: Epoch, by: Time, then: Then, out: &mut Out) {
-        self.phase = Phase::Winding { epoch, by, then, next: None };
+        self.phase = Phase::Winding { epoch, by, then };
         self.calm_since = None;
         for slot in &mut self.slots {
             let waits = matches!(slot.state, State::Waiting { .. });
@@ -237,10 +254,19 @@ impl Supervision {
 
     /// Does whatever is due.
     fn advance(&mut self, out: &mut Out) {
-        match &self.phase {
-            Phase::Leading { .. } => self.advance_leading(out),
-            Phase::Winding { .. } => self.advance_winding(out),
-            Phase::Off | Phase::Yielding { .. } | Phase::Ended => {}
+        if let Phase::Yielding { epoch, again_at: Some(at) } = self.phase
+            && (self.now >= at || self.lease.is_none_or(|(led, _)| led != epoch))
+        {
+            self.phase = Phase::Off;
+        }
+        if matches!(self.phase, Phase::Winding { .. }) {
+            self.advance_winding(out);
+        }
+        if self.phase == Phase::Off {
+            self.take_up(out);
+        }
+        if matches!(self.phase, Phase::Leading { .. }) {
+            self.advance_leading(out);
         }
         if Mutant::RestartedAfterLoss.on() {
             self.restart_due(out);
@@ -298,8 +324,8 @@ impl Supervision {
         slot.passed |= ready;
         slot.state = State::Alive { instance, since, ready, halt: None };
         let attempt = slot.attempt;
-        out.push(SupervisionEffect::Start { process, instance, attempt });
-        out.push(SupervisionEffect::Emit(SupervisionEvent::Started { process, attempt }));
+        out.push(Effect::Output(SupervisionOutput::Start { process, instance, attempt }));
+        self.tell(SupervisionEvent::Started { process, attempt }, out);
     }
 
     /// Stops one process after the other, the last started first. Whatever happens, all are aborted by the deadline.
@@ -323,13 +349,13 @@ impl Supervision {
         if !self.slots.iter().all(gone) && !Mutant::ReleasedBeforeExited.on() {
             return;
         }
-        for (process, slot) in self.slots.iter_mut().enumerate() {
-            if let State::Alive { instance, since, .. } = slot.state {
-                slot.state = State::Stuck { instance, since };
-                out.push(SupervisionEffect::Emit(SupervisionEvent::Stuck { process }));
+        for process in 0..self.slots.len() {
+            if let State::Alive { instance, since, .. } = self.slots[process].state {
+                self.slots[process].state = State::Stuck { instance, since };
+                self.tell(SupervisionEvent::Stuck { process }, out);
             }
         }
-        out.push(SupervisionEffect::Released { epoch });
+        out.push(Effect::Output(SupervisionOutput::Released { epoch }));
         self.wound(epoch, out);
     }
 
@@ -339,12 +365,12 @@ impl Supervision {
         let (now, forgotten) = (self.now, Mutant::AbortForgotten.on());
         let State::Alive { halt, .. } = &mut self.slots[process].state else { return true };
         let halt = halt.get_or_insert_with(|| {
-            out.push(SupervisionEffect::Cancel { process });
+            out.push(Effect::Output(SupervisionOutput::Cancel { process }));
             let own_ms = slot_ms.saturating_sub(SETTLE_MS).max(slot_ms / 5 * 4);
             Halt { abort_at: now + own_ms, move_on_at: now + slot_ms, aborted: None }
         });
         if halt.aborted.is_none() && !forgotten && (now >= halt.abort_at || now >= by) {
-            out.push(SupervisionEffect::Abort { process });
+            out.push(Effect::Output(SupervisionOutput::Abort { process }));
             halt.aborted = Some(now);
         }
         halt.aborted.is_some() && now >= halt.move_on_at
@@ -369,30 +395,22 @@ impl Supervision {
 
     /// Nothing runs any more, except what is stuck.
     fn wound(&mut self, epoch: Epoch, out: &mut Out) {
-        let Phase::Winding { then, next, .. } = self.phase else { return };
+        let Phase::Winding { then, .. } = self.phase else { return };
         match then {
-            Then::Wait => {
-                self.phase = Phase::Off;
-                if let Some(next) = next {
-                    self.begin(next, out);
-                    self.advance_leading_if_so(out);
-                }
-            }
+            Then::Wait => self.phase = Phase::Off,
             Then::StandAside { hold_ms } => {
-                self.phase = Phase::Yielding { epoch };
-                out.push(SupervisionEffect::StandAside { hold_ms });
+                self.phase = Phase::Yielding { epoch, again_at: None };
+                out.push(Effect::Output(SupervisionOutput::StandAside { hold_ms }));
             }
             Then::End => {
                 self.phase = Phase::Ended;
-                out.push(SupervisionEffect::Ended);
+                out.push(Effect::Output(SupervisionOutput::Ended));
             }
         }
     }
 
-    fn advance_leading_if_so(&mut self, out: &mut Out) {
-        if matches!(self.phase, Phase::Leading { .. }) {
-            self.advance_leading(out);
-        }
+    fn tell(&self, event: SupervisionEvent, out: &mut Out) {
+        out.push(Effect::Output(SupervisionOutput::Event(self.term, event)));
     }
 }
 

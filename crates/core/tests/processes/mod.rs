@@ -4,9 +4,10 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
+use tenure_core::machine::{Effect, In, Input, Machine, Now};
 use tenure_core::{
-    Epoch, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionConfig,
-    SupervisionEffect, SupervisionEvent, SupervisionInput, Time,
+    Epoch, ProcessConfig, ProcessOutcome, ProcessState, Restart, Supervision, SupervisionCommand,
+    SupervisionConfig, SupervisionEvent, SupervisionOutput, Time,
 };
 
 const STEPS: usize = 400;
@@ -146,7 +147,7 @@ impl World {
         if self.by.is_none() {
             self.begin_term();
         }
-        self.tell(SupervisionInput::Led { epoch: Epoch(self.epoch) });
+        self.tell(SupervisionCommand::Leadership(Some((Epoch(self.epoch), Time(u64::MAX)))));
     }
 
     fn begin_term(&mut self) {
@@ -160,19 +161,23 @@ impl World {
 
     fn lose(&mut self) {
         self.leads = None;
-        self.yielding_until = None;
+        let yielding = self.yielding_until.take().is_some();
         let left = [0, 300, 2000][self.rng.random_range(0..3)];
         let by = self.now + left;
         self.by = Some(self.by.map_or(by, |before| before.min(by)));
         self.winding = true;
-        self.tell(SupervisionInput::Lost { by: Time(by) });
+        self.tell(SupervisionCommand::Leadership(Some((Epoch(self.epoch), Time(by)))));
+        self.tell(SupervisionCommand::Leadership(None));
+        if yielding {
+            self.tell(SupervisionCommand::StoodAside);
+        }
     }
 
     /// Lets time pass, with everything that happens meanwhile, in its order.
     fn pass(&mut self, ms: u64) {
         let end = self.now + ms;
         loop {
-            let due = self.machine.due().map(|at| at.0);
+            let due = self.machine.wake_at().map(|at| at.0);
             let own = self.records.iter().filter_map(|record| record.alive.as_ref());
             let own = own.flat_map(|alive| [alive.ready_at, alive.exit.map(|(at, _)| at)]).flatten().min();
             let next = [due, own, self.yielding_until].into_iter().flatten().min();
@@ -196,28 +201,35 @@ impl World {
                 alive.ready_at = None;
                 alive.ready = true;
                 self.records[process].passed = true;
-                self.tell(SupervisionInput::Ready { process, instance });
+                self.tell(SupervisionCommand::Ready { process, instance });
             }
             let Some(alive) = &self.records[process].alive else { continue };
             if let Some((at, outcome)) = alive.exit
                 && at <= now
             {
                 self.records[process].alive = None;
-                self.tell(SupervisionInput::Exited { process, instance, outcome });
+                self.tell(SupervisionCommand::Exited { process, instance, outcome });
             }
         }
         if self.yielding_until.is_some_and(|at| at <= now) {
             self.lose();
         }
-        self.tell(SupervisionInput::Wake);
+        self.hand(Input::Wake);
         self.check_deadline();
     }
 
-    fn tell(&mut self, input: SupervisionInput) {
+    fn tell(&mut self, command: SupervisionCommand) {
+        self.hand(Input::Command(command));
+    }
+
+    fn hand(&mut self, input: In<Supervision>) {
         let mut out = Vec::new();
-        self.machine.handle(Time(self.now), input, &mut out);
+        self.machine.handle(Now { at: Time(self.now), wall_ms: 0 }, input, &mut out);
         for effect in out {
-            self.carry_out(effect);
+            match effect {
+                Effect::Output(output) => self.carry_out(output),
+                Effect::Request(_, never) => match never {},
+            }
         }
         let alive = self.records.iter().any(|record| record.alive.is_some());
         if !alive && self.winding && self.machine.epoch().is_none() {
@@ -225,22 +237,22 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, effect: SupervisionEffect) {
-        match effect {
-            SupervisionEffect::Start { process, instance, attempt } => {
+    fn carry_out(&mut self, output: SupervisionOutput) {
+        match output {
+            SupervisionOutput::Start { process, instance, attempt } => {
                 self.started(process, instance, attempt)
             }
-            SupervisionEffect::Cancel { process } => self.cancelled(process),
-            SupervisionEffect::Abort { process } => self.aborted(process),
-            SupervisionEffect::Released { epoch } => self.released(epoch.0),
-            SupervisionEffect::StandAside { hold_ms } => {
+            SupervisionOutput::Cancel { process } => self.cancelled(process),
+            SupervisionOutput::Abort { process } => self.aborted(process),
+            SupervisionOutput::Released { epoch } => self.released(epoch.0),
+            SupervisionOutput::StandAside { hold_ms } => {
                 if hold_ms != self.last_hold || self.leads.is_none() {
                     self.wrong(format!("stands aside for {hold_ms} ms, without need or not as told"));
                 }
                 self.yielding_until = Some(self.now + 50);
             }
-            SupervisionEffect::Emit(event) => self.told(event),
-            SupervisionEffect::Ended => self.ended = true,
+            SupervisionOutput::Event(_, event) => self.told(event),
+            SupervisionOutput::Ended => self.ended = true,
         }
     }
 
@@ -412,7 +424,7 @@ impl World {
         }
         self.winding = true;
         self.by = Some(self.now + 3000);
-        self.tell(SupervisionInput::Stop { by: Time(self.now + 3000) });
+        self.tell(SupervisionCommand::Stop);
         self.pass(10_000);
         if !self.ended || self.records.iter().any(|record| record.alive.is_some()) {
             self.wrong("the supervision did not end".to_owned());

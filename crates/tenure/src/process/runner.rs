@@ -1,29 +1,28 @@
 //! One life of a supervisor: carries out what the core's [`Supervision`] decides, and decides nothing itself.
 
+use super::SupervisorStatus;
 use super::context::{ProcessContext, ReadySignal};
 use super::host::Parts;
 use super::spec::{Body, ProcessSpec, in_short};
-use super::{SupervisorStatus, ms};
 use crate::event::EventKind;
 use crate::guard::LeaderGuard;
 use crate::metrics::ProcessShare;
-use crate::shell::sleep_or_never;
+use crate::shell::{Happening, Host};
 use std::any::Any;
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::machine::{NoRequest, Now};
 use tenure_core::{
-    Epoch, ProcessOutcome, ProcessState, Supervision, SupervisionConfig, SupervisionEffect, SupervisionEvent,
-    SupervisionInput, Time,
+    Epoch, ProcessOutcome, ProcessState, Supervision, SupervisionCommand, SupervisionConfig,
+    SupervisionEvent, SupervisionOutput, Time,
 };
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-
-/// If a step-down fails because the node does not lead, the runner looks at leadership again, but not in a hot loop.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Everything that one life needs.
 #[derive(Clone)]
@@ -75,15 +74,15 @@ impl Drop for Instance {
     }
 }
 
+/// The world around a supervision.
 pub(super) struct Runner {
     life: Life,
-    machine: Supervision,
-    /// Held from the promotion until every process has stopped.
+    /// The leadership that the machine was told of, as long as it lasts.
     lease: Option<LeaderGuard>,
-    /// The machine has been told that the lease ended.
-    told: bool,
-    /// The epoch of the newest term.
-    term: u64,
+    /// Its deadline, as the machine knows it.
+    told: Time,
+    /// Held from the first start until every process has stopped.
+    working: Option<LeaderGuard>,
     instances: Vec<Option<Instance>>,
     tasks: JoinSet<Ended>,
     /// Which instance each task is, in case it dies and cannot report it.
@@ -93,31 +92,21 @@ pub(super) struct Runner {
     /// Leadership is being given up.
     aside: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     share: ProcessShare,
+    stopping: bool,
     /// There will be no more leadership.
     closed: bool,
-    ended: bool,
-}
-
-enum Woken {
-    Stop,
-    Task(Id, Result<Ended, JoinError>),
-    Ready(usize, u64),
-    /// The lease held has ended, or leadership has changed.
-    Leadership,
-    Closed,
-    Aside,
-    Time,
 }
 
 impl Runner {
-    pub(super) fn new(life: Life) -> Runner {
+    pub(super) fn new(mut life: Life) -> Runner {
+        // This node may lead already.
+        life.parts.leadership.mark_changed();
         // Each instance sends one notice; no more instances are alive together than there are processes.
         let (ready_to, ready) = mpsc::channel(life.specs.len() * 4);
         Runner {
-            machine: Supervision::new(life.config.clone()),
             lease: None,
-            told: false,
-            term: 0,
+            told: Time(0),
+            working: None,
             instances: life.specs.iter().map(|_| None).collect(),
             tasks: JoinSet::new(),
             running: HashMap::new(),
@@ -125,98 +114,127 @@ impl Runner {
             ready_to,
             aside: None,
             share: ProcessShare::new(Arc::clone(&life.parts.reporter.counters)),
+            stopping: false,
             closed: false,
-            ended: false,
             life,
         }
     }
+}
 
-    /// Runs until it is told to stop, or the node has ended.
-    pub(super) async fn run(mut self) {
-        let mut stopping = false;
-        while !self.ended {
-            self.look();
-            match self.woken(stopping).await {
-                Woken::Stop => {
-                    stopping = true;
-                    let by = self.now() + ms(self.life.parts.budget());
-                    self.feed(SupervisionInput::Stop { by });
-                }
-                Woken::Task(id, done) => self.on_task(id, done),
-                Woken::Ready(process, instance) => self.feed(SupervisionInput::Ready { process, instance }),
-                Woken::Leadership => self.on_leadership(),
-                Woken::Closed => {
-                    self.closed = true;
-                    self.on_leadership();
-                    let by = self.now() + ms(self.life.parts.budget());
-                    self.feed(SupervisionInput::Stop { by });
-                }
-                Woken::Aside => {
-                    self.aside = None;
-                    let by = self.now();
-                    self.feed(SupervisionInput::Lost { by });
-                }
-                Woken::Time => self.feed(SupervisionInput::Wake),
-            }
-        }
+impl Host<Supervision> for Runner {
+    type End = ();
+
+    fn carry(&self, request: NoRequest) -> impl Future<Output = NoRequest> + Send + 'static {
+        std::future::ready(request)
     }
 
-    /// The next thing that happens. Cancel-safe in every branch, and biased, so that a run can be repeated exactly.
-    async fn woken(&mut self, stopping: bool) -> Woken {
-        let now = self.now();
-        let sleep = self.machine.due().map(|at| Duration::from_millis(at.since(now)));
-        let lease = self.lease.as_ref().filter(|_| !self.told);
-        tokio::select! {
+    async fn next(&mut self) -> Happening<Supervision, ()> {
+        let command = tokio::select! {
             biased;
-            () = self.life.stop.cancelled(), if !stopping => Woken::Stop,
-            () = over(lease) => Woken::Leadership,
+            () = self.life.stop.cancelled(), if !self.stopping => {
+                self.stopping = true;
+                SupervisionCommand::Stop
+            }
+            // What became of leadership is news, which comes before anything else.
+            () = over(self.lease.as_ref()) => return Happening::Nothing,
             changed = self.life.parts.leadership.changed(), if !self.closed => match changed {
-                Ok(()) => Woken::Leadership,
-                Err(_) => Woken::Closed,
+                Ok(()) => return Happening::Nothing,
+                Err(_) => {
+                    self.closed = true;
+                    SupervisionCommand::Stop
+                }
             },
             // Before the exits: an instance that was ready and ended at once was ready.
-            Some((process, instance)) = self.ready.recv() => Woken::Ready(process, instance),
-            Some(done) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => match done {
-                Ok((id, ended)) => Woken::Task(id, Ok(ended)),
-                Err(error) => Woken::Task(error.id(), Err(error)),
-            },
-            () = finished(&mut self.aside) => Woken::Aside,
-            () = sleep_or_never(sleep) => Woken::Time,
-        }
+            Some((process, instance)) = self.ready.recv() => SupervisionCommand::Ready { process, instance },
+            Some(done) = self.tasks.join_next_with_id(), if !self.tasks.is_empty() => {
+                match self.on_task(done) {
+                    Some(exited) => exited,
+                    None => return Happening::Nothing,
+                }
+            }
+            () = finished(&mut self.aside) => {
+                self.aside = None;
+                SupervisionCommand::StoodAside
+            }
+        };
+        Happening::Command(command)
     }
 
-    fn now(&self) -> Time {
-        Time(self.life.parts.reporter.clock.now_ms())
-    }
-
-    /// Takes up leadership, if there is any.
-    fn look(&mut self) {
-        if self.lease.is_some() || self.aside.is_some() || self.closed || self.ended {
-            return;
+    fn news(&mut self) -> Option<SupervisionCommand> {
+        // Even of a lease that was withdrawn: until then its processes may take their time to stop.
+        if let Some(lease) = self.lease.as_ref().filter(|lease| lease.deadline() != self.told) {
+            self.told = lease.deadline();
+            return Some(SupervisionCommand::Leadership(Some((Epoch(lease.epoch()), self.told))));
         }
-        let guard = self.life.parts.leadership.borrow_and_update().guard();
-        if let Some(guard) = guard {
-            (self.term, self.told) = (guard.epoch(), false);
-            self.lease = Some(guard);
-            self.feed(SupervisionInput::Led { epoch: Epoch(self.term) });
-        }
-    }
-
-    fn on_leadership(&mut self) {
-        let Some(lease) = self.lease.as_ref().filter(|_| !self.told) else { return };
         // A detached plugin no longer leads, although the lease continues.
-        let shown = self.life.parts.leadership.borrow_and_update().acting_epoch();
-        if lease.is_valid() && shown == Some(lease.epoch()) && !self.closed {
-            return;
+        let shown = self.life.parts.leadership.borrow_and_update().guard().filter(|_| !self.closed);
+        let epoch = |guard: &Option<LeaderGuard>| guard.as_ref().map(LeaderGuard::epoch);
+        if epoch(&shown) == epoch(&self.lease) && self.lease.as_ref().is_none_or(LeaderGuard::is_valid) {
+            return None;
         }
-        self.told = true;
-        let by = self.now() + ms(lease.remaining().min(self.life.parts.budget()));
-        self.feed(SupervisionInput::Lost { by });
+        self.lease = shown;
+        self.told = self.lease.as_ref().map_or(Time(0), LeaderGuard::deadline);
+        let lease = epoch(&self.lease).map(|epoch| (Epoch(epoch), self.told));
+        Some(SupervisionCommand::Leadership(lease))
     }
 
-    fn on_task(&mut self, id: Id, done: Result<Ended, JoinError>) {
-        let Some((process, instance)) = self.running.remove(&id) else { return };
-        let over = self.is_over(process);
+    fn output(&mut self, _: Now, _: &Supervision, output: SupervisionOutput) -> ControlFlow<()> {
+        match output {
+            SupervisionOutput::Start { process, instance, attempt } => self.start(process, instance, attempt),
+            SupervisionOutput::Cancel { process } => {
+                if let Some(instance) = &self.instances[process] {
+                    instance.cancel();
+                }
+            }
+            SupervisionOutput::Abort { process } => {
+                if let Some(instance) = &self.instances[process] {
+                    instance.abort();
+                }
+            }
+            SupervisionOutput::Released { .. } => self.working = None,
+            SupervisionOutput::StandAside { hold_ms } => {
+                let asked = (self.life.parts.stand_aside)(Duration::from_millis(hold_ms));
+                // Not leading is just as good.
+                self.aside = Some(Box::pin(async move { drop(asked.await) }));
+            }
+            SupervisionOutput::Event(epoch, event) => self.emit(epoch, event),
+            SupervisionOutput::Ended => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Publishes the present status.
+    fn settled(&mut self, _: Now, machine: &Supervision) -> ControlFlow<()> {
+        let (mut running, mut stuck) = (0, 0);
+        self.life.status.send_if_modified(|status| {
+            let epoch = machine.epoch().map(|epoch| epoch.0);
+            let mut changed = std::mem::replace(&mut status.epoch, epoch) != epoch;
+            for (process, shown) in status.processes.iter_mut().enumerate() {
+                let state = machine.state(process);
+                match state {
+                    ProcessState::Starting | ProcessState::Running | ProcessState::Stopping => running += 1,
+                    ProcessState::Stuck => stuck += 1,
+                    ProcessState::Idle | ProcessState::Waiting | ProcessState::Ended => {}
+                }
+                changed |= std::mem::replace(&mut shown.state, state) != state;
+            }
+            changed
+        });
+        self.share.set(running, stuck);
+        ControlFlow::Continue(())
+    }
+}
+
+impl Runner {
+    fn on_task(&mut self, done: Result<(Id, Ended), JoinError>) -> Option<SupervisionCommand> {
+        let (id, done) = match done {
+            Ok((id, ended)) => (id, Ok(ended)),
+            Err(error) => (error.id(), Err(error)),
+        };
+        let (process, number) = self.running.remove(&id)?;
+        let instance = self.instances[process].take_if(|running| running.number == number);
+        let over = instance.is_none_or(|instance| instance.scope.is_cancelled())
+            || self.working.as_ref().is_none_or(|guard| !guard.is_valid());
         let (outcome, words) = match done {
             Ok(Ok(())) => (ProcessOutcome::Done, None),
             // A process that returns the guard's own error, or any other error after the guard ended, did as it was told.
@@ -227,60 +245,18 @@ impl Runner {
             Err(error) if error.is_panic() => (ProcessOutcome::Panicked, Some(said(&*error.into_panic()))),
             Err(_) => (ProcessOutcome::Aborted, None),
         };
-        self.instances[process].take_if(|running| running.number == instance);
         if let Some(words) = words {
             self.life.status.send_modify(|status| {
                 status.processes[process].last_failure = Some(Arc::from(words));
             });
         }
-        self.feed(SupervisionInput::Exited { process, instance, outcome });
-    }
-
-    /// Whether the guard of this process's instance has ended.
-    fn is_over(&self, process: usize) -> bool {
-        let scoped = self.instances[process].as_ref().is_none_or(|instance| instance.scope.is_cancelled());
-        scoped || self.lease.as_ref().is_none_or(|lease| !lease.is_valid())
-    }
-
-    fn feed(&mut self, input: SupervisionInput) {
-        let mut effects = Vec::new();
-        self.machine.handle(self.now(), input, &mut effects);
-        for effect in effects {
-            self.carry_out(effect);
-        }
-        self.publish();
-    }
-
-    fn carry_out(&mut self, effect: SupervisionEffect) {
-        match effect {
-            SupervisionEffect::Start { process, instance, attempt } => self.start(process, instance, attempt),
-            SupervisionEffect::Cancel { process } => {
-                if let Some(instance) = &self.instances[process] {
-                    instance.cancel();
-                }
-            }
-            SupervisionEffect::Abort { process } => {
-                if let Some(instance) = &self.instances[process] {
-                    instance.abort();
-                }
-            }
-            SupervisionEffect::Released { .. } => self.lease = None,
-            SupervisionEffect::StandAside { hold_ms } => {
-                let asked = (self.life.parts.stand_aside)(Duration::from_millis(hold_ms));
-                self.aside = Some(Box::pin(async move {
-                    if asked.await.is_err() {
-                        tokio::time::sleep(LOOK_AGAIN).await;
-                    }
-                }));
-            }
-            SupervisionEffect::Emit(event) => self.emit(event),
-            SupervisionEffect::Ended => self.ended = true,
-        }
+        Some(SupervisionCommand::Exited { process, instance: number, outcome })
     }
 
     fn start(&mut self, process: usize, number: u64, attempt: u32) {
-        let lease = self.lease.as_ref().expect("processes are started only between `Led` and `Released`");
+        let lease = self.lease.as_ref().expect("the machine starts nothing without leadership");
         let (guard, scope) = lease.scoped();
+        self.working = Some(lease.clone());
         let stop = CancellationToken::new();
         let spec = &self.life.specs[process];
         let context = ProcessContext {
@@ -309,14 +285,15 @@ impl Runner {
         };
         self.running.insert(id, (process, number));
         self.instances[process] = Some(Instance { number, stop, scope, task });
+        let epoch = lease.epoch();
         self.life.status.send_modify(|status| {
             let shown = &mut status.processes[process];
-            shown.epoch = Some(self.term);
+            shown.epoch = Some(epoch);
             shown.restarts += u64::from(attempt > 1);
         });
     }
 
-    fn emit(&self, event: SupervisionEvent) {
+    fn emit(&self, epoch: Epoch, event: SupervisionEvent) {
         let name = |process: usize| self.life.specs[process].shared_name();
         let kind = match event {
             SupervisionEvent::Started { process, attempt: 1 } => {
@@ -341,27 +318,7 @@ impl Runner {
                 EventKind::ProcessesGaveUp { process, cause: cause.as_str(), hold_ms }
             }
         };
-        self.life.parts.reporter.emit(self.term, kind);
-    }
-
-    /// Publishes the present status.
-    fn publish(&mut self) {
-        let (mut running, mut stuck) = (0, 0);
-        self.life.status.send_if_modified(|status| {
-            let epoch = self.machine.epoch().map(|epoch| epoch.0);
-            let mut changed = std::mem::replace(&mut status.epoch, epoch) != epoch;
-            for (process, shown) in status.processes.iter_mut().enumerate() {
-                let state = self.machine.state(process);
-                match state {
-                    ProcessState::Starting | ProcessState::Running | ProcessState::Stopping => running += 1,
-                    ProcessState::Stuck => stuck += 1,
-                    ProcessState::Idle | ProcessState::Waiting | ProcessState::Ended => {}
-                }
-                changed |= std::mem::replace(&mut shown.state, state) != state;
-            }
-            changed
-        });
-        self.share.set(running, stuck);
+        self.life.parts.reporter.emit(epoch.0, kind);
     }
 }
 
