@@ -464,24 +464,3 @@ async fn fields_of_a_later_version_are_kept() {
     sleep_s(30).await;
     assert_eq!(rig.document().await["tomorrow"], json!({"x": 1}));
 }
-
-#[tokio::test(start_paused = true)]
-async fn the_annex_writes_for_leaders_only_and_never_the_protocols_own() {
-    let rig = Rig::new();
-    let member = rig.join("pod-a").await;
-    let guard = member.node.lead().await.expect("a guard");
-    let annex = member.node.annex();
-    for name in ["seat", "snapshot", "../x", "a/b", ""] {
-        assert!(annex.document(name).is_err(), "{name:?}");
-    }
-    let document = annex.document("plan").expect("a document");
-    assert_eq!(document.key(), "plg_coordinator_global/test/plan.json");
-    let written = document.write(&guard, b"1".to_vec(), Condition::Absent).await;
-    assert!(matches!(written, Ok(Write::Won(_))), "{written:?}");
-    member.cut(true);
-    sleep_s(10).await;
-    assert!(document.write(&guard, b"2".to_vec(), Condition::Any).await.is_err(), "its lease is over");
-    member.cut(false);
-    let Read::Found(object) = document.read(None).await else { panic!("it is there") };
-    assert_eq!(&object.body[..], b"1");
-}

@@ -1,9 +1,10 @@
 //! The annex: what a leader's plugin needs besides the election, and nothing that could harm the election.
 
 use crate::clock::Clock;
+use crate::documents::{Documents, late};
 use crate::election::Reporter;
 use crate::event::EventKind;
-use crate::guard::{LeaderGuard, Leadership, LeadershipEnded};
+use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
@@ -14,13 +15,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::IdError;
-use tenure_core::{DocumentName, NodeId, WorkerId};
-use tenure_store::{Condition, Lanes, List, Read, Store, StoreTime, Trouble, TroubleKind, Version, Write};
+use tenure_core::{NodeId, WorkerId};
+use tenure_store::{Lanes, Read, StoreTime, Trouble};
 use tokio::sync::watch;
-
-/// Names of the protocol's own documents.
-const RESERVED: &[&str] = &["seat", "snapshot"];
 
 /// What a plugin may build on: documents of the namespace that only its leader writes, the presences of its nodes, and the
 /// node's own figures, clock and event channel. Does not keep the node alive; its requests count as the node's.
@@ -33,17 +30,6 @@ pub struct Annex {
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) lives: Lives,
-}
-
-/// Why a text cannot be the name of a document.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum DocumentNameError {
-    /// The text is not a valid id.
-    #[error("document name: {0}")]
-    Id(#[from] IdError),
-    /// The protocol has a document with this name.
-    #[error("the document name {0:?} is reserved for the protocol")]
-    Reserved(String),
 }
 
 impl Annex {
@@ -98,33 +84,21 @@ impl Annex {
         &self.lanes
     }
 
-    /// The document `<name>.json` below the root of the namespace. Names of the protocol's own documents are refused.
-    pub fn document(&self, name: &str) -> Result<Document, DocumentNameError> {
-        let id = DocumentName::new(name)?;
-        if RESERVED.contains(&name) {
-            return Err(DocumentNameError::Reserved(name.to_owned()));
-        }
+    /// The documents of the namespace.
+    pub fn documents(&self) -> Documents {
         let timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        Ok(Document { store: Arc::clone(&self.lanes.bulk), key: self.keys.document(&id), timeout })
+        let namespace = Arc::clone(&self.reporter.namespace);
+        Documents::new(Arc::clone(&self.lanes.bulk), namespace, timeout).below(&self.keys)
     }
 
     /// Lists the presences, at most `limit`: one list, with a page per 1,000.
     pub async fn presences(&self, limit: usize) -> Result<Presences, Trouble> {
-        let folder = self.keys.nodes();
-        let list = self.lanes.bulk.list(&folder, limit);
-        // A list with many pages takes longer than one request.
-        let patience = Duration::from_millis(self.settings.request_timeout_ms) * 10;
-        match tokio::time::timeout(patience, list).await {
-            Ok(List::Entries { entries, more }) => {
-                let presence = |entry: &tenure_store::Entry| {
-                    let node = self.keys.node_of(&entry.key)?;
-                    Some(PresenceEntry { node, modified: entry.modified })
-                };
-                Ok(Presences { entries: entries.iter().filter_map(presence).collect(), complete: !more })
-            }
-            Ok(List::Unavailable(trouble) | List::Denied(trouble)) => Err(trouble),
-            Err(_) => Err(late()),
-        }
+        let (entries, more) = self.documents().list(&self.keys.nodes(), limit).await?;
+        let presence = |entry: &tenure_store::Entry| {
+            let node = self.keys.node_of(&entry.key)?;
+            Some(PresenceEntry { node, modified: entry.modified })
+        };
+        Ok(Presences { entries: entries.iter().filter_map(presence).collect(), complete: !more })
     }
 
     /// Nodes that lost the seat by falling silent, and when, on the store's clock. A node that has not refreshed its
@@ -190,52 +164,6 @@ pub struct News {
 impl fmt::Debug for Annex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Annex({})", self.keys.root())
-    }
-}
-
-fn late() -> Trouble {
-    Trouble::new(TroubleKind::Timeout, "no answer in time")
-}
-
-/// A document that only the leader writes, by compare-and-swap. Every request ends within `requestTimeout`.
-#[derive(Clone, Debug)]
-pub struct Document {
-    store: Arc<dyn Store>,
-    key: String,
-    timeout: Duration,
-}
-
-impl Document {
-    /// The document's key on the store.
-    pub fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Reads the document. Any node may.
-    pub async fn read(&self, unless: Option<&Version>) -> Read {
-        let read = tokio::time::timeout(self.timeout, self.store.get(&self.key, unless));
-        read.await.unwrap_or_else(|_| Read::Unavailable(late()))
-    }
-
-    /// Writes the document if the guard holds at this very moment and the condition holds on the store. If leadership ends
-    /// during the write, the outcome is unknown.
-    ///
-    /// Not promised: the guard is checked against this node's clock, not by the store. A write in flight when the lease ends
-    /// may land late; the condition keeps it from undoing what a successor wrote. So read the document before your first
-    /// write in an epoch, and put the epoch into it.
-    pub async fn write(
-        &self,
-        guard: &LeaderGuard,
-        body: Vec<u8>,
-        condition: Condition,
-    ) -> Result<Write, LeadershipEnded> {
-        guard.check()?;
-        let write = tokio::time::timeout(self.timeout, self.store.put(&self.key, body.into(), condition));
-        Ok(match guard.run(write).await {
-            Ok(Ok(write)) => write,
-            Ok(Err(_)) => Write::Unknown(late()),
-            Err(_) => Write::Unknown(Trouble::new(TroubleKind::Timeout, "leadership ended meanwhile")),
-        })
     }
 }
 

@@ -2,19 +2,38 @@
 //!
 //! It sends what a [`Document`](tenure_core::document::Document) asks for and decides nothing.
 
+mod error;
+mod fields;
+mod inline;
+mod update;
+
+pub use error::DocumentError;
+pub(crate) use fields::{Fields, FieldsBody};
+pub(crate) use inline::{InlineDocument, Step, new_incarnation};
+pub use update::Change;
+
 use crate::guard::LeaderGuard;
+use crate::keys::Keys;
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
 use tenure_core::machine::Request;
-use tenure_core::{Expect, Version, WriteAnswer};
-use tenure_store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Remove, Store, Trouble, TroubleKind, Write};
+use tenure_core::{DocumentName, Expect, Namespace, Version, WriteAnswer};
+use tenure_store::{
+    Condition, Entry, LIST_TIMEOUTS_MAX, List, Remove, Store, StoreTime, Trouble, TroubleKind, Write,
+};
 use tokio::sync::Semaphore;
 
 /// The key under which trouble of the store itself is remembered; no object has it.
 const STORE: &str = "";
+
+/// Tenure's own objects and folders at the root of a namespace.
+const RESERVED: [&str; 5] = ["seat", "snapshot", "nodes", "workers", "jobs"];
 
 /// Why an object is not the document it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,12 +58,17 @@ pub(crate) trait Codec: Clone + Send + Sync + 'static {
     fn write(&self, stamp: Stamp, body: &Self::Body, kept: &Self::Kept) -> Vec<u8>;
 }
 
-/// Access to the documents of one namespace. Clones share what was said and how many requests are under way.
+/// The documents of one namespace, by name: for a [`FencedDocument`](crate::FencedDocument), for reading one anywhere, and for
+/// changing one that many may write. Clones share what was said and how many requests are under way.
 #[derive(Clone)]
-pub(crate) struct Documents {
+pub struct Documents {
     store: Arc<dyn Store>,
     namespace: Arc<str>,
     timeout: Duration,
+    /// Where named documents are, without a trailing `/`.
+    root: Arc<str>,
+    /// Not at the root of the namespace, where Tenure has objects of its own.
+    in_folder: bool,
     /// The last complaint about each key. Trouble is said once when it begins, and once when it ends.
     said: Arc<Mutex<HashMap<String, String>>>,
     /// No more requests at once than the store can use.
@@ -54,12 +78,106 @@ pub(crate) struct Documents {
 impl Documents {
     pub(crate) fn new(store: Arc<dyn Store>, namespace: Arc<str>, timeout: Duration) -> Documents {
         let turns = Arc::new(Semaphore::new(store.at_once().max(1)));
-        Documents { store, namespace, timeout, said: Arc::default(), turns }
+        let root = Arc::from("");
+        Documents { store, namespace, timeout, root, in_folder: false, said: Arc::default(), turns }
+    }
+
+    /// With named documents below these keys.
+    pub(crate) fn below(self, keys: &Keys) -> Documents {
+        Documents { root: Arc::from(keys.root()), ..self }
+    }
+
+    /// The documents of a namespace on this store, for a process that need not be a node. Every request ends within the
+    /// timeout.
+    pub fn of_namespace(store: Arc<dyn Store>, namespace: &Namespace, timeout: Duration) -> Documents {
+        Documents::new(store, Arc::from(namespace.as_str()), timeout).below(&Keys::global(namespace))
+    }
+
+    /// The documents in a folder of these. Folders of Tenure's own are refused.
+    pub fn folder(&self, name: &DocumentName) -> Result<Documents, DocumentError> {
+        self.check(name)?;
+        Ok(Documents { root: format!("{}/{name}", self.root).into(), in_folder: true, ..self.clone() })
+    }
+
+    fn check(&self, name: &DocumentName) -> Result<(), DocumentError> {
+        match !self.in_folder && RESERVED.contains(&name.as_str()) {
+            true => Err(DocumentError::Reserved(name.to_string())),
+            false => Ok(()),
+        }
+    }
+
+    /// The document of this name.
+    pub(crate) fn named<C: Codec>(
+        &self,
+        name: &DocumentName,
+        codec: C,
+    ) -> Result<DocumentClient<C>, DocumentError> {
+        self.check(name)?;
+        Ok(self.at(format!("{}/{name}.json", self.root), codec))
+    }
+
+    /// Reads a document, with one request; `None` if nobody put one yet. Anybody may.
+    pub async fn read<T>(&self, name: &DocumentName) -> Result<Option<Found<T>>, DocumentError>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+    {
+        let client = self.named(name, Fields::<T>::new())?;
+        let key = client.key().to_owned();
+        let get = tokio::time::timeout(self.timeout, self.store.get(&key, None));
+        let object = match get.await {
+            Ok(tenure_store::Read::Found(object)) => object,
+            Ok(tenure_store::Read::Absent | tenure_store::Read::Unchanged) => return Ok(None),
+            Ok(tenure_store::Read::Denied(trouble)) => return Err(DocumentError::Denied { key, trouble }),
+            Ok(tenure_store::Read::Unavailable(trouble)) => {
+                return Err(DocumentError::Unavailable { key, trouble, may_have_been_written: false });
+            }
+            Err(_) => {
+                let trouble = late();
+                return Err(DocumentError::Unavailable { key, trouble, may_have_been_written: false });
+            }
+        };
+        let (stamp, body, _) = client.codec.read(&object.body).map_err(|unreadable| {
+            let (newer, detail) = (unreadable.newer, unreadable.detail);
+            DocumentError::Blocked { key, newer, detail }
+        })?;
+        let found = |body| Found { body, epoch: stamp.epoch.0, modified: object.modified };
+        Ok(body.and_then(Arc::into_inner).map(|body| found(body.value)))
+    }
+
+    /// Changes a document that many may write: reads it, asks `change` what to write (`None`: nothing), and writes that on
+    /// condition that nobody was faster; asks again if somebody was, six times at most. A lost answer is looked up. `change`
+    /// is also told whether an earlier write of this call may have landed.
+    ///
+    /// No guard is asked, and epoch and owner stay as they are: a document of the leader's stays the leader's.
+    pub async fn update<T, E>(
+        &self,
+        name: &DocumentName,
+        mut change: impl FnMut(Option<&T>, bool) -> Result<Option<T>, E>,
+    ) -> Result<Change, E>
+    where
+        T: Serialize + DeserializeOwned + Send + Sync + 'static,
+        E: From<DocumentError>,
+    {
+        let client = self.named(name, Fields::<T>::new())?;
+        let change = |found: Option<&fields::Body<T>>, unsure: bool| {
+            let found = found.and_then(Option::as_ref).map(|body| &body.value);
+            let Some(new) = change(found, unsure)? else { return Ok(None) };
+            let key = client.key().to_owned();
+            let body = FieldsBody::new(new, &client.kept());
+            Ok(Some(Some(body.map_err(|rule| DocumentError::Body { key, rule })?)))
+        };
+        client.update(change).await
     }
 
     /// The document at this key.
     pub(crate) fn at<C: Codec>(&self, key: String, codec: C) -> DocumentClient<C> {
-        DocumentClient { documents: self.clone(), key: Arc::from(key), codec, kept: Arc::default() }
+        DocumentClient {
+            documents: self.clone(),
+            key: Arc::from(key),
+            codec,
+            kept: Arc::default(),
+            last_trouble: Arc::default(),
+        }
     }
 
     /// The last complaint about this key, or about the store; empty if there is none.
@@ -104,12 +222,30 @@ impl Documents {
     }
 }
 
+impl fmt::Debug for Documents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Documents({})", self.root)
+    }
+}
+
+/// A document as anybody may read it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Found<T> {
+    /// What it says.
+    pub body: T,
+    /// The epoch of the leader that owns it; 0 if it is not a leader's.
+    pub epoch: u64,
+    /// When it was written, by the store's clock.
+    pub modified: StoreTime,
+}
+
 /// One document on the store.
 pub(crate) struct DocumentClient<C: Codec> {
     documents: Documents,
     key: Arc<str>,
     codec: C,
     kept: Arc<Mutex<C::Kept>>,
+    last_trouble: Arc<Mutex<Option<Trouble>>>,
 }
 
 impl<C: Codec> Clone for DocumentClient<C> {
@@ -119,6 +255,7 @@ impl<C: Codec> Clone for DocumentClient<C> {
             key: Arc::clone(&self.key),
             codec: self.codec.clone(),
             kept: Arc::clone(&self.kept),
+            last_trouble: Arc::clone(&self.last_trouble),
         }
     }
 }
@@ -136,6 +273,16 @@ impl<C: Codec> DocumentClient<C> {
     /// The last complaint about it; empty if there is none.
     pub(crate) fn trouble(&self) -> String {
         self.documents.trouble(&self.key)
+    }
+
+    /// Why its last failed request failed.
+    pub(crate) fn last_trouble(&self) -> Trouble {
+        self.last_trouble.lock().clone().unwrap_or_else(late)
+    }
+
+    fn store_trouble(&self, trouble: Trouble) {
+        self.documents.store_trouble(&self.key, &trouble);
+        *self.last_trouble.lock() = Some(trouble);
     }
 
     /// Sends one request. With a guard, writes and removals check it right before and are cut off when it ends: their outcome
@@ -158,7 +305,7 @@ impl<C: Codec> DocumentClient<C> {
             },
         };
         answer.unwrap_or_else(|_| {
-            self.documents.store_trouble(&self.key, &late());
+            self.store_trouble(late());
             unanswered
         })
     }
@@ -182,7 +329,7 @@ impl<C: Codec> DocumentClient<C> {
             DocumentRequest::Remove => DocumentAnswer::Removed(match store.remove(&self.key).await {
                 Remove::Done => Removal::Gone,
                 Remove::Unknown(trouble) | Remove::Unavailable(trouble) | Remove::Denied(trouble) => {
-                    self.documents.store_trouble(&self.key, &trouble);
+                    self.store_trouble(trouble);
                     Removal::Unknown
                 }
             }),
@@ -207,11 +354,11 @@ impl<C: Codec> DocumentClient<C> {
             tenure_store::Read::Unchanged => Read::Unchanged,
             tenure_store::Read::Absent => Read::Absent,
             tenure_store::Read::Unavailable(trouble) => {
-                self.documents.store_trouble(&self.key, &trouble);
+                self.store_trouble(trouble);
                 return Read::Unavailable;
             }
             tenure_store::Read::Denied(trouble) => {
-                self.documents.store_trouble(&self.key, &trouble);
+                self.store_trouble(trouble);
                 return Read::Denied;
             }
         };
@@ -228,7 +375,7 @@ impl<C: Codec> DocumentClient<C> {
             Write::Denied(trouble) => (WriteAnswer::Denied, Some(trouble)),
         };
         match trouble {
-            Some(trouble) => self.documents.store_trouble(&self.key, &trouble),
+            Some(trouble) => self.store_trouble(trouble),
             None => self.documents.mended(&self.key),
         }
         answer
@@ -246,6 +393,6 @@ fn condition(expect: Expect) -> Condition {
     }
 }
 
-fn late() -> Trouble {
+pub(crate) fn late() -> Trouble {
     Trouble::new(TroubleKind::Timeout, "no answer in time")
 }

@@ -10,7 +10,11 @@ mod tests;
 
 pub use jobs::{inbox, ledger};
 
+use crate::documents::{Codec, Fields};
 use crate::keys::Keys;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
 
 use crate::settings::{FIELDS, Loader, Settings};
@@ -38,6 +42,29 @@ fn assert_kept(before: &Value, after: &Value, changing: &[&str]) {
     for (name, value) in fields.iter().filter(|(name, _)| !changing.contains(&name.as_str())) {
         assert_eq!(after.get(name), Some(value), "{name:?} did not survive");
     }
+}
+
+/// A document with a `T` as its body: its epoch, the body, and the bytes of a rewrite that changes nothing.
+pub fn document<T>(body: &[u8]) -> Option<(u64, Option<T>, Vec<u8>)>
+where
+    T: Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    let codec = Fields::<T>::new();
+    let (stamp, found, kept) = match codec.read(body) {
+        Ok(read) => read,
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
+            return None;
+        }
+    };
+    assert!(stamp.epoch <= Epoch::MAX);
+    let again = codec.write(stamp, &found, &kept);
+    let known: Vec<String> = found.iter().flat_map(|body| body.names()).collect();
+    let changing: Vec<&str> =
+        known.iter().map(String::as_str).chain(["v", "epoch", "owner", "nonce"]).collect();
+    let json = |body: &[u8]| serde_json::from_slice::<Value>(body).expect("what was understood is JSON");
+    assert_kept(&json(body), &json(&again), &changing);
+    Some((stamp.epoch.0, found.and_then(Arc::into_inner).map(|found| found.value), again))
 }
 
 /// `seat.json`.

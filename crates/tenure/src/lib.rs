@@ -40,6 +40,7 @@ mod documents;
 mod election;
 pub mod event;
 pub mod fence;
+mod fenced_document;
 mod forget;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -78,7 +79,9 @@ pub mod admin {
 
 /// Documents that a leader keeps beside the seat, and the presences of nodes.
 pub mod document {
-    pub use crate::annex::{Annex, Document, DocumentNameError, News, Presence, PresenceEntry, Presences};
+    pub use crate::annex::{Annex, News, Presence, PresenceEntry, Presences};
+    pub use crate::documents::{Change, DocumentError, Documents, Found};
+    pub use crate::fenced_document::FencedDocument;
     pub use crate::keys::Keys;
 }
 
@@ -101,6 +104,7 @@ pub mod worker {
 pub use async_trait::async_trait;
 pub use event::Event;
 pub use fence::{Fence, TaskStamp};
+pub use fenced_document::FencedDocument;
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 #[doc(hidden)]
 pub use mutant::DriverMutant;

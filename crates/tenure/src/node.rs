@@ -4,6 +4,7 @@ mod supervisor;
 
 use crate::annex::Annex;
 use crate::clock::{BootClock, Clock};
+use crate::documents::Documents;
 use crate::election::{Command, ElectionOutputs, Reporter};
 use crate::event::Event;
 use crate::fence::Fence;
@@ -296,6 +297,11 @@ impl Node {
     /// [`job::JobRunner::start`](crate::job::JobRunner::start) on workers.
     pub fn jobs(&self) -> Jobs {
         self.jobs.clone()
+    }
+
+    /// The documents of the namespace: for a [`FencedDocument`](crate::FencedDocument) while this node leads, and for reading.
+    pub fn documents(&self) -> Documents {
+        self.annex().documents()
     }
 
     /// What a plugin may build on: the leader's documents, the presences, this node's figures and event channel.

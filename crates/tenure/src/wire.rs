@@ -353,7 +353,7 @@ pub(crate) fn incarnation(text: &str) -> Option<Incarnation> {
     plain.then(|| u64::from_str_radix(text, 16).ok()).flatten().map(Incarnation)
 }
 
-fn nonce_text(nonce: Nonce) -> String {
+pub(crate) fn nonce_text(nonce: Nonce) -> String {
     format!("{}-{}", nonce.incarnation, nonce.sequence)
 }
 

@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/log.rs"]
 mod log;
+#[path = "common/paused_leader.rs"]
+mod paused_leader;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -272,5 +274,18 @@ async fn ef4_jobs_on_a_bucket_survive_a_failover() {
         drop(second);
         a.shutdown().await;
         b.shutdown().await;
+    }
+}
+
+/// The bucket itself refuses a leader that was paused past its lease.
+#[tokio::test]
+#[ignore = "needs an S3 engine: cargo xtask test"]
+async fn fr1_a_paused_leader_cannot_write_on_a_bucket() {
+    for engine in engines() {
+        let lanes = store(&engine, "access_key", "secret_key").await;
+        let namespace = format!("paused-{:08x}", rand_number());
+        let clock = Arc::new(tenure::clock::BootClock);
+        let told = paused_leader::a_paused_leader_cannot_write(&lanes, &namespace, clock).await;
+        assert_eq!(told, Ok(()), "{engine}");
     }
 }

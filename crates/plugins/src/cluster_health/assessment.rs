@@ -10,7 +10,7 @@
 
 use super::document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, REASONS_MAX, ROWS_MAX, Reason,
-    ReasonCode, Told, VERSION, WorkersHealth,
+    ReasonCode, Told, WorkersHealth,
 };
 use super::watched::Watched;
 use std::collections::BTreeMap;
@@ -132,9 +132,7 @@ impl Assessment {
             config,
             epoch,
             me: me.to_owned(),
-            sequence: inherited
-                .filter(|document| document.epoch == epoch)
-                .map_or(0, |document| document.sequence),
+            sequence: inherited.map_or(0, |document| document.sequence),
             begun_ms: None,
             cut: inherited.is_some_and(|document| document.cut),
             blind_ms: None,
@@ -324,10 +322,8 @@ impl Assessment {
         self.sequence += 1;
         let (nodes, cut) = self.rows();
         HealthDocument {
-            v: VERSION,
             epoch: self.epoch,
             sequence: self.sequence,
-            nonce: String::new(),
             refresh: self.config.refresh_ms,
             status: self.status,
             told: self.told,
@@ -336,7 +332,6 @@ impl Assessment {
             cut: cut || self.cut,
             workers,
             probes,
-            extra: serde_json::Map::new(),
         }
     }
 

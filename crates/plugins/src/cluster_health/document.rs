@@ -1,13 +1,10 @@
 //! `health.json`: what a leader publishes about the cluster, and how two versions of it differ.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use tenure::fence::EPOCH_MAX;
-
-/// The major version this software writes and reads.
-pub(super) const VERSION: u64 = 1;
+use tenure::id::DocumentName;
 
 /// Most nodes listed; those in trouble come first. Even with the longest possible ids the document stays below 1 MiB.
 pub(super) const ROWS_MAX: usize = 2000;
@@ -290,14 +287,12 @@ pub struct ProbeHealth {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HealthDocument {
-    pub(super) v: u64,
-    /// The epoch of the leader that published it.
+    /// The epoch of the leader that published it. Part of the envelope of every document.
+    #[serde(skip)]
     pub epoch: u64,
-    /// Increases with every document of an epoch.
+    /// Increases with every document.
+    #[serde(deserialize_with = "sequence")]
     pub sequence: u64,
-    /// New for every write.
-    #[serde(default)]
-    pub(super) nonce: String,
     /// A living leader writes at least this often, in ms.
     pub refresh: u64,
     /// The overall judgement.
@@ -317,55 +312,28 @@ pub struct HealthDocument {
     /// The results of the component probes.
     #[serde(default)]
     pub probes: Vec<ProbeHealth>,
-    /// Fields added by a later minor version.
-    #[serde(flatten)]
-    pub(super) extra: Map<String, Value>,
 }
 
-/// Why an object is not a health document.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Unreadable {
-    /// A later version wrote it; leave it alone.
-    pub(super) newer: bool,
-    pub(super) detail: String,
+/// The name of the document.
+pub(super) fn health_name() -> DocumentName {
+    DocumentName::new("health").expect("a valid name")
+}
+
+/// A sequence that can go on rising.
+fn sequence<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let sequence = u64::deserialize(from)?;
+    match sequence <= u64::MAX / 2 {
+        true => Ok(sequence),
+        false => Err(D::Error::custom(format!("`sequence` must be at most {}", u64::MAX / 2))),
+    }
 }
 
 impl HealthDocument {
-    pub(super) fn parse(body: &[u8]) -> Result<HealthDocument, Unreadable> {
-        let clean = |c: char| if c.is_control() { ' ' } else { c };
-        let corrupt = |detail: String| Unreadable {
-            newer: false,
-            detail: detail.chars().map(clean).take(200).collect(),
-        };
-        let value: Value =
-            serde_json::from_slice(body).map_err(|error| corrupt(format!("not JSON: {error}")))?;
-        match value.get("v").and_then(Value::as_u64) {
-            Some(VERSION) => {}
-            Some(newer) if newer > VERSION => {
-                let detail =
-                    format!("written in version {newer}, but this software only knows up to {VERSION}");
-                return Err(Unreadable { newer: true, detail });
-            }
-            Some(_) | None => return Err(corrupt("`v` must be 1".to_owned())),
-        }
-        let found: HealthDocument =
-            serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))?;
-        if found.epoch > EPOCH_MAX || found.sequence > u64::MAX / 2 {
-            return Err(corrupt("epoch or sequence out of range".to_owned()));
-        }
-        Ok(found)
-    }
-
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("plain fields always serialize")
-    }
-
     /// Whether nothing differs that is worth a write. Details and the timestamps of living nodes and workers are not.
     pub(super) fn is_old_news(&self, other: &HealthDocument) -> bool {
         let strip = |document: &HealthDocument| {
             let mut plain = document.clone();
-            (plain.sequence, plain.nonce) = (0, String::new());
-            plain.extra.clear();
+            plain.sequence = 0;
             plain.reasons.iter_mut().for_each(|reason| reason.detail.clear());
             plain.probes.iter_mut().for_each(|probe| probe.detail.clear());
             for node in plain.nodes.iter_mut().filter(|node| node.state != NodeState::Down) {

@@ -1,53 +1,39 @@
 //! The process: lists, has the cluster assessed, publishes, announces. It decides nothing itself.
 
 use super::assessment::{Assessment, AssessmentConfig, Facts, LeaderFacts, Listed, Listing};
-use super::document::{HealthDocument, HealthStatus, Transition, transitions};
+use super::document::{HealthDocument, HealthStatus, Transition, health_name, transitions};
 use super::probe::{Probe, run_all};
 use super::workers::workers_health;
 use super::{Channels, HealthEvent, HealthOptions};
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::document::{Annex, Document, News, Presence, PresenceEntry};
+use tenure::document::{Annex, News, Presence, PresenceEntry};
 use tenure::process::ProcessContext;
-use tenure::store::{Condition, Read, Version, Write};
-use tenure::{LeadershipEnded, NodeId};
+use tenure::{FencedDocument, LeadershipEnded, NodeId};
 
 /// Most presences looked at.
 const LIST_MAX: usize = 10_000;
 
-/// Attempts to publish one document before moving on to the next look.
-const PUBLISH_TRIES: u32 = 3;
+/// The longest pause before a document that could not be read or written is tried again.
+const RETRY_MAX_MS: u64 = 5000;
 
 /// One term of the process.
 pub(super) struct HealthProcess {
     annex: Annex,
-    document: Option<Document>,
     clock: Arc<dyn Clock>,
     context: ProcessContext,
     config: AssessmentConfig,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
     channels: Channels,
-    /// Identifies the writes of this run of the process.
-    writer: String,
-    writes: u64,
-    assessment: Option<Assessment>,
-    /// The last known version of `health.json`; `None` if it does not exist.
-    version: Option<Version>,
-    /// The last known content of `health.json`.
-    published: Option<HealthDocument>,
+    /// What was announced: what the last leader published, then what this one did.
+    told: Option<HealthDocument>,
     published_ms: u64,
-    /// `health.json` must be read before anything else.
-    unsettled: bool,
-    /// A later version wrote `health.json`; leave it alone.
-    blocked: bool,
-    extra: Map<String, Value>,
     incarnation: Option<String>,
     /// Nodes that lost the seat by falling silent before this leader took it.
-    deposed: Vec<PresenceEntry>,
-    asked: bool,
+    deposed: Option<Vec<PresenceEntry>>,
     said: Option<String>,
 }
 
@@ -60,10 +46,7 @@ impl HealthProcess {
         context: ProcessContext,
     ) -> HealthProcess {
         let clock = annex.clock();
-        // An epoch has one holder, and a holder runs one instance of this at a time.
-        let writer = format!("{:x}-{:x}-{}", context.epoch(), clock.now_ms(), context.attempt());
         HealthProcess {
-            document: annex.document("health").ok(),
             annex: annex.clone(),
             clock,
             config: options.assessment(annex.settings()),
@@ -71,18 +54,10 @@ impl HealthProcess {
             probes: probes.to_vec(),
             channels: channels.clone(),
             context,
-            writer,
-            writes: 0,
-            assessment: None,
-            version: None,
-            published: None,
+            told: None,
             published_ms: 0,
-            unsettled: true,
-            blocked: false,
-            extra: Map::new(),
             incarnation: None,
-            deposed: Vec::new(),
-            asked: false,
+            deposed: None,
             said: None,
         }
     }
@@ -101,27 +76,42 @@ impl HealthProcess {
 
     async fn keep(&mut self) -> Result<(), LeadershipEnded> {
         let interval_ms = u64::try_from(self.options.interval.as_millis()).unwrap_or(u64::MAX / 4).max(1);
+        let retry_ms = interval_ms.min(RETRY_MAX_MS);
+        // Judging without knowing what was already announced would announce it twice.
+        let mut document = self.open(Duration::from_millis(retry_ms)).await?;
+        self.told = document.get().cloned();
+        let (epoch, me) = (self.context.epoch(), self.annex.node().as_str());
+        let mut assessment = Assessment::new(self.config.clone(), epoch, me, self.told.as_ref());
         let mut due_ms = self.clock.now_ms();
         loop {
             self.context.check()?;
-            // Judging without knowing what was already announced would announce it twice.
-            if self.unsettled {
-                self.settle().await;
-            }
-            if self.assessment.is_some() && !self.blocked {
-                let late_ms = self.clock.now_ms().saturating_sub(due_ms);
-                self.look(late_ms).await;
-                self.publish().await?;
-            }
+            let late_ms = self.clock.now_ms().saturating_sub(due_ms);
+            self.look(&mut assessment, late_ms).await;
+            let leader_facts = self.leader_facts().await;
+            let news = assessment.assess(self.clock.now_ms(), leader_facts);
+            let published = self.publish(&mut document, news).await?;
             let now_ms = self.clock.now_ms();
-            // After an unanswered request, retry soon. A look that took longer than the interval shifts the next one.
-            due_ms = if self.unsettled {
-                now_ms + interval_ms.min(5000)
-            } else {
-                (due_ms + interval_ms).max(now_ms)
-            };
+            // A look that took longer than the interval shifts the next one.
+            due_ms = if published { (due_ms + interval_ms).max(now_ms) } else { now_ms + retry_ms };
             tokio::time::sleep(Duration::from_millis(due_ms - now_ms)).await;
         }
+    }
+
+    /// Takes `health.json` over. It is derived, so one that cannot be read is replaced.
+    async fn open(&self, pause: Duration) -> Result<FencedDocument<HealthDocument>, LeadershipEnded> {
+        let (documents, name) = (self.annex.documents(), health_name());
+        loop {
+            match FencedDocument::open_or_replace(&documents, &name, self.context.guard()).await {
+                Ok(document) => return Ok(document),
+                Err(error) if error.is_fenced() => return Err(self.ended()),
+                // Said by the documents; a newer version's is left alone.
+                Err(_) => tokio::time::sleep(pause).await,
+            }
+        }
+    }
+
+    fn ended(&self) -> LeadershipEnded {
+        LeadershipEnded { epoch: self.context.epoch() }
     }
 
     fn say(&mut self, sentence: String) {
@@ -133,11 +123,9 @@ impl HealthProcess {
 
     // ---- looking ----
 
-    async fn look(&mut self, late_ms: u64) {
-        if !self.asked
-            && let Ok(deposed) = self.annex.deposed().await
-        {
-            (self.deposed, self.asked) = (deposed, true);
+    async fn look(&mut self, assessment: &mut Assessment, late_ms: u64) {
+        if self.deposed.is_none() {
+            self.deposed = self.annex.deposed().await.ok();
         }
         let sent_ms = self.clock.now_ms();
         let list = match self.annex.presences(LIST_MAX).await {
@@ -148,6 +136,7 @@ impl HealthProcess {
                     deposed: self
                         .deposed
                         .iter()
+                        .flatten()
                         .any(|gone| gone.node == mark.node && mark.modified <= gone.modified),
                     node: mark.node.to_string(),
                     mark: mark.modified.0,
@@ -160,7 +149,6 @@ impl HealthProcess {
             }
         };
         let now_ms = self.clock.now_ms();
-        let Some(assessment) = &mut self.assessment else { return };
         for name in assessment.take_list(Listing { sent_ms, now_ms, late_ms, list }) {
             let Ok(node) = NodeId::new(&name) else { continue };
             // One at a time: there are few, and there is no hurry.
@@ -185,116 +173,45 @@ impl HealthProcess {
             conflict: self.annex.node_conflict(),
         };
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
-        let before = self.published.as_ref().map(|document| &document.workers);
+        let before = self.told.as_ref().map(|document| &document.workers);
         let workers = workers_health(&self.annex.workers().borrow(), &self.annex.worker_lives(), before);
         LeaderFacts { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
     }
 
     // ---- publishing ----
 
-    /// Finds out what `health.json` holds.
-    async fn settle(&mut self) {
-        let Some(document) = self.document.clone() else { return };
-        match document.read(None).await {
-            Read::Found(object) => match HealthDocument::parse(&object.body) {
-                Ok(found) => self.found(object.version, found),
-                Err(unreadable) if unreadable.newer => {
-                    (self.blocked, self.assessment) = (true, None);
-                    self.say(format!("health.json is left alone: {}", unreadable.detail));
-                }
-                // The document is derived, and nobody else may write it.
-                Err(unreadable) => {
-                    self.say(format!("health.json is replaced: {}", unreadable.detail));
-                    self.inherit(Some(object.version), None);
-                }
-            },
-            // This leader's first write has not landed, or somebody removed the object: keep what is known.
-            Read::Absent | Read::Unchanged if self.assessment.is_some() => {
-                (self.version, self.unsettled) = (None, false);
+    /// Publishes the document if it is worth it, and announces what changed. Returns whether there is nothing left to do.
+    async fn publish(
+        &mut self,
+        document: &mut FencedDocument<HealthDocument>,
+        news: HealthDocument,
+    ) -> Result<bool, LeadershipEnded> {
+        // Half an interval early counts as on time: the next look would be half an interval late.
+        let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
+        let age_ms = self.clock.now_ms().saturating_sub(self.published_ms) + half_ms;
+        let is_fresh = age_ms < self.config.refresh_ms;
+        if is_fresh && self.told.as_ref().is_some_and(|told| news.is_old_news(told)) {
+            return Ok(true);
+        }
+        match document.put(self.context.guard(), news.clone()).await {
+            Ok(()) => {
+                self.said = None;
+                self.tell(news);
+                Ok(true)
             }
-            Read::Absent | Read::Unchanged => self.inherit(None, None),
-            Read::Unavailable(trouble) | Read::Denied(trouble) => {
-                self.say(format!("health.json cannot be read: {trouble}"));
+            Err(error) if error.is_fenced() => Err(self.ended()),
+            Err(_) => {
+                // It may stand there all the same, so the next one is written whatever it says.
+                self.published_ms = 0;
+                Ok(false)
             }
         }
-    }
-
-    fn found(&mut self, version: Version, found: HealthDocument) {
-        if found.nonce.strip_prefix(&self.writer).is_some_and(|rest| rest.starts_with('.')) {
-            // This node's own write, whose answer was lost.
-            (self.version, self.unsettled) = (Some(version), false);
-            self.tell(found);
-        } else if found.epoch > self.context.epoch() {
-            // Written by a newer leader: this node is about to learn that it no longer leads.
-        } else if self.published.as_ref().is_some_and(|known| known.nonce == found.nonce)
-            && self.assessment.is_some()
-        {
-            (self.version, self.unsettled) = (Some(version), false);
-        } else {
-            self.inherit(Some(version), Some(found));
-        }
-    }
-
-    /// Continues from what a former leader published. This leader's own findings are judged again, because what was announced may
-    /// differ.
-    fn inherit(&mut self, version: Option<Version>, found: Option<HealthDocument>) {
-        let assessment = Assessment::new(
-            self.config.clone(),
-            self.context.epoch(),
-            self.annex.node().as_str(),
-            found.as_ref(),
-        );
-        self.extra = found.as_ref().map(|found| found.extra.clone()).unwrap_or_default();
-        (self.assessment, self.version, self.published) = (Some(assessment), version, found);
-        (self.unsettled, self.blocked) = (false, false);
-    }
-
-    async fn publish(&mut self) -> Result<(), LeadershipEnded> {
-        let leader_facts = self.leader_facts().await;
-        for _ in 0..PUBLISH_TRIES {
-            if self.unsettled {
-                self.settle().await;
-            }
-            let now_ms = self.clock.now_ms();
-            let (Some(assessment), Some(document), false) =
-                (&mut self.assessment, &self.document, self.unsettled || self.blocked)
-            else {
-                return Ok(());
-            };
-            let mut news = assessment.assess(now_ms, leader_facts.clone());
-            // Half an interval early counts as on time: the next look would be half an interval late.
-            let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
-            let fresh = now_ms.saturating_sub(self.published_ms) + half_ms < self.config.refresh_ms;
-            if fresh && self.published.as_ref().is_some_and(|known| news.is_old_news(known)) {
-                return Ok(());
-            }
-            self.writes += 1;
-            news.nonce = format!("{}.{}", self.writer, self.writes);
-            news.extra.clone_from(&self.extra);
-            let condition = self.version.clone().map_or(Condition::Absent, Condition::Matches);
-            match document.write(self.context.guard(), news.to_bytes(), condition).await? {
-                Write::Won(version) => {
-                    self.version = Some(version);
-                    self.said = None;
-                    self.tell(news);
-                    return Ok(());
-                }
-                // A refusal may be the echo of this leader's own write, and a lost answer is not a lost race: the read-back
-                // decides.
-                Write::Lost | Write::Unknown(_) => self.unsettled = true,
-                Write::Unavailable(trouble) | Write::Denied(trouble) => {
-                    self.say(format!("health.json cannot be written: {trouble}"));
-                    return Ok(());
-                }
-            }
-        }
-        Ok(())
     }
 
     /// The document is published, so its changes may be announced.
     fn tell(&mut self, document: HealthDocument) {
         let epoch = self.context.epoch();
-        for transition in transitions(self.published.as_ref(), &document) {
+        for transition in transitions(self.told.as_ref(), &document) {
             self.annex.tell(epoch, news(&transition));
             let namespace = Arc::from(self.annex.namespace());
             // An error means that nobody listens, so nobody misses it.
@@ -302,7 +219,7 @@ impl HealthProcess {
         }
         self.published_ms = self.clock.now_ms();
         self.channels.published.send_replace(Some(document.clone()));
-        self.published = Some(document);
+        self.told = Some(document);
     }
 }
 

@@ -1,13 +1,18 @@
 //! Reading: the last published health, and whether a living leader stands behind it.
 
 use super::document::{
-    HealthDocument, HealthStatus, NodeState, ProbeHealth, Reason, ReasonCode, WorkersHealth,
+    HealthDocument, HealthStatus, NodeState, ProbeHealth, Reason, ReasonCode, WorkersHealth, health_name,
 };
 use serde::Serialize;
+use std::sync::Arc;
+use std::time::Duration;
 use tenure::admin::{Status, StatusError};
-use tenure::document::{Annex, Keys};
-use tenure::id::{DocumentName, Namespace};
+use tenure::document::{Annex, DocumentError, Documents, Keys};
+use tenure::id::Namespace;
 use tenure::store::{Lanes, Read};
+
+/// The time limit of a read; the store's own is shorter as a rule.
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How far store times may be off: some engines round to seconds.
 const ROUNDING_MS: u64 = 2000;
@@ -93,20 +98,16 @@ impl HealthView {
         namespace: &Namespace,
         status: &Status,
     ) -> Result<HealthView, StatusError> {
-        let keys = Keys::global(namespace);
-        let name = DocumentName::new("health").expect("a valid name");
-        let key = keys.document(&name);
-        let found = match lanes.bulk.get(&key, None).await {
-            Read::Found(object) => match HealthDocument::parse(&object.body) {
-                Ok(document) => Some((document, object.modified)),
-                Err(unreadable) => return Err(StatusError::Unreadable { key, detail: unreadable.detail }),
-            },
-            Read::Absent | Read::Unchanged => None,
-            Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-            Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-        };
+        let documents = Documents::of_namespace(Arc::clone(&lanes.bulk), namespace, READ_TIMEOUT);
+        let found = documents.read::<HealthDocument>(&health_name()).await.map_err(|error| match error {
+            DocumentError::Unavailable { trouble, .. } => StatusError::Unavailable(trouble),
+            DocumentError::Denied { trouble, .. } => StatusError::Denied(trouble),
+            DocumentError::Blocked { key, detail, .. } => StatusError::Unreadable { key, detail },
+            other => StatusError::Unreadable { key: namespace.to_string(), detail: other.to_string() },
+        })?;
+        let found = found.map(|found| (HealthDocument { epoch: found.epoch, ..found.body }, found.modified));
         // A living leader wrote its seat just now, so that time is the store's clock.
-        let newest = match lanes.lease.get(&keys.seat(), None).await {
+        let newest = match lanes.lease.get(&Keys::global(namespace).seat(), None).await {
             Read::Found(object) => Some(object.modified),
             Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => None,
         };

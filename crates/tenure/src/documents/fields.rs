@@ -1,0 +1,214 @@
+//! How anybody's type looks as a document: its fields, flat beside those of the envelope.
+
+use super::{Codec, Unreadable};
+use crate::wire::{VERSION, incarnation, nonce, nonce_text, told};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::marker::PhantomData;
+use std::sync::Arc;
+use tenure_core::document::Stamp;
+use tenure_core::{Epoch, Incarnation, Nonce};
+
+/// The largest document, in bytes.
+pub(crate) const MAX_BYTES: usize = 1024 * 1024;
+
+/// Room for the envelope in it.
+const ENVELOPE_BYTES: usize = 256;
+
+const ENVELOPE: [&str; 4] = ["v", "epoch", "owner", "nonce"];
+
+/// The codec of documents whose body is a `T`.
+pub(crate) struct Fields<T>(PhantomData<fn() -> T>);
+
+impl<T> Fields<T> {
+    pub(crate) fn new() -> Fields<T> {
+        Fields(PhantomData)
+    }
+}
+
+impl<T> Clone for Fields<T> {
+    fn clone(&self) -> Fields<T> {
+        Fields::new()
+    }
+}
+
+/// A body, and what it looks like.
+pub(crate) struct FieldsBody<T> {
+    fields: Map<String, Value>,
+    pub(crate) value: T,
+}
+
+/// `None` stands for a document that has an owner, but no body yet.
+pub(crate) type Body<T> = Option<Arc<FieldsBody<T>>>;
+
+impl<T: Serialize> FieldsBody<T> {
+    /// The body, if it can be a document beside the fields that a rewrite keeps. The error is the rule it breaks.
+    pub(crate) fn new(value: T, kept: &Map<String, Value>) -> Result<Arc<FieldsBody<T>>, String> {
+        let fields = fields(&value)?;
+        let text = |map: &Map<String, Value>| serde_json::to_vec(map).map_or(usize::MAX, |bytes| bytes.len());
+        let bytes = text(&fields).saturating_add(text(kept)).saturating_add(ENVELOPE_BYTES);
+        if bytes > MAX_BYTES {
+            return Err(format!("a document has at most {MAX_BYTES} bytes; this one would have {bytes}"));
+        }
+        Ok(Arc::new(FieldsBody { fields, value }))
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl<T> FieldsBody<T> {
+    /// The names of its own fields.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.fields.keys().cloned().collect()
+    }
+}
+
+fn fields<T: Serialize>(value: &T) -> Result<Map<String, Value>, String> {
+    let fields = match serde_json::to_value(value) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) => return Err("the body of a document must be a JSON object".to_owned()),
+        Err(error) => return Err(format!("the body cannot be written as JSON: {error}")),
+    };
+    match ENVELOPE.iter().find(|name| fields.contains_key(**name)) {
+        Some(name) => Err(format!("the field `{name}` belongs to the envelope of every document: rename it")),
+        None => Ok(fields),
+    }
+}
+
+fn corrupt(detail: impl Into<String>) -> Unreadable {
+    Unreadable { newer: false, detail: told(&detail.into()) }
+}
+
+impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec for Fields<T> {
+    type Body = Body<T>;
+    type Kept = Map<String, Value>;
+    const WHAT: &'static str = "a readable document";
+
+    fn read(&self, bytes: &[u8]) -> Result<(Stamp, Body<T>, Map<String, Value>), Unreadable> {
+        if bytes.len() > MAX_BYTES {
+            return Err(corrupt(format!("{} bytes, but at most {MAX_BYTES} are allowed", bytes.len())));
+        }
+        let value: Value =
+            serde_json::from_slice(bytes).map_err(|error| corrupt(format!("not JSON: {error}")))?;
+        let Value::Object(mut rest) = value else { return Err(corrupt("not a JSON object")) };
+        match rest.remove("v").as_ref().and_then(Value::as_u64) {
+            Some(VERSION) => {}
+            Some(version) if version > VERSION => {
+                let detail = format!(
+                    "written in version {version}, but this software only knows up to {VERSION}: upgrade it"
+                );
+                return Err(Unreadable { newer: true, detail });
+            }
+            Some(_) | None => return Err(corrupt("`v` must be 1")),
+        }
+        let stamp = stamp(&mut rest)?;
+        if rest.is_empty() {
+            return Ok((stamp, None, rest));
+        }
+        let value: T = serde_json::from_value(Value::Object(rest.clone()))
+            .map_err(|error| corrupt(error.to_string()))?;
+        let fields = fields(&value).map_err(corrupt)?;
+        rest.retain(|name, _| !fields.contains_key(name));
+        Ok((stamp, Some(Arc::new(FieldsBody { fields, value })), rest))
+    }
+
+    fn write(&self, stamp: Stamp, body: &Body<T>, kept: &Map<String, Value>) -> Vec<u8> {
+        let mut all = kept.clone();
+        all.extend(body.iter().flat_map(|body| body.fields.clone()));
+        all.insert("v".to_owned(), VERSION.into());
+        all.insert("epoch".to_owned(), stamp.epoch.0.into());
+        all.insert("owner".to_owned(), stamp.owner.to_string().into());
+        all.insert("nonce".to_owned(), nonce_text(stamp.nonce).into());
+        Value::Object(all).to_string().into_bytes()
+    }
+}
+
+/// Takes the envelope out. People and other programs may write documents too: an owner or a nonce that is missing, or that
+/// nobody here could have written, is simply not one's own.
+fn stamp(fields: &mut Map<String, Value>) -> Result<Stamp, Unreadable> {
+    let epoch = match fields.remove("epoch") {
+        None => 0,
+        Some(epoch) => epoch
+            .as_u64()
+            .filter(|epoch| *epoch <= Epoch::MAX.0)
+            .ok_or_else(|| corrupt(format!("`epoch` must be a number from 0 to {}", Epoch::MAX.0)))?,
+    };
+    let owner = fields.remove("owner").and_then(|owner| incarnation(owner.as_str()?));
+    let written = fields.remove("nonce").and_then(|text| nonce(text.as_str()?));
+    let nobody = Incarnation(0);
+    Ok(Stamp {
+        epoch: Epoch(epoch),
+        owner: owner.unwrap_or(nobody),
+        nonce: written.unwrap_or(Nonce { incarnation: nobody, sequence: 0 }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde::Deserialize;
+    use serde_json::json;
+
+    #[derive(Debug, Serialize, Deserialize)]
+    struct Quota {
+        left: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
+    }
+
+    fn read(text: &str) -> Result<(Stamp, Body<Quota>, Map<String, Value>), Unreadable> {
+        Fields::<Quota>::new().read(text.as_bytes())
+    }
+
+    #[test]
+    fn fields_that_are_not_the_types_own_survive_a_rewrite() {
+        let before = r#"{"v": 1, "epoch": 4, "owner": "00000000000000ab", "nonce": "00000000000000ab-7",
+            "left": 3, "note": "n", "tomorrow": {"x": 1}}"#;
+        let (stamp, body, kept) = read(before).expect("readable");
+        assert_eq!(body.as_ref().map(|body| body.value.left), Some(3));
+        let same = Fields::<Quota>::new().write(stamp, &body, &kept);
+        let json = |bytes: &[u8]| serde_json::from_slice::<Value>(bytes).expect("JSON");
+        assert_eq!(json(&same), json(before.as_bytes()));
+        let body = FieldsBody::new(Quota { left: 2, note: None }, &kept).expect("fits");
+        let after = json(&Fields::<Quota>::new().write(stamp, &Some(body), &kept));
+        assert_eq!((&after["left"], &after["tomorrow"]["x"]), (&json!(2), &json!(1)));
+        assert_eq!(after.get("note"), None, "its own field does not come back");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, detail) in [
+            ("[]", "not a JSON object"),
+            ("{}", "`v` must be 1"),
+            (r#"{"v": 1, "epoch": -1}"#, "`epoch` must be a number from 0 to 9007199254740991"),
+            (r#"{"v": 1, "note": "n"}"#, "missing field `left`"),
+        ] {
+            let unreadable = read(text).map(drop).expect_err("refused");
+            assert_eq!((unreadable.newer, &*unreadable.detail), (false, detail), "{text}");
+        }
+        assert!(read(r#"{"v": 2}"#).map(drop).expect_err("refused").newer);
+        assert!(read(r#"{"v": 1, "epoch": 3}"#).expect("readable").1.is_none(), "an owner, but no body");
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_a_document_is_refused() {
+        let refused = |body: Value| FieldsBody::new(body, &Map::new()).map(drop).expect_err("refused");
+        assert!(refused(json!([1])).contains("must be a JSON object"));
+        assert!(refused(json!({"epoch": 1})).contains("`epoch` belongs to the envelope"));
+        assert!(refused(json!({"x": "y".repeat(MAX_BYTES)})).contains("at most 1048576 bytes"));
+    }
+
+    proptest! {
+        #[test]
+        fn anything_may_stand_there(bytes in any::<Vec<u8>>(), text in r#"\{("v":[0-2],)?("(epoch|owner|nonce|left)":("?[0-9a-f-]{0,18}"?),?){0,4}\}"#) {
+            for bytes in [&bytes[..], text.as_bytes()] {
+                if let Ok((stamp, body, kept)) = Fields::<Quota>::new().read(bytes) {
+                    let again = Fields::<Quota>::new().write(stamp, &body, &kept);
+                    let (same, _, still_kept) = Fields::<Quota>::new().read(&again).expect("our own");
+                    prop_assert_eq!((same, still_kept), (stamp, kept));
+                }
+            }
+        }
+    }
+}
