@@ -73,8 +73,8 @@ pub use schedules::{
 };
 pub use time::Time;
 pub use workers::{
-    KnownWorker, KnownWorkers, Listed, Listing, Liveness, LivenessConfig, ReadOutcome, Registration,
-    RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd, RegistrationEvent,
-    RegistrationInput, RegistrationRequest, RemoveAnswer, Skipped, Snapshot, SnapshotEntry, SnapshotId,
-    SweepOutcome, WORKERS_MAX, WorkerChange, WorkerDetails, WorkerEvent, WorkerFound, WorkerRead,
+    KnownWorker, KnownWorkers, Listed, Listing, Liveness, LivenessConfig, ReadOutcome, RegisteredBy,
+    Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd, RegistrationEvent,
+    RegistrationOutput, Skipped, Snapshot, SnapshotEntry, SnapshotId, SweepOutcome, WORKERS_MAX,
+    WorkerChange, WorkerDetails, WorkerEvent,
 };

@@ -13,8 +13,8 @@ mod registration;
 pub use known_workers::{KnownWorker, KnownWorkers};
 pub use liveness::{Listed, Liveness, LivenessConfig, ReadOutcome, Skipped, SweepOutcome, WORKERS_MAX};
 pub use registration::{
-    Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
-    RegistrationEvent, RegistrationInput, RegistrationRequest, RemoveAnswer, WorkerFound, WorkerRead,
+    RegisteredBy, Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd, RegistrationEvent,
+    RegistrationOutput,
 };
 
 use crate::election::Epoch;

@@ -2,56 +2,73 @@
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
+use tenure_core::machine::{Answer, Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
-    Expect, Incarnation, NodeId, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect,
-    RegistrationEnd, RegistrationEvent, RegistrationInput, RegistrationRequest, RemoveAnswer, RequestId,
-    Time, Version, WorkerFound, WorkerRead, WriteAnswer,
+    Epoch, Expect, Incarnation, NodeId, Nonce, RegisteredBy, Registration, RegistrationCommand,
+    RegistrationConfig, RegistrationEnd, RegistrationEvent, RegistrationOutput, RequestId, Time, Version,
+    WriteAnswer,
 };
 
 const HEARTBEAT_MS: u64 = 5000;
 
+const START: In<Registration> = Input::Command(RegistrationCommand::Start);
+const STOP: In<Registration> = Input::Command(RegistrationCommand::Stop);
+
 fn pod() -> NodeId {
     NodeId::new("pod-x").expect("valid")
+}
+
+fn at(now: u64) -> Now {
+    Now { at: Time(now), wall_ms: 0 }
+}
+
+fn stamp(incarnation: u64, sequence: u64) -> Stamp {
+    let owner = Incarnation(incarnation);
+    Stamp { epoch: Epoch(0), owner, nonce: Nonce { incarnation: owner, sequence } }
+}
+
+fn found(stamp: Stamp, version: Version) -> Read<RegisteredBy> {
+    Read::Found { stamp, body: RegisteredBy { pod: pod(), heartbeat_ms: HEARTBEAT_MS }, version }
+}
+
+fn written(answer: WriteAnswer) -> Answer<Registration> {
+    DocumentAnswer::Written(answer)
 }
 
 /// One worker's object.
 #[derive(Default)]
 struct Store {
     version: u64,
-    object: Option<WorkerFound>,
+    object: Option<Stamp>,
     junk: bool,
 }
 
 impl Store {
-    fn read(&self, unless: Option<&Version>) -> WorkerRead {
-        match &self.object {
-            _ if self.junk => WorkerRead::Unreadable,
-            None => WorkerRead::Absent,
-            Some(found) if Some(&found.version) == unless => WorkerRead::Unchanged,
-            Some(found) => WorkerRead::Found(found.clone()),
+    fn now(&self) -> Version {
+        Version::new(&self.version.to_string())
+    }
+
+    fn read(&self, unless: Option<&Version>) -> Read<RegisteredBy> {
+        match self.object {
+            _ if self.junk => Read::Unreadable { version: Version::new("junk"), newer: false },
+            None => Read::Absent,
+            Some(_) if Some(&self.now()) == unless => Read::Unchanged,
+            Some(stamp) => found(stamp, self.now()),
         }
     }
 
-    fn write(&mut self, incarnation: Incarnation, sequence: u64, expect: &Expect) -> WriteAnswer {
-        let holds = match (expect, &self.object) {
-            (Expect::Absent, object) => object.is_none() && !self.junk,
-            (Expect::Version(version), object) => {
-                object.as_ref().is_some_and(|found| found.version == *version) && !self.junk
-            }
+    fn write(&mut self, stamp: Stamp, expect: &Expect) -> WriteAnswer {
+        let holds = match expect {
+            Expect::Absent => self.object.is_none(),
+            Expect::Version(version) => self.object.is_some() && self.now() == *version,
         };
-        if !holds {
+        if !holds || self.junk {
             return WriteAnswer::Lost;
         }
         self.version += 1;
-        let version = Version::new(&self.version.to_string());
-        self.object = Some(WorkerFound {
-            version: version.clone(),
-            incarnation,
-            sequence,
-            pod: pod(),
-            heartbeat_ms: HEARTBEAT_MS,
-        });
-        WriteAnswer::Won(version)
+        self.object = Some(stamp);
+        WriteAnswer::Won(self.now())
     }
 }
 
@@ -70,14 +87,14 @@ struct Worker {
     link: Link,
     told: Vec<RegistrationEvent>,
     end: Option<RegistrationEnd>,
-    requests: Vec<(u64, RegistrationRequest)>,
-    late: Vec<(u64, u64, Expect)>,
+    requests: Vec<(u64, DocumentRequest<RegisteredBy>)>,
+    late: Vec<(u64, Stamp, Expect)>,
 }
 
 impl Worker {
     fn new(incarnation: u64) -> Worker {
         let incarnation = Incarnation(incarnation);
-        let config = RegistrationConfig { heartbeat_ms: HEARTBEAT_MS, incarnation };
+        let config = RegistrationConfig { heartbeat_ms: HEARTBEAT_MS, incarnation, pod: pod() };
         Worker {
             machine: Registration::new(config),
             incarnation,
@@ -89,19 +106,18 @@ impl Worker {
         }
     }
 
-    fn feed(&mut self, now: u64, input: RegistrationInput, store: &mut Store) {
+    fn feed(&mut self, now: u64, input: In<Registration>, store: &mut Store) {
         let mut inputs = vec![input];
         while let Some(input) = inputs.pop() {
             let mut effects = Vec::new();
-            self.machine.handle(Time(now), input, &mut effects);
+            self.machine.handle(at(now), input, &mut effects);
             for effect in effects {
                 match effect {
-                    RegistrationEffect::Request(id, request) => {
-                        let answer = self.carry(now, &request, store);
-                        inputs.push(RegistrationInput::Answer { id, answer });
+                    Effect::Request(id, request) => {
+                        inputs.push(Input::Answer(id, self.carry(now, &request, store)));
                     }
-                    RegistrationEffect::Emit(event) => self.told.push(event),
-                    RegistrationEffect::Ended(end) => {
+                    Effect::Output(RegistrationOutput::Event(event)) => self.told.push(event),
+                    Effect::Output(RegistrationOutput::Ended(end)) => {
                         assert_eq!(self.end.replace(end), None, "it ends once");
                     }
                 }
@@ -109,29 +125,27 @@ impl Worker {
         }
     }
 
-    fn carry(&mut self, now: u64, request: &RegistrationRequest, store: &mut Store) -> RegistrationAnswer {
+    fn carry(
+        &mut self,
+        now: u64,
+        request: &DocumentRequest<RegisteredBy>,
+        store: &mut Store,
+    ) -> Answer<Registration> {
         self.requests.push((now, request.clone()));
         match (request, self.link) {
-            (_, Link::Down) => match request {
-                RegistrationRequest::Write { .. } => RegistrationAnswer::Written(WriteAnswer::Unavailable),
-                RegistrationRequest::Read { .. } | RegistrationRequest::Remove => request.unanswered(),
-            },
-            (RegistrationRequest::Read { .. }, Link::Denied) => RegistrationAnswer::Read(WorkerRead::Denied),
-            (RegistrationRequest::Read { unless }, _) => {
-                RegistrationAnswer::Read(store.read(unless.as_ref()))
+            (DocumentRequest::Write { .. }, Link::Down) => written(WriteAnswer::Unavailable),
+            (_, Link::Down) => request.unanswered(),
+            (DocumentRequest::Read { .. }, Link::Denied) => DocumentAnswer::Read(Read::Denied),
+            (DocumentRequest::Read { unless }, _) => DocumentAnswer::Read(store.read(unless.as_ref())),
+            (DocumentRequest::Write { .. }, Link::Denied) => written(WriteAnswer::Denied),
+            (DocumentRequest::Write { stamp, expect, .. }, link) => {
+                let answer = store.write(*stamp, expect);
+                written(if link == Link::Mute { WriteAnswer::Unknown } else { answer })
             }
-            (RegistrationRequest::Write { .. }, Link::Denied) => {
-                RegistrationAnswer::Written(WriteAnswer::Denied)
-            }
-            (RegistrationRequest::Write { sequence, expect }, link) => {
-                let answer = store.write(self.incarnation, *sequence, expect);
-                let answer = if link == Link::Mute { WriteAnswer::Unknown } else { answer };
-                RegistrationAnswer::Written(answer)
-            }
-            (RegistrationRequest::Remove, Link::Denied) => RegistrationAnswer::Removed(RemoveAnswer::Failed),
-            (RegistrationRequest::Remove, Link::Up | Link::Mute) => {
+            (DocumentRequest::Remove, Link::Denied) => request.unanswered(),
+            (DocumentRequest::Remove, Link::Up | Link::Mute) => {
                 store.object = None;
-                RegistrationAnswer::Removed(RemoveAnswer::Done)
+                DocumentAnswer::Removed(Removal::Gone)
             }
         }
     }
@@ -144,23 +158,23 @@ impl Worker {
 
     fn tick(&mut self, now: u64, store: &mut Store) {
         if self.machine.wake_at().is_some_and(|at| at.0 <= now) {
-            self.feed(now, RegistrationInput::Wake, store);
+            self.feed(now, Input::Wake, store);
         }
     }
 
     fn writes(&self) -> Vec<u64> {
-        let writes = self.requests.iter().filter(|(_, r)| matches!(r, RegistrationRequest::Write { .. }));
+        let writes = self.requests.iter().filter(|(_, r)| matches!(r, DocumentRequest::Write { .. }));
         writes.map(|(at, _)| *at).collect()
     }
 
     fn holds(&self, store: &Store) -> bool {
-        store.object.as_ref().is_some_and(|found| found.incarnation == self.incarnation)
+        store.object.is_some_and(|stamp| stamp.owner == self.incarnation)
     }
 }
 
 fn started(incarnation: u64, now: u64, store: &mut Store) -> Worker {
     let mut worker = Worker::new(incarnation);
-    worker.feed(now, RegistrationInput::Start, store);
+    worker.feed(now, START, store);
     worker
 }
 
@@ -173,9 +187,9 @@ fn it_registers_at_once_and_beats_on_an_exact_cadence() {
     assert_eq!(worker.writes(), [30, 5030, 10_030, 15_030]);
     assert_eq!(worker.machine.wake_at(), Some(Time(20_030)));
     let asked = worker.requests.len();
-    worker.feed(20_000, RegistrationInput::Stop, &mut store);
+    worker.feed(20_000, STOP, &mut store);
     assert_eq!((worker.end, store.object), (Some(RegistrationEnd::Deregistered), None));
-    assert_eq!(worker.requests[asked..], [(20_000, RegistrationRequest::Remove)], "its heartbeat is fresh");
+    assert_eq!(worker.requests[asked..], [(20_000, DocumentRequest::Remove)], "its heartbeat is fresh");
     assert_eq!(worker.machine.wake_at(), None);
 }
 
@@ -208,7 +222,7 @@ fn a_lost_answer_is_no_lost_race() {
     let mut store = Store::default();
     let mut worker = Worker::new(1);
     worker.link = Link::Mute;
-    worker.feed(0, RegistrationInput::Start, &mut store);
+    worker.feed(0, START, &mut store);
     worker.run(0, 60_000, &mut store);
     assert_eq!(worker.told.iter().filter(|event| **event == RegistrationEvent::Registered).count(), 1);
     assert!(worker.end.is_none() && worker.holds(&store));
@@ -259,23 +273,22 @@ fn leaving_ends_within_a_few_requests_and_spares_the_object_of_another() {
     let mut store = Store::default();
     let mut worker = started(1, 0, &mut store);
     worker.link = Link::Down;
-    worker.feed(100, RegistrationInput::Stop, &mut store);
+    worker.feed(100, STOP, &mut store);
     worker.run(100, 60_000, &mut store);
     assert_eq!(worker.end, Some(RegistrationEnd::Deregistered));
     assert!(worker.requests.len() <= 7, "{:?}", worker.requests);
     let mut late = started(2, 0, &mut store);
-    late.feed(10, RegistrationInput::Stop, &mut store);
+    late.feed(10, STOP, &mut store);
     assert_eq!(late.end, Some(RegistrationEnd::Deregistered));
     assert!(store.object.is_some(), "it never had the id, so it removes nothing");
     let mut store = Store::default();
     let mut paused = started(3, 0, &mut store);
-    let version = store.object.as_ref().expect("registered").version.clone();
-    store.write(Incarnation(4), 1, &Expect::Version(version));
-    paused.feed(60_000, RegistrationInput::Stop, &mut store);
+    store.write(stamp(4, 1), &Expect::Version(store.now()));
+    paused.feed(60_000, STOP, &mut store);
     assert!(store.object.is_some(), "taken over meanwhile");
     let mut new = Worker::new(5);
     assert_eq!(new.machine.wake_at(), None, "it has not begun");
-    new.feed(0, RegistrationInput::Stop, &mut store);
+    new.feed(0, STOP, &mut store);
     assert_eq!((new.end, new.requests.len()), (Some(RegistrationEnd::Deregistered), 0));
 }
 
@@ -283,62 +296,51 @@ fn leaving_ends_within_a_few_requests_and_spares_the_object_of_another() {
 /// whoever had the id by then.
 #[test]
 fn a_worker_that_stood_still_looks_again_before_it_removes_anything() {
-    let mut worker = started(1, 0, &mut Store::default()).machine;
-    let mut step = |now, input| {
-        let mut effects = Vec::new();
-        worker.handle(Time(now), input, &mut effects);
-        effects
-    };
-    let own = |version: &str| WorkerFound {
-        version: Version::new(version),
-        incarnation: Incarnation(1),
-        sequence: 2,
-        pod: pod(),
-        heartbeat_ms: HEARTBEAT_MS,
-    };
-    let asked = |effects: &[RegistrationEffect]| match effects {
-        [RegistrationEffect::Request(id, request)] => (*id, request.clone()),
-        other => panic!("one request, not {other:?}"),
-    };
-    let (beat, _) = asked(&step(5000, RegistrationInput::Wake));
-    assert_eq!(step(5010, RegistrationInput::Stop), [], "the heartbeat is under way");
+    let mut hand = Hand::registered();
+    hand.tell(5000, Input::Wake);
+    let (beat, _) = hand.asked().expect("a heartbeat");
+    hand.tell(5010, STOP);
+    assert_eq!(hand.effects, [], "the heartbeat is under way");
     // A minute passes before it hears of its heartbeat.
-    let written = RegistrationAnswer::Written(WriteAnswer::Won(Version::new("2")));
-    let (look, request) = asked(&step(65_000, RegistrationInput::Answer { id: beat, answer: written }));
-    assert_eq!(request, RegistrationRequest::Read { unless: None }, "what was so a minute ago");
+    hand.tell(65_000, Input::Answer(beat, written(WriteAnswer::Won(Version::new("2")))));
+    let look = DocumentRequest::Read { unless: Some(Version::new("2")) };
+    assert_eq!(hand.request(), look, "what was so a minute ago");
     // And another one before it hears what stands there.
-    let read = RegistrationAnswer::Read(WorkerRead::Found(own("2")));
-    let (look, request) = asked(&step(125_000, RegistrationInput::Answer { id: look, answer: read.clone() }));
-    assert_eq!(request, RegistrationRequest::Read { unless: None }, "is not so for certain");
-    let (_, request) = asked(&step(125_100, RegistrationInput::Answer { id: look, answer: read }));
-    assert_eq!(request, RegistrationRequest::Remove);
+    hand.answer(125_000, DocumentAnswer::Read(Read::Unchanged));
+    assert_eq!(hand.request(), look, "is not so for certain");
+    hand.answer(125_100, DocumentAnswer::Read(Read::Unchanged));
+    assert_eq!(hand.request(), DocumentRequest::Remove);
 }
 
 /// Found by random schedules: the same, by way of a removal that failed and was heard of long after.
 #[test]
 fn a_worker_that_stood_still_looks_again_before_it_removes_once_more() {
-    let mut store = Store::default();
-    let mut worker = started(1, 0, &mut store).machine;
-    let mut step = |now, input| {
-        let mut effects = Vec::new();
-        worker.handle(Time(now), input, &mut effects);
-        match effects.as_slice() {
-            [RegistrationEffect::Request(id, request)] => (*id, request.clone()),
-            other => panic!("one request, not {other:?}"),
-        }
-    };
-    let failed =
-        |id| RegistrationInput::Answer { id, answer: RegistrationAnswer::Removed(RemoveAnswer::Failed) };
-    let (id, request) = step(100, RegistrationInput::Stop);
-    assert_eq!(request, RegistrationRequest::Remove, "it has just registered");
-    let (id, request) = step(200, failed(id));
-    assert_eq!(request, RegistrationRequest::Remove, "once more: it is still certain");
-    let (id, request) = step(60_000, failed(id));
-    assert_eq!(request, RegistrationRequest::Read { unless: None }, "a minute later it is not");
-    let found = store.object.as_ref().expect("registered").clone();
-    let read = RegistrationAnswer::Read(WorkerRead::Found(found));
-    let (_, request) = step(60_100, RegistrationInput::Answer { id, answer: read });
-    assert_eq!(request, RegistrationRequest::Remove);
+    let mut hand = Hand::registered();
+    hand.tell(100, STOP);
+    assert_eq!(hand.request(), DocumentRequest::Remove, "it has just registered");
+    hand.answer(200, DocumentAnswer::Removed(Removal::Unknown));
+    assert_eq!(hand.asked(), None, "the store has trouble: no hurry");
+    hand.tell(825, Input::Wake);
+    let look = DocumentRequest::Read { unless: Some(Version::new("0")) };
+    assert_eq!(hand.request(), look, "it may be gone, and somebody else there");
+    hand.answer(60_000, DocumentAnswer::Read(Read::Unchanged));
+    assert_eq!(hand.request(), look, "a minute later it is not certain");
+    hand.answer(60_100, DocumentAnswer::Read(Read::Unchanged));
+    assert_eq!(hand.request(), DocumentRequest::Remove);
+}
+
+#[test]
+fn a_write_that_may_still_land_is_settled_before_the_removal() {
+    let mut hand = Hand::registered();
+    hand.tell(5000, Input::Wake);
+    hand.answer(5000, written(WriteAnswer::Unknown));
+    hand.tell(5010, STOP);
+    assert_eq!(hand.asked(), None, "the store has trouble: no hurry");
+    hand.tell(5625, Input::Wake);
+    hand.answer(5630, DocumentAnswer::Read(Read::Unchanged));
+    assert!(matches!(hand.request(), DocumentRequest::Write { .. }), "the heartbeat could still land");
+    hand.won(5640);
+    assert_eq!(hand.request(), DocumentRequest::Remove);
 }
 
 #[test]
@@ -346,17 +348,16 @@ fn stale_answers_and_early_wakes_change_nothing() {
     let mut store = Store::default();
     let mut worker = started(1, 0, &mut store);
     let before = worker.machine.clone();
-    worker.feed(1, RegistrationInput::Wake, &mut store);
-    let answer = RegistrationAnswer::Read(WorkerRead::Absent);
-    worker.feed(1, RegistrationInput::Answer { id: RequestId(77), answer }, &mut store);
-    worker.feed(1, RegistrationInput::Start, &mut store);
+    worker.feed(1, Input::Wake, &mut store);
+    worker.feed(1, Input::Answer(RequestId(77), DocumentAnswer::Read(Read::Absent)), &mut store);
+    worker.feed(1, START, &mut store);
     assert_eq!(worker.machine, before);
 }
 
 /// A registration told by hand.
 struct Hand {
     machine: Registration,
-    effects: Vec<RegistrationEffect>,
+    effects: Vec<Out<Registration>>,
 }
 
 impl Hand {
@@ -364,45 +365,59 @@ impl Hand {
         Hand { machine: Worker::new(1).machine, effects: Vec::new() }
     }
 
-    fn tell(&mut self, now: u64, input: RegistrationInput) {
-        self.effects.clear();
-        self.machine.handle(Time(now), input, &mut self.effects);
+    /// Registered at 0, with version 0.
+    fn registered() -> Hand {
+        let mut hand = Hand::new();
+        hand.tell(0, START);
+        hand.answer(0, DocumentAnswer::Read(Read::Absent));
+        hand.won(0);
+        hand
     }
 
-    fn asked(&self) -> Option<(RequestId, RegistrationRequest)> {
+    fn tell(&mut self, now: u64, input: In<Registration>) {
+        self.effects.clear();
+        self.machine.handle(at(now), input, &mut self.effects);
+    }
+
+    fn asked(&self) -> Option<(RequestId, DocumentRequest<RegisteredBy>)> {
         self.effects.iter().find_map(|effect| match effect {
-            RegistrationEffect::Request(id, request) => Some((*id, request.clone())),
-            RegistrationEffect::Emit(_) | RegistrationEffect::Ended(_) => None,
+            Effect::Request(id, request) => Some((*id, request.clone())),
+            Effect::Output(_) => None,
         })
     }
 
+    fn request(&self) -> DocumentRequest<RegisteredBy> {
+        self.asked().expect("a request").1
+    }
+
     /// Answers what the last input made it ask.
-    fn answer(&mut self, now: u64, answer: RegistrationAnswer) {
+    fn answer(&mut self, now: u64, answer: Answer<Registration>) {
         let (id, _) = self.asked().expect("a request");
-        self.tell(now, RegistrationInput::Answer { id, answer });
+        self.tell(now, Input::Answer(id, answer));
     }
 
     fn won(&mut self, now: u64) {
-        self.answer(now, RegistrationAnswer::Written(WriteAnswer::Won(Version::new(&now.to_string()))));
+        self.answer(now, written(WriteAnswer::Won(Version::new(&now.to_string()))));
     }
 }
 
 #[test]
 fn the_cadence_begins_with_the_registration_and_a_slow_answer_does_not_shift_it() {
     let mut hand = Hand::new();
-    hand.tell(0, RegistrationInput::Start);
+    hand.tell(0, START);
     let (first, _) = hand.asked().expect("a look");
-    hand.answer(100, RegistrationAnswer::Read(WorkerRead::Absent));
+    hand.answer(100, DocumentAnswer::Read(Read::Absent));
     let (second, write) = hand.asked().expect("a write");
-    assert_eq!(write, RegistrationRequest::Write { sequence: 1, expect: Expect::Absent });
+    let body = RegisteredBy { pod: pod(), heartbeat_ms: HEARTBEAT_MS };
+    assert_eq!(write, DocumentRequest::Write { stamp: stamp(1, 2), body, expect: Expect::Absent });
     assert_ne!(first, second, "an answer must be to one request only");
     assert_eq!(hand.machine.wake_at(), None, "it waits for an answer");
     hand.won(250);
     assert_eq!(hand.machine.wake_at(), Some(Time(5250)));
-    for (beat, sequence) in [(5250, 2), (10_250, 3)] {
-        hand.tell(beat, RegistrationInput::Wake);
-        let Some((_, RegistrationRequest::Write { sequence: sent, .. })) = hand.asked() else { panic!() };
-        assert_eq!(sent, sequence, "every write is another");
+    for (beat, sequence) in [(5250, 3), (10_250, 4)] {
+        hand.tell(beat, Input::Wake);
+        let DocumentRequest::Write { stamp: sent, .. } = hand.request() else { panic!() };
+        assert_eq!(sent, stamp(1, sequence), "every write is another");
         hand.won(beat + 150);
         assert_eq!(hand.machine.wake_at(), Some(Time(beat + 5000)));
     }
@@ -410,45 +425,26 @@ fn the_cadence_begins_with_the_registration_and_a_slow_answer_does_not_shift_it(
 
 #[test]
 fn a_look_that_is_answered_mends_what_was_away() {
-    let mut hand = Hand::new();
-    hand.tell(0, RegistrationInput::Start);
-    hand.answer(0, RegistrationAnswer::Read(WorkerRead::Absent));
-    hand.won(0);
-    hand.tell(5000, RegistrationInput::Wake);
-    hand.answer(5000, RegistrationAnswer::Written(WriteAnswer::Unknown));
-    assert_eq!(hand.effects, [RegistrationEffect::Emit(RegistrationEvent::Unavailable)]);
+    let mut hand = Hand::registered();
+    hand.tell(5000, Input::Wake);
+    hand.answer(5000, written(WriteAnswer::Unknown));
+    let event = |event| Effect::Output(RegistrationOutput::Event(event));
+    assert_eq!(hand.effects, [event(RegistrationEvent::Unavailable)]);
     assert_eq!(hand.machine.wake_at(), Some(Time(5625)), "an eighth of a heartbeat");
-    hand.tell(5625, RegistrationInput::Wake);
-    let own = WorkerFound {
-        version: Version::new("0"),
-        incarnation: Incarnation(1),
-        sequence: 1,
-        pod: pod(),
-        heartbeat_ms: HEARTBEAT_MS,
-    };
-    hand.answer(5630, RegistrationAnswer::Read(WorkerRead::Found(own)));
-    assert_eq!(hand.effects[0], RegistrationEffect::Emit(RegistrationEvent::Mended));
+    hand.tell(5625, Input::Wake);
+    hand.answer(5630, DocumentAnswer::Read(found(stamp(1, 2), Version::new("0"))));
+    assert_eq!(hand.effects[0], event(RegistrationEvent::Mended));
     assert!(hand.asked().is_some(), "the write has not landed: once more, at once");
 }
 
 #[test]
 fn a_look_of_a_whole_heartbeat_ago_is_still_fresh() {
-    let mut hand = Hand::new();
-    hand.tell(0, RegistrationInput::Start);
-    hand.answer(0, RegistrationAnswer::Read(WorkerRead::Absent));
-    hand.won(0);
-    hand.tell(5000, RegistrationInput::Wake);
-    hand.answer(5000, RegistrationAnswer::Written(WriteAnswer::Unknown));
-    hand.tell(5625, RegistrationInput::Stop);
-    let own = WorkerFound {
-        version: Version::new("2"),
-        incarnation: Incarnation(1),
-        sequence: 2,
-        pod: pod(),
-        heartbeat_ms: HEARTBEAT_MS,
-    };
-    hand.answer(5625 + HEARTBEAT_MS, RegistrationAnswer::Read(WorkerRead::Found(own)));
-    assert_eq!(hand.asked().map(|(_, request)| request), Some(RegistrationRequest::Remove));
+    let mut hand = Hand::registered();
+    hand.tell(5000, Input::Wake);
+    hand.answer(5000, written(WriteAnswer::Unknown));
+    hand.tell(5625, STOP);
+    hand.answer(5625 + HEARTBEAT_MS, DocumentAnswer::Read(found(stamp(1, 3), Version::new("2"))));
+    assert_eq!(hand.request(), DocumentRequest::Remove);
 }
 
 /// Three processes under one id, links that fail at random, writes that land late. At most one may believe to have the id
@@ -470,20 +466,20 @@ fn no_schedule_lets_two_keep_one_id() {
                     worker.link = Link::Up;
                 }
                 if now == *start {
-                    worker.feed(now, RegistrationInput::Start, &mut store);
+                    worker.feed(now, START, &mut store);
                 }
                 // A write whose answer was lost may land a second time later, on the same condition.
                 if worker.link == Link::Mute && rng.random_range(0..50) == 0 {
                     let last = worker.requests.last().cloned();
-                    if let Some((at, RegistrationRequest::Write { sequence, expect })) = last {
-                        worker.late.push((at + 3000, sequence, expect));
+                    if let Some((at, DocumentRequest::Write { stamp, expect, .. })) = last {
+                        worker.late.push((at + 3000, stamp, expect));
                     }
                 }
-                for (at, sequence, expect) in std::mem::take(&mut worker.late) {
+                for (at, stamp, expect) in std::mem::take(&mut worker.late) {
                     if at > now {
-                        worker.late.push((at, sequence, expect));
+                        worker.late.push((at, stamp, expect));
                     } else {
-                        store.write(worker.incarnation, sequence, &expect);
+                        store.write(stamp, &expect);
                     }
                 }
                 worker.tick(now, &mut store);

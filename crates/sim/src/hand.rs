@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tenure_core::JobId;
 use tenure_core::{
     Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Incarnation, Outcome,
-    OutcomeKind, RegistrationInput,
+    OutcomeKind, RegistrationCommand, machine::Input,
 };
 
 type Key = (JobId, u32);
@@ -142,7 +142,7 @@ impl World {
             }
             ClaimerEffect::Drained => {
                 self.end_hand(index);
-                self.feed_worker(index, RegistrationInput::Stop);
+                self.feed_worker(index, Input::Command(RegistrationCommand::Stop));
             }
         }
     }

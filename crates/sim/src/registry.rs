@@ -3,10 +3,8 @@
 use crate::store::SimStore;
 use std::collections::{BTreeMap, VecDeque};
 use tenure_core::WorkerId;
-use tenure_core::{
-    Expect, Incarnation, Listed, ReadOutcome, Snapshot, Version, WorkerDetails, WorkerFound, WorkerRead,
-    WriteAnswer,
-};
+use tenure_core::document::{Read, Stamp};
+use tenure_core::{Expect, Listed, ReadOutcome, RegisteredBy, Snapshot, Version, WorkerDetails, WriteAnswer};
 
 /// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
@@ -18,8 +16,7 @@ const BYTES: u64 = 240;
 /// What a worker wrote.
 #[derive(Clone, Debug)]
 pub(crate) struct Written {
-    pub(crate) incarnation: Incarnation,
-    pub(crate) sequence: u64,
+    pub(crate) stamp: Stamp,
     pub(crate) heartbeat_ms: u64,
     pub(crate) details: WorkerDetails,
 }
@@ -96,22 +93,17 @@ impl Registry {
         }
     }
 
-    pub(crate) fn read(&self, worker: &WorkerId, unless: Option<&Version>) -> WorkerRead {
-        let Some(object) = self.objects.get(worker) else { return WorkerRead::Absent };
+    pub(crate) fn read(&self, worker: &WorkerId, unless: Option<&Version>) -> Read<RegisteredBy> {
+        let Some(object) = self.objects.get(worker) else { return Read::Absent };
         let version = version(object.version);
         if Some(&version) == unless {
-            return WorkerRead::Unchanged;
+            return Read::Unchanged;
         }
         match &object.written {
-            None => WorkerRead::Unreadable,
-            Some(Written { incarnation, sequence, heartbeat_ms, details }) => {
-                WorkerRead::Found(WorkerFound {
-                    version,
-                    incarnation: *incarnation,
-                    sequence: *sequence,
-                    pod: details.pod.clone(),
-                    heartbeat_ms: *heartbeat_ms,
-                })
+            None => Read::Unreadable { version, newer: false },
+            Some(Written { stamp, heartbeat_ms, details }) => {
+                let body = RegisteredBy { pod: details.pod.clone(), heartbeat_ms: *heartbeat_ms };
+                Read::Found { stamp: *stamp, body, version }
             }
         }
     }

@@ -166,10 +166,10 @@ impl World {
         }
         let worker = &self.workers[index].id;
         let Some(object) = self.registry.objects.get(worker) else { return };
-        let Some(there) = object.written.as_ref().filter(|there| there.incarnation.0 != life) else { return };
+        let Some(there) = object.written.as_ref().filter(|there| there.stamp.owner.0 != life) else { return };
         // It looks first, unless it has written within a heartbeat; what happens after the look cannot be known.
         let seen_ms = there.heartbeat_ms * 3 / 2 + 3 * timeout_ms;
-        let other = there.incarnation.0;
+        let other = there.stamp.owner.0;
         if object.landed + seen_ms < sent {
             self.judge.violated(now, name::OWN_OBJECT, || {
                 format!("{worker}: life {life} removes the object of life {other}")

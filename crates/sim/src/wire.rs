@@ -8,10 +8,11 @@ use crate::registry::Written;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::WorkerId;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal};
+use tenure_core::machine::Request;
 use tenure_core::{
-    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, Incarnation, Listed, ReadOutcome,
-    RegistrationAnswer, RegistrationRequest, RemoveAnswer, RequestId, Snapshot, Time, Version, WorkerRead,
-    WriteAnswer,
+    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, Listed, ReadOutcome, RegisteredBy,
+    RequestId, Snapshot, Time, Version, WriteAnswer,
 };
 
 /// The time limit of a whole list, in request timeouts, as in the stores.
@@ -27,7 +28,7 @@ pub(crate) enum Party {
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     /// A worker's request for its own object.
-    Own(RegistrationRequest),
+    Own(DocumentRequest<RegisteredBy>),
     List,
     Object(WorkerId),
     Remove(WorkerId),
@@ -46,7 +47,7 @@ pub(crate) enum Ask {
 
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
-    Own(RegistrationAnswer),
+    Own(DocumentAnswer<RegisteredBy>),
     /// When it landed on the sender's clock, until when it was true in true time, and the entries.
     List(Option<(Time, u64, Vec<Listed>)>),
     Object(ReadOutcome),
@@ -76,8 +77,8 @@ pub(crate) enum Put {
 impl Ask {
     fn kind(&self) -> Kind {
         match self {
-            Ask::Own(RegistrationRequest::Write { .. }) => Kind::Beat,
-            Ask::Own(RegistrationRequest::Read { .. } | RegistrationRequest::Remove) => Kind::Own,
+            Ask::Own(DocumentRequest::Write { .. }) => Kind::Beat,
+            Ask::Own(DocumentRequest::Read { .. } | DocumentRequest::Remove) => Kind::Own,
             Ask::List => Kind::Sweep,
             Ask::Object(_) | Ask::Remove(_) => Kind::Worker,
             Ask::Snapshot => Kind::Snapshot,
@@ -97,7 +98,7 @@ impl Ask {
 
     fn conditional(&self) -> bool {
         match self {
-            Ask::Own(request) => matches!(request, RegistrationRequest::Write { .. }),
+            Ask::Own(request) => matches!(request, DocumentRequest::Write { .. }),
             Ask::Publish(..) | Ask::Work(..) => true,
             Ask::Dispatch(_, _, request) => {
                 matches!(**request, DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..))
@@ -126,18 +127,7 @@ impl Ask {
     /// A definite no, without effect.
     fn refused(&self, denied: bool) -> Told {
         match self {
-            Ask::Own(RegistrationRequest::Read { .. }) => Told::Own(RegistrationAnswer::Read(if denied {
-                WorkerRead::Denied
-            } else {
-                WorkerRead::Unavailable
-            })),
-            Ask::Own(RegistrationRequest::Write { .. }) => {
-                Told::Own(RegistrationAnswer::Written(if denied {
-                    WriteAnswer::Denied
-                } else {
-                    WriteAnswer::Unavailable
-                }))
-            }
+            Ask::Own(request) => Told::Own(refusal_of(request, denied)),
             Ask::Publish(..) => Told::Published(Put::Refused),
             Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, refusal(denied))),
             Ask::Dispatch(incarnation, id, request) => {
@@ -156,13 +146,9 @@ impl Ask {
                 };
                 Told::Dispatch(*incarnation, input)
             }
-            Ask::Own(RegistrationRequest::Remove)
-            | Ask::List
-            | Ask::Object(_)
-            | Ask::Remove(_)
-            | Ask::Look(..)
-            | Ask::Confirm(_)
-            | Ask::Snapshot => self.unanswered(),
+            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Look(..) | Ask::Confirm(_) | Ask::Snapshot => {
+                self.unanswered()
+            }
         }
     }
 }
@@ -356,7 +342,7 @@ impl World {
             }
             (Ask::Confirm(id), Party::Worker(index)) => {
                 let found = self.registry.read(&self.workers[index].id, None);
-                let mine = matches!(found, WorkerRead::Found(found) if found.incarnation.0 == life);
+                let mine = matches!(found, Read::Found { stamp, .. } if stamp.owner.0 == life);
                 Told::Take(ClaimerInput::Confirmed(*id, mine))
             }
             (Ask::Work(id, doc, version), Party::Worker(index)) => {
@@ -371,34 +357,33 @@ impl World {
         &mut self,
         index: usize,
         life: u64,
-        request: &RegistrationRequest,
+        request: &DocumentRequest<RegisteredBy>,
         sent: u64,
-    ) -> RegistrationAnswer {
+    ) -> DocumentAnswer<RegisteredBy> {
         let (now, id) = (self.now, self.workers[index].id.clone());
         match request {
-            RegistrationRequest::Read { unless } => {
-                RegistrationAnswer::Read(self.registry.read(&id, unless.as_ref()))
+            DocumentRequest::Read { unless } => {
+                DocumentAnswer::Read(self.registry.read(&id, unless.as_ref()))
             }
-            RegistrationRequest::Write { sequence, expect } => {
+            DocumentRequest::Write { stamp, expect, .. } => {
                 if self.registry.holds(&id, expect) {
                     self.check_worker_landing(index, life, sent);
                     self.landed(&id, life);
                 }
                 let worker = &self.workers[index];
                 let written = Written {
-                    incarnation: Incarnation(life),
-                    sequence: *sequence,
+                    stamp: *stamp,
                     heartbeat_ms: worker.heartbeat_ms,
                     details: worker.details.clone(),
                 };
                 let answer = self.registry.write(&self.store, now, &id, written, expect);
-                RegistrationAnswer::Written(answer)
+                DocumentAnswer::Written(answer)
             }
-            RegistrationRequest::Remove => {
+            DocumentRequest::Remove => {
                 self.check_removal(index, life, sent);
                 self.object_changed(&id);
                 self.registry.remove(now, &id);
-                RegistrationAnswer::Removed(RemoveAnswer::Done)
+                DocumentAnswer::Removed(Removal::Gone)
             }
         }
     }
@@ -446,6 +431,15 @@ impl World {
     }
 }
 
+/// A definite no to a request for a document.
+fn refusal_of<T>(request: &DocumentRequest<T>, denied: bool) -> DocumentAnswer<T> {
+    match request {
+        DocumentRequest::Read { .. } if denied => DocumentAnswer::Read(Read::Denied),
+        DocumentRequest::Write { .. } => DocumentAnswer::Written(refusal(denied)),
+        DocumentRequest::Read { .. } | DocumentRequest::Remove => request.unanswered(),
+    }
+}
+
 fn refusal(denied: bool) -> WriteAnswer {
     if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable }
 }
@@ -453,8 +447,8 @@ fn refusal(denied: bool) -> WriteAnswer {
 /// How a client whose own retry is refused sees a write that happened.
 fn echo(told: Told) -> Told {
     match told {
-        Told::Own(RegistrationAnswer::Written(WriteAnswer::Won(_))) => {
-            Told::Own(RegistrationAnswer::Written(WriteAnswer::Lost))
+        Told::Own(DocumentAnswer::Written(WriteAnswer::Won(_))) => {
+            Told::Own(DocumentAnswer::Written(WriteAnswer::Lost))
         }
         Told::Published(Put::Won(_)) => Told::Published(Put::Lost),
         Told::Take(ClaimerInput::Written(id, WriteAnswer::Won(_))) => {

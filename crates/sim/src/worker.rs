@@ -8,9 +8,11 @@ use crate::queue::Happening;
 use crate::wire::{Ask, Party};
 use crate::world::World;
 use std::collections::VecDeque;
+use tenure_core::document::{DocumentAnswer, Read};
+use tenure_core::machine::{Answer, Effect, In, Input, Machine, Now, Out};
 use tenure_core::{
-    Incarnation, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
-    RegistrationEvent, RegistrationInput, RequestId, WorkerDetails, WorkerRead,
+    Incarnation, Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd, RegistrationEvent,
+    RegistrationOutput, RequestId, WorkerDetails,
 };
 use tenure_core::{NodeId, PluginName, WorkerId};
 
@@ -31,7 +33,7 @@ pub(crate) struct Worker {
     pub(crate) cut_in: bool,
     pub(crate) burst: u32,
     pub(crate) faults: VecDeque<Fate>,
-    held: Vec<RegistrationInput>,
+    held: Vec<In<Registration>>,
     flight: Option<RequestId>,
     token: u64,
     /// It thinks it has the id.
@@ -54,13 +56,14 @@ impl World {
         let (heartbeat_ms, timeout_ms) = terms;
         let pod = NodeId::new(&format!("pod-{index}")).expect("a valid id");
         let plugin_type = PluginName::new("queue").expect("a valid id");
+        let config = RegistrationConfig { heartbeat_ms, incarnation: Incarnation(0), pod: pod.clone() };
         let details = WorkerDetails { plugin_type, pod, timeout_ms };
         self.workers.push(Worker {
             id: id.clone(),
             details,
             heartbeat_ms,
             host,
-            machine: Registration::new(RegistrationConfig { heartbeat_ms, incarnation: Incarnation(0) }),
+            machine: Registration::new(config),
             life: 0,
             alive: false,
             clock: Clock::new(self.now, rate),
@@ -84,12 +87,16 @@ impl World {
     pub(crate) fn begin_worker(&mut self, index: usize) {
         let life = self.new_life();
         let worker = &mut self.workers[index];
-        let config = RegistrationConfig { heartbeat_ms: worker.heartbeat_ms, incarnation: Incarnation(life) };
+        let config = RegistrationConfig {
+            heartbeat_ms: worker.heartbeat_ms,
+            incarnation: Incarnation(life),
+            pod: worker.details.pod.clone(),
+        };
         worker.machine = Registration::new(config);
         (worker.life, worker.alive, worker.paused) = (life, true, false);
         (worker.registered, worker.ended, worker.flight) = (false, false, None);
         worker.held.clear();
-        self.feed_worker(index, RegistrationInput::Start);
+        self.feed_worker(index, Input::Command(RegistrationCommand::Start));
     }
 
     pub(crate) fn crash_worker(&mut self, index: usize) {
@@ -143,7 +150,7 @@ impl World {
         // A worker in a hurry does not finish what it has.
         let orderly = self.staffed && rand::RngExt::random_bool(&mut self.rng, 0.6);
         if !orderly || !self.drain_hand(index) {
-            self.feed_worker(index, RegistrationInput::Stop);
+            self.feed_worker(index, Input::Command(RegistrationCommand::Stop));
         }
     }
 
@@ -159,19 +166,19 @@ impl World {
 
     pub(crate) fn wake_worker(&mut self, index: usize, token: u64) {
         if self.workers[index].token == token {
-            self.feed_worker(index, RegistrationInput::Wake);
+            self.feed_worker(index, Input::Wake);
         }
     }
 
-    pub(crate) fn answer_worker(&mut self, index: usize, id: RequestId, answer: RegistrationAnswer) {
+    pub(crate) fn answer_worker(&mut self, index: usize, id: RequestId, answer: Answer<Registration>) {
         let worker = &mut self.workers[index];
         if worker.flight == Some(id) {
             worker.flight = None;
-            self.feed_worker(index, RegistrationInput::Answer { id, answer });
+            self.feed_worker(index, Input::Answer(id, answer));
         }
     }
 
-    pub(crate) fn feed_worker(&mut self, index: usize, input: RegistrationInput) {
+    pub(crate) fn feed_worker(&mut self, index: usize, input: In<Registration>) {
         if !self.workers[index].alive || self.workers[index].ended {
             return;
         }
@@ -183,16 +190,13 @@ impl World {
         let local = self.worker_clock(index).local(self.now);
         let own = self.workers[index].life;
         let rival = match &input {
-            RegistrationInput::Answer {
-                answer: RegistrationAnswer::Read(WorkerRead::Found(found)), ..
-            } => Some(found.incarnation).filter(|incarnation| incarnation.0 != own),
-            RegistrationInput::Answer { .. }
-            | RegistrationInput::Start
-            | RegistrationInput::Wake
-            | RegistrationInput::Stop => None,
+            Input::Answer(_, DocumentAnswer::Read(Read::Found { stamp, .. })) => {
+                Some(stamp.owner).filter(|incarnation| incarnation.0 != own)
+            }
+            Input::Answer(..) | Input::Wake | Input::Command(_) => None,
         };
         let mut effects = Vec::new();
-        self.workers[index].machine.handle(local, input, &mut effects);
+        self.workers[index].machine.handle(Now { at: local, wall_ms: 0 }, input, &mut effects);
         for effect in effects {
             self.trace.worker(self.now, index, &effect);
             self.carry_worker(index, effect);
@@ -207,22 +211,22 @@ impl World {
         self.rearm_worker(index);
     }
 
-    fn carry_worker(&mut self, index: usize, effect: RegistrationEffect) {
+    fn carry_worker(&mut self, index: usize, effect: Out<Registration>) {
         let now = self.now;
         match effect {
-            RegistrationEffect::Request(id, request) => {
+            Effect::Request(id, request) => {
                 let worker = &mut self.workers[index];
                 worker.flight = Some(id);
                 self.ask(Party::Worker(index), id.0, Ask::Own(request));
             }
-            RegistrationEffect::Emit(event) => {
+            Effect::Output(RegistrationOutput::Event(event)) => {
                 self.say_worker(index, || format!("{event:?}"));
                 if event == RegistrationEvent::Registered {
                     self.workers[index].registered = true;
                     self.begin_hand(index);
                 }
             }
-            RegistrationEffect::Ended(end) => {
+            Effect::Output(RegistrationOutput::Ended(end)) => {
                 self.say_worker(index, || format!("ends: {end:?}"));
                 let worker = &mut self.workers[index];
                 (worker.registered, worker.ended) = (false, true);
@@ -247,7 +251,7 @@ impl World {
         let now = self.now;
         let id = self.workers[index].id.clone();
         let Some(object) = self.registry.objects.get(&id) else { return };
-        let Some(there) = object.written.as_ref().filter(|there| there.incarnation.0 != life) else { return };
+        let Some(there) = object.written.as_ref().filter(|there| there.stamp.owner.0 != life) else { return };
         let clock = self.worker_clock(index);
         if clock.has_changed() {
             return;
@@ -255,7 +259,7 @@ impl World {
         let waited = sent.saturating_sub(object.landed) * clock.rate() / 1000 + 2;
         let due = there.heartbeat_ms * 5 / 2;
         if waited < due {
-            let other = there.incarnation.0;
+            let other = there.stamp.owner.0;
             self.judge.violated(now, name::ID_WATCHED, || {
                 format!("{id}: life {life} takes over from life {other} after {waited} of {due} ms")
             });

@@ -10,7 +10,6 @@ use common::sleep_ms;
 use pods::{Cluster, Diary, Manner, leads, until};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 use tenure::Leadership;
 use tenure::event::EventKind;
 use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRunner, JobSpec, JobState};

@@ -5,6 +5,7 @@ use tenure_core::IdError;
 use tenure_core::{NodeId, PluginName, WorkerId};
 
 use super::spec::CheckedSpec;
+use crate::documents::{Codec, Unreadable};
 use crate::wire::{DOCUMENT_MAX_BYTES, FieldRule, SOFTWARE, VERSION, field_error, incarnation, nonce, told};
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::ser::SerializeSeq;
@@ -12,8 +13,11 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
+use tenure_core::document::Stamp;
 use tenure_core::{
-    Epoch, Incarnation, Listing, Snapshot, SnapshotEntry, SnapshotId, WORKERS_MAX, WorkerDetails,
+    Epoch, Incarnation, Listing, Nonce, RegisteredBy, Snapshot, SnapshotEntry, SnapshotId, WORKERS_MAX,
+    WorkerDetails,
 };
 use tenure_store::BODY_MAX_BYTES;
 
@@ -114,32 +118,50 @@ fn parse_error(error: &serde_json::Error, body: &[u8], rules: &[FieldRule]) -> S
     field_error(error, &value, rules)
 }
 
-impl WorkerDocument {
-    pub(crate) fn new(
-        spec: &CheckedSpec,
-        heartbeat_ms: u64,
-        incarnation: Incarnation,
-        started_at: &str,
-        sequence: u64,
-        extra: Map<String, Value>,
-    ) -> WorkerDocument {
-        WorkerDocument {
+/// A worker's own object, as the worker itself reads and writes it.
+#[derive(Clone)]
+pub(super) struct WorkerCodec {
+    pub(super) spec: Arc<CheckedSpec>,
+    pub(super) started_at: Arc<str>,
+}
+
+impl Codec for WorkerCodec {
+    type Body = RegisteredBy;
+    type Kept = Map<String, Value>;
+    const WHAT: &'static str = "a worker";
+
+    fn read(&self, bytes: &[u8]) -> Result<(Stamp, RegisteredBy, Map<String, Value>), Unreadable> {
+        let parsed = WorkerDocument::parse(&self.spec.worker_id, bytes)
+            .map_err(|detail| Unreadable { newer: false, detail })?;
+        let (owner, sequence) = (parsed.incarnation, parsed.sequence);
+        // Nobody leads here: a worker's object has no epoch.
+        let stamp = Stamp { epoch: Epoch(0), owner, nonce: Nonce { incarnation: owner, sequence } };
+        let heartbeat_ms = parsed.document.heartbeat_interval;
+        Ok((stamp, RegisteredBy { pod: parsed.details.pod, heartbeat_ms }, parsed.document.extra))
+    }
+
+    fn write(&self, stamp: Stamp, body: &RegisteredBy, kept: &Map<String, Value>) -> Vec<u8> {
+        let (spec, sequence) = (&self.spec, stamp.nonce.sequence);
+        let document = WorkerDocument {
             v: VERSION,
             worker_id: spec.worker_id.to_string(),
             plugin_type: spec.plugin_type.to_string(),
-            pod: spec.pod.to_string(),
+            pod: body.pod.to_string(),
             timeout: spec.timeout_ms,
-            heartbeat_interval: heartbeat_ms,
-            incarnation: incarnation.to_string(),
-            nonce: format!("{incarnation}-{sequence}"),
+            heartbeat_interval: body.heartbeat_ms,
+            incarnation: stamp.owner.to_string(),
+            nonce: format!("{}-{sequence}", stamp.owner),
             beats: sequence,
-            started_at: started_at.to_owned(),
+            started_at: self.started_at.to_string(),
             software: SOFTWARE.to_owned(),
             payload: spec.payload.clone(),
-            extra,
-        }
+            extra: kept.clone(),
+        };
+        document.to_bytes()
     }
+}
 
+impl WorkerDocument {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("maps with text keys always serialize")
     }

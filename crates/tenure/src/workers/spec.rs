@@ -86,7 +86,7 @@ pub enum WorkerError {
         incarnation: String,
     },
     /// The object under the id is not a worker's. It is left alone.
-    #[error("the object {key} is not a worker: {detail}")]
+    #[error("the object {key} {detail}")]
     Unreadable {
         /// The key of the object.
         key: String,

@@ -1,31 +1,32 @@
-//! A worker of this process: the handle, and the task that keeps its object fresh.
+//! A worker of this process: the handle, and the host of the registration that keeps its object fresh.
 
-mod carrier;
-
+use super::documents::WorkerCodec;
 use super::spec::{WorkerError, WorkerSpec};
+use crate::documents::{DocumentClient, Documents};
 use crate::election::Reporter;
 use crate::event::{EventKind, WorkerFacts};
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::shell::sleep_or_never;
-use carrier::Carrier;
+use crate::shell::{self, Happening, Shell, sleep_or_never};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
+use tenure_core::document::{DocumentAnswer, DocumentRequest};
+use tenure_core::machine::Now;
 use tenure_core::{
-    Incarnation, Registration, RegistrationAnswer, RegistrationConfig, RegistrationEffect, RegistrationEnd,
-    RegistrationEvent, RegistrationInput, RegistrationRequest, RequestId, Time,
+    Incarnation, RegisteredBy, Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd,
+    RegistrationEvent, RegistrationOutput,
 };
 use tenure_core::{NodeId, WorkerId};
 use tenure_store::Store;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 /// Where workers register: a store, a place in it, and a source of leadership.
 #[derive(Clone)]
 pub(crate) struct WorkerHost {
-    store: Arc<dyn Store>,
+    documents: Documents,
     keys: Keys,
     settings: Arc<Settings>,
     reporter: Reporter,
@@ -46,7 +47,9 @@ impl WorkerHost {
         reporter: Reporter,
         leadership: watch::Receiver<Leadership>,
     ) -> WorkerHost {
-        WorkerHost { store, keys, settings, reporter, leadership }
+        let timeout = Duration::from_millis(settings.request_timeout_ms);
+        let documents = Documents::new(store, Arc::clone(&reporter.namespace), timeout);
+        WorkerHost { documents, keys, settings, reporter, leadership }
     }
 
     /// The same host in another place.
@@ -72,27 +75,22 @@ impl WorkerHost {
         let (status, watcher) =
             watch::channel(WorkerStatus { life: Some(incarnation), ..WorkerStatus::default() });
         let ((stop, stopped), silent) = (oneshot::channel(), CancellationToken::new());
-        let carrier = Carrier {
-            store: Arc::clone(&self.store),
-            key: self.keys.worker(&spec.worker_id),
-            request_timeout: Duration::from_millis(self.settings.request_timeout_ms),
-            started_at: Arc::from(format!("{:.3}", jiff::Timestamp::now())),
-            spec,
-            incarnation,
-            heartbeat_ms,
-            kept: Arc::default(),
-        };
-        let task = Task {
-            machine: Registration::new(RegistrationConfig { heartbeat_ms, incarnation }),
-            carrier,
+        let config = RegistrationConfig { heartbeat_ms, incarnation, pod: spec.pod.clone() };
+        let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
+        let key = self.keys.worker(&spec.worker_id);
+        let host = Host {
+            object: self.documents.at(key, WorkerCodec { spec: Arc::new(spec), started_at }),
             reporter: self.reporter.clone(),
             facts: facts.clone(),
             leadership: self.leadership.clone(),
+            watching: true,
             status,
-            requests: JoinSet::new(),
-            running: None,
+            started: false,
+            stop: Some(stopped),
+            silent: silent.clone(),
         };
-        tokio::spawn(task.run(stopped, silent.clone()));
+        let clock = Arc::clone(&self.reporter.clock);
+        tokio::spawn(Shell::new(Registration::new(config), host, clock).run());
         Ok(Worker { facts, leadership: self.leadership.clone(), status: watcher, stop: Some(stop), silent })
     }
 }
@@ -232,91 +230,87 @@ impl Worker {
     }
 }
 
-/// Feeds the machine. Decides nothing.
-struct Task {
-    machine: Registration,
-    carrier: Carrier,
+/// The world around a registration.
+struct Host {
+    object: DocumentClient<WorkerCodec>,
     reporter: Reporter,
     facts: WorkerFacts,
     leadership: watch::Receiver<Leadership>,
+    /// The channel is open: a closed one is always ready.
+    watching: bool,
     status: watch::Sender<WorkerStatus>,
-    requests: JoinSet<(RequestId, RegistrationAnswer)>,
-    /// The request in flight, in case its task dies and cannot report it.
-    running: Option<(RequestId, RegistrationRequest)>,
+    started: bool,
+    stop: Option<oneshot::Receiver<()>>,
+    silent: CancellationToken,
 }
 
-impl Task {
-    async fn run(mut self, mut stop: oneshot::Receiver<()>, silent: CancellationToken) {
-        let (mut stopping, mut watching) = (false, true);
-        self.feed(RegistrationInput::Start);
-        while !matches!(self.status.borrow().phase, WorkerPhase::Ended(_)) {
-            let now_ms = self.reporter.clock.now_ms();
-            let wake = self.machine.wake_at().map(|at| Duration::from_millis(at.0.saturating_sub(now_ms)));
-            let lease = self.leadership.borrow().remaining();
-            let input = tokio::select! {
-                biased;
-                () = silent.cancelled() => {
-                    // A write in flight may still land: the last sign of life, as from a crashed worker.
-                    self.status.send_modify(|status| status.phase = WorkerPhase::Ended(WorkerEnd::Silent));
-                    None
-                }
-                // A message and a dropped handle mean the same.
-                _ = &mut stop, if !stopping => {
-                    stopping = true;
-                    Some(RegistrationInput::Stop)
-                }
-                Some(done) = self.requests.join_next(), if !self.requests.is_empty() => self.on_done(done),
-                changed = self.leadership.changed(), if watching => {
-                    watching = changed.is_ok();
-                    None
-                }
-                () = sleep_or_never(wake) => Some(RegistrationInput::Wake),
-                () = sleep_or_never(lease) => None,
-            };
-            if let Some(input) = input {
-                self.feed(input);
-            }
-            self.mind();
-        }
+impl shell::Host<Registration> for Host {
+    type End = ();
+
+    fn carry(
+        &self,
+        request: DocumentRequest<RegisteredBy>,
+    ) -> impl Future<Output = DocumentAnswer<RegisteredBy>> + Send + 'static {
+        let object = self.object.clone();
+        async move { object.carry(None, request).await }
     }
 
-    fn on_done(
-        &mut self,
-        done: Result<(RequestId, RegistrationAnswer), tokio::task::JoinError>,
-    ) -> Option<RegistrationInput> {
-        let running = self.running.take();
-        match done {
-            Ok((id, answer)) => Some(RegistrationInput::Answer { id, answer }),
-            Err(error) => {
-                tracing::error!(target: "tenure", %error, "a store request crashed");
-                running.map(|(id, request)| RegistrationInput::Answer { id, answer: request.unanswered() })
+    fn output(&mut self, _: Now, _: &Registration, output: RegistrationOutput) -> ControlFlow<()> {
+        match output {
+            RegistrationOutput::Event(event) => {
+                self.tell(event);
+                ControlFlow::Continue(())
+            }
+            RegistrationOutput::Ended(end) => {
+                self.end(end);
+                ControlFlow::Break(())
             }
         }
     }
 
-    fn feed(&mut self, input: RegistrationInput) {
-        let mut effects = Vec::new();
-        self.machine.handle(Time(self.reporter.clock.now_ms()), input, &mut effects);
-        for effect in effects {
-            match effect {
-                RegistrationEffect::Request(id, request) => {
-                    self.running = Some((id, request.clone()));
-                    let carrier = self.carrier.clone();
-                    self.requests.spawn(async move { (id, carrier.carry(request).await) });
-                }
-                RegistrationEffect::Emit(event) => self.tell(event),
-                RegistrationEffect::Ended(end) => self.end(end),
+    async fn next(&mut self) -> Happening<Registration, ()> {
+        self.mind();
+        if !std::mem::replace(&mut self.started, true) {
+            return Happening::Command(RegistrationCommand::Start);
+        }
+        let lease = self.leadership.borrow().remaining();
+        tokio::select! {
+            biased;
+            () = self.silent.cancelled() => {
+                // A write in flight may still land: the last sign of life, as from a crashed worker.
+                self.status.send_modify(|status| status.phase = WorkerPhase::Ended(WorkerEnd::Silent));
+                self.mind();
+                Happening::End(())
             }
+            // A message and a dropped handle mean the same.
+            () = stopped(self.stop.as_mut()) => {
+                self.stop = None;
+                Happening::Command(RegistrationCommand::Stop)
+            }
+            changed = self.leadership.changed(), if self.watching => {
+                self.watching = changed.is_ok();
+                Happening::Nothing
+            }
+            () = sleep_or_never(lease) => Happening::Nothing,
         }
     }
+}
 
+async fn stopped(stop: Option<&mut oneshot::Receiver<()>>) {
+    match stop {
+        Some(stop) => drop(stop.await),
+        None => std::future::pending().await,
+    }
+}
+
+impl Host {
     fn epoch(&self) -> u64 {
         self.leadership.borrow().epoch
     }
 
     fn tell(&self, event: RegistrationEvent) {
         let worker = &self.facts.worker_id;
-        let detail = || format!("worker {worker}: {}", self.carrier.kept().trouble);
+        let detail = || format!("worker {worker}: {}", self.object.trouble());
         match event {
             RegistrationEvent::Registered => {
                 self.status.send_modify(|status| status.phase = WorkerPhase::Registered);
@@ -357,7 +351,7 @@ impl Task {
                 (Some((pod.clone(), incarnation.clone())), WorkerEnd::Superseded { pod, incarnation })
             }
             RegistrationEnd::Unreadable => {
-                let (key, detail) = (self.carrier.key.clone(), self.carrier.kept().trouble.clone());
+                let (key, detail) = (self.object.key().to_owned(), self.object.trouble());
                 (None, WorkerEnd::Refused(WorkerError::Unreadable { key, detail }))
             }
         };

@@ -47,7 +47,7 @@ impl Clock for Stoppable {
 }
 
 async fn join(lanes: &Lanes, namespace: &str, node: &str, clock: Arc<dyn Clock>) -> Node {
-    let settings = Settings::builder().namespace(namespace).node(node).startup_jitter_max(0);
+    let settings = Settings::builder().namespace(namespace).node(node).startup_jitter_max(Duration::ZERO);
     Node::builder(settings.build().expect("valid"))
         .lanes(lanes.clone())
         .clock(clock)

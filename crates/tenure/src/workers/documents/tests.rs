@@ -7,7 +7,7 @@ fn id<T: FromStr<Err = IdError>>(text: &str) -> T {
     text.parse().expect("valid")
 }
 
-fn worker() -> WorkerDocument {
+fn codec() -> WorkerCodec {
     let spec = CheckedSpec {
         worker_id: id("q1-worker-1"),
         plugin_type: id("queue"),
@@ -15,8 +15,17 @@ fn worker() -> WorkerDocument {
         timeout_ms: 20_000,
         payload: Map::new(),
     };
+    WorkerCodec { spec: Arc::new(spec), started_at: Arc::from("2026-01-01T00:00:00.000Z") }
+}
+
+fn worker() -> Vec<u8> {
     let extra = json!({"later": [1, 2]}).as_object().cloned().expect("an object");
-    WorkerDocument::new(&spec, 5000, Incarnation(0xab), "2026-01-01T00:00:00.000Z", 3, extra)
+    codec().write(stamp(), &RegisteredBy { pod: id("pod-x"), heartbeat_ms: 5000 }, &extra)
+}
+
+fn stamp() -> Stamp {
+    let owner = Incarnation(0xab);
+    Stamp { epoch: Epoch(0), owner, nonce: Nonce { incarnation: owner, sequence: 3 } }
 }
 
 fn snapshot(count: usize, silent: usize) -> Snapshot {
@@ -37,16 +46,17 @@ fn snapshot(count: usize, silent: usize) -> Snapshot {
 
 #[test]
 fn a_worker_survives_the_round_trip_with_what_a_later_version_added() {
-    let parsed = WorkerDocument::parse(&id("q1-worker-1"), &worker().to_bytes()).expect("our own");
-    assert_eq!(parsed.document, worker());
-    assert_eq!((parsed.incarnation, parsed.sequence), (Incarnation(0xab), 3));
-    assert_eq!(parsed.document.extra["later"], json!([1, 2]));
+    let parsed = WorkerDocument::parse(&id("q1-worker-1"), &worker()).expect("our own");
+    assert_eq!(parsed.document.to_bytes(), worker());
+    let (found, body, kept) = codec().read(&worker()).expect("our own");
+    assert_eq!((found, body.heartbeat_ms), (stamp(), 5000));
+    assert_eq!(kept["later"], json!([1, 2]));
 }
 
 #[test]
 fn what_is_no_worker_is_named() {
     let change = |field: &str, value: Value| {
-        let mut value_of: Value = serde_json::from_slice(&worker().to_bytes()).expect("JSON");
+        let mut value_of: Value = serde_json::from_slice(&worker()).expect("JSON");
         value_of[field] = value;
         value_of.to_string().into_bytes()
     };
