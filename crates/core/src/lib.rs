@@ -73,8 +73,9 @@ pub use schedules::{
 };
 pub use time::Time;
 pub use workers::{
-    KnownWorker, KnownWorkers, Listed, Listing, Liveness, LivenessConfig, ReadOutcome, RegisteredBy,
-    Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd, RegistrationEvent,
-    RegistrationOutput, Skipped, Snapshot, SnapshotEntry, SnapshotId, SweepOutcome, WORKERS_MAX,
-    WorkerChange, WorkerDetails, WorkerEvent,
+    KnownWorker, KnownWorkers, Listed, ListedWorkers, Listing, Liveness, LivenessConfig, ReadOutcome,
+    RegisteredBy, Registration, RegistrationCommand, RegistrationConfig, RegistrationEnd, RegistrationEvent,
+    RegistrationOutput, Skipped, Snapshot, SnapshotEntry, SnapshotId, Sweep, SweepAnswer, SweepCommand,
+    SweepConfig, SweepOutcome, SweepOutput, SweepRequest, WORKERS_MAX, WorkerChange, WorkerDetails,
+    WorkerEvent,
 };

@@ -29,7 +29,11 @@ fn stamp(incarnation: u64, sequence: u64) -> Stamp {
 }
 
 fn found(stamp: Stamp, version: Version) -> Read<RegisteredBy> {
-    Read::Found { stamp, body: RegisteredBy { pod: pod(), heartbeat_ms: HEARTBEAT_MS }, version }
+    Read::Found { stamp, body: by(1), version }
+}
+
+fn by(beats: u64) -> RegisteredBy {
+    RegisteredBy { pod: pod(), heartbeat_ms: HEARTBEAT_MS, beats }
 }
 
 fn written(answer: WriteAnswer) -> Answer<Registration> {
@@ -408,16 +412,15 @@ fn the_cadence_begins_with_the_registration_and_a_slow_answer_does_not_shift_it(
     let (first, _) = hand.asked().expect("a look");
     hand.answer(100, DocumentAnswer::Read(Read::Absent));
     let (second, write) = hand.asked().expect("a write");
-    let body = RegisteredBy { pod: pod(), heartbeat_ms: HEARTBEAT_MS };
-    assert_eq!(write, DocumentRequest::Write { stamp: stamp(1, 2), body, expect: Expect::Absent });
+    assert_eq!(write, DocumentRequest::Write { stamp: stamp(1, 2), body: by(1), expect: Expect::Absent });
     assert_ne!(first, second, "an answer must be to one request only");
     assert_eq!(hand.machine.wake_at(), None, "it waits for an answer");
     hand.won(250);
     assert_eq!(hand.machine.wake_at(), Some(Time(5250)));
     for (beat, sequence) in [(5250, 3), (10_250, 4)] {
         hand.tell(beat, Input::Wake);
-        let DocumentRequest::Write { stamp: sent, .. } = hand.request() else { panic!() };
-        assert_eq!(sent, stamp(1, sequence), "every write is another");
+        let DocumentRequest::Write { stamp: sent, body, .. } = hand.request() else { panic!() };
+        assert_eq!((sent, body), (stamp(1, sequence), by(sequence - 1)), "every write is another");
         hand.won(beat + 150);
         assert_eq!(hand.machine.wake_at(), Some(Time(beat + 5000)));
     }

@@ -178,14 +178,16 @@ impl World {
     /// Takes the active workers from the registry.
     fn muster(&mut self, node: usize) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
-        let Some(mark) = self.desks[node].bulletin.applied() else { return };
-        let tenure = self.desks[node].tenure.as_ref().filter(|tenure| tenure.epoch == bureau.epoch);
-        let told = tenure.and_then(|tenure| tenure.roll.has_told()).or(bureau.told);
+        let Some(mark) = self.sweeps[node].known().applied() else { return };
+        let sweep = &self.sweeps[node];
+        let leads = sweep.term.as_ref().is_some_and(|term| term.epoch == bureau.epoch);
+        let told =
+            sweep.liveness().filter(|_| leads).and_then(|liveness| liveness.has_told()).or(bureau.told);
         if bureau.told == told && bureau.known.as_ref().is_some_and(|(known, _)| *known == mark) {
             return;
         }
         bureau.told = told;
-        let workers = self.desks[node].bulletin.workers();
+        let workers = sweep.known().workers();
         let list: BTreeMap<WorkerId, bool> = workers.map(|(id, entry)| (id.clone(), entry.active)).collect();
         let by = Incarnation(bureau.incarnation);
         // Only a leader that has listed the workers itself knows that one of them is gone.

@@ -30,7 +30,7 @@ impl World {
         target.held.clear();
         target.gate = Gate::default();
         self.trace.note(self.now, node, || Noted::Restarted);
-        self.new_desk(node);
+        self.new_sweep(node);
         self.new_office(node);
         self.start(node, random);
         for worker in self.workers_on(node) {
@@ -68,7 +68,7 @@ impl World {
         for input in held {
             self.feed(node, input);
         }
-        self.resume_desk(node);
+        self.resume_sweep(node);
         self.resume_office(node);
         for worker in self.workers_on(node) {
             self.resume_worker(worker);

@@ -190,7 +190,7 @@ impl World {
                     }
                     let version = self.store.put(now, Stored::Seat(seat.clone()), false);
                     self.seat_landed(seat);
-                    let wanted = self.desks.get(node).and_then(|desk| desk.wanted);
+                    let wanted = self.sweeps.get(node).and_then(|sweep| sweep.wanted);
                     if let Some(object) = self.store.seat.as_mut()
                         && let Some((_, pointer)) = wanted.filter(|(of, _)| *of == epoch)
                     {

@@ -17,7 +17,7 @@ pub(crate) enum Happening {
     Resume,
     WorkerWake { token: u64 },
     WorkerResume,
-    Desk { ticket: u64 },
+    SweepWake { token: u64 },
     Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
     Told { who: Party, id: u64, told: Told },
     Office(OfficeInput),

@@ -2,6 +2,7 @@
 
 use crate::store::SimStore;
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use tenure_core::WorkerId;
 use tenure_core::document::{Read, Stamp};
 use tenure_core::{Expect, Listed, ReadOutcome, RegisteredBy, Snapshot, Version, WorkerDetails, WriteAnswer};
@@ -36,7 +37,7 @@ pub(crate) struct Object {
 #[derive(Clone, Debug)]
 pub(crate) struct Published {
     pub(crate) version: u64,
-    pub(crate) content: Option<(Snapshot, u64)>,
+    pub(crate) content: Option<(Arc<Snapshot>, Stamp)>,
 }
 
 /// The workers' objects and the snapshot.
@@ -102,7 +103,8 @@ impl Registry {
         match &object.written {
             None => Read::Unreadable { version, newer: false },
             Some(Written { stamp, heartbeat_ms, details }) => {
-                let body = RegisteredBy { pod: details.pod.clone(), heartbeat_ms: *heartbeat_ms };
+                let pod = details.pod.clone();
+                let body = RegisteredBy { pod, heartbeat_ms: *heartbeat_ms, beats: 0 };
                 Read::Found { stamp: *stamp, body, version }
             }
         }
@@ -149,15 +151,28 @@ impl Registry {
     /// Publishes if the stored version matches, or if nothing is stored and nothing is expected; always if unconditional.
     pub(crate) fn publish(
         &mut self,
-        expect: Option<Option<u64>>,
-        content: Option<(Snapshot, u64)>,
-    ) -> Option<u64> {
-        let there = self.snapshot.as_ref().map(|published| published.version);
-        if expect.is_some_and(|expect| expect != there) {
+        expect: Option<&Expect>,
+        content: Option<(Arc<Snapshot>, Stamp)>,
+    ) -> Option<Version> {
+        let there = match &self.snapshot {
+            Some(published) => Expect::Version(version(published.version)),
+            None => Expect::Absent,
+        };
+        if expect.is_some_and(|expect| *expect != there) {
             return None;
         }
         self.versions += 1;
         self.snapshot = Some(Published { version: self.versions, content });
-        Some(self.versions)
+        Some(version(self.versions))
+    }
+
+    pub(crate) fn read_snapshot(&self, unless: Option<&Version>) -> Read<Arc<Snapshot>> {
+        let Some(there) = &self.snapshot else { return Read::Absent };
+        let version = version(there.version);
+        match &there.content {
+            _ if Some(&version) == unless => Read::Unchanged,
+            None => Read::Unreadable { version, newer: false },
+            Some((snapshot, stamp)) => Read::Found { stamp: *stamp, body: Arc::clone(snapshot), version },
+        }
     }
 }

@@ -3,7 +3,9 @@
 use crate::check::name;
 use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use tenure_core::WorkerId;
+use tenure_core::document::Stamp;
 use tenure_core::{Snapshot, SnapshotId, Time, WorkerChange, WorkerEvent};
 
 /// How long an object that is not a worker is not read again, on the leader's clock.
@@ -62,8 +64,8 @@ impl World {
     pub(crate) fn object_changed(&mut self, worker: &WorkerId) {
         let now = self.now;
         self.watch.changed(worker, now);
-        for (node, desk) in self.desks.iter_mut().enumerate() {
-            if let Some(tenure) = &mut desk.tenure {
+        for (node, sweep) in self.sweeps.iter_mut().enumerate() {
+            if let Some(tenure) = &mut sweep.term {
                 let local = self.nodes[node].clock.local(now);
                 tenure.changes.entry(worker.clone()).or_default().push((now, local));
             }
@@ -73,13 +75,14 @@ impl World {
     /// A leader has judged by a list that landed at `landed` on its own clock, and may be untrue after `until`.
     pub(crate) fn check_judgement(&mut self, node: usize, sent: Time, landed: Time, until: u64) {
         let now = self.now;
-        let Some(tenure) = &mut self.desks[node].tenure else { return };
-        if !tenure.roll.is_changed() {
+        let sweep = &mut self.sweeps[node];
+        let Some(mut liveness) = sweep.liveness().filter(|liveness| liveness.is_changed()).cloned() else {
             return;
-        }
+        };
+        let Some(tenure) = &mut sweep.term else { return };
         let (epoch, first) = (tenure.epoch, tenure.first.unwrap_or(sent));
         let mut wrong = Vec::new();
-        for entry in tenure.roll.clone().snapshot().workers {
+        for entry in liveness.snapshot().workers {
             let Some(mark) = entry.silence.filter(|mark| mark.epoch == epoch) else { continue };
             let (worker, timeout_ms) = (entry.worker, entry.details.timeout_ms);
             if !tenure.judged.insert((worker.clone(), mark)) {
@@ -109,16 +112,25 @@ impl World {
     }
 
     /// A snapshot has replaced this one.
-    pub(crate) fn check_published(&mut self, before: Option<&Snapshot>, snapshot: &Snapshot) {
+    pub(crate) fn check_published(
+        &mut self,
+        before: Option<&(Arc<Snapshot>, Stamp)>,
+        snapshot: &Snapshot,
+        stamp: Stamp,
+    ) {
         let now = self.now;
         if self.judge.rolled_back {
             return; // Epochs repeat, and so do the names of silences.
         }
         // A new leader writes what it found once more, unchanged.
-        let falls = |before: &&Snapshot| before.id >= snapshot.id && *before != snapshot;
-        if let Some(before) = before.filter(falls).map(|before| before.id) {
-            self.judge
-                .violated(now, name::SNAPSHOTS_RISE, || format!("{:?} replaces {before:?}", snapshot.id));
+        let falls = |(before, by): &&(Arc<Snapshot>, Stamp)| {
+            before.id >= snapshot.id && **before != *snapshot || by.epoch > stamp.epoch
+        };
+        if let Some((before, by)) = before.filter(falls) {
+            self.judge.violated(now, name::SNAPSHOTS_RISE, || {
+                let (id, was) = (snapshot.id, before.id);
+                format!("{id:?} of {:?} replaces {was:?} of {:?}", stamp.epoch, by.epoch)
+            });
         }
         for entry in &snapshot.workers {
             let Some(mark) = entry.silence else { continue };
@@ -136,7 +148,7 @@ impl World {
 
     /// A node reports what a snapshot says.
     pub(crate) fn check_told(&mut self, node: usize, snapshot: &Snapshot, event: &WorkerEvent) {
-        let (now, life, worker) = (self.now, self.desks[node].life, event.worker.clone());
+        let (now, life, worker) = (self.now, self.sweeps[node].life, event.worker.clone());
         if event.change != WorkerChange::Timeout || self.judge.rolled_back {
             return;
         }

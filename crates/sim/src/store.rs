@@ -22,7 +22,7 @@ pub(crate) enum Stored {
 }
 
 /// The snapshot that a seat names, with its version on the store.
-pub(crate) type Pointer = (SnapshotId, u64);
+pub(crate) type Pointer = SnapshotId;
 
 /// The seat's object.
 #[derive(Clone, Debug)]

@@ -1,18 +1,17 @@
-//! Requests about workers, between their processes, the leader's desk and the store. The same faults strike them.
+//! Requests about workers, between their processes, the nodes and the store. The same faults strike them.
 
-use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::node::{Fate, Kind};
 use crate::queue::{Happening, Then};
 use crate::registry::Written;
+use crate::sweep::ListTruth;
 use crate::world::World;
 use rand::RngExt;
-use tenure_core::WorkerId;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal};
 use tenure_core::machine::Request;
 use tenure_core::{
-    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, Listed, ReadOutcome, RegisteredBy,
-    RequestId, Snapshot, Time, Version, WriteAnswer,
+    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, ListedWorkers, RegisteredBy,
+    RequestId, SweepAnswer, SweepRequest, Version, WriteAnswer,
 };
 
 /// The time limit of a whole list, in request timeouts, as in the stores.
@@ -29,12 +28,8 @@ pub(crate) enum Party {
 pub(crate) enum Ask {
     /// A worker's request for its own object.
     Own(DocumentRequest<RegisteredBy>),
-    List,
-    Object(WorkerId),
-    Remove(WorkerId),
-    Snapshot,
-    /// On condition of this version.
-    Publish(Box<Snapshot>, u64, Option<u64>),
+    /// A node's request about the workers.
+    Sweep(SweepRequest),
     /// A dispatcher's request, with the dispatcher's number.
     Dispatch(u64, RequestId, Box<DispatchRequest>),
     /// A worker's look at its inbox, unless it still has this version.
@@ -48,30 +43,10 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug)]
 pub(crate) enum Told {
     Own(DocumentAnswer<RegisteredBy>),
-    /// When it landed on the sender's clock, until when it was true in true time, and the entries.
-    List(Option<(Time, u64, Vec<Listed>)>),
-    Object(ReadOutcome),
-    Removed,
-    Snapshot(SnapshotRead),
-    Published(Put),
+    /// And what is true of it, if it is a list.
+    Sweep(SweepAnswer, Option<ListTruth>),
     Dispatch(u64, DispatchInput),
     Take(ClaimerInput),
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum SnapshotRead {
-    /// The version and, if it can be read, the snapshot and its writer.
-    Found(u64, Option<(Snapshot, u64)>),
-    Absent,
-    Unavailable,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Put {
-    Won(u64),
-    Lost,
-    Unknown,
-    Refused,
 }
 
 impl Ask {
@@ -79,10 +54,12 @@ impl Ask {
         match self {
             Ask::Own(DocumentRequest::Write { .. }) => Kind::Beat,
             Ask::Own(DocumentRequest::Read { .. } | DocumentRequest::Remove) => Kind::Own,
-            Ask::List => Kind::Sweep,
-            Ask::Object(_) | Ask::Remove(_) => Kind::Worker,
-            Ask::Snapshot => Kind::Snapshot,
-            Ask::Publish(..) => Kind::Publish,
+            Ask::Sweep(SweepRequest::List) => Kind::Sweep,
+            Ask::Sweep(SweepRequest::Snapshot(DocumentRequest::Write { .. })) => Kind::Publish,
+            Ask::Sweep(SweepRequest::Snapshot(_)) => Kind::Snapshot,
+            Ask::Sweep(SweepRequest::Read(_) | SweepRequest::Remove(_) | SweepRequest::ForgetNodes) => {
+                Kind::Worker
+            }
             Ask::Dispatch(_, _, request) => match **request {
                 DispatchRequest::ReadLedger(_) | DispatchRequest::WriteLedger(..) => Kind::Ledger,
                 DispatchRequest::ReadInbox(..)
@@ -99,24 +76,19 @@ impl Ask {
     fn conditional(&self) -> bool {
         match self {
             Ask::Own(request) => matches!(request, DocumentRequest::Write { .. }),
-            Ask::Publish(..) | Ask::Work(..) => true,
+            Ask::Sweep(SweepRequest::Snapshot(request)) => matches!(request, DocumentRequest::Write { .. }),
+            Ask::Work(..) => true,
             Ask::Dispatch(_, _, request) => {
                 matches!(**request, DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..))
             }
-            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Snapshot | Ask::Look(..) | Ask::Confirm(_) => {
-                false
-            }
+            Ask::Sweep(_) | Ask::Look(..) | Ask::Confirm(_) => false,
         }
     }
 
     fn unanswered(&self) -> Told {
         match self {
             Ask::Own(request) => Told::Own(request.unanswered()),
-            Ask::List => Told::List(None),
-            Ask::Object(_) => Told::Object(ReadOutcome::Nothing),
-            Ask::Remove(_) => Told::Removed,
-            Ask::Snapshot => Told::Snapshot(SnapshotRead::Unavailable),
-            Ask::Publish(..) => Told::Published(Put::Unknown),
+            Ask::Sweep(request) => Told::Sweep(request.unanswered(), None),
             Ask::Dispatch(incarnation, id, request) => Told::Dispatch(*incarnation, request.unanswered(*id)),
             Ask::Look(id, _) => Told::Take(ClaimerInput::Read(*id, ClaimerRead::Unavailable)),
             Ask::Confirm(id) => Told::Take(ClaimerInput::Confirmed(*id, false)),
@@ -128,7 +100,9 @@ impl Ask {
     fn refused(&self, denied: bool) -> Told {
         match self {
             Ask::Own(request) => Told::Own(refusal_of(request, denied)),
-            Ask::Publish(..) => Told::Published(Put::Refused),
+            Ask::Sweep(SweepRequest::Snapshot(request)) => {
+                Told::Sweep(SweepAnswer::Snapshot(refusal_of(request, denied)), None)
+            }
             Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, refusal(denied))),
             Ask::Dispatch(incarnation, id, request) => {
                 let input = match &**request {
@@ -146,15 +120,13 @@ impl Ask {
                 };
                 Told::Dispatch(*incarnation, input)
             }
-            Ask::List | Ask::Object(_) | Ask::Remove(_) | Ask::Look(..) | Ask::Confirm(_) | Ask::Snapshot => {
-                self.unanswered()
-            }
+            Ask::Sweep(_) | Ask::Look(..) | Ask::Confirm(_) => self.unanswered(),
         }
     }
 }
 
 impl World {
-    /// Everything about workers: `index` is a worker's, or a node's for requests of its desk.
+    /// Everything about workers: `index` is a worker's, or a node's for its own requests.
     pub(crate) fn happen_to_workers(&mut self, index: usize, life: u64, what: Happening) {
         let present = |party: Party| match party {
             Party::Worker(index) => self.workers[index].life == life && self.workers[index].alive,
@@ -180,7 +152,7 @@ impl World {
             | Happening::Stopped { .. }
             | Happening::Dispatch { .. }
             | Happening::Task { .. }
-            | Happening::Desk { .. }
+            | Happening::SweepWake { .. }
             | Happening::Office(_)
             | Happening::Aside { .. }
             | Happening::Fails { .. }
@@ -307,32 +279,11 @@ impl World {
     }
 
     fn perform(&mut self, who: Party, life: u64, ask: &Ask, sent: u64, then: Then) -> Told {
-        let now = self.now;
         match (ask, who) {
             (Ask::Own(request), Party::Worker(index)) => {
                 Told::Own(self.perform_own(index, life, request, sent))
             }
-            (Ask::List, Party::Node(node)) => {
-                let stale = match then {
-                    Then::Stale(_, back) => Some(back),
-                    Then::Answer(_) | Then::Nothing | Then::Echo(_) | Then::Unknown(_) => None,
-                };
-                let (until, entries) = self.registry.list(now, stale);
-                Told::List(Some((self.nodes[node].clock.local(now), until, entries)))
-            }
-            (Ask::Object(worker), _) => Told::Object(self.registry.details(worker)),
-            (Ask::Remove(worker), _) => {
-                self.object_changed(worker);
-                self.registry.remove(now, worker);
-                Told::Removed
-            }
-            (Ask::Snapshot, _) => Told::Snapshot(match &self.registry.snapshot {
-                None => SnapshotRead::Absent,
-                Some(there) => SnapshotRead::Found(there.version, there.content.clone()),
-            }),
-            (Ask::Publish(snapshot, writer, expect), _) => {
-                Told::Published(self.land_snapshot(snapshot, *writer, *expect))
-            }
+            (Ask::Sweep(request), Party::Node(node)) => self.perform_sweep(node, request, then),
             (Ask::Dispatch(incarnation, id, request), Party::Node(node)) => {
                 self.perform_dispatch(node, *incarnation, *id, request, then)
             }
@@ -349,8 +300,40 @@ impl World {
                 self.perform_work(index, *id, doc, version)
             }
             (Ask::Own(_) | Ask::Look(..) | Ask::Confirm(_) | Ask::Work(..), Party::Node(_))
-            | (Ask::List | Ask::Dispatch(..), Party::Worker(_)) => ask.unanswered(),
+            | (Ask::Sweep(_) | Ask::Dispatch(..), Party::Worker(_)) => ask.unanswered(),
         }
+    }
+
+    fn perform_sweep(&mut self, node: usize, request: &SweepRequest, then: Then) -> Told {
+        let now = self.now;
+        let answer = match request {
+            SweepRequest::List => {
+                let stale = match then {
+                    Then::Stale(_, back) => Some(back),
+                    Then::Answer(_) | Then::Nothing | Then::Echo(_) | Then::Unknown(_) => None,
+                };
+                let (until, workers) = self.registry.list(now, stale);
+                let list = ListedWorkers { workers, ..ListedWorkers::default() };
+                let truth = (self.nodes[node].clock.local(now), until);
+                return Told::Sweep(SweepAnswer::Listed(Some(list)), Some(truth));
+            }
+            SweepRequest::Read(worker) => SweepAnswer::Read(self.registry.details(worker)),
+            SweepRequest::Remove(worker) => {
+                self.object_changed(worker);
+                self.registry.remove(now, worker);
+                SweepAnswer::Removed
+            }
+            SweepRequest::Snapshot(DocumentRequest::Read { unless }) => {
+                SweepAnswer::Snapshot(DocumentAnswer::Read(self.registry.read_snapshot(unless.as_ref())))
+            }
+            SweepRequest::Snapshot(DocumentRequest::Write { stamp, body, expect }) => {
+                SweepAnswer::Snapshot(DocumentAnswer::Written(self.land_snapshot(*stamp, body, expect)))
+            }
+            SweepRequest::Snapshot(DocumentRequest::Remove) | SweepRequest::ForgetNodes => {
+                request.unanswered()
+            }
+        };
+        Told::Sweep(answer, None)
     }
 
     fn perform_own(
@@ -395,16 +378,9 @@ impl World {
             (Party::Node(node), Told::Dispatch(incarnation, input)) => {
                 self.feed_bureau(node, incarnation, input);
             }
-            (Party::Node(node), told) => self.feed_desk(node, DeskInput::Told(id, told)),
-            (
-                Party::Worker(_),
-                Told::List(_)
-                | Told::Object(_)
-                | Told::Removed
-                | Told::Snapshot(_)
-                | Told::Published(_)
-                | Told::Dispatch(..),
-            ) => {}
+            (Party::Node(node), Told::Sweep(answer, list)) => self.answer_sweep(node, id, answer, list),
+            (Party::Node(_), Told::Own(_) | Told::Take(_))
+            | (Party::Worker(_), Told::Sweep(..) | Told::Dispatch(..)) => {}
         }
     }
 
@@ -450,7 +426,9 @@ fn echo(told: Told) -> Told {
         Told::Own(DocumentAnswer::Written(WriteAnswer::Won(_))) => {
             Told::Own(DocumentAnswer::Written(WriteAnswer::Lost))
         }
-        Told::Published(Put::Won(_)) => Told::Published(Put::Lost),
+        Told::Sweep(SweepAnswer::Snapshot(DocumentAnswer::Written(WriteAnswer::Won(_))), _) => {
+            Told::Sweep(SweepAnswer::Snapshot(DocumentAnswer::Written(WriteAnswer::Lost)), None)
+        }
         Told::Take(ClaimerInput::Written(id, WriteAnswer::Won(_))) => {
             Told::Take(ClaimerInput::Written(id, WriteAnswer::Lost))
         }
@@ -460,12 +438,6 @@ fn echo(told: Told) -> Told {
         Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(_))) => {
             Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Lost))
         }
-        Told::Take(_) | Told::Dispatch(..) => told,
-        Told::Own(_)
-        | Told::List(_)
-        | Told::Object(_)
-        | Told::Removed
-        | Told::Snapshot(_)
-        | Told::Published(_) => told,
+        Told::Own(_) | Told::Sweep(..) | Told::Take(_) | Told::Dispatch(..) => told,
     }
 }

@@ -1,7 +1,6 @@
 //! Leader-only work: when it starts and stops, and that no two nodes do any at the same instant.
 
 use crate::check::name;
-use crate::desk::DeskInput;
 use crate::fault::FaultKind;
 use crate::neglect::Neglect;
 use crate::node::{Acting, Work};
@@ -48,7 +47,7 @@ impl World {
         }
         self.nodes[node].acting = Some(Acting { epoch, deadline, told: false, since: now });
         self.schedule(now + 50, node, life, Happening::Dispatch { epoch });
-        self.lead_desk(node, epoch);
+        self.lead_sweep(node);
         self.check_offices(node, epoch);
         self.nudge_office(node);
     }
@@ -60,7 +59,7 @@ impl World {
         if let Some(acting) = target.acting.as_mut().filter(|acting| acting.epoch == epoch) {
             acting.told = true;
         }
-        self.feed_desk(node, DeskInput::Look);
+        self.lead_sweep(node);
         if self.staffed {
             return self.close_office(node, epoch);
         }

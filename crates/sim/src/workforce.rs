@@ -147,12 +147,12 @@ fn wrong(world: &World) -> Option<String> {
         if lives.len() > 1 || lives == [false] {
             return Some(format!("{id}: {} processes, registered {lives:?}", lives.len()));
         }
-        for (node, desk) in world.desks.iter().enumerate().filter(|_| !is_spoiled(world)) {
+        for (node, sweep) in world.sweeps.iter().enumerate().filter(|_| !is_spoiled(world)) {
             if !world.nodes[node].alive || !world.nodes[node].running {
                 continue;
             }
             let shown =
-                desk.bulletin.workers().find(|(worker, _)| *worker == id).map(|(_, entry)| entry.active);
+                sweep.known().workers().find(|(worker, _)| *worker == id).map(|(_, entry)| entry.active);
             if shown.unwrap_or(false) == lives.is_empty() {
                 return Some(format!("{id}: {} lives, node {node} shows {shown:?}", lives.len()));
             }
@@ -215,7 +215,7 @@ fn steady(world: &mut World) {
             wrong.push(format!("{what}: {sent} requests, due {due}"));
         }
     };
-    let known = world.desks[leader].tenure.as_ref().map_or(0, |tenure| tenure.roll.known());
+    let known = world.sweeps[leader].liveness().map_or(0, |liveness| liveness.known());
     if known > 0 {
         let lists = world.nodes[leader].count(Kind::Sweep) - desks[leader][Kind::Sweep as usize];
         hold("lists".to_owned(), lists, world.sweep_ms, world.nodes[leader].clock.rate());

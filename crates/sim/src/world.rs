@@ -3,7 +3,6 @@
 use crate::book::Book;
 use crate::check::Judge;
 use crate::clock::Clock;
-use crate::desk::{Desk, DeskInput};
 use crate::far::Far;
 use crate::fault::{FaultCounts, FaultKind, FaultMix};
 use crate::hand::Hand;
@@ -17,6 +16,7 @@ use crate::registry::Registry;
 use crate::shelf::Shelf;
 use crate::silence::Watch;
 use crate::store::SimStore;
+use crate::sweep::NodeSweep;
 use crate::trace::{Noted, Trace};
 use crate::witness::Witnesses;
 use crate::worker::Worker;
@@ -85,7 +85,7 @@ pub(crate) struct World {
     pub(crate) workers: Vec<Worker>,
     pub(crate) registry: Registry,
     /// One per node, if there are workers.
-    pub(crate) desks: Vec<Desk>,
+    pub(crate) sweeps: Vec<NodeSweep>,
     pub(crate) watch: Watch,
     /// There was garbage among the workers' objects when the faults ended.
     pub(crate) had_junk: bool,
@@ -145,7 +145,7 @@ impl World {
             retention_ms: 3_600_000,
             workers: Vec::new(),
             registry: Registry::default(),
-            desks: Vec::new(),
+            sweeps: Vec::new(),
             watch: Watch::default(),
             had_junk: false,
             had_unread: false,
@@ -196,7 +196,7 @@ impl World {
             running: false,
             second: (0, 0),
         });
-        self.new_desk(self.nodes.len() - 1);
+        self.new_sweep(self.nodes.len() - 1);
         self.new_office(self.nodes.len() - 1);
         self.nodes.len() - 1
     }
@@ -224,7 +224,7 @@ impl World {
 
     /// The clock changed, so the requested wake-up comes at a different time now.
     pub(crate) fn rearm(&mut self, node: usize) {
-        self.rearm_desk(node);
+        self.rearm_sweep(node);
         if self.staffed {
             self.rearm_office(node);
             self.rearm_bureau(node);
@@ -309,7 +309,7 @@ impl World {
             Happening::Stopped { epoch } => self.feed(node, Input::ProcessesStopped { epoch }),
             Happening::Dispatch { epoch } => self.dispatch(node, epoch),
             Happening::Resume => self.resume(node),
-            Happening::Desk { ticket } => self.feed_desk(node, DeskInput::Due(ticket)),
+            Happening::SweepWake { token } => self.wake_sweep(node, token),
             Happening::Office(input) => self.feed_office(node, input),
             Happening::Aside { hold_ms } => self.stand_aside(node, hold_ms),
             Happening::Fails { process, instance, outcome } => {
@@ -427,7 +427,7 @@ impl World {
                 // A node at rest waits for no answer any more, and starts again with what it never forgets.
                 target.outstanding.clear();
                 self.witnesses.forget(life);
-                self.new_desk(node);
+                self.new_sweep(node);
             }
         }
     }

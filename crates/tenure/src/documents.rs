@@ -204,7 +204,7 @@ impl Documents {
     }
 
     /// The store answered, and the object is as it should be.
-    fn mended(&self, key: &str) {
+    pub(crate) fn mended(&self, key: &str) {
         let mut said = self.said.lock();
         said.remove(key);
         if said.remove(STORE).is_some() {

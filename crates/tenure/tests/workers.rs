@@ -412,7 +412,8 @@ async fn a_snapshot_of_an_older_epoch_is_ignored_and_a_broken_one_made_again() {
     assert_eq!(object(&rig, SNAPSHOT).await.expect("there")["epoch"], 2);
     assert_eq!(members[0].node.workers().borrow().active, 2);
     // Somebody puts an older one in its place, with everybody dead; then something that is no snapshot at all.
-    let old = json!({"v": 1, "epoch": 1, "sequence": 99, "nonce": "x", "listing": "all", "active": 0, "inactive": 1,
+    let old = json!({"v": 1, "epoch": 1, "owner": "00000000000000ab", "nonce": "00000000000000ab-9",
+        "id": {"epoch": 1, "sequence": 99}, "listing": "all", "active": 0, "inactive": 1,
         "plugins": ["queue"], "pods": ["pod-b"], "workers": [["w", 0, 0, 20000, 1, 99, 0]]});
     put(&rig, SNAPSHOT, old.to_string()).await;
     members.iter_mut().for_each(|member| drop(told(member)));

@@ -206,15 +206,19 @@ impl Liveness {
         }
     }
 
-    /// The last snapshot cannot be read. A new one is published for that reason once every listed object has been read, even
-    /// if there are none: publishing sooner would hide live workers.
+    /// The last snapshot cannot be read. A new one is published once every listed object has been read, even if there are
+    /// none: publishing sooner would hide live workers.
     pub fn found_spoiled(&mut self) {
         self.spoiled = true;
     }
 
-    fn is_whole(&self) -> bool {
+    fn all_read(&self) -> bool {
         let unread = |record: &Record| record.content == Content::Unread;
-        self.sweeps > 0 && !self.skipped.cut && !self.workers.values().any(unread)
+        self.sweeps > 0 && !self.workers.values().any(unread)
+    }
+
+    fn is_whole(&self) -> bool {
+        !self.skipped.cut && self.all_read()
     }
 
     /// Snapshots up to this one are known here. A node that continues in an epoch it led before must not reuse their
@@ -230,7 +234,7 @@ impl Liveness {
     /// own: what a former leader published in the meantime has been reported.
     pub fn inherit(&mut self, snapshot: &Snapshot) {
         self.above(snapshot.id);
-        self.found = Some(snapshot.clone());
+        (self.found, self.spoiled) = (Some(snapshot.clone()), false);
         // Found in place of its own: workers that this leader has seen or inherited may be missing from it.
         self.changes += u64::from(!self.workers.is_empty());
         for entry in &snapshot.workers {
@@ -405,7 +409,10 @@ impl Liveness {
     /// Whether there is something to publish: a change since the last publication, or a found snapshot that this leader has
     /// not replaced yet.
     pub fn is_changed(&self) -> bool {
-        self.changes != self.published || self.found.is_some() || (self.spoiled && self.is_whole())
+        match self.spoiled {
+            true => self.all_read() && (!self.skipped.cut || self.changes != self.published),
+            false => self.changes != self.published || self.found.is_some(),
+        }
     }
 
     /// Whether the published snapshot is this leader's own word: it has listed the workers and has nothing left to publish.

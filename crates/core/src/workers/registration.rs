@@ -40,6 +40,8 @@ pub struct RegisteredBy {
     pub pod: NodeId,
     /// How often it says it writes; 0 if it does not say.
     pub heartbeat_ms: u64,
+    /// Which of its heartbeats this is.
+    pub beats: u64,
 }
 
 /// What a registration can be told.
@@ -240,7 +242,7 @@ impl Registration {
         incarnation: Incarnation,
         out: &mut Vec<Out<Registration>>,
     ) {
-        let RegisteredBy { pod, heartbeat_ms } = other;
+        let RegisteredBy { pod, heartbeat_ms, .. } = other;
         if matches!(self.phase, Phase::Leaving { .. }) {
             return;
         }
@@ -306,8 +308,8 @@ impl Registration {
             }
         };
         let Some(op) = op else { return };
-        let RegistrationConfig { heartbeat_ms, pod, .. } = &self.config;
-        let request = op.with(|| RegisteredBy { pod: pod.clone(), heartbeat_ms: *heartbeat_ms });
+        let RegistrationConfig { heartbeat_ms, pod, .. } = self.config.clone();
+        let request = op.with(|| RegisteredBy { pod, heartbeat_ms, beats: self.document.revision() });
         self.wrote |= matches!(request, DocumentRequest::Write { .. });
         self.requests = id.0;
         out.push(Effect::Request(id, request));
@@ -324,7 +326,10 @@ impl Registration {
     }
 
     fn has_nothing_to_remove(&self) -> bool {
-        let own = self.document.stamp().is_some_and(|stamp| stamp.owner == self.config.incarnation);
+        let own = self
+            .document
+            .stamp()
+            .is_some_and(|stamp| stamp.owner == self.config.incarnation || Mutant::WorkerRemovesBlindly.on());
         !self.wrote || !self.document.must_read() && !own || self.document.state() == State::Blocked
     }
 

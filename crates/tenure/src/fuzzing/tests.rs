@@ -62,7 +62,7 @@ fn an_error_names_the_field() {
         (
             "snapshot",
             |body| SnapshotDocument::parse(body).err().map(|e| e.detail),
-            &["epoch", "sequence", "nonce", "listing", "active", "inactive", "plugins", "pods", "workers"],
+            &["epoch", "owner", "nonce", "id", "listing", "active", "inactive", "plugins", "pods", "workers"],
         ),
     ];
     for (name, explain, fields) in explain {

@@ -5,7 +5,7 @@ use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use tenure_core::{DispatchInput, KnownWorkers, Snapshot, SnapshotId, WorkerChange, WorkerDetails};
+use tenure_core::{DispatchInput, KnownWorkers, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent};
 use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
 
@@ -58,7 +58,7 @@ pub struct WorkerInfo {
     pub active: bool,
 }
 
-/// Takes snapshots and reports what changed. Clones share it.
+/// Shows what is known of the workers, and reports what changed. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Board {
     known_workers: Arc<Mutex<KnownWorkers>>,
@@ -72,42 +72,28 @@ impl Board {
         (Board { known_workers: Arc::default(), workers, reporter }, watcher)
     }
 
-    /// Nothing was ever published, so whatever comes next is news.
-    pub(crate) fn begin_empty(&self) {
-        self.known_workers.lock().begin_empty();
+    /// What the node knew last, for whoever begins again.
+    pub(crate) fn known(&self) -> KnownWorkers {
+        self.known_workers.lock().clone()
     }
 
-    pub(crate) fn applied(&self) -> Option<SnapshotId> {
-        self.known_workers.lock().applied()
+    /// A snapshot was published, and the node knows this now.
+    pub(crate) fn applied(&self, known: &KnownWorkers, id: SnapshotId) {
+        self.known_workers.lock().clone_from(known);
+        self.show(known, id);
     }
 
-    /// Takes a published snapshot and reports what is new in it.
-    pub(crate) fn apply(&self, snapshot: &Snapshot) {
-        let events = {
-            let mut known_workers = self.known_workers.lock();
-            // On a copy: a panic must not leave half a snapshot behind.
-            let mut next = known_workers.clone();
-            let events = next.apply(snapshot);
-            if next == *known_workers {
-                return;
-            }
-            *known_workers = next;
-            self.show(&known_workers, snapshot.id);
-            events
+    /// What the snapshot last applied says about a worker.
+    pub(crate) fn tell(&self, event: WorkerEvent) {
+        let facts = facts(event.worker, &event.details);
+        let kind = match event.change {
+            WorkerChange::Registered => EventKind::WorkerRegistered(facts),
+            WorkerChange::Timeout => EventKind::WorkerTimeout(facts),
+            WorkerChange::Recovered => EventKind::WorkerRecovered(facts),
+            WorkerChange::Deregistered => EventKind::WorkerDeregistered(facts),
         };
-        let epoch = snapshot.id.epoch.0;
-        for event in events {
-            let facts = facts(event.worker, &event.details);
-            self.reporter.emit(
-                epoch,
-                match event.change {
-                    WorkerChange::Registered => EventKind::WorkerRegistered(facts),
-                    WorkerChange::Timeout => EventKind::WorkerTimeout(facts),
-                    WorkerChange::Recovered => EventKind::WorkerRecovered(facts),
-                    WorkerChange::Deregistered => EventKind::WorkerDeregistered(facts),
-                },
-            );
-        }
+        let epoch = self.workers.borrow().epoch;
+        self.reporter.emit(epoch, kind);
     }
 
     /// This node leads, has listed the workers itself, and has published what it found. `all`: nobody is missing.
@@ -140,38 +126,29 @@ pub(crate) fn facts(worker_id: WorkerId, details: &WorkerDetails) -> WorkerFacts
     WorkerFacts { worker_id, plugin_type, pod, timeout_ms }
 }
 
-/// What a look at the seat says about the snapshot.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Sight {
-    /// The seat has not been seen yet.
-    #[default]
-    Unseen,
-    /// The seat names this snapshot, or none.
-    Seen(Option<SnapshotPointer>),
-}
-
 /// The newest snapshot. The seat names it, so that standbys learn of it with the look they make anyway. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Pointers {
     /// What the leader wants the seat to name, and in which epoch.
     wanted: Arc<Mutex<Option<(u64, SnapshotPointer)>>>,
-    seen: watch::Sender<Sight>,
+    /// What the seat names, once it was seen.
+    seen: watch::Sender<Option<Option<SnapshotPointer>>>,
 }
 
 impl Default for Pointers {
     fn default() -> Pointers {
-        Pointers { wanted: Arc::default(), seen: watch::channel(Sight::Unseen).0 }
+        Pointers { wanted: Arc::default(), seen: watch::Sender::new(None) }
     }
 }
 
 impl Pointers {
     /// A seat was read.
     pub(crate) fn saw(&self, pointer: Option<SnapshotPointer>) {
-        let sight = Sight::Seen(pointer);
-        self.seen.send_if_modified(|seen| std::mem::replace(seen, sight.clone()) != sight);
+        let named = Some(pointer);
+        self.seen.send_if_modified(|seen| std::mem::replace(seen, named.clone()) != named);
     }
 
-    pub(crate) fn sights(&self) -> watch::Receiver<Sight> {
+    pub(crate) fn seen(&self) -> watch::Receiver<Option<Option<SnapshotPointer>>> {
         self.seen.subscribe()
     }
 

@@ -35,11 +35,11 @@ pub(crate) struct WorkerDocument {
     timeout: u64,
     /// How often the worker writes, for whoever has to decide whether it is alive.
     #[serde(default)]
-    pub(crate) heartbeat_interval: u64,
+    heartbeat_interval: u64,
     incarnation: String,
     nonce: String,
     #[serde(default)]
-    pub(crate) beats: u64,
+    beats: u64,
     #[serde(default)]
     started_at: String,
     #[serde(default)]
@@ -48,7 +48,7 @@ pub(crate) struct WorkerDocument {
     payload: Map<String, Value>,
     /// Fields that a later minor version added.
     #[serde(flatten)]
-    pub(crate) extra: Map<String, Value>,
+    extra: Map<String, Value>,
 }
 
 /// A parsed worker object.
@@ -66,18 +66,18 @@ struct Versioned {
     v: u64,
 }
 
-fn version_of(body: &[u8]) -> Result<(), DocumentUnreadable> {
-    let Versioned { v } = serde_json::from_slice(body)
-        .map_err(|e| DocumentUnreadable::corrupt(format!("not a Tenure document: {e}")))?;
+fn version_of(body: &[u8]) -> Result<(), Unreadable> {
+    let Versioned { v } =
+        serde_json::from_slice(body).map_err(|e| corrupt(format!("not a Tenure document: {e}")))?;
     match v {
         VERSION => Ok(()),
         newer if newer > VERSION => {
             let detail = format!(
                 "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
             );
-            Err(DocumentUnreadable { newer: true, detail })
+            Err(Unreadable { newer: true, detail })
         }
-        _ => Err(DocumentUnreadable::corrupt("`v` must be 1")),
+        _ => Err(corrupt("`v` must be 1")),
     }
 }
 
@@ -99,8 +99,9 @@ const WORKER_FIELDS: &[FieldRule] = &[
 /// The typed fields of a snapshot. Errors in a worker's row are named by the row's own rules.
 const SNAPSHOT_FIELDS: &[FieldRule] = &[
     ("epoch", Value::is_u64),
-    ("sequence", Value::is_u64),
+    ("owner", Value::is_string),
     ("nonce", Value::is_string),
+    ("id", |value| IdFields::deserialize(value).is_ok()),
     ("listing", |value| matches!(value.as_str(), Some("all" | "inactive" | "cut"))),
     ("active", Value::is_u64),
     ("inactive", Value::is_u64),
@@ -133,11 +134,9 @@ impl Codec for WorkerCodec {
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, RegisteredBy, Map<String, Value>), Unreadable> {
         let parsed = WorkerDocument::parse(&self.spec.worker_id, bytes)
             .map_err(|detail| Unreadable { newer: false, detail })?;
-        let (owner, sequence) = (parsed.incarnation, parsed.sequence);
-        // Nobody leads here: a worker's object has no epoch.
-        let stamp = Stamp { epoch: Epoch(0), owner, nonce: Nonce { incarnation: owner, sequence } };
-        let heartbeat_ms = parsed.document.heartbeat_interval;
-        Ok((stamp, RegisteredBy { pod: parsed.details.pod, heartbeat_ms }, parsed.document.extra))
+        let stamp = parsed.stamp();
+        let WorkerDocument { heartbeat_interval: heartbeat_ms, beats, extra, .. } = parsed.document;
+        Ok((stamp, RegisteredBy { pod: parsed.details.pod, heartbeat_ms, beats }, extra))
     }
 
     fn write(&self, stamp: Stamp, body: &RegisteredBy, kept: &Map<String, Value>) -> Vec<u8> {
@@ -151,7 +150,7 @@ impl Codec for WorkerCodec {
             heartbeat_interval: body.heartbeat_ms,
             incarnation: stamp.owner.to_string(),
             nonce: format!("{}-{sequence}", stamp.owner),
-            beats: sequence,
+            beats: body.beats,
             started_at: self.started_at.to_string(),
             software: SOFTWARE.to_owned(),
             payload: spec.payload.clone(),
@@ -161,14 +160,49 @@ impl Codec for WorkerCodec {
     }
 }
 
+/// A worker's object, as the leader reads it.
+#[derive(Clone)]
+pub(super) struct ListedWorkerCodec {
+    pub(super) worker: WorkerId,
+}
+
+/// What a leader wants to know of a worker.
+pub(super) struct ListedWorker {
+    pub(super) details: WorkerDetails,
+    pub(super) incarnation: Incarnation,
+    /// As it says itself. For people.
+    pub(super) software: String,
+}
+
+impl Codec for ListedWorkerCodec {
+    type Body = ListedWorker;
+    type Kept = ();
+    const WHAT: &'static str = "a worker";
+
+    fn read(&self, bytes: &[u8]) -> Result<(Stamp, ListedWorker, ()), Unreadable> {
+        let parsed = WorkerDocument::parse(&self.worker, bytes)
+            .map_err(|detail| Unreadable { newer: false, detail })?;
+        let (stamp, software) = (parsed.stamp(), told(&parsed.document.software));
+        let (details, incarnation) = (parsed.details, parsed.incarnation);
+        Ok((stamp, ListedWorker { details, incarnation, software }, ()))
+    }
+
+    fn write(&self, _: Stamp, _: &ListedWorker, (): &()) -> Vec<u8> {
+        unreachable!("only the worker itself writes its object")
+    }
+}
+
+impl ParsedWorker {
+    /// Nobody leads here: a worker's object has no epoch.
+    fn stamp(&self) -> Stamp {
+        let (owner, sequence) = (self.incarnation, self.sequence);
+        Stamp { epoch: Epoch(0), owner, nonce: Nonce { incarnation: owner, sequence } }
+    }
+}
+
 impl WorkerDocument {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("maps with text keys always serialize")
-    }
-
-    /// The software that wrote it, as it says itself. For people.
-    pub(crate) fn software(&self) -> String {
-        told(&self.software)
     }
 
     /// Reads an object that may be anything at all, and must be this worker's.
@@ -206,8 +240,9 @@ impl WorkerDocument {
 pub(crate) struct SnapshotDocument {
     v: u64,
     epoch: u64,
-    sequence: u64,
-    pub(crate) nonce: String,
+    owner: String,
+    nonce: String,
+    id: IdFields,
     listing: ListingName,
     active: u64,
     inactive: u64,
@@ -219,6 +254,13 @@ pub(crate) struct SnapshotDocument {
     /// Fields that a later minor version added.
     #[serde(flatten)]
     extra: Map<String, Value>,
+}
+
+/// Whose word the snapshot is: a new leader that has nothing to add writes it again under its own epoch.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+struct IdFields {
+    epoch: u64,
+    sequence: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -314,41 +356,7 @@ impl<'a> Index<'a> {
 }
 
 impl SnapshotDocument {
-    /// The document, and the snapshot as the document has it: if not all workers fit, only the inactive ones are listed.
-    pub(crate) fn fitting(
-        snapshot: Snapshot,
-        nonce: &str,
-        extra: &Map<String, Value>,
-    ) -> (Vec<u8>, Snapshot) {
-        SnapshotDocument::within(snapshot, nonce, extra, BODY_MAX_BYTES)
-    }
-
-    fn within(
-        mut snapshot: Snapshot,
-        nonce: &str,
-        extra: &Map<String, Value>,
-        limit: usize,
-    ) -> (Vec<u8>, Snapshot) {
-        loop {
-            let body = serde_json::to_vec(&SnapshotDocument::new(&snapshot, nonce, extra.clone()))
-                .expect("maps with text keys always serialize");
-            if body.len() <= limit || snapshot.workers.is_empty() {
-                return (body, snapshot);
-            }
-            match snapshot.listing {
-                Listing::All => {
-                    snapshot.workers.retain(|worker| !worker.active);
-                    snapshot.listing = Listing::Inactive;
-                }
-                Listing::Inactive | Listing::Cut => {
-                    snapshot.workers.truncate(snapshot.workers.len() / 2);
-                    snapshot.listing = Listing::Cut;
-                }
-            }
-        }
-    }
-
-    fn new(snapshot: &Snapshot, nonce: &str, extra: Map<String, Value>) -> SnapshotDocument {
+    pub(crate) fn new(stamp: Stamp, snapshot: &Snapshot, extra: Map<String, Value>) -> SnapshotDocument {
         let (mut plugins, mut pods) = (Index::default(), Index::default());
         let rows = snapshot.workers.iter().map(|entry| Row {
             id: entry.worker.to_string(),
@@ -360,9 +368,10 @@ impl SnapshotDocument {
         let workers = rows.collect();
         SnapshotDocument {
             v: VERSION,
-            epoch: snapshot.id.epoch.0,
-            sequence: snapshot.id.sequence,
-            nonce: nonce.to_owned(),
+            epoch: stamp.epoch.0,
+            owner: stamp.owner.to_string(),
+            nonce: format!("{}-{}", stamp.nonce.incarnation, stamp.nonce.sequence),
+            id: IdFields { epoch: snapshot.id.epoch.0, sequence: snapshot.id.sequence },
             listing: match snapshot.listing {
                 Listing::All => ListingName::All,
                 Listing::Inactive => ListingName::Inactive,
@@ -378,22 +387,36 @@ impl SnapshotDocument {
         }
     }
 
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("maps with text keys always serialize")
+    }
+
     /// Reads an object that may be anything at all.
-    pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, DocumentUnreadable> {
-        let corrupt = |detail: String| DocumentUnreadable::corrupt(detail);
+    pub(crate) fn parse(body: &[u8]) -> Result<ParsedSnapshot, Unreadable> {
         if body.len() > BODY_MAX_BYTES {
             return Err(corrupt(format!("{} bytes, but at most {BODY_MAX_BYTES} are allowed", body.len())));
         }
         version_of(body)?;
         let document: SnapshotDocument =
             serde_json::from_slice(body).map_err(|e| corrupt(parse_error(&e, body, SNAPSHOT_FIELDS)))?;
+        let stamp = document.stamp().map_err(corrupt)?;
         let snapshot = document.snapshot().map_err(corrupt)?;
-        Ok(ParsedSnapshot { snapshot, nonce: document.nonce, extra: document.extra })
+        Ok(ParsedSnapshot { stamp, snapshot, extra: document.extra })
+    }
+
+    fn stamp(&self) -> Result<Stamp, String> {
+        if self.epoch > Epoch::MAX.0 {
+            return Err(format!("`epoch` {} is out of range", self.epoch));
+        }
+        let owner = incarnation(&self.owner).ok_or("`owner` must be 16 hex digits")?;
+        let nonce = nonce(&self.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+        Ok(Stamp { epoch: Epoch(self.epoch), owner, nonce })
     }
 
     fn snapshot(&self) -> Result<Snapshot, String> {
-        if !(1..=Epoch::MAX.0).contains(&self.epoch) || self.sequence > u64::MAX / 2 {
-            return Err(format!("`epoch` {} or `sequence` {} is out of range", self.epoch, self.sequence));
+        let IdFields { epoch, sequence } = self.id;
+        if !(1..=self.epoch).contains(&epoch) || sequence > u64::MAX / 2 {
+            return Err(format!("`id`: epoch {epoch} or sequence {sequence} is out of range"));
         }
         if self.workers.len() > WORKERS_MAX {
             return Err(format!("{} workers, but at most {WORKERS_MAX} are allowed", self.workers.len()));
@@ -421,7 +444,7 @@ impl SnapshotDocument {
             });
         }
         Ok(Snapshot {
-            id: SnapshotId { epoch: Epoch(self.epoch), sequence: self.sequence },
+            id: SnapshotId { epoch: Epoch(epoch), sequence },
             workers,
             listing: match self.listing {
                 ListingName::All => Listing::All,
@@ -438,23 +461,37 @@ impl SnapshotDocument {
 /// A parsed snapshot.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct ParsedSnapshot {
+    pub(crate) stamp: Stamp,
     pub(crate) snapshot: Snapshot,
-    pub(crate) nonce: String,
     pub(crate) extra: Map<String, Value>,
 }
 
-/// Why an object is not a document of this kind.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct DocumentUnreadable {
-    /// Whether a later version wrote it, so that it must not be overwritten.
-    pub(crate) newer: bool,
-    pub(crate) detail: String,
+/// `snapshot.json` for whoever leads or follows.
+#[derive(Clone, Copy)]
+pub(super) struct SnapshotCodec;
+
+impl Codec for SnapshotCodec {
+    type Body = Arc<Snapshot>;
+    type Kept = Map<String, Value>;
+    const WHAT: &'static str = "a snapshot";
+
+    fn read(&self, bytes: &[u8]) -> Result<(Stamp, Arc<Snapshot>, Map<String, Value>), Unreadable> {
+        let ParsedSnapshot { stamp, snapshot, extra } = SnapshotDocument::parse(bytes)?;
+        Ok((stamp, Arc::new(snapshot), extra))
+    }
+
+    fn write(&self, stamp: Stamp, body: &Arc<Snapshot>, kept: &Map<String, Value>) -> Vec<u8> {
+        let bytes = SnapshotDocument::new(stamp, body, kept.clone()).to_bytes();
+        match bytes.len() <= BODY_MAX_BYTES {
+            true => bytes,
+            // The workers matter more than what a later version added.
+            false => SnapshotDocument::new(stamp, body, Map::new()).to_bytes(),
+        }
+    }
 }
 
-impl DocumentUnreadable {
-    fn corrupt(detail: impl Into<String>) -> DocumentUnreadable {
-        DocumentUnreadable { newer: false, detail: told(&detail.into()) }
-    }
+fn corrupt(detail: impl Into<String>) -> Unreadable {
+    Unreadable { newer: false, detail: told(&detail.into()) }
 }
 
 #[cfg(test)]

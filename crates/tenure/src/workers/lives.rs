@@ -47,7 +47,7 @@ impl Lives {
 
     pub(crate) fn read(&self, worker: &WorkerId, incarnation: String, software: String) {
         let mut lives = self.lives();
-        let life = lives.entry(worker.clone()).or_default();
+        let Some(life) = lives.get_mut(worker) else { return };
         life.incarnation = Some(incarnation);
         // A worker in another language need not say.
         life.software = Some(software).filter(|software| !software.is_empty());

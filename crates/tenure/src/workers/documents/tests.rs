@@ -20,7 +20,12 @@ fn codec() -> WorkerCodec {
 
 fn worker() -> Vec<u8> {
     let extra = json!({"later": [1, 2]}).as_object().cloned().expect("an object");
-    codec().write(stamp(), &RegisteredBy { pod: id("pod-x"), heartbeat_ms: 5000 }, &extra)
+    codec().write(stamp(), &RegisteredBy { pod: id("pod-x"), heartbeat_ms: 5000, beats: 2 }, &extra)
+}
+
+/// A leader that wrote down what its predecessor of epoch 3 said.
+fn leader() -> Stamp {
+    Stamp { epoch: Epoch(4), ..stamp() }
 }
 
 fn stamp() -> Stamp {
@@ -49,7 +54,7 @@ fn a_worker_survives_the_round_trip_with_what_a_later_version_added() {
     let parsed = WorkerDocument::parse(&id("q1-worker-1"), &worker()).expect("our own");
     assert_eq!(parsed.document.to_bytes(), worker());
     let (found, body, kept) = codec().read(&worker()).expect("our own");
-    assert_eq!((found, body.heartbeat_ms), (stamp(), 5000));
+    assert_eq!((found, body.heartbeat_ms, body.beats), (stamp(), 5000, 2));
     assert_eq!(kept["later"], json!([1, 2]));
 }
 
@@ -84,23 +89,29 @@ fn what_is_no_worker_is_named() {
 #[test]
 fn ten_thousand_workers_fit_a_snapshot_and_more_are_told_as_counts() {
     let extra = json!({"later": 1}).as_object().cloned().expect("an object");
-    let (body, told) = SnapshotDocument::fitting(snapshot(10_000, 700), "n", &extra);
-    assert!(body.len() <= 700_000, "{} bytes", body.len());
-    let parsed = SnapshotDocument::parse(&body).expect("our own");
-    assert_eq!(parsed.snapshot, told);
+    let written = |count, silent, limit| {
+        let told = snapshot(count, silent).fitting(limit);
+        let body = SnapshotCodec.write(leader(), &Arc::new(told.clone()), &extra);
+        assert!(body.len() as u64 <= limit, "{} bytes", body.len());
+        let (found, read, kept) = SnapshotCodec.read(&body).expect("our own");
+        assert_eq!((found, &*read, kept), (leader(), &told, extra.clone()));
+        told
+    };
+    let told = written(10_000, 700, 700_000);
     assert_eq!((told.listing, told.workers.len()), (Listing::All, 10_000));
-    assert_eq!((parsed.nonce.as_str(), parsed.extra), ("n", extra.clone()));
-    let (body, told) = SnapshotDocument::within(snapshot(1000, 70), "n", &extra, 10_000);
-    assert!(body.len() <= 10_000);
+    let told = written(1000, 70, 10_000);
     assert_eq!((told.listing, told.workers.len(), told.active), (Listing::Inactive, 70, 930));
-    assert_eq!(SnapshotDocument::parse(&body).expect("our own").snapshot, told);
-    let (body, told) = SnapshotDocument::within(snapshot(1000, 700), "n", &extra, 10_000);
-    assert!(body.len() <= 10_000 && told.listing == Listing::Cut && !told.workers.is_empty());
+    let told = written(1000, 700, 10_000);
+    assert!(told.listing == Listing::Cut && !told.workers.is_empty());
+    // What a later version added goes first.
+    let large = Map::from_iter([("later".to_owned(), Value::from("x".repeat(BODY_MAX_BYTES)))]);
+    let body = SnapshotCodec.write(leader(), &Arc::new(snapshot(10, 1)), &large);
+    assert!(SnapshotCodec.read(&body).expect("our own").2.is_empty());
 }
 
 #[test]
 fn what_is_no_snapshot_is_refused() {
-    let (body, _) = SnapshotDocument::fitting(snapshot(2, 1), "n", &Map::new());
+    let body = SnapshotCodec.write(leader(), &Arc::new(snapshot(2, 1)), &Map::new());
     let change = |field: &str, value: Value| {
         let mut value_of: Value = serde_json::from_slice(&body).expect("JSON");
         value_of[field] = value;
@@ -109,7 +120,13 @@ fn what_is_no_snapshot_is_refused() {
     for body in [
         b"junk".to_vec(),
         change("v", 0.into()),
-        change("epoch", 0.into()),
+        change("epoch", 2.into()),
+        change("epoch", u64::MAX.into()),
+        change("owner", "x".into()),
+        change("nonce", "x".into()),
+        change("id", json!({"epoch": 0, "sequence": 1})),
+        change("id", json!({"epoch": 5, "sequence": 1})),
+        change("id", json!({"epoch": 3, "sequence": u64::MAX})),
         change("workers", json!([["a", 9, 0, 1]])),
         change("workers", json!([["a", 0, 0, 0]])),
         change("workers", json!([["../a", 0, 0, 1]])),
@@ -121,7 +138,7 @@ fn what_is_no_snapshot_is_refused() {
     ] {
         assert!(!SnapshotDocument::parse(&body).expect_err("refused").newer);
     }
-    for field in ["epoch", "listing", "active", "plugins", "pods", "workers"] {
+    for field in ["epoch", "owner", "id", "listing", "active", "plugins", "pods", "workers"] {
         let error = SnapshotDocument::parse(&change(field, json!({"x": 1}))).expect_err("refused");
         assert!(error.detail.contains(field), "{field} not in {:?}", error.detail);
     }
