@@ -384,9 +384,11 @@ mod tests {
         }
     }
 
+    type Answers = Arc<Mutex<Vec<Option<u64>>>>;
+
     struct AskerHost {
         commands: Commands<u64>,
-        answers: Arc<Mutex<Vec<Option<u64>>>>,
+        answers: Answers,
         wanted: usize,
         closed: u32,
     }
@@ -394,6 +396,7 @@ mod tests {
     impl Host<Asker> for AskerHost {
         type End = Vec<u64>;
 
+        #[expect(clippy::manual_async_fn, reason = "an async fn would borrow the host")]
         fn carry(&self, Ask(number): Ask) -> impl Future<Output = Option<u64>> + Send + 'static {
             async move {
                 assert!(number != 13, "the backend's own code panics");
@@ -422,11 +425,11 @@ mod tests {
         }
     }
 
-    fn shell(numbers: u64, wake: Option<Time>) -> (Shell<Asker, AskerHost>, Arc<Mutex<Vec<Option<u64>>>>) {
+    fn shell(numbers: u64, wake: Option<Time>) -> (Shell<Asker, AskerHost>, Answers) {
         let wanted = usize::try_from(numbers).expect("small");
         let (sender, receiver) = mpsc::channel(wanted);
         (1..=numbers).for_each(|number| sender.try_send(number).expect("room"));
-        let answers = Arc::<Mutex<Vec<_>>>::default();
+        let answers = Answers::default();
         let host =
             AskerHost { commands: Commands::new(receiver), answers: Arc::clone(&answers), wanted, closed: 0 };
         let machine = Asker { inputs: 0, woken: Vec::new(), wake };

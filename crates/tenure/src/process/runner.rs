@@ -194,8 +194,10 @@ impl Host<Supervision> for Runner {
             SupervisionOutput::Released { .. } => self.working = None,
             SupervisionOutput::StandAside { hold_ms } => {
                 let asked = (self.life.parts.stand_aside)(Duration::from_millis(hold_ms));
-                // Not leading is just as good.
-                self.aside = Some(Box::pin(async move { drop(asked.await) }));
+                self.aside = Some(Box::pin(async move {
+                    // Not leading is just as good.
+                    let _ = asked.await;
+                }));
             }
             SupervisionOutput::Event(epoch, event) => self.emit(epoch, event),
             SupervisionOutput::Ended => return ControlFlow::Break(()),
