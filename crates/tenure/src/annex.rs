@@ -9,7 +9,7 @@ use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::settings::Settings;
 use crate::wire::{DOCUMENT_MAX_BYTES, Deposed, PresenceDocument, SeatDocument, VERSION};
-use crate::workers::{Lives, WorkerLife, Workers};
+use crate::workers::{WorkerLife, WorkerRegistry, Workers};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,7 +29,7 @@ pub struct Annex {
     pub(crate) reporter: Reporter,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) workers: watch::Receiver<Workers>,
-    pub(crate) lives: Lives,
+    pub(crate) registry: WorkerRegistry,
 }
 
 impl Annex {
@@ -76,7 +76,7 @@ impl Annex {
 
     /// What this node saw of the workers in its last sweep; empty while it does not lead.
     pub fn worker_lives(&self) -> BTreeMap<WorkerId, WorkerLife> {
-        self.lives.all()
+        self.registry.lives()
     }
 
     /// This node's access to the store, for reading. Anything written through it is written without a guard.

@@ -15,7 +15,7 @@ use crate::metrics::{Counters, Metrics};
 use crate::process::{Parts, StandAside};
 use crate::settings::{Settings, SettingsError};
 use crate::workers::{
-    Board, Lives, Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerSpec, Workers,
+    Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerRegistry, WorkerSpec, Workers,
 };
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
@@ -72,7 +72,7 @@ pub struct Node {
     lanes: Lanes,
     supervisor: JoinHandle<()>,
     workers: watch::Receiver<Workers>,
-    lives: Lives,
+    registry: WorkerRegistry,
     host: WorkerHost,
     jobs: Jobs,
     sweeper: JoinHandle<()>,
@@ -173,7 +173,7 @@ impl NodeBuilder {
             events: events.clone(),
             counters: Arc::clone(&counters),
         };
-        let ((board, workers), pointers) = (Board::new(reporter.clone()), Pointers::default());
+        let ((registry, workers), pointers) = (WorkerRegistry::new(reporter.clone()), Pointers::default());
         let settings = Arc::new(self.settings.clone());
         let jobs = Jobs {
             store: counters.meter_jobs(&lanes.bulk),
@@ -191,8 +191,8 @@ impl NodeBuilder {
             watcher.clone(),
         );
         let (bulk, known) = (Arc::clone(&lanes.bulk), watcher.clone());
-        let sweeper = Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), board);
-        let lives = sweeper.lives();
+        let sweeper =
+            Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), registry.clone());
         let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
         let supervisor = Supervisor {
             keys,
@@ -222,7 +222,7 @@ impl NodeBuilder {
             lanes,
             supervisor,
             workers,
-            lives,
+            registry,
             host,
             jobs,
             sweeper,
@@ -313,7 +313,7 @@ impl Node {
             reporter: self.reporter.clone(),
             leadership: self.leadership(),
             workers: self.workers(),
-            lives: self.lives.clone(),
+            registry: self.registry.clone(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! An observer: knows who leads without taking part, for processes that have workers but no node.
 
-use super::board::{Board, Pointers, Workers};
+use super::registry::{Pointers, WorkerRegistry, Workers};
 use super::spec::{WorkerError, WorkerSpec};
 use super::sweeper::Sweeper;
 use super::worker::{Worker, WorkerHost};
@@ -63,7 +63,7 @@ impl Observer {
             counters: Arc::clone(&counters),
         };
         let pointers = Pointers::default();
-        let (board, workers) = Board::new(reporter.clone());
+        let (registry, workers) = WorkerRegistry::new(reporter.clone());
         let bulk = Arc::clone(&lanes.bulk);
         let sweeper = Sweeper::new(
             Arc::clone(&bulk),
@@ -71,7 +71,7 @@ impl Observer {
             &settings,
             watcher.clone(),
             pointers.clone(),
-            board,
+            registry,
         )
         .following();
         let look = Look {

@@ -1,9 +1,8 @@
 //! The host of a node's [`Sweep`]: while the node leads, it lists the workers and publishes what it finds; otherwise it reads
 //! what the leader published.
 
-use super::board::{Board, Pointers};
 use super::documents::{ListedWorker, ListedWorkerCodec, SnapshotCodec};
-use super::lives::Lives;
+use super::registry::{Pointers, WorkerRegistry};
 use crate::documents::{DocumentClient, Documents};
 use crate::forget::forgotten;
 use crate::guard::{LeaderGuard, Leadership};
@@ -47,10 +46,10 @@ impl Sweeper {
         settings: &Settings,
         leadership: watch::Receiver<Leadership>,
         pointers: Pointers,
-        board: Board,
+        registry: WorkerRegistry,
     ) -> Sweeper {
         let timeout = Duration::from_millis(settings.request_timeout_ms);
-        let documents = Documents::new(Arc::clone(&store), Arc::clone(&board.reporter.namespace), timeout);
+        let documents = Documents::new(Arc::clone(&store), Arc::clone(&registry.reporter.namespace), timeout);
         let config = SweepConfig {
             sweep_ms: settings.worker_sweep_interval_ms,
             retention_ms: settings.worker_retention_ms,
@@ -65,15 +64,9 @@ impl Sweeper {
             timeout,
             node_retention_ms: settings.node_retention_ms,
             leadership,
-            board,
-            lives: Lives::default(),
+            registry,
         };
         Sweeper { config, client, pointers, follows_only: false }
-    }
-
-    /// What this node sees of the workers while it leads.
-    pub(crate) fn lives(&self) -> Lives {
-        self.client.lives.clone()
     }
 
     /// This sweeper, without ever publishing.
@@ -96,8 +89,8 @@ impl Sweeper {
                 seat: None,
                 ended: ends.clone(),
             };
-            let machine = Sweep::new(self.config.clone(), self.client.board.known());
-            Shell::new(machine, host, Arc::clone(&self.client.board.reporter.clock)).run()
+            let machine = Sweep::new(self.config.clone(), self.client.registry.known());
+            Shell::new(machine, host, Arc::clone(&self.client.registry.reporter.clock)).run()
         };
         let died = |_, pause: Duration| {
             let ms = pause.as_millis();
@@ -121,8 +114,7 @@ struct Client {
     timeout: Duration,
     node_retention_ms: u64,
     leadership: watch::Receiver<Leadership>,
-    board: Board,
-    lives: Lives,
+    registry: WorkerRegistry,
 }
 
 impl Client {
@@ -165,7 +157,7 @@ impl Client {
     async fn list(&self) -> Option<ListedWorkers> {
         let folder = self.keys.workers();
         let list = self.documents.list(&folder, LIST_MAX).await;
-        self.board.reporter.counters.swept();
+        self.registry.reporter.counters.swept();
         match list {
             Ok((entries, more)) => Some(self.sort(&entries, more)),
             Err(trouble) => {
@@ -200,7 +192,7 @@ impl Client {
         match client.carry(None, DocumentRequest::Read { unless: None }).await {
             DocumentAnswer::Read(Read::Found { body, .. }) => {
                 let ListedWorker { details, incarnation, software } = body;
-                self.lives.read(&worker, incarnation.to_string(), software);
+                self.registry.read(&worker, incarnation.to_string(), software);
                 ReadOutcome::Found(details)
             }
             DocumentAnswer::Read(Read::Unreadable { .. }) => ReadOutcome::Corrupt,
@@ -267,7 +259,7 @@ impl SweepHost {
         let epoch = self.client.guard().map(|guard| guard.epoch()).filter(|_| !self.follows_only);
         if self.leads != epoch {
             self.leads = epoch;
-            self.client.lives.clear();
+            self.client.registry.forget_lives();
             return Some(match epoch {
                 Some(epoch) => SweepCommand::Lead { epoch: Epoch(epoch), me: Incarnation(rand::random()) },
                 None => SweepCommand::Lost,
@@ -294,16 +286,16 @@ impl Host<Sweep> for SweepHost {
     }
 
     fn output(&mut self, _: Now, machine: &Sweep, output: SweepOutput) -> ControlFlow<()> {
-        let board = &self.client.board;
+        let registry = &self.client.registry;
         match output {
-            SweepOutput::Applied(id) => board.applied(machine.known(), id),
-            SweepOutput::Event(event) => board.tell(event),
+            SweepOutput::Applied(id) => registry.applied(machine.known(), id),
+            SweepOutput::Event(event) => registry.tell(event),
             SweepOutput::Point { epoch, id, version } => {
                 let SnapshotId { epoch: of, sequence } = id;
                 let version = version.as_str().to_owned();
                 self.pointers.want(epoch.0, SnapshotPointer { version, epoch: of.0, sequence });
             }
-            SweepOutput::Told { epoch, whole } => board.listed(epoch.0, whole),
+            SweepOutput::Told { epoch, whole } => registry.listed(epoch.0, whole),
             SweepOutput::Swept(skipped) => self.client.swept(skipped),
         }
         ControlFlow::Continue(())
@@ -330,7 +322,7 @@ impl Host<Sweep> for SweepHost {
         if let Input::Answer(_, SweepAnswer::Listed(Some(list))) = input
             && machine.liveness().is_some()
         {
-            self.client.lives.swept(&list.workers);
+            self.client.registry.swept(&list.workers);
         }
     }
 }

@@ -1,11 +1,14 @@
-//! The board: what this node knows about the workers, and how news reaches it.
+//! What this node knows about the workers, and how news reaches it.
 
 use crate::election::Reporter;
 use crate::event::{EventKind, WorkerFacts};
 use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenure_core::{DispatchInput, KnownWorkers, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent};
+use tenure_core::{
+    DispatchInput, KnownWorkers, Listed, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent,
+};
 use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
 
@@ -58,18 +61,34 @@ pub struct WorkerInfo {
     pub active: bool,
 }
 
+/// What a leader saw of a worker.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkerLife {
+    /// The worker's incarnation as 16 hex digits; `None` until this leader has read its object.
+    pub incarnation: Option<String>,
+    /// Its software; `None` until this leader has read its object, or if the object does not say.
+    pub software: Option<String>,
+    /// When its object last changed, in ms on the store's clock.
+    pub last_seen_ms: u64,
+}
+
 /// Shows what is known of the workers, and reports what changed. Clones share it.
-#[derive(Clone)]
-pub(crate) struct Board {
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerRegistry {
     known_workers: Arc<Mutex<KnownWorkers>>,
     workers: watch::Sender<Workers>,
+    /// What this node saw of each worker in its last sweep, while it leads.
+    lives: Arc<Mutex<BTreeMap<WorkerId, WorkerLife>>>,
     pub(crate) reporter: Reporter,
 }
 
-impl Board {
-    pub(crate) fn new(reporter: Reporter) -> (Board, watch::Receiver<Workers>) {
+impl WorkerRegistry {
+    pub(crate) fn new(reporter: Reporter) -> (WorkerRegistry, watch::Receiver<Workers>) {
         let (workers, watcher) = watch::channel(Workers::default());
-        (Board { known_workers: Arc::default(), workers, reporter }, watcher)
+        let registry =
+            WorkerRegistry { known_workers: Arc::default(), workers, lives: Arc::default(), reporter };
+        (registry, watcher)
     }
 
     /// What the node knew last, for whoever begins again.
@@ -100,6 +119,36 @@ impl Board {
     pub(crate) fn listed(&self, epoch: u64, all: bool) {
         let listed = Some((epoch, all));
         self.workers.send_if_modified(|known| std::mem::replace(&mut known.listed, listed) != listed);
+    }
+
+    pub(crate) fn lives(&self) -> BTreeMap<WorkerId, WorkerLife> {
+        self.lives.lock().clone()
+    }
+
+    /// A complete sweep found these.
+    pub(crate) fn swept(&self, listed: &[Listed]) {
+        let mut lives = self.lives.lock();
+        let mut known = std::mem::take(&mut *lives);
+        let life = |line: &Listed| {
+            let mut life = known.remove(&line.worker).unwrap_or_default();
+            life.last_seen_ms = line.modified_ms;
+            (line.worker.clone(), life)
+        };
+        *lives = listed.iter().map(life).collect();
+    }
+
+    /// A worker's object was read.
+    pub(crate) fn read(&self, worker: &WorkerId, incarnation: String, software: String) {
+        let mut lives = self.lives.lock();
+        let Some(life) = lives.get_mut(worker) else { return };
+        life.incarnation = Some(incarnation);
+        // A worker in another language need not say.
+        life.software = Some(software).filter(|software| !software.is_empty());
+    }
+
+    /// This node no longer sweeps.
+    pub(crate) fn forget_lives(&self) {
+        self.lives.lock().clear();
     }
 
     fn show(&self, known_workers: &KnownWorkers, id: SnapshotId) {
