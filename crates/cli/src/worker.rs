@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::BootClock;
 use tenure::store::OpenOptions;
-use tenure::worker::{Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase, WorkerSpec};
+use tenure::worker::{
+    Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase, WorkerSpec, WorkerState,
+};
 use tenure::{Namespace, NodeId};
 
 /// The plugin of a worker that names none.
@@ -130,7 +132,7 @@ fn print(list: &WorkerList) {
                 text(&worker.plugin_type),
                 text(&worker.pod),
                 worker.timeout.map_or_else(|| "-".to_owned(), |ms| format!("{} s", ms as f64 / 1000.0)),
-                worker.state.to_owned(),
+                worker.state.as_str().to_owned(),
                 format!("{:.1} s ago", seen.as_secs_f64()),
             ]);
         }
@@ -139,9 +141,9 @@ fn print(list: &WorkerList) {
         say!();
         say!(
             "{} active, {} inactive, {} new, as of epoch {}",
-            count("active"),
-            count("inactive"),
-            count("new"),
+            count(WorkerState::Active),
+            count(WorkerState::Inactive),
+            count(WorkerState::New),
             list.epoch
         );
     }

@@ -97,7 +97,7 @@ pub mod id {
 pub mod worker {
     pub use crate::workers::{
         Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
-        WorkerRow, WorkerSpec, WorkerStatus, Workers,
+        WorkerRow, WorkerSpec, WorkerState, WorkerStatus, Workers,
     };
 }
 

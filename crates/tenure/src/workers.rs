@@ -16,7 +16,7 @@ pub use observer::Observer;
 pub use registrar::Registrar;
 pub use registry::{WorkerInfo, WorkerLife, Workers};
 pub use spec::{WorkerError, WorkerSpec};
-pub use view::{WorkerList, WorkerRow};
+pub use view::{WorkerList, WorkerRow, WorkerState};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
 pub(crate) use documents::WorkerDocument;

@@ -68,7 +68,13 @@ fn show(text: &mut String, sight: &Sight) {
     for worker in sight.workers.iter().take(WORKERS_MAX) {
         let pod = worker.pod.as_deref().unwrap_or("-");
         let ago = worker.last_seen_ms_ago as f64 / 1000.0;
-        let _ = writeln!(text, "  {:<24} {:<8} {:>7.1} s ago  {pod}", worker.worker_id, worker.state, ago);
+        let _ = writeln!(
+            text,
+            "  {:<24} {:<8} {:>7.1} s ago  {pod}",
+            worker.worker_id,
+            worker.state.as_str(),
+            ago
+        );
     }
     if sight.workers.len() > WORKERS_MAX {
         let _ = writeln!(text, "  and {} more: `tenure workers`", sight.workers.len() - WORKERS_MAX);

@@ -43,7 +43,7 @@ impl Sight {
     }
 
     fn workers(&self) -> BTreeMap<&str, &'static str> {
-        self.workers.iter().map(|worker| (worker.worker_id.as_str(), worker.state)).collect()
+        self.workers.iter().map(|worker| (worker.worker_id.as_str(), worker.state.as_str())).collect()
     }
 }
 

@@ -40,10 +40,34 @@ pub struct WorkerRow {
     pub pod: Option<String>,
     /// How long it may stay silent, in ms; none until a leader has read its object.
     pub timeout: Option<u64>,
-    /// `active` or `inactive` by the last snapshot; `new` if no leader has judged it yet.
-    pub state: &'static str,
+    /// By the last snapshot.
+    pub state: WorkerState,
     /// How much older its last heartbeat is than the newest sign of life on the store, including the leader's.
     pub last_seen_ms_ago: u64,
+}
+
+/// Whether a worker counts as alive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "lowercase")]
+pub enum WorkerState {
+    /// It does.
+    Active,
+    /// It was silent for its timeout.
+    Inactive,
+    /// No leader has judged it yet.
+    New,
+}
+
+impl WorkerState {
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            WorkerState::Active => "active",
+            WorkerState::Inactive => "inactive",
+            WorkerState::New => "new",
+        }
+    }
 }
 
 impl WorkerList {
@@ -79,9 +103,9 @@ impl WorkerList {
                 pod: details.map(|details| details.pod.to_string()),
                 timeout: details.map(|details| details.timeout_ms),
                 state: match found.as_ref().map(|found| found.active) {
-                    Some(true) => "active",
-                    Some(false) => "inactive",
-                    None => "new",
+                    Some(true) => WorkerState::Active,
+                    Some(false) => WorkerState::Inactive,
+                    None => WorkerState::New,
                 },
                 last_seen_ms_ago: newest.saturating_sub(entry.modified.0),
             });
