@@ -89,7 +89,10 @@ pub fn schedule(body: &[u8]) -> bool {
 
 /// Fields that are read and may be written back differently.
 fn is_known(name: &&str) -> bool {
-    const KNOWN: [&str; 27] = [
+    const KNOWN: [&str; 30] = [
+        "epoch",
+        "owner",
+        "nonce",
         "v",
         "id",
         "every",

@@ -5,12 +5,16 @@
 mod error;
 mod fields;
 mod inline;
+mod seat;
 mod update;
 
 pub use error::DocumentError;
 pub(crate) use fields::{Fields, FieldsBody};
 pub(crate) use inline::{InlineDocument, Step, new_incarnation};
+pub(crate) use seat::{SeatBody, SeatCodec};
 pub use update::Change;
+use update::TRIES;
+pub(crate) use update::Tries;
 
 use crate::guard::LeaderGuard;
 use crate::keys::Keys;
@@ -93,6 +97,12 @@ impl Documents {
         Documents::new(store, Arc::from(namespace.as_str()), timeout).below(&Keys::global(namespace))
     }
 
+    /// Changes the time limit of a request.
+    #[must_use]
+    pub fn request_timeout(self, timeout: Duration) -> Documents {
+        Documents { timeout, ..self }
+    }
+
     /// The documents in a folder of these. Folders of Tenure's own are refused.
     pub fn folder(&self, name: &DocumentName) -> Result<Documents, DocumentError> {
         self.check(name)?;
@@ -166,7 +176,7 @@ impl Documents {
             let body = FieldsBody::new(new, &client.kept());
             Ok(Some(Some(body.map_err(|rule| DocumentError::Body { key, rule })?)))
         };
-        client.update(change).await
+        client.update(TRIES, change).await
     }
 
     /// The document at this key.

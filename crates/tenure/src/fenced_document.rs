@@ -12,8 +12,8 @@ use tenure_core::{DocumentName, Epoch};
 /// Pauses after requests that failed; also how often an unreadable document is looked at again.
 const RETRY: BackOff = BackOff { first_ms: 100, max_ms: 5000 };
 
-/// Most failed requests of one call.
-const FAILURES_MAX: u32 = 3;
+/// Most failed requests of one call: a write, and the read that looks for it.
+const FAILURES_MAX: u32 = 2;
 
 /// Most requests of one call.
 const REQUESTS_MAX: u32 = 24;
@@ -162,7 +162,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
                 None => self.inline.body().cloned().flatten(),
             };
             let (what, unknown) = match self.inline.step(Some(guard), Some(&writes)).await {
-                Step::Settled { what, unknown } => (what, unknown),
+                Step::Settled { what, unknown, .. } => (what, unknown),
                 Step::Idle if self.inline.document().is_confirmed(revision) => return Ok(()),
                 Step::Idle => break,
                 // Asking again would not help yet.

@@ -9,19 +9,22 @@
 //! leader whose work does not stop keeps the seat until its expiry. [`hand_over`] reports the outcome. To standbys, a mark
 //! on a dead leader's seat is a change like any other, and can delay a takeover by one expiry.
 
+use crate::documents::{DocumentError, Documents, SeatBody, SeatCodec, Tries};
 use crate::keys::Keys;
-use tenure_core::Namespace;
-
-use crate::status::{FoundSeat, LOOK_EVERY, StatusError, read_seat};
+use crate::status::{LOOK_EVERY, StatusError, read_seat};
+use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Incarnation, Nonce, SeatState};
-use tenure_store::{Condition, Lanes, Trouble, Write};
+use tenure_core::{Namespace, SeatState};
+use tenure_store::{Lanes, Trouble};
 
 /// How often to try the mark: the leader may renew between the read and the write, or the store may not answer.
-const ATTEMPTS_MAX: u64 = 5;
+const ATTEMPTS_MAX: u32 = 5;
 
-/// The pause after a write of unknown outcome before looking for it.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// A store that certainly did not take the mark is not asked again: the caller knows where it stands.
+const TRIES: Tries = Tries { writes: ATTEMPTS_MAX, failures: 1 };
+
+/// The time limit of one request; the store's own is shorter as a rule.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest name of a requester, in characters; the rest is cut off.
 const BY_MAX: usize = 128;
@@ -89,68 +92,68 @@ pub async fn request_step_down_at(
     by: &str,
 ) -> Result<StepDownAnswer, StepDownError> {
     let by: String = by.chars().filter(|c| !c.is_control()).take(BY_MAX).collect();
-    let me = Incarnation(rand::random());
-    let mut meant: Option<(String, u64)> = None;
-    let mut doubt: Option<Trouble> = None;
-    for attempt in 1..=ATTEMPTS_MAX {
-        let found = match read_seat(lanes, keys, None).await {
-            Ok(found) => found,
-            // There may be a mark that could not be seen this time.
-            Err(_) if doubt.is_some() => {
-                tokio::time::sleep(LOOK_AGAIN).await;
-                continue;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        let seat = match held(found, &meant) {
-            Ok(seat) => seat,
-            Err(answer) => return Ok(answer),
-        };
-        let (node, epoch) = meant.get_or_insert((seat.seat.holder.node.to_string(), seat.seat.epoch.0));
-        if seat.seat.step_down {
-            let already = seat.seat.nonce.incarnation != me && doubt.is_none();
-            return Ok(StepDownAnswer::Asked(AskedLeader { node: node.clone(), epoch: *epoch, already }));
+    let documents = Documents::new(Arc::clone(&lanes.lease), Arc::from(keys.root()), REQUEST_TIMEOUT);
+    let mut meant: Option<AskedLeader> = None;
+    let ask = |found: Option<&SeatBody>, unsure: bool| {
+        let there = held(found, meant.as_ref()).map_err(Outcome::Answer)?;
+        let node = there.seat.holder.node.to_string();
+        let leader = AskedLeader { node, epoch: there.seat.epoch.0, already: false };
+        if there.seat.step_down {
+            return Err(Outcome::Answer(StepDownAnswer::Asked(AskedLeader { already: !unsure, ..leader })));
         }
-        let nonce = Nonce { incarnation: me, sequence: attempt };
+        meant = Some(leader);
         let at = format!("{:.3}", jiff::Timestamp::now());
-        let body = seat.document.marked(nonce, &by, at).to_bytes();
-        match lanes.lease.put(&keys.seat(), body.into(), Condition::Matches(seat.version)).await {
-            Write::Won(_) => {
-                let asked = AskedLeader { node: node.clone(), epoch: *epoch, already: false };
-                return Ok(StepDownAnswer::Asked(asked));
-            }
-            Write::Lost => {}
-            Write::Unknown(trouble) => {
-                doubt = Some(trouble);
-                tokio::time::sleep(LOOK_AGAIN).await;
-            }
-            Write::Unavailable(trouble) => return Err(gave_up(doubt, StatusError::Unavailable(trouble))),
-            Write::Denied(trouble) => return Err(gave_up(doubt, StatusError::Denied(trouble))),
-        }
-    }
-    match read_seat(lanes, keys, None).await {
-        Ok(found) => match (held(found, &meant), meant) {
-            (Err(answer), _) => Ok(answer),
-            (Ok(seat), Some((node, epoch))) if seat.seat.step_down => {
-                Ok(StepDownAnswer::Asked(AskedLeader { node, epoch, already: false }))
-            }
-            (Ok(_), _) => Err(doubt.map_or(StepDownError::Raced, StepDownError::Unknown)),
-        },
-        Err(error) => Err(gave_up(doubt, error)),
+        let document = there.document.marked(there.seat.nonce, &by, at);
+        Ok(Some(SeatBody { document, seat: there.seat.clone() }))
+    };
+    let asked = documents.at(keys.seat(), SeatCodec).update(TRIES, ask).await;
+    match (asked, meant) {
+        (Ok(_), Some(leader)) => Ok(StepDownAnswer::Asked(leader)),
+        // A change that was made had somebody to ask.
+        (Ok(_), None) => Err(StepDownError::Raced),
+        (Err(Outcome::Answer(answer)), _) => Ok(answer),
+        (Err(Outcome::Failed(error)), _) => Err(error.into()),
     }
 }
 
-/// This attempt certainly failed, but an earlier one may still be in flight.
-fn gave_up(doubt: Option<Trouble>, error: StatusError) -> StepDownError {
-    doubt.map_or(StepDownError::Store(error), StepDownError::Unknown)
+/// Why the mark was not written.
+enum Outcome {
+    Answer(StepDownAnswer),
+    Failed(DocumentError),
+}
+
+impl From<DocumentError> for Outcome {
+    fn from(error: DocumentError) -> Outcome {
+        Outcome::Failed(error)
+    }
+}
+
+impl From<DocumentError> for StepDownError {
+    fn from(error: DocumentError) -> StepDownError {
+        match error {
+            DocumentError::Unavailable { trouble, may_have_been_written: true, .. } => {
+                StepDownError::Unknown(trouble)
+            }
+            DocumentError::Unavailable { trouble, .. } => StatusError::Unavailable(trouble).into(),
+            DocumentError::Denied { trouble, .. } => StatusError::Denied(trouble).into(),
+            DocumentError::Blocked { key, detail, .. } => StatusError::Unreadable { key, detail }.into(),
+            DocumentError::Raced { .. }
+            | DocumentError::Fenced { .. }
+            | DocumentError::Reserved(_)
+            | DocumentError::Body { .. } => StepDownError::Raced,
+        }
+    }
 }
 
 /// The seat, if the intended leader holds it; otherwise the answer.
-fn held(found: Option<FoundSeat>, meant: &Option<(String, u64)>) -> Result<FoundSeat, StepDownAnswer> {
-    let same = |found: &FoundSeat| meant.as_ref().is_none_or(|(_, epoch)| *epoch == found.seat.epoch.0);
+fn held<'a>(
+    found: Option<&'a SeatBody>,
+    meant: Option<&AskedLeader>,
+) -> Result<&'a SeatBody, StepDownAnswer> {
+    let same = |found: &SeatBody| meant.is_none_or(|meant| meant.epoch == found.seat.epoch.0);
     match (found, meant) {
-        (Some(found), _) if found.seat.state == SeatState::Held && same(&found) => Ok(found),
-        (_, Some((node, epoch))) => Err(StepDownAnswer::Ended { node: node.clone(), epoch: *epoch }),
+        (Some(found), _) if found.seat.state == SeatState::Held && same(found) => Ok(found),
+        (_, Some(meant)) => Err(StepDownAnswer::Ended { node: meant.node.clone(), epoch: meant.epoch }),
         (found, None) => Err(StepDownAnswer::NoLeader { epoch: found.map_or(0, |found| found.seat.epoch.0) }),
     }
 }

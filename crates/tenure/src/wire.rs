@@ -238,6 +238,10 @@ impl SeatDocument {
         document
     }
 
+    pub(crate) fn with_nonce(self, nonce: Nonce) -> SeatDocument {
+        SeatDocument { nonce: nonce_text(nonce), ..self }
+    }
+
     fn is_marked(&self) -> bool {
         let epoch = self.step_down.as_ref().and_then(|mark| mark.get("epoch")?.as_u64());
         self.state == StateName::Held && epoch == Some(self.epoch)

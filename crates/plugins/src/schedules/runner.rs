@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Node;
-use tenure::document::{Annex, Keys, News};
+use tenure::document::{Annex, News};
 use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
 use tenure::job::{JobCounts, JobState, Jobs, Submitted};
@@ -284,12 +284,7 @@ impl ScheduleRunner {
         namespace: &Namespace,
         options: ScheduleOptions,
     ) -> ScheduleRunner {
-        let shelf = Shelf {
-            store,
-            keys: Keys::global(namespace),
-            timeout: options.request_timeout,
-            rules: options.rules.clone(),
-        };
+        let shelf = Shelf::new(store, namespace, options.request_timeout, options.rules.clone());
         let (view, _) = watch::channel(RunnerView::default());
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let (ask, asked) = mpsc::channel(16);

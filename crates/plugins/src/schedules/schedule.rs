@@ -222,14 +222,40 @@ impl Schedule {
     pub fn from_wire(body: &[u8], rules: &Rules) -> Result<Schedule, Problems> {
         let value: Value = serde_json::from_slice(body)
             .map_err(|error| Problems::one(Problem::new(None, "", "", format!("not JSON: {error}"))))?;
+        Schedule::from_json(value, rules)
+    }
+
+    fn from_json(mut value: Value, rules: &Rules) -> Result<Schedule, Problems> {
+        if let Value::Object(fields) = &mut value {
+            // The envelope is the documents' affair. A foreign field of that name would be lost with the next write.
+            let is_owner = |text: &str| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            if let Some(owner) = fields.get("owner").filter(|owner| !owner.as_str().is_some_and(is_owner)) {
+                let rule = "must be 16 hex digits: it belongs to the envelope";
+                return Err(Problems::one(Problem::new(None, "schedule.owner", owner.to_string(), rule)));
+            }
+            fields.retain(|name, _| !["epoch", "owner", "nonce"].contains(&name.as_str()));
+        }
         read::wire(&Tree::from_json(&value), rules)
     }
 
-    /// The object as stored.
+    /// Reads the fields of a stored object, without its envelope.
+    pub(super) fn from_fields(fields: &Map<String, Value>, rules: &Rules) -> Result<Schedule, Problems> {
+        let mut fields = fields.clone();
+        fields.insert("v".to_owned(), json!(VERSION));
+        Schedule::from_json(Value::Object(fields), rules)
+    }
+
+    /// The object as stored, without what names its last write.
     pub fn to_wire(&self) -> Vec<u8> {
+        let mut fields = self.to_fields();
+        fields.insert("v".to_owned(), json!(VERSION));
+        Value::Object(fields).to_string().into_bytes()
+    }
+
+    /// The fields of the object as stored, without its envelope.
+    pub(super) fn to_fields(&self) -> Map<String, Value> {
         let mut map = Map::new();
         let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
-        put("v", json!(VERSION));
         put("id", json!(self.id.as_str()));
         match &self.timing {
             Timing::Interval(interval) => {
@@ -276,7 +302,7 @@ impl Schedule {
         for (key, value) in &self.extra {
             map.entry(key.clone()).or_insert_with(|| value.clone());
         }
-        Value::Object(map).to_string().into_bytes()
+        map
     }
 
     /// The payload of its jobs: what a worker must have, and what to check. At most 16 KiB, which is checked when a schedule is

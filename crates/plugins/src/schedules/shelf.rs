@@ -3,17 +3,18 @@
 use super::assign::AgentFacts;
 use super::problem::Problems;
 use super::read::Rules;
-use super::schedule::{Schedule, VERSION};
+use super::schedule::Schedule;
 use crate::checks::health::Health;
-use serde_json::{Map, Value, json};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::LeaderGuard;
-use tenure::document::Keys;
-use tenure::fence::EPOCH_MAX;
-use tenure::id::{ScheduleId, WorkerId};
-use tenure::store::{Condition, Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version, Write};
+use tenure::document::{DocumentError, Documents, Keys};
+use tenure::id::{DocumentName, Namespace, ScheduleId, WorkerId};
+use tenure::store::{Entry, LIST_TIMEOUTS_MAX, List, Read, Store, Trouble, Version};
+use tenure::{FencedDocument, LeaderGuard};
 use tokio::task::{JoinError, JoinSet};
 
 /// The largest object of a schedule.
@@ -32,6 +33,7 @@ pub(super) struct Shelf {
     pub(super) keys: Keys,
     pub(super) timeout: Duration,
     pub(super) rules: Rules,
+    documents: Documents,
 }
 
 /// How a list shows whether an object has changed.
@@ -75,12 +77,49 @@ impl Found {
     }
 }
 
+fn name(text: &str) -> DocumentName {
+    DocumentName::new(text).expect("ids and names follow one rule")
+}
+
+/// The name of the document with the state of checks.
+pub(super) fn polls_name() -> DocumentName {
+    name("polls")
+}
+
+/// The name of a schedule's document.
+pub(super) fn schedule_name(id: &ScheduleId) -> DocumentName {
+    name(id.as_str())
+}
+
 /// The key of a schedule.
 pub(super) fn schedule_key(keys: &Keys, id: &ScheduleId) -> String {
     format!("{}/schedules/{id}.json", keys.root())
 }
 
 impl Shelf {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        namespace: &Namespace,
+        timeout: Duration,
+        rules: Rules,
+    ) -> Shelf {
+        let documents = Documents::of_namespace(Arc::clone(&store), namespace, timeout);
+        Shelf { store, keys: Keys::global(namespace), timeout, rules, documents }
+    }
+
+    pub(super) fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+        self.documents = self.documents.clone().request_timeout(timeout);
+    }
+
+    pub(super) fn schedules(&self) -> Result<Documents, DocumentError> {
+        self.documents.folder(&name("schedules"))
+    }
+
+    pub(super) fn results(&self) -> Result<Documents, DocumentError> {
+        self.documents.folder(&name("results"))
+    }
+
     pub(super) async fn get(&self, key: &str) -> Result<Read, String> {
         match tokio::time::timeout(self.timeout, self.store.get(key, None)).await {
             Ok(Read::Unavailable(trouble) | Read::Denied(trouble)) => Err(told(key, &trouble)),
@@ -161,115 +200,56 @@ fn told(key: &str, trouble: &Trouble) -> String {
     format!("{key}: {trouble}")
 }
 
-/// The result of a save.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Saved {
-    /// It is stored.
-    Done,
-    /// Not yet; try again.
-    Later(String),
-    /// A newer leader has the object.
-    Superseded,
+/// `results/polls.json`: the state of checks, which one leader hands to the next.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Results {
+    #[serde(serialize_with = "write_health", deserialize_with = "read_health")]
+    pub(super) health: Health,
 }
 
-/// The object `results/polls.json`: the state of checks. One leader writes it, replacing its own last version. A new leader
-/// writes it once before it acts on it, which makes every write of a former leader that is still in flight fail.
+fn write_health<S: Serializer>(health: &Health, to: S) -> Result<S::Ok, S::Error> {
+    health.to_json().serialize(to)
+}
+
+fn read_health<'de, D: Deserializer<'de>>(from: D) -> Result<Health, D::Error> {
+    Health::from_json(&Value::deserialize(from)?).ok_or_else(|| D::Error::custom("`health` cannot be read"))
+}
+
+/// Where a leader keeps the state of checks. If what stands there cannot be read, it is left alone, and nothing is kept.
 pub(super) struct StateFile {
-    key: String,
-    epoch: u64,
-    /// The start number of the process within this epoch; with the epoch and the count of writes, it identifies each write.
-    attempt: u32,
-    writes: u64,
-    version: Option<Version>,
-    /// Unknown fields, kept as they are.
-    extra: Map<String, Value>,
-    /// Set if the stored object is not ours to replace.
+    document: Option<FencedDocument<Results>>,
+    /// Why nothing is kept.
     pub(super) foreign: Option<String>,
 }
 
 impl StateFile {
-    pub(super) fn new(keys: &Keys, epoch: u64, attempt: u32) -> StateFile {
-        let key = format!("{}/results/polls.json", keys.root());
-        StateFile { key, epoch, attempt, writes: 0, version: None, extra: Map::new(), foreign: None }
-    }
-
-    /// Reads what the former leader left, and takes over the object.
-    pub(super) async fn take_over(&mut self, shelf: &Shelf, guard: &LeaderGuard) -> Result<Health, Saved> {
-        let health = match shelf.get(&self.key).await.map_err(Saved::Later)? {
-            Read::Found(object) => {
-                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
-                let field = |name: &str| value.get(name).and_then(Value::as_u64).unwrap_or(0);
-                let read = value.get("health").and_then(Health::from_json);
-                let is_ours = field("v") == VERSION && field("epoch") <= EPOCH_MAX;
-                let Some(health) = read.filter(|_| is_ours) else {
-                    self.foreign = Some(format!("{} cannot be read and is left alone", self.key));
-                    return Ok(Health::default());
-                };
-                if field("epoch") > self.epoch {
-                    return Err(Saved::Superseded);
-                }
-                self.version = Some(object.version);
-                self.extra = value.as_object().cloned().unwrap_or_default();
-                self.extra.retain(|key, _| !["v", "epoch", "nonce", "health"].contains(&key.as_str()));
-                health
+    /// Takes over what the former leader left.
+    pub(super) async fn open(
+        shelf: &Shelf,
+        guard: &LeaderGuard,
+    ) -> Result<(StateFile, Health), DocumentError> {
+        let opened = FencedDocument::<Results>::open(&shelf.results()?, &polls_name(), guard).await;
+        match opened {
+            Ok(document) => {
+                let health = document.get().map(|results| results.health.clone()).unwrap_or_default();
+                Ok((StateFile { document: Some(document), foreign: None }, health))
             }
-            Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Health::default(),
-        };
-        match self.save(shelf, guard, &health).await {
-            Saved::Done => Ok(health),
-            not_yet @ (Saved::Later(_) | Saved::Superseded) => Err(not_yet),
+            Err(error) if error.is_blocked() => {
+                Ok((StateFile { document: None, foreign: Some(error.to_string()) }, Health::default()))
+            }
+            Err(error) => Err(error),
         }
     }
 
-    /// Writes the state. If the answer is lost, reads it back and compares the write's identity.
-    pub(super) async fn save(&mut self, shelf: &Shelf, guard: &LeaderGuard, health: &Health) -> Saved {
-        self.writes += 1;
-        let nonce = format!("{}-{}-{}", self.epoch, self.attempt, self.writes);
-        let mut body = json!({"v": VERSION, "epoch": self.epoch, "nonce": nonce, "health": health.to_json()});
-        if let Value::Object(body) = &mut body {
-            body.extend(self.extra.clone());
-        }
-        let condition = match &self.version {
-            Some(version) => Condition::Matches(version.clone()),
-            None => Condition::Absent,
-        };
-        let put = shelf.store.put(&self.key, body.to_string().into_bytes().into(), condition);
-        let Ok(answer) = guard.run(tokio::time::timeout(shelf.timeout, put)).await else {
-            return Saved::Superseded;
-        };
-        match answer {
-            Ok(Write::Won(version)) => {
-                self.version = Some(version);
-                Saved::Done
+    /// Returns when the state is stored, or cannot be kept at all.
+    pub(super) async fn save(&mut self, guard: &LeaderGuard, health: &Health) -> Result<(), DocumentError> {
+        let Some(document) = &mut self.document else { return Ok(()) };
+        match document.put(guard, Results { health: health.clone() }).await {
+            Err(error) if error.is_blocked() => {
+                (self.document, self.foreign) = (None, Some(error.to_string()));
+                Ok(())
             }
-            Ok(Write::Unavailable(trouble) | Write::Denied(trouble)) => {
-                Saved::Later(told(&self.key, &trouble))
-            }
-            Ok(Write::Lost | Write::Unknown(_)) | Err(_) => self.look_up(shelf, &nonce).await,
-        }
-    }
-
-    async fn look_up(&mut self, shelf: &Shelf, nonce: &str) -> Saved {
-        match shelf.get(&self.key).await {
-            Ok(Read::Found(object)) => {
-                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
-                if value.get("epoch").and_then(Value::as_u64).is_some_and(|epoch| epoch > self.epoch) {
-                    return Saved::Superseded;
-                }
-                self.version = Some(object.version);
-                match value.get("nonce").and_then(Value::as_str) == Some(nonce) {
-                    true => Saved::Done,
-                    false => Saved::Later(format!("{}: somebody else wrote it first", self.key)),
-                }
-            }
-            Ok(Read::Absent) => {
-                self.version = None;
-                Saved::Later(format!("{}: the write was lost", self.key))
-            }
-            Ok(Read::Unchanged | Read::Unavailable(_) | Read::Denied(_)) => {
-                Saved::Later(format!("{}: no answer", self.key))
-            }
-            Err(why) => Saved::Later(why),
+            done => done,
         }
     }
 }
@@ -277,7 +257,6 @@ impl StateFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tenure::Namespace;
     use tenure::store::{Faults, Faulty, MemoryStore};
 
     /// As long as every other list: thousands of schedules are many pages.
@@ -285,9 +264,8 @@ mod tests {
     async fn a_list_of_schedules_is_waited_for_ten_timeouts() {
         let store = Faulty::new(Arc::new(MemoryStore::new()), 1);
         store.set(Faults { lost_request: 1.0, timeout: Duration::from_secs(600), ..Faults::default() });
-        let keys = Keys::global(&Namespace::new("test").expect("valid"));
-        let (store, timeout, rules) = (Arc::new(store), Duration::from_secs(1), Rules::default());
-        let shelf = Shelf { store, keys, timeout, rules };
+        let namespace = Namespace::new("test").expect("valid");
+        let shelf = Shelf::new(Arc::new(store), &namespace, Duration::from_secs(1), Rules::default());
         let began = tokio::time::Instant::now();
         assert!(shelf.look(&BTreeMap::new()).await.is_err());
         assert_eq!(began.elapsed(), Duration::from_secs(10));

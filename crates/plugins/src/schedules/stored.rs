@@ -4,21 +4,26 @@
 //! each other's work. Removal is not conditional; no store offers that. And a write of unknown outcome may still land after
 //! somebody else has removed the schedule.
 
-use super::problem::Problems;
+use super::problem::{Problem, Problems};
 use super::read::Rules;
 use super::runner::ScheduleError;
 use super::schedule::{RunRequest, Schedule};
-use super::shelf::{Shelf, schedule_key};
+use super::shelf::{Results, Shelf, polls_name, schedule_key, schedule_name};
 use crate::checks::health::Health;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::document::Keys;
+use tenure::document::DocumentError;
 use tenure::id::{Namespace, ScheduleId};
-use tenure::store::{Condition, Read, Remove, Store, Version, Write};
+use tenure::store::{Read, Remove, Store};
 
-/// Most attempts at a change, against concurrent writers and a store that does not answer.
+pub use tenure::document::Change;
+
+/// A schedule as stored, without its envelope.
+type Fields = Map<String, Value>;
+
+/// Most attempts at a removal, against a store that does not answer.
 const TRIES_MAX: u32 = 6;
 
 /// The pause before the second attempt; doubles before each further one.
@@ -30,28 +35,6 @@ const ASKED_MAX: usize = 8;
 /// How many names of created requested jobs a schedule remembers.
 const RAN_MAX: usize = 16;
 
-/// The result of a change.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Change {
-    /// It did not exist.
-    Created,
-    /// It differed.
-    Changed,
-    /// It was already the same; nothing was written.
-    Unchanged,
-}
-
-impl Change {
-    /// The name used in JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Change::Created => "created",
-            Change::Changed => "changed",
-            Change::Unchanged => "unchanged",
-        }
-    }
-}
-
 /// The schedules of a namespace. Clones share the store.
 #[derive(Clone)]
 pub struct Schedules(Shelf);
@@ -62,18 +45,10 @@ impl std::fmt::Debug for Schedules {
     }
 }
 
-/// An object as read.
-struct Standing {
-    body: Vec<u8>,
-    version: Version,
-    schedule: Schedule,
-}
-
 impl Schedules {
     /// The schedules of this namespace on this store.
     pub fn new(store: Arc<dyn Store>, namespace: &Namespace) -> Schedules {
-        let (keys, timeout) = (Keys::global(namespace), Duration::from_secs(5));
-        Schedules(Shelf { store, keys, timeout, rules: Rules::default() })
+        Schedules(Shelf::new(store, namespace, Duration::from_secs(5), Rules::default()))
     }
 
     pub(super) fn on(shelf: Shelf) -> Schedules {
@@ -88,7 +63,7 @@ impl Schedules {
 
     /// The time limit of one request. Default: 5 s.
     pub fn request_timeout(mut self, timeout: Duration) -> Schedules {
-        self.0.timeout = timeout;
+        self.0.set_timeout(timeout);
         self
     }
 
@@ -110,7 +85,14 @@ impl Schedules {
 
     /// One schedule; `None` if it does not exist.
     pub async fn get(&self, id: &ScheduleId) -> Result<Option<Schedule>, ScheduleError> {
-        Ok(self.standing(id).await?.map(|standing| standing.schedule))
+        let key = schedule_key(&self.0.keys, id);
+        match self.0.get(&key).await.map_err(ScheduleError::Store)? {
+            Read::Found(object) => Schedule::from_wire(&object.body, &self.0.rules)
+                .map(Some)
+                .map_err(|problems| refused(id, problems)),
+            Read::Absent | Read::Unchanged => Ok(None),
+            Read::Unavailable(why) | Read::Denied(why) => Err(ScheduleError::Store(format!("{key}: {why}"))),
+        }
     }
 
     /// Writes a new schedule; [`ScheduleError::Exists`] if there is one already. Due times count from `now_ms` on, unless the
@@ -226,85 +208,56 @@ impl Schedules {
 
     /// The state of the checks, as last saved by the leader.
     pub async fn health(&self) -> Result<Health, ScheduleError> {
-        let key = format!("{}/results/polls.json", self.0.keys.root());
-        match self.0.get(&key).await.map_err(ScheduleError::Store)? {
-            Read::Found(object) => {
-                let value: Value = serde_json::from_slice(&object.body).unwrap_or(Value::Null);
-                Ok(value.get("health").and_then(Health::from_json).unwrap_or_default())
-            }
-            Read::Unchanged | Read::Absent | Read::Unavailable(_) | Read::Denied(_) => Ok(Health::default()),
+        let store = |error: DocumentError| ScheduleError::Store(error.to_string());
+        match self.0.results().map_err(store)?.read::<Results>(&polls_name()).await {
+            Ok(found) => Ok(found.map(|found| found.body.health).unwrap_or_default()),
+            Err(error) if error.is_blocked() => Ok(Health::default()),
+            Err(error) => Err(store(error)),
         }
     }
 
-    async fn standing(&self, id: &ScheduleId) -> Result<Option<Standing>, ScheduleError> {
-        let key = schedule_key(&self.0.keys, id);
-        let object = match self.0.get(&key).await.map_err(ScheduleError::Store)? {
-            Read::Found(object) => object,
-            Read::Absent | Read::Unchanged => return Ok(None),
-            Read::Unavailable(why) | Read::Denied(why) => {
-                return Err(ScheduleError::Store(format!("{key}: {why}")));
-            }
-        };
-        let refuse = |problems| ScheduleError::Refused { schedule: id.to_string(), problems };
-        let schedule = Schedule::from_wire(&object.body, &self.0.rules).map_err(refuse)?;
-        Ok(Some(Standing { body: object.body.to_vec(), version: object.version, schedule }))
-    }
-
-    /// Reads, asks `change` what to write, and writes it on condition that nobody was faster; repeats if somebody was. The second
-    /// argument of `change` says that an earlier write of this call may have landed.
+    /// Changes one schedule. The second argument of `change` says that an earlier write of this call may have landed.
     async fn update(
         &self,
         id: &ScheduleId,
         change: impl Fn(Option<&Schedule>, bool) -> Result<Option<Schedule>, ScheduleError>,
     ) -> Result<Change, ScheduleError> {
-        let key = schedule_key(&self.0.keys, id);
-        let mut unsure: Option<(Vec<u8>, Change)> = None;
-        let mut failed = ScheduleError::Raced(id.to_string());
-        for tries in 0..TRIES_MAX {
-            pause(tries).await;
-            let standing = match self.standing(id).await {
-                Ok(standing) => standing,
-                Err(error @ ScheduleError::Store(_)) => {
-                    failed = error;
-                    continue;
-                }
-                Err(other) => return Err(other),
-            };
-            if let (Some((body, done)), Some(there)) = (&unsure, &standing)
-                && *body == there.body
-            {
-                return Ok(*done);
+        let read = |fields: &Fields| {
+            Schedule::from_fields(fields, &self.0.rules).map_err(|problems| refused(id, problems))
+        };
+        let change = |found: Option<&Fields>, unsure: bool| {
+            let there = found.map(read).transpose().map_err(Failed::Change)?;
+            let new = change(there.as_ref(), unsure).map_err(Failed::Change)?;
+            Ok(new.map(|new| new.to_fields()))
+        };
+        let changed = async { self.0.schedules()?.update(&schedule_name(id), change).await }.await;
+        changed.map_err(|failed| match failed {
+            Failed::Change(error) => error,
+            Failed::Document(DocumentError::Blocked { detail, .. }) => {
+                refused(id, Problems::one(Problem::new(None, "", "", detail)))
             }
-            let Some(new) = change(standing.as_ref().map(|there| &there.schedule), unsure.is_some())? else {
-                // Nothing is left to do; if an answer was lost, that write did it.
-                return Ok(unsure.map_or(Change::Unchanged, |(_, done)| done));
-            };
-            let (condition, done) = match standing {
-                Some(there) => (Condition::Matches(there.version), Change::Changed),
-                None => (Condition::Absent, Change::Created),
-            };
-            let body = new.to_wire();
-            let put = self.0.store.put(&key, body.clone().into(), condition);
-            match tokio::time::timeout(self.0.timeout, put).await {
-                Ok(Write::Won(_)) => return Ok(done),
-                Ok(Write::Lost) => failed = ScheduleError::Raced(id.to_string()),
-                Ok(Write::Denied(why)) => return Err(ScheduleError::Store(format!("{key}: {why}"))),
-                Ok(Write::Unavailable(why)) => failed = ScheduleError::Store(format!("{key}: {why}")),
-                Ok(Write::Unknown(why)) => {
-                    failed =
-                        ScheduleError::Store(format!("{key}: {why}; it may or may not have been written"));
-                    unsure = Some((body, done));
-                }
-                Err(_) => {
-                    failed = ScheduleError::Store(format!(
-                        "{key}: no answer in time; it may or may not have been written"
-                    ));
-                    unsure = Some((body, done));
-                }
+            Failed::Document(DocumentError::Raced { may_have_been_written: false, .. }) => {
+                ScheduleError::Raced(id.to_string())
             }
-        }
-        Err(failed)
+            Failed::Document(error) => ScheduleError::Store(error.to_string()),
+        })
     }
+}
+
+/// Why a change was not made.
+enum Failed {
+    Change(ScheduleError),
+    Document(DocumentError),
+}
+
+impl From<DocumentError> for Failed {
+    fn from(error: DocumentError) -> Failed {
+        Failed::Document(error)
+    }
+}
+
+fn refused(id: &ScheduleId, problems: Problems) -> ScheduleError {
+    ScheduleError::Refused { schedule: id.to_string(), problems }
 }
 
 async fn pause(tries: u32) {

@@ -13,7 +13,7 @@ use super::runner::{
     Inner, JobView, RunNow, RunnerCounts, RunnerView, ScheduleError, ScheduleEvent, ScheduleView,
 };
 use super::schedule::Schedule;
-use super::shelf::{Found, Saved, Shelf, Stamp, StateFile};
+use super::shelf::{Found, Shelf, Stamp, StateFile};
 use super::stored::Change;
 use crate::checks::health::{Health, Transition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -135,8 +135,7 @@ async fn term(
     if !dispatcher.ready().await {
         return Err(TermError::Dispatcher);
     }
-    let mut file = StateFile::new(&inner.shelf.keys, context.epoch(), context.attempt());
-    let health = take_over(&mut file, &inner.shelf, context).await?;
+    let (file, health) = take_over(&inner.shelf, context).await?;
     let mut term = Term {
         inner,
         context,
@@ -166,18 +165,13 @@ async fn term(
     term.work(&mut updates, &mut asked).await
 }
 
-async fn take_over(
-    file: &mut StateFile,
-    shelf: &Shelf,
-    context: &ProcessContext,
-) -> Result<Health, TermError> {
+async fn take_over(shelf: &Shelf, context: &ProcessContext) -> Result<(StateFile, Health), TermError> {
     loop {
-        match file.take_over(shelf, context.guard()).await {
-            Ok(health) => return Ok(health),
-            Err(Saved::Superseded) => return Err(TermError::Superseded),
-            Err(Saved::Done) => {}
-            Err(Saved::Later(why)) => {
-                tracing::warn!(target: "tenure", "cannot take over polls yet: {why}");
+        match StateFile::open(shelf, context.guard()).await {
+            Ok(opened) => return Ok(opened),
+            Err(error) if error.is_fenced() => return Err(TermError::Superseded),
+            Err(error) => {
+                tracing::warn!(target: "tenure", "cannot take over polls yet: {error}");
                 tokio::time::sleep(PAUSE_MAX).await;
             }
         }

@@ -123,8 +123,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> Codec for Fields<T
     }
 }
 
-/// Takes the envelope out. People and other programs may write documents too: an owner or a nonce that is missing, or that
-/// nobody here could have written, is simply not one's own.
+/// Takes the envelope out. People and other programs may write documents too, without one. But a foreign field with such a
+/// name would be lost with the next write.
 fn stamp(fields: &mut Map<String, Value>) -> Result<Stamp, Unreadable> {
     let epoch = match fields.remove("epoch") {
         None => 0,
@@ -133,14 +133,22 @@ fn stamp(fields: &mut Map<String, Value>) -> Result<Stamp, Unreadable> {
             .filter(|epoch| *epoch <= Epoch::MAX.0)
             .ok_or_else(|| corrupt(format!("`epoch` must be a number from 0 to {}", Epoch::MAX.0)))?,
     };
-    let owner = fields.remove("owner").and_then(|owner| incarnation(owner.as_str()?));
-    let written = fields.remove("nonce").and_then(|text| nonce(text.as_str()?));
     let nobody = Incarnation(0);
-    Ok(Stamp {
-        epoch: Epoch(epoch),
-        owner: owner.unwrap_or(nobody),
-        nonce: written.unwrap_or(Nonce { incarnation: nobody, sequence: 0 }),
-    })
+    let owner = match fields.remove("owner") {
+        None => nobody,
+        Some(owner) => owner
+            .as_str()
+            .and_then(incarnation)
+            .ok_or_else(|| corrupt("`owner` must be 16 hex digits: it belongs to the envelope"))?,
+    };
+    let written = match fields.remove("nonce") {
+        None => None,
+        // One that nobody here could have written is simply not one's own.
+        Some(Value::String(text)) => nonce(&text),
+        Some(_) => return Err(corrupt("`nonce` must be text: it belongs to the envelope")),
+    };
+    let nonce = written.unwrap_or(Nonce { incarnation: nobody, sequence: 0 });
+    Ok(Stamp { epoch: Epoch(epoch), owner, nonce })
 }
 
 #[cfg(test)]
@@ -182,6 +190,11 @@ mod tests {
             ("[]", "not a JSON object"),
             ("{}", "`v` must be 1"),
             (r#"{"v": 1, "epoch": -1}"#, "`epoch` must be a number from 0 to 9007199254740991"),
+            (
+                r#"{"v": 1, "left": 1, "owner": {}}"#,
+                "`owner` must be 16 hex digits: it belongs to the envelope",
+            ),
+            (r#"{"v": 1, "left": 1, "nonce": 7}"#, "`nonce` must be text: it belongs to the envelope"),
             (r#"{"v": 1, "note": "n"}"#, "missing field `left`"),
         ] {
             let unreadable = read(text).map(drop).expect_err("refused");

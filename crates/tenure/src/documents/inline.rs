@@ -32,6 +32,8 @@ pub(crate) enum Step {
     /// A request was answered.
     Settled {
         what: What,
+        /// It was a write.
+        wrote: bool,
         /// It was a write, and it may have landed.
         unknown: bool,
     },
@@ -88,7 +90,8 @@ impl<C: Codec<Body: Clone>> InlineDocument<C> {
         let answer = self.client.carry(guard, request).await;
         self.under_way = None;
         let unknown = matches!(answer, DocumentAnswer::Written(WriteAnswer::Unknown));
-        Step::Settled { what: self.answered(id, answer), unknown }
+        let wrote = matches!(answer, DocumentAnswer::Written(_));
+        Step::Settled { what: self.answered(id, answer), wrote, unknown }
     }
 
     fn answered(&mut self, id: RequestId, answer: DocumentAnswer<C::Body>) -> What {
@@ -111,7 +114,7 @@ impl<C: Codec<Body: Clone>> InlineDocument<C> {
 
     pub(crate) fn failed(&self, denied: bool, may_have_been_written: bool) -> DocumentError {
         let (key, trouble) = (self.client.key().to_owned(), self.client.last_trouble());
-        match denied {
+        match denied && !may_have_been_written {
             true => DocumentError::Denied { key, trouble },
             false => DocumentError::Unavailable { key, trouble, may_have_been_written },
         }

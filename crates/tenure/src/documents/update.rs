@@ -4,8 +4,20 @@ use super::inline::{InlineDocument, Step, new_incarnation};
 use super::{Codec, DocumentClient, DocumentError};
 use tenure_core::document::{BackOff, Rules, Unreadable, What, Writer};
 
-/// Most writes of one change against others who write too, and most requests that fail.
-const TRIES_MAX: u32 = 6;
+/// How often a change is tried.
+#[derive(Clone, Copy)]
+pub(crate) struct Tries {
+    /// Most writes, against others who write too and answers that get lost.
+    pub(crate) writes: u32,
+    /// Most requests that certainly failed, as long as nothing can have landed.
+    pub(crate) failures: u32,
+}
+
+/// How often a change of anybody's document is tried.
+pub(crate) const TRIES: Tries = Tries { writes: 6, failures: 6 };
+
+/// Most requests that fail while a write may have landed.
+const LOOKS_MAX: u32 = 6;
 
 /// Pauses after requests that failed.
 const RETRY: BackOff = BackOff { first_ms: 50, max_ms: 800 };
@@ -21,12 +33,24 @@ pub enum Change {
     Unchanged,
 }
 
+impl Change {
+    /// The name used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Created => "created",
+            Change::Changed => "changed",
+            Change::Unchanged => "unchanged",
+        }
+    }
+}
+
 impl<C: Codec<Body: Clone>> DocumentClient<C> {
     /// Reads, asks `change` what to write, and writes it on condition that nobody was faster; asks again if somebody was.
     /// Epoch and owner stay as they are. The second argument of `change` says that an earlier write of this call may have
     /// landed.
     pub(crate) async fn update<E: From<DocumentError>>(
         &self,
+        tries: Tries,
         mut change: impl FnMut(Option<&C::Body>, bool) -> Result<Option<C::Body>, E>,
     ) -> Result<Change, E> {
         let writer = Writer::Guest { me: new_incarnation() };
@@ -35,27 +59,28 @@ impl<C: Codec<Body: Clone>> DocumentClient<C> {
         let (mut wanted, mut done, mut unsure) = (None, Change::Unchanged, false);
         let (mut writes, mut failures) = (0, 0);
         loop {
-            let (what, unknown) = match document.step(None, wanted.as_ref()).await {
-                Step::Settled { what, unknown } => (what, unknown),
+            // After the last write, it is only looked for.
+            let body = wanted.as_ref().filter(|_| writes < tries.writes);
+            let (what, unknown) = match document.step(None, body).await {
+                Step::Settled { what, wrote, unknown } => {
+                    writes += u32::from(wrote);
+                    (what, unknown)
+                }
                 Step::Wait(pause) => {
                     tokio::time::sleep(pause).await;
                     continue;
                 }
-                // Everything wanted stands.
-                Step::Idle => return Ok(done),
+                Step::Idle if unsure => return Err(document.failed(false, true).into()),
+                Step::Idle => return Err(document.raced(false).into()),
             };
             unsure |= unknown;
             match what {
                 What::Landed { .. } => return Ok(done),
                 What::Loaded | What::Empty | What::Shared => {
-                    if writes == TRIES_MAX {
-                        return Err(document.raced(unsure).into());
-                    }
-                    writes += 1;
                     wanted = change(document.body(), unsure)?;
                     done = match (&wanted, document.body()) {
                         // If an answer was lost, that write did it.
-                        (None, _) => return Ok(if unsure { done } else { Change::Unchanged }),
+                        (None, _) => return Ok(done),
                         (Some(_), None) => Change::Created,
                         (Some(_), Some(_)) => Change::Changed,
                     };
@@ -63,9 +88,10 @@ impl<C: Codec<Body: Clone>> DocumentClient<C> {
                 }
                 What::Blocked { newer, .. } => return Err(document.blocked(newer).into()),
                 What::Failed { denied: true, .. } => return Err(document.failed(true, unsure).into()),
+                What::Failed { .. } if unknown => {}
                 What::Failed { .. } => {
                     failures += 1;
-                    if failures == TRIES_MAX {
+                    if failures >= if unsure { LOOKS_MAX } else { tries.failures } {
                         return Err(document.failed(false, unsure).into());
                     }
                 }

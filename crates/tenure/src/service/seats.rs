@@ -1,6 +1,7 @@
 //! Looks at seats from outside their election: does somebody act by the other one?
 
 use crate::clock::Clock;
+use crate::documents::{DocumentError, Documents, SeatBody, SeatCodec, Tries};
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::wire::SeatDocument;
@@ -8,11 +9,13 @@ use serde_json::Map;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
-    Epoch, Incarnation, NodeId, Nonce, Seat, SeatObserver, SeatProblem, SeatRead, SeatState, SeatUse, Time,
-    Version,
+    Epoch, NodeId, Seat, SeatObserver, SeatProblem, SeatRead, SeatState, SeatUse, Time, Version,
 };
-use tenure_store::{Condition, Read, Store, Trouble, TroubleKind, Write};
+use tenure_store::{Read, Store, Trouble, TroubleKind};
 use tokio::sync::{Mutex, watch};
+
+/// A seat is cleared or looked at again: there is no hurry.
+const ONCE: Tries = Tries { writes: 1, failures: 1 };
 
 /// Watches one seat.
 pub(super) struct SeatWatch {
@@ -121,20 +124,23 @@ impl SeatWatch {
     }
 
     async fn clear(&mut self) -> bool {
-        let Some((version, before, seat)) = &self.last else { return true };
-        if seat.state == SeatState::Vacant {
+        let Some((_, _, seen)) = &self.last else { return true };
+        if seen.state == SeatState::Vacant {
             return true;
         }
-        let nonce = Nonce { incarnation: Incarnation(rand::random()), sequence: 1 };
-        let vacant = Seat { state: SeatState::Vacant, nonce, ..seat.clone() };
-        let now = format!("{:.3}", jiff::Timestamp::now());
-        let body = SeatDocument::new(&vacant, Some(before), now, Map::new(), None).to_bytes();
-        let condition = Condition::Matches(tenure_store::Version::new(version.as_str()));
-        let put = self.store.put(&self.key, body.into(), condition);
-        match tokio::time::timeout(self.timeout, put).await {
+        let vacate = |found: Option<&SeatBody>, _| {
+            // Whoever wrote it since is alive.
+            let there = found.filter(|there| there.seat.nonce == seen.nonce).ok_or(None)?;
+            let seat = Seat { state: SeatState::Vacant, ..there.seat.clone() };
+            let now = format!("{:.3}", jiff::Timestamp::now());
+            let document = SeatDocument::new(&seat, Some(&there.document), now, Map::new(), None);
+            Ok::<_, Option<DocumentError>>(Some(SeatBody { document, seat }))
+        };
+        let documents = Documents::new(Arc::clone(&self.store), Arc::from(&*self.key), self.timeout);
+        match documents.at(self.key.clone(), SeatCodec).update(ONCE, vacate).await {
+            Ok(_) => true,
             // Lack of permission to clean up is no reason to wait for the dead.
-            Ok(Write::Won(_) | Write::Denied(_)) => true,
-            Ok(Write::Lost | Write::Unknown(_) | Write::Unavailable(_)) | Err(_) => false,
+            Err(why) => why.is_some_and(|error| error.is_denied()),
         }
     }
 }

@@ -227,16 +227,24 @@ fn a_job_that_would_be_too_large_is_refused() {
 #[test]
 fn the_wire_keeps_what_it_does_not_know_and_refuses_what_is_newer() {
     let wire = |v: u64| {
-        json!({"v": v, "id": "web", "every": 1000, "owner": {"team": 7, "big": 18_446_744_073_709_551_615_u64},
+        json!({"v": v, "id": "web", "every": 1000, "contact": {"team": 7, "big": 18_446_744_073_709_551_615_u64},
                "checks": [{"name": "a", "kind": "dns", "host": "x", "ttl": 5}]})
         .to_string()
     };
     let schedule = Schedule::from_wire(wire(1).as_bytes(), &rules()).expect("valid");
     let again: Value = serde_json::from_slice(&schedule.to_wire()).expect("JSON");
-    assert_eq!(again["owner"], json!({"team": 7, "big": 18_446_744_073_709_551_615_u64}));
+    assert_eq!(again["contact"], json!({"team": 7, "big": 18_446_744_073_709_551_615_u64}));
     assert_eq!(again["checks"][0]["ttl"], 5);
     let newer = Schedule::from_wire(wire(2).as_bytes(), &rules()).expect_err("newer");
     assert!(newer.to_string().starts_with("schedule.v = 2: must be 1 to 1"), "{newer}");
+    let with_owner = |owner: Value| {
+        let mut wire: Value = serde_json::from_str(&wire(1)).expect("JSON");
+        (wire["owner"], wire["epoch"], wire["nonce"]) = (owner, json!(0), json!("00000000000000ab-1"));
+        Schedule::from_wire(wire.to_string().as_bytes(), &rules())
+    };
+    assert_eq!(with_owner(json!("00000000000000ab")), Ok(schedule), "the envelope is no part of it");
+    let foreign = with_owner(json!({"team": 7})).expect_err("a write would lose it");
+    assert!(foreign.to_string().contains("schedule.owner"), "{foreign}");
     for broken in ["", "[]", "{}", "{\"v\": 1}", "{\"v\":1,\"id\":\"web\",\"every\":\"30s\",\"checks\":[]}"] {
         assert!(Schedule::from_wire(broken.as_bytes(), &rules()).is_err(), "{broken}");
     }

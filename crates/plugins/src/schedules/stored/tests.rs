@@ -1,7 +1,7 @@
 use super::*;
 use crate::schedules::read_file;
 use tenure::id::{Namespace, ScheduleId};
-use tenure::store::{Faults, Faulty, MemoryStore};
+use tenure::store::{Condition, Faults, Faulty, MemoryStore};
 
 const NOW: u64 = 1_794_700_800_000;
 

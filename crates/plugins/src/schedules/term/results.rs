@@ -4,7 +4,6 @@ use super::{SAVE_EVERY, Term, TermError};
 use crate::checks::report::JobReport;
 use crate::schedules::assign::CHECKS_KIND;
 use crate::schedules::runner::ScheduleEvent;
-use crate::schedules::shelf::Saved;
 use tenure::id::{JobId, ScheduleId, SeriesId};
 
 use tenure::job::{JobState, JobUpdate};
@@ -91,14 +90,12 @@ impl Term<'_> {
             return Ok(());
         }
         self.next_save = now + SAVE_EVERY;
-        if self.file.foreign.is_none() {
-            match self.file.save(&self.inner.shelf, self.context.guard(), &self.health).await {
-                Saved::Done => {}
-                Saved::Superseded => return Err(TermError::Superseded),
-                Saved::Later(why) => {
-                    self.warn_once(why);
-                    return Ok(());
-                }
+        match self.file.save(self.context.guard(), &self.health).await {
+            Ok(()) => {}
+            Err(error) if error.is_fenced() => return Err(TermError::Superseded),
+            Err(error) => {
+                self.warn_once(error.to_string());
+                return Ok(());
             }
         }
         for transition in std::mem::take(&mut self.unannounced) {
