@@ -148,7 +148,7 @@ pub struct Sweep {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Role {
-    Follows(Following),
+    Follows(Box<Following>),
     Leads(Box<Leading>),
 }
 
@@ -317,7 +317,7 @@ impl Leading {
 impl Sweep {
     /// A node that knows this much of the workers: nothing at first, and what it knew before if it had to begin again.
     pub fn new(config: SweepConfig, known: KnownWorkers) -> Sweep {
-        Sweep { config, known, requests: 0, seat: None, role: Role::Follows(Following::new()) }
+        Sweep { config, known, requests: 0, seat: None, role: Role::Follows(Box::new(Following::new())) }
     }
 
     /// What this node knows of the workers.
@@ -344,7 +344,7 @@ impl Sweep {
                 }
                 self.role = Role::Leads(Box::new(leading));
             }
-            (SweepCommand::Lost, Role::Leads(_)) => self.role = Role::Follows(Following::new()),
+            (SweepCommand::Lost, Role::Leads(_)) => self.role = Role::Follows(Box::new(Following::new())),
             (SweepCommand::Lost, Role::Follows(_)) => {}
             (SweepCommand::Seat(named), _) => self.seat = Some(named),
         }
@@ -391,24 +391,32 @@ impl Sweep {
         let Role::Leads(leading) = &mut self.role else { return };
         let (Settled { what, .. }, read) = leading.document.answered(now, id, answer);
         let snapshot = match what {
-            What::Landed { .. } => read.or_else(|| leading.sent.take()),
-            What::Loaded | What::Shared | What::Overtaken(_) | What::Superseded(_) => read,
+            What::Loaded | What::Overtaken(_) => {
+                let Some(snapshot) = read else { return };
+                leading.liveness.inherit(&snapshot);
+                snapshot
+            }
+            What::Shared | What::Landed { .. } => {
+                let Some(snapshot) = read.or_else(|| leading.sent.take()) else { return };
+                leading.liveness.published(snapshot.id);
+                snapshot
+            }
+            What::Superseded(_) => {
+                if let Some(snapshot) = read {
+                    self.apply(&snapshot, out);
+                }
+                return;
+            }
             What::Empty => {
                 // Nothing was ever published that anybody could still read.
                 self.known.begin_empty();
                 if leading.document.version().is_some() {
                     leading.liveness.found_spoiled();
                 }
-                None
+                return;
             }
-            What::Nothing | What::Same | What::Blocked { .. } | What::Failed { .. } | What::Removed => None,
+            What::Nothing | What::Same | What::Blocked { .. } | What::Failed { .. } | What::Removed => return,
         };
-        let Some(snapshot) = snapshot else { return };
-        match what {
-            What::Loaded | What::Overtaken(_) => leading.liveness.inherit(&snapshot),
-            What::Superseded(_) => return self.apply(&snapshot, out),
-            _ => leading.liveness.published(snapshot.id),
-        }
         if let Some(version) = leading.document.version().cloned() {
             let (epoch, id) = (leading.epoch, snapshot.id);
             out.push(Effect::Output(SweepOutput::Point { epoch, id, version }));
