@@ -33,7 +33,7 @@ const REQUESTS_MAX: u32 = 24;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(0).build()?;
+/// let settings = Settings::builder().store("memory:").node("pod-a").startup_jitter_max(std::time::Duration::ZERO).build()?;
 /// let node = Node::start(settings).await?;
 /// let guard = node.lead().await.ok_or("the node was stopped")?;
 ///

@@ -134,13 +134,13 @@ impl From<DocumentError> for StepDownError {
             DocumentError::Unavailable { trouble, may_have_been_written: true, .. } => {
                 StepDownError::Unknown(trouble)
             }
-            DocumentError::Unavailable { trouble, .. } => StatusError::Unavailable(trouble).into(),
-            DocumentError::Denied { trouble, .. } => StatusError::Denied(trouble).into(),
-            DocumentError::Blocked { key, detail, .. } => StatusError::Unreadable { key, detail }.into(),
-            DocumentError::Raced { .. }
+            DocumentError::Raced { .. } => StepDownError::Raced,
+            other @ (DocumentError::Unavailable { .. }
+            | DocumentError::Denied { .. }
+            | DocumentError::Blocked { .. }
             | DocumentError::Fenced { .. }
             | DocumentError::Reserved(_)
-            | DocumentError::Body { .. } => StepDownError::Raced,
+            | DocumentError::Body { .. }) => StatusError::from(other).into(),
         }
     }
 }

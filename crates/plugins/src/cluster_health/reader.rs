@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::admin::{Status, StatusError};
-use tenure::document::{Annex, DocumentError, Documents, Keys};
+use tenure::document::{Annex, Documents, Keys};
 use tenure::id::Namespace;
 use tenure::store::{Lanes, Read};
 
@@ -99,12 +99,7 @@ impl HealthView {
         status: &Status,
     ) -> Result<HealthView, StatusError> {
         let documents = Documents::of_namespace(Arc::clone(&lanes.bulk), namespace, READ_TIMEOUT);
-        let found = documents.read::<HealthDocument>(&health_name()).await.map_err(|error| match error {
-            DocumentError::Unavailable { trouble, .. } => StatusError::Unavailable(trouble),
-            DocumentError::Denied { trouble, .. } => StatusError::Denied(trouble),
-            DocumentError::Blocked { key, detail, .. } => StatusError::Unreadable { key, detail },
-            other => StatusError::Unreadable { key: namespace.to_string(), detail: other.to_string() },
-        })?;
+        let found = documents.read::<HealthDocument>(&health_name()).await?;
         let found = found.map(|found| (HealthDocument { epoch: found.epoch, ..found.body }, found.modified));
         // A living leader wrote its seat just now, so that time is the store's clock.
         let newest = match lanes.lease.get(&Keys::global(namespace).seat(), None).await {

@@ -1,5 +1,6 @@
 //! Why a document was not read or written.
 
+use crate::status::StatusError;
 use tenure_store::Trouble;
 
 /// Why a document was not read or written. The predicates say what to do about it.
@@ -101,6 +102,22 @@ impl DocumentError {
             | DocumentError::Blocked { .. }
             | DocumentError::Denied { .. }
             | DocumentError::Body { .. } => false,
+        }
+    }
+}
+
+/// For whoever reads a document as part of looking at a namespace.
+impl From<DocumentError> for StatusError {
+    fn from(error: DocumentError) -> StatusError {
+        let detail = error.to_string();
+        match error {
+            DocumentError::Unavailable { trouble, .. } => StatusError::Unavailable(trouble),
+            DocumentError::Denied { trouble, .. } => StatusError::Denied(trouble),
+            DocumentError::Blocked { key, detail, .. } => StatusError::Unreadable { key, detail },
+            DocumentError::Reserved(key)
+            | DocumentError::Fenced { key, .. }
+            | DocumentError::Raced { key, .. }
+            | DocumentError::Body { key, .. } => StatusError::Unreadable { key, detail },
         }
     }
 }

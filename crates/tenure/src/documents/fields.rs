@@ -165,7 +165,9 @@ mod tests {
         note: Option<String>,
     }
 
-    fn read(text: &str) -> Result<(Stamp, Body<Quota>, Map<String, Value>), Unreadable> {
+    type Parts = (Stamp, Body<Quota>, Map<String, Value>);
+
+    fn read(text: &str) -> Result<Parts, Unreadable> {
         Fields::<Quota>::new().read(text.as_bytes())
     }
 
