@@ -290,6 +290,11 @@ impl Document {
             && (self.confirmed < self.revision || self.in_doubt())
     }
 
+    /// No request before this: the pause after a failed one.
+    pub fn due(&self) -> Time {
+        self.due
+    }
+
     /// When [`next`](Document::next) has something to send; `None` if it waits for an answer or for a change.
     pub fn wake_at(&self, may_write: bool) -> Option<Time> {
         let wants = self.must_read() || (may_write && self.must_write());
@@ -453,7 +458,7 @@ impl Document {
             self.state = State::Found;
             return (What::Loaded, Some(body));
         };
-        if stamp.epoch > epoch && !Mutant::DocumentEpochIgnored.on() {
+        if stamp.epoch > epoch && !Mutant::DocumentEpochIgnored.on() && !Mutant::JobLedgerReclaimed.on() {
             self.state = State::Superseded;
             return (What::Superseded(stamp.epoch), Some(body));
         }
@@ -464,7 +469,7 @@ impl Document {
         let was = std::mem::replace(&mut self.state, State::Found);
         // What one wrote oneself no longer stands, and what is there may differ in anything.
         self.confirmed = 0;
-        if Mutant::DocumentAdoptSkipped.on() {
+        if Mutant::DocumentAdoptSkipped.on() || (self.rules.adopt && Mutant::JobLedgerNotAdopted.on()) {
             self.state = State::Owned;
             self.confirmed = self.revision;
         }

@@ -15,20 +15,27 @@
 //! Not promised: that a job *runs* only once. A worker that fell silent may still run what it claimed while another attempt
 //! runs elsewhere. Its result *counts* once; the result of an attempt that was given up is recorded, but not applied.
 
+mod assign;
 mod claimer;
 mod dispatcher;
 mod inbox;
-mod shard;
+mod part;
 
-pub use claimer::{Claimer, ClaimerConfig, ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead};
+pub use assign::{Assign, LeastLoaded};
+pub use claimer::{
+    Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput, ClaimerRequest,
+    Refused,
+};
 pub use dispatcher::{
-    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher,
-    DispatcherConfig, InboxListed, InboxRead, JobUpdate, LedgerRead, SubmitAnswer,
+    DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput, DispatchRequest,
+    Dispatcher, DispatcherConfig, InboxListed, JobUpdate, SubmitAnswer,
 };
 
+use crate::document::{BackOff, Document, Op};
 use crate::election::Epoch;
-use crate::id::{Incarnation, Nonce};
-use crate::id::{JobId, KindName, SeriesId, WorkerId};
+use crate::id::{Incarnation, JobId, KindName, SeriesId, WorkerId};
+use crate::machine::RequestId;
+use crate::time::Time;
 use std::sync::Arc;
 
 /// Largest payload of a job.
@@ -48,6 +55,22 @@ pub const JOB_SERIES_MAX: usize = 500;
 /// Where work keeps coming, this many empty looks stay quick before looks become rarer, on both sides. Otherwise both sides
 /// fall into step with slow looks, and a 1 s schedule runs every 5 s.
 pub(crate) const QUICK_LOOKS: u8 = 4;
+
+/// Pauses after failed requests, on both sides.
+const RETRY: BackOff = BackOff { first_ms: 200, max_ms: 10_000 };
+
+/// The next request of a document, if one is due, under a new id.
+fn next_request(
+    requests: &mut u64,
+    document: &mut Document,
+    now: Time,
+    may_write: bool,
+) -> Option<(RequestId, Op)> {
+    let id = RequestId(*requests + 1);
+    let op = document.next(now, id, may_write)?;
+    *requests += 1;
+    Some((id, op))
+}
 
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
@@ -313,12 +336,8 @@ impl JobRecord {
 }
 
 /// The content of one shard of the ledger.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LedgerDoc {
-    /// The epoch of the leader that wrote it.
-    pub epoch: Epoch,
-    /// New with every write.
-    pub nonce: Nonce,
     /// The highest watermark of each series.
     pub series: Vec<(SeriesId, u64)>,
     /// Jobs in id order.
@@ -394,15 +413,9 @@ pub(crate) fn entry_weight(payload: usize) -> usize {
     payload + JOB_RESULT_MAX_BYTES + 768
 }
 
-/// The content of a worker's inbox.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+/// The content of a worker's inbox. Its leader owns it; the worker writes it as a guest.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct InboxDoc {
-    /// The epoch of the leader that wrote it last.
-    pub epoch: Epoch,
-    /// That leader's incarnation: a leader that finds its own here knows that no former leader can write any more.
-    pub leader: Incarnation,
-    /// New with every write, by the leader or the worker.
-    pub nonce: Nonce,
     /// The life of the worker that takes no more: it is draining or has drained. The next life reopens the inbox. Only
     /// workers change this, and the store refuses any write a leader had in flight in the meantime.
     pub closed: Option<Incarnation>,

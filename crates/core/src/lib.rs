@@ -57,11 +57,12 @@ pub use id::{
     PluginName, ProcessName, ScheduleId, SeriesId, WorkerId,
 };
 pub use jobs::{
-    Claimer, ClaimerConfig, ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead, DispatchCounts,
-    DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry,
-    EntryState, InboxDoc, InboxListed, InboxRead, JOB_LATE_MAX, JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES,
-    JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord, JobState, JobUpdate, LateResult, LedgerDoc,
-    LedgerRead, Outcome, OutcomeKind, SubmitAnswer, job_shard,
+    Assign, Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerCounts, ClaimerOutput,
+    ClaimerRequest, DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput,
+    DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, InboxDoc, InboxListed, JOB_LATE_MAX,
+    JOB_OBJECT_MAX_WEIGHT, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JOB_SERIES_MAX, JobLimits, JobRecord,
+    JobState, JobUpdate, LateResult, LeastLoaded, LedgerDoc, Outcome, OutcomeKind, Refused, SubmitAnswer,
+    job_shard,
 };
 pub use mutants::Mutant;
 pub use processes::{

@@ -241,7 +241,8 @@ async fn ef4_a_job_goes_to_a_client_and_its_result_to_the_leader() {
     assert_eq!(site.post("/v1/jobs/mail-1/result", done.clone()).await.is(200).json()["accepted"], true);
     site.post("/v1/jobs/mail-1/result", done).await.problem(404, "unknown-job");
     sleep_ms(10_000).await;
-    let record = dispatcher.jobs().iter().find(|job| job.id.as_str() == "mail-1").cloned().expect("known");
+    let record =
+        dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "mail-1").cloned().expect("known");
     assert_eq!((record.state, &*record.result), (JobState::Succeeded, &b"sent"[..]));
 }
 

@@ -1,8 +1,10 @@
 //! The truth about jobs: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
 
 use crate::check::name;
+use crate::shelf::Stored;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tenure_core::document::Stamp;
 use tenure_core::{
     EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
 };
@@ -117,14 +119,14 @@ impl Book {
         &mut self,
         now: u64,
         local: (usize, Time),
-        before: Option<&LedgerDoc>,
-        after: &LedgerDoc,
+        before: Option<&Stored<LedgerDoc>>,
+        (stamp, after): (Stamp, &LedgerDoc),
     ) {
-        let leader = (after.epoch, after.nonce.incarnation);
-        if let Some(newer) = before.map(|doc| (doc.epoch, doc.nonce.incarnation)).filter(|old| *old > leader)
-        {
+        let leader: Leader = (stamp.epoch, stamp.owner);
+        if let Some(newer) = before.map(|(old, _)| (old.epoch, old.owner)).filter(|old| *old > leader) {
             self.say(name::JOB_FENCED, format!("{leader:?} writes the ledger of {newer:?}"));
         }
+        let before = before.map(|(_, doc)| doc);
         for old in before.map_or(&[][..], |before| &before.jobs) {
             if after.jobs.iter().any(|new| new.id == old.id) {
                 continue;
@@ -243,16 +245,16 @@ impl Book {
     pub(crate) fn dispatch(
         &mut self,
         worker: &WorkerId,
-        before: Option<&InboxDoc>,
-        after: &InboxDoc,
+        before: Option<&Stored<InboxDoc>>,
+        (stamp, after): (Stamp, &InboxDoc),
         owner: impl Fn(&JobRecord) -> Option<Incarnation>,
     ) {
-        let leader: Leader = (after.epoch, after.leader);
-        if let Some(newer) = before.map(|doc| (doc.epoch, doc.leader)).filter(|old| *old > leader) {
+        let leader: Leader = (stamp.epoch, stamp.owner);
+        if let Some(newer) = before.map(|(old, _)| (old.epoch, old.owner)).filter(|old| *old > leader) {
             self.say(name::JOB_FENCED, format!("{leader:?} writes an inbox of {newer:?}"));
         }
         for entry in after.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
-            let had = |doc: &InboxDoc| doc.entries.iter().any(|old| old.key() == entry.key());
+            let had = |(_, doc): &Stored<InboxDoc>| doc.entries.iter().any(|old| old.key() == entry.key());
             if before.is_some_and(had) {
                 continue;
             }
@@ -266,7 +268,7 @@ impl Book {
                     self.say(name::JOB_RECORDED, what);
                 }
                 // A former leader may write before its successor writes this inbox: what it dispatches is in the ledger.
-                Some(record) if owner(record).is_none_or(|owner| owner < after.leader) => {
+                Some(record) if owner(record).is_none_or(|owner| owner < stamp.owner) => {
                     let what = format!("{id} is dispatched by {leader:?}, whose ledger it is not yet");
                     self.say(name::JOB_RECORDED, what);
                 }
@@ -279,12 +281,12 @@ impl Book {
     pub(crate) fn work(
         &mut self,
         worker: &WorkerId,
-        before: Option<&InboxDoc>,
-        after: &InboxDoc,
+        before: Option<&Stored<InboxDoc>>,
+        (stamp, after): (Stamp, &InboxDoc),
         local: &[Time],
     ) {
         let keys = |doc: &InboxDoc| doc.entries.iter().map(|entry| entry.key()).collect::<Vec<_>>();
-        if before.is_none_or(|before| keys(before) != keys(after) || before.leader != after.leader) {
+        if before.is_none_or(|(old, before)| keys(before) != keys(after) || old.owner != stamp.owner) {
             let what = format!("{worker} writes what was not there: {:?}", keys(after));
             self.say(name::OWN_ENTRIES, what);
         }

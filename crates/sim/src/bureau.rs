@@ -10,12 +10,15 @@ use crate::wire::{Ask, Party};
 use crate::world::World;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tenure_core::document::DocumentRequest;
+use tenure_core::machine::{Effect, In, Input, Machine, Now};
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
-    Incarnation, Interval, JobAnswer, JobLimits, JobRecord, JobState, Planned, Planner, ProcessOutcome,
-    ScheduleTerms, SnapshotId, SubmitAnswer, Time,
+    DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Due, DueTimes, Epoch,
+    Incarnation, Interval, JobAnswer, JobId, JobLimits, JobRecord, JobState, KindName, LeastLoaded, Planned,
+    Planner, ProcessOutcome, ScheduleId, ScheduleTerms, SeriesId, SnapshotId, SubmitAnswer, WorkerId,
 };
-use tenure_core::{JobId, KindName, ScheduleId, SeriesId, WorkerId};
+
+type Leading = Dispatcher<LeastLoaded>;
 
 /// Wall clocks start here.
 pub(crate) const WALL_MS: u64 = 1_000_000_000;
@@ -59,7 +62,7 @@ pub(crate) struct Bureau {
     pub(crate) instance: u64,
     pub(crate) incarnation: u64,
     pub(crate) epoch: Epoch,
-    dispatcher: Dispatcher,
+    dispatcher: Leading,
     planner: Planner<Round>,
     ready: bool,
     /// The workers as last reported.
@@ -70,7 +73,7 @@ pub(crate) struct Bureau {
     tokens: u64,
     plan_at: u64,
     wake: u64,
-    held: Vec<DispatchInput>,
+    held: Vec<In<Leading>>,
 }
 
 impl World {
@@ -94,7 +97,7 @@ impl World {
             instance,
             incarnation,
             epoch,
-            dispatcher: Dispatcher::new(config),
+            dispatcher: Dispatcher::new(config, LeastLoaded::default()),
             planner,
             ready: false,
             known: None,
@@ -105,7 +108,7 @@ impl World {
             wake: 0,
             held: Vec::new(),
         });
-        self.feed_bureau(node, incarnation, DispatchInput::Wake);
+        self.feed_bureau(node, incarnation, Input::Wake);
     }
 
     /// Applies the changed schedules.
@@ -120,7 +123,7 @@ impl World {
     pub(crate) fn resume_bureau(&mut self, node: usize) {
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         let (incarnation, held) = (bureau.incarnation, std::mem::take(&mut bureau.held));
-        for input in held.into_iter().chain([DispatchInput::Wake]) {
+        for input in held.into_iter().chain([Input::Wake]) {
             self.feed_bureau(node, incarnation, input);
         }
     }
@@ -128,7 +131,7 @@ impl World {
     pub(crate) fn wake_bureau(&mut self, node: usize, incarnation: u64, wake: u64) {
         let bureau = self.offices[node].bureau.as_ref();
         if bureau.is_some_and(|bureau| bureau.incarnation == incarnation && bureau.wake == wake) {
-            self.feed_bureau(node, incarnation, DispatchInput::Wake);
+            self.feed_bureau(node, incarnation, Input::Wake);
         }
     }
 
@@ -136,7 +139,7 @@ impl World {
     pub(crate) fn tell_bureau(&mut self, node: usize) {
         if let Some(bureau) = self.offices.get(node).and_then(|office| office.bureau.as_ref()) {
             let incarnation = bureau.incarnation;
-            self.feed_bureau(node, incarnation, DispatchInput::Wake);
+            self.feed_bureau(node, incarnation, Input::Wake);
         }
     }
 
@@ -146,10 +149,11 @@ impl World {
         bureau.tokens += 1;
         let (token, incarnation) = (bureau.tokens, bureau.incarnation);
         bureau.submitted.insert(token, Submitted::ByHand(record.id.clone()));
-        self.feed_bureau(node, incarnation, DispatchInput::Submit(vec![(token, record)]));
+        let submit = DispatchCommand::Submit(vec![(token, record)]);
+        self.feed_bureau(node, incarnation, Input::Command(submit));
     }
 
-    pub(crate) fn feed_bureau(&mut self, node: usize, incarnation: u64, input: DispatchInput) {
+    pub(crate) fn feed_bureau(&mut self, node: usize, incarnation: u64, input: In<Leading>) {
         let paused = self.nodes[node].paused;
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         if bureau.incarnation != incarnation {
@@ -195,31 +199,35 @@ impl World {
         let gone = gone.filter(|id| told.is_some() && list.get(*id) != Some(&true));
         self.book.absent.extend(gone.map(|id| (by, id.clone())));
         bureau.known = Some((mark, list.clone()));
-        let local = self.nodes[node].clock.local(self.now);
         let (listed, whole) = (told.is_some(), told == Some(true));
-        bureau.dispatcher.handle(local, DispatchInput::Workers { list, listed, whole });
+        let workers = DispatchCommand::Workers { list, listed, whole };
+        let now = Now { at: self.nodes[node].clock.local(self.now), wall_ms: 0 };
+        bureau.dispatcher.handle(now, Input::Command(workers), &mut Vec::new());
     }
 
-    fn dispatch_step(&mut self, node: usize, input: DispatchInput) {
+    fn dispatch_step(&mut self, node: usize, input: In<Leading>) {
         let (now, local, wall) = (self.now, self.nodes[node].clock.local(self.now), self.wall(node));
         let Some(bureau) = &mut self.offices[node].bureau else { return };
-        bureau.dispatcher.handle(local, input);
-        bureau.assign(local);
-        let mut effects = Vec::new();
-        bureau.dispatcher.advance(local, wall as i64, &mut effects);
+        let (step, mut effects) = (Now { at: local, wall_ms: wall as i64 }, Vec::new());
+        bureau.dispatcher.handle(step, input, &mut effects);
+        if bureau.dispatcher.wake_at() == Some(local) {
+            bureau.dispatcher.handle(step, Input::Wake, &mut effects);
+        }
         let ready = bureau.dispatcher.is_ready() && !std::mem::replace(&mut bureau.ready, true);
         bureau.ready = bureau.dispatcher.is_ready();
         let (instance, incarnation) = (bureau.instance, bureau.incarnation);
         let life = self.nodes[node].life;
         for effect in effects {
             match effect {
-                DispatchEffect::Request(id, request) => {
+                Effect::Request(id, request) => {
                     self.trace.office(now, node, &id);
                     self.trace.note(now, node, || Noted::Work(format!("-> {}", told(&request))));
                     self.ask(Party::Node(node), id.0, Ask::Dispatch(incarnation, id, Box::new(request)));
                 }
-                DispatchEffect::Answered(token, answer) => self.on_submitted(node, token, answer),
-                DispatchEffect::Update(update) => {
+                Effect::Output(DispatchOutput::Answered(token, answer)) => {
+                    self.on_submitted(node, token, answer)
+                }
+                Effect::Output(DispatchOutput::Update(update)) => {
                     self.trace.office(now, node, &(&update.id, update.state, update.attempt));
                     self.trace.note(now, node, || {
                         let late = update.late.map_or(String::new(), |kind| format!(", late {kind:?}"));
@@ -237,7 +245,8 @@ impl World {
                         bureau.plan_at = 0;
                     }
                 }
-                DispatchEffect::Ended(_) => {
+                Effect::Output(DispatchOutput::Claimed { .. }) => {}
+                Effect::Output(DispatchOutput::Ended(_)) => {
                     let exited = OfficeInput::Exited(0, instance, ProcessOutcome::Failed);
                     self.offices[node].bureau = None;
                     self.schedule(now, node, life, Happening::Office(exited));
@@ -303,7 +312,7 @@ impl World {
             records.push((bureau.tokens, job(&id, &due.schedule.series(), watermark, limits)));
         }
         self.check_misfire(wall, &dues);
-        self.dispatch_step(node, DispatchInput::Submit(records));
+        self.dispatch_step(node, Input::Command(DispatchCommand::Submit(records)));
         true
     }
 
@@ -338,7 +347,7 @@ impl World {
         let (local, wall) = (self.nodes[node].clock.local(self.now), self.wall(node));
         let Some(bureau) = &mut self.offices[node].bureau else { return };
         let plan = bureau.ready.then(|| local + bureau.plan_at.saturating_sub(wall).min(PAUSE_MAX_MS));
-        let wake = bureau.dispatcher.wake_at(local).into_iter().chain(plan).min();
+        let wake = bureau.dispatcher.wake_at().into_iter().chain(plan).min();
         let Some(at) = wake.map(|at| at.max(local + WAKE_LEAST_MS)) else { return };
         bureau.wake += 1;
         let (incarnation, wake) = (bureau.incarnation, bureau.wake);
@@ -353,41 +362,25 @@ impl Bureau {
     pub(crate) fn is_ready(&self) -> bool {
         self.ready
     }
-
-    /// The least busy worker, and not the one that had the job last if there is another; like the library's default.
-    fn assign(&mut self, now: Time) {
-        let waiting: Vec<JobRecord> = self.dispatcher.unassigned(now).cloned().collect();
-        let Some((_, list)) = &self.known else { return };
-        for job in waiting {
-            let active = list.iter().filter(|(_, active)| **active).map(|(worker, _)| worker);
-            let fits = active.filter(|worker| self.dispatcher.has_room(worker, job.payload.len()));
-            let least = fits.min_by_key(|worker| {
-                (job.worker.as_ref() == Some(worker), self.dispatcher.in_flight(worker))
-            });
-            let input = match least {
-                Some(worker) => DispatchInput::Assign { id: job.id, worker: worker.clone() },
-                None => {
-                    DispatchInput::Explain { id: job.id, reason: Arc::from("no active worker with room") }
-                }
-            };
-            self.dispatcher.handle(now, input);
-        }
-    }
 }
 
 fn told(request: &DispatchRequest) -> String {
     match request {
-        DispatchRequest::ReadLedger(shard) => format!("read ledger {shard}"),
-        DispatchRequest::WriteLedger(shard, doc, expect) => {
-            format!("write ledger {shard} {:?} over {expect:?}", doc.nonce)
+        DispatchRequest::Ledger(part, request) => format!("ledger {part}: {}", asked(request)),
+        DispatchRequest::Inbox(worker, DocumentRequest::Write { body, expect, .. }) => {
+            format!("write inbox of {worker}, {} entries, over {expect:?}", body.entries.len())
         }
+        DispatchRequest::Inbox(worker, request) => format!("inbox of {worker}: {}", asked(request)),
         DispatchRequest::ListInboxes => "list inboxes".to_owned(),
-        DispatchRequest::ReadInbox(worker, unless) => format!("read inbox of {worker} unless {unless:?}"),
-        DispatchRequest::WriteInbox(worker, doc, expect) => {
-            format!("write inbox of {worker}, {} entries, over {expect:?}", doc.entries.len())
-        }
-        DispatchRequest::RemoveInbox(worker) => format!("remove inbox of {worker}"),
-        DispatchRequest::Archive(shard, records) => format!("put {} of ledger {shard} away", records.len()),
+        DispatchRequest::Archive(part, records) => format!("put {} of ledger {part} away", records.len()),
+    }
+}
+
+fn asked<T>(request: &DocumentRequest<T>) -> String {
+    match request {
+        DocumentRequest::Read { unless } => format!("read unless {unless:?}"),
+        DocumentRequest::Write { stamp, expect, .. } => format!("write {:?} over {expect:?}", stamp.nonce),
+        DocumentRequest::Remove => "remove".to_owned(),
     }
 }
 

@@ -8,10 +8,11 @@ use crate::world::World;
 use rand::RngExt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tenure_core::JobId;
+use tenure_core::document::{DocumentAnswer, Read};
+use tenure_core::machine::{Effect, In, Input, Machine, Now, Out};
 use tenure_core::{
-    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, EntryState, Incarnation, Outcome,
-    OutcomeKind, RegistrationCommand, machine::Input,
+    Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, EntryState, Incarnation, JobId,
+    Outcome, OutcomeKind, RegistrationCommand,
 };
 
 type Key = (JobId, u32);
@@ -24,7 +25,7 @@ pub(crate) struct Hand {
     /// On a machine of its own: what it knows about leaders.
     gate: Gate,
     token: u64,
-    held: Vec<ClaimerInput>,
+    held: Vec<In<Claimer>>,
     /// Requests made.
     pub(crate) sent: u64,
 }
@@ -47,7 +48,7 @@ impl World {
             sent: 0,
         };
         self.hands.insert(index, hand);
-        self.feed_hand(index, ClaimerInput::Wake);
+        self.feed_hand(index, Input::Wake);
     }
 
     /// A worker without its id does nothing; its runs are stopped.
@@ -59,21 +60,21 @@ impl World {
     pub(crate) fn drain_hand(&mut self, index: usize) -> bool {
         let busy = self.hands.contains_key(&index);
         if busy {
-            self.feed_hand(index, ClaimerInput::Drain);
+            self.feed_hand(index, Input::Command(ClaimerCommand::Drain));
         }
         busy
     }
 
     pub(crate) fn resume_hand(&mut self, index: usize) {
         let Some(hand) = self.hands.get_mut(&index) else { return };
-        for input in std::mem::take(&mut hand.held).into_iter().chain([ClaimerInput::Wake]) {
+        for input in std::mem::take(&mut hand.held).into_iter().chain([Input::Wake]) {
             self.feed_hand(index, input);
         }
     }
 
     pub(crate) fn wake_hand(&mut self, index: usize, token: u64) {
         if self.hands.get(&index).is_some_and(|hand| hand.token == token) {
-            self.feed_hand(index, ClaimerInput::Wake);
+            self.feed_hand(index, Input::Wake);
         }
     }
 
@@ -85,10 +86,11 @@ impl World {
         }
         let (id, attempt) = key;
         let result = Arc::from(format!("{id}/{attempt}").as_bytes());
-        self.feed_hand(index, ClaimerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+        let ended = ClaimerCommand::Ended { id, attempt, outcome: Outcome { kind, result } };
+        self.feed_hand(index, Input::Command(ended));
     }
 
-    pub(crate) fn feed_hand(&mut self, index: usize, input: ClaimerInput) {
+    pub(crate) fn feed_hand(&mut self, index: usize, input: In<Claimer>) {
         if !self.workers[index].registered {
             return self.end_hand(index);
         }
@@ -99,11 +101,11 @@ impl World {
         if stands {
             return hand.held.push(input);
         }
-        if let ClaimerInput::Ended { id, attempt, .. } = &input {
+        if let Input::Command(ClaimerCommand::Ended { id, attempt, .. }) = &input {
             hand.running.remove(&(id.clone(), *attempt));
         }
         let mut effects = Vec::new();
-        hand.taker.handle(local, input, &mut effects);
+        hand.taker.handle(Now { at: local, wall_ms: 0 }, input, &mut effects);
         self.steps += 1;
         for effect in effects {
             self.carry_hand(index, effect);
@@ -111,15 +113,20 @@ impl World {
         self.rearm_hand(index);
     }
 
-    fn carry_hand(&mut self, index: usize, effect: ClaimerEffect) {
+    fn carry_hand(&mut self, index: usize, effect: Out<Claimer>) {
         let (now, life) = (self.now, self.workers[index].life);
-        match effect {
-            ClaimerEffect::Read(id, unless) => self.hand_ask(index, Ask::Look(id, unless)),
-            ClaimerEffect::Confirm(id) => self.hand_ask(index, Ask::Confirm(id)),
-            ClaimerEffect::Write(id, doc, version) => {
-                self.hand_ask(index, Ask::Work(id, Box::new(doc), version));
+        let output = match effect {
+            Effect::Request(id, request) => {
+                if let Some(hand) = self.hands.get_mut(&index) {
+                    hand.sent += 1;
+                    self.ask(Party::Worker(index), 0, Ask::Take(id, Box::new(request)));
+                }
+                return;
             }
-            ClaimerEffect::Run { id, attempt, epoch, .. } => {
+            Effect::Output(output) => output,
+        };
+        match output {
+            ClaimerOutput::Run { id, attempt, epoch, .. } => {
                 self.trace.worker(now, index, &(&id, attempt));
                 self.say_worker(index, || format!("runs {id} attempt {attempt} of {epoch:?}"));
                 self.work_done.runs += 1;
@@ -127,7 +134,7 @@ impl World {
                 self.hold_book();
                 self.begin_run(index, (id, attempt));
             }
-            ClaimerEffect::Cancel { id, attempt, dropped } => {
+            ClaimerOutput::Cancel { id, attempt, dropped } => {
                 let Some(hand) = self.hands.get_mut(&index) else { return };
                 let key = (id, attempt);
                 let ran = hand.running.contains_key(&key);
@@ -140,17 +147,10 @@ impl World {
                     self.schedule(now + 20, index, life, ends);
                 }
             }
-            ClaimerEffect::Drained => {
+            ClaimerOutput::Drained => {
                 self.end_hand(index);
                 self.feed_worker(index, Input::Command(RegistrationCommand::Stop));
             }
-        }
-    }
-
-    fn hand_ask(&mut self, index: usize, ask: Ask) {
-        if let Some(hand) = self.hands.get_mut(&index) {
-            hand.sent += 1;
-            self.ask(Party::Worker(index), 0, ask);
         }
     }
 
@@ -177,8 +177,12 @@ impl World {
     }
 
     /// The fence judges entries that nobody has claimed yet.
-    fn fence_entries(&mut self, index: usize, input: ClaimerInput) -> ClaimerInput {
-        let ClaimerInput::Read(id, ClaimerRead::Found { doc, version, .. }) = input else { return input };
+    fn fence_entries(&mut self, index: usize, input: In<Claimer>) -> In<Claimer> {
+        let Input::Answer(_, ClaimerAnswer::Inbox(DocumentAnswer::Read(Read::Found { body, .. }), _)) =
+            &input
+        else {
+            return input;
+        };
         let (now, rule) = (self.now, self.fence);
         let local = self.worker_clock(index).local(now);
         let host = self.workers[index].host;
@@ -189,10 +193,10 @@ impl World {
             (None, None) => Gate::default(),
         };
         let mut fenced = std::collections::BTreeSet::new();
-        for entry in doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
+        for entry in body.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
             let age_ms = u64::try_from(wall - (entry.dispatched_at - crate::bureau::WALL_MS as i64)).ok();
             if !gate.judge(rule, local, entry.epoch, age_ms).is_accepted() {
-                fenced.insert(entry.key());
+                fenced.insert((entry.id.clone(), entry.attempt, entry.epoch));
             }
         }
         self.fenced += fenced.len() as u64;
@@ -201,12 +205,17 @@ impl World {
             (None, Some(hand)) => hand.gate = gate,
             (None, None) => {}
         }
-        ClaimerInput::Read(id, ClaimerRead::Found { doc, version, fenced })
+        match input {
+            Input::Answer(id, ClaimerAnswer::Inbox(answer, _)) => {
+                Input::Answer(id, ClaimerAnswer::Inbox(answer, fenced))
+            }
+            Input::Wake | Input::Command(_) | Input::Answer(..) => input,
+        }
     }
 
     pub(crate) fn rearm_hand(&mut self, index: usize) {
         let local = self.worker_clock(index).local(self.now);
-        let Some(at) = self.hands.get(&index).and_then(|hand| hand.taker.wake_at(local)) else { return };
+        let Some(at) = self.hands.get(&index).and_then(|hand| hand.taker.wake_at()) else { return };
         let Some(when) = self.worker_clock(index).when(at.max(local + 5)) else { return };
         let life = self.workers[index].life;
         let Some(hand) = self.hands.get_mut(&index) else { return };

@@ -6,8 +6,9 @@ use crate::fault::FaultKind;
 use crate::node::Kind;
 use crate::world::World;
 use rand::RngExt;
+use tenure_core::machine::Input;
 use tenure_core::{
-    ClaimerConfig, DispatchInput, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, JobLimits,
+    ClaimerConfig, DispatchCommand, DispatcherConfig, DueTimes, Epoch, Incarnation, Interval, JobLimits,
     Misfire, ProcessConfig, Restart, ScheduleTerms, SupervisionConfig,
 };
 use tenure_core::{JobId, ScheduleId, SeriesId};
@@ -182,7 +183,7 @@ pub(crate) fn demand(world: &mut World) {
     let id = JobId::new(&name).expect("a valid id");
     if again && world.rng.random_bool(0.4) {
         let incarnation = world.offices[node].bureau.as_ref().map_or(0, |bureau| bureau.incarnation);
-        return world.feed_bureau(node, incarnation, DispatchInput::Cancel(id));
+        return world.feed_bureau(node, incarnation, Input::Command(DispatchCommand::Cancel(id)));
     }
     let deadline_ms = if number % 5 == 4 { 9000 } else { 0 };
     let limits = JobLimits { deadline_ms, ..world.labour.limits.clone() };

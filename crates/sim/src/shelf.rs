@@ -1,17 +1,20 @@
 //! The jobs' part of the simulated store: the ledger, the inboxes, and old lists.
 
 use std::collections::{BTreeMap, VecDeque};
-use tenure_core::WorkerId;
-use tenure_core::{ClaimerRead, Expect, InboxDoc, InboxListed, InboxRead, LedgerDoc, LedgerRead, Version};
+use tenure_core::document::{Read, Stamp};
+use tenure_core::{Expect, InboxDoc, InboxListed, LedgerDoc, Version, WorkerId};
 
 /// How many old lists are kept for stale answers.
 const LISTS_MAX: usize = 6;
 
+/// A document with its envelope.
+pub(crate) type Stored<T> = (Stamp, T);
+
 /// Ledger and inboxes, each with its version.
 #[derive(Default)]
 pub(crate) struct Shelf {
-    pub(crate) ledgers: BTreeMap<usize, (LedgerDoc, u64)>,
-    pub(crate) inboxes: BTreeMap<WorkerId, (InboxDoc, u64)>,
+    pub(crate) ledgers: BTreeMap<usize, (Stored<LedgerDoc>, u64)>,
+    pub(crate) inboxes: BTreeMap<WorkerId, (Stored<InboxDoc>, u64)>,
     lists: VecDeque<Vec<InboxListed>>,
     versions: u64,
 }
@@ -27,6 +30,15 @@ fn holds(there: Option<u64>, expect: &Expect) -> bool {
     }
 }
 
+fn read<T: Clone>(there: Option<&(Stored<T>, u64)>, unless: Option<&Version>) -> Read<T> {
+    let Some(((stamp, body), number)) = there else { return Read::Absent };
+    let version = version(*number);
+    match unless == Some(&version) {
+        true => Read::Unchanged,
+        false => Read::Found { stamp: *stamp, body: body.clone(), version },
+    }
+}
+
 impl Shelf {
     pub(crate) fn ledger_holds(&self, shard: usize, expect: &Expect) -> bool {
         holds(self.ledgers.get(&shard).map(|(_, number)| *number), expect)
@@ -36,13 +48,13 @@ impl Shelf {
         holds(self.inboxes.get(worker).map(|(_, number)| *number), expect)
     }
 
-    pub(crate) fn put_ledger(&mut self, shard: usize, doc: LedgerDoc) -> Version {
+    pub(crate) fn put_ledger(&mut self, shard: usize, doc: Stored<LedgerDoc>) -> Version {
         self.versions += 1;
         self.ledgers.insert(shard, (doc, self.versions));
         version(self.versions)
     }
 
-    pub(crate) fn put_inbox(&mut self, worker: &WorkerId, doc: InboxDoc) -> Version {
+    pub(crate) fn put_inbox(&mut self, worker: &WorkerId, doc: Stored<InboxDoc>) -> Version {
         if self.lists.len() == LISTS_MAX {
             self.lists.pop_front();
         }
@@ -57,34 +69,16 @@ impl Shelf {
         self.inboxes.remove(worker);
     }
 
-    pub(crate) fn ledger(&self, shard: usize) -> LedgerRead {
-        match self.ledgers.get(&shard) {
-            Some((doc, number)) => LedgerRead::Found(doc.clone(), version(*number)),
-            None => LedgerRead::Absent,
-        }
+    pub(crate) fn ledger(&self, part: usize, unless: Option<&Version>) -> Read<LedgerDoc> {
+        read(self.ledgers.get(&part), unless)
     }
 
-    pub(crate) fn inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> InboxRead {
-        match self.inboxes.get(worker).map(|(doc, number)| (doc, version(*number))) {
-            None => InboxRead::Absent,
-            Some((_, version)) if Some(&version) == unless => InboxRead::Unchanged,
-            Some((doc, version)) => InboxRead::Found(doc.clone(), version),
-        }
-    }
-
-    /// The inbox as its worker reads it; the worker itself applies the fence.
-    pub(crate) fn own_inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> ClaimerRead {
-        match self.inbox(worker, unless) {
-            InboxRead::Found(doc, version) => ClaimerRead::Found { doc, version, fenced: Default::default() },
-            InboxRead::Unchanged => ClaimerRead::Unchanged,
-            InboxRead::Absent => ClaimerRead::Absent,
-            InboxRead::Unreadable => ClaimerRead::Unreadable,
-            InboxRead::Unavailable => ClaimerRead::Unavailable,
-        }
+    pub(crate) fn inbox(&self, worker: &WorkerId, unless: Option<&Version>) -> Read<InboxDoc> {
+        read(self.inboxes.get(worker), unless)
     }
 
     fn entries(&self) -> Vec<InboxListed> {
-        let entry = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
+        let entry = |(worker, (_, number)): (&WorkerId, &(Stored<InboxDoc>, u64))| InboxListed {
             worker: worker.clone(),
             version: Some(version(*number)),
             stamp: (*number, 1),

@@ -8,10 +8,10 @@ use crate::sweep::ListTruth;
 use crate::world::World;
 use rand::RngExt;
 use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal};
-use tenure_core::machine::Request;
+use tenure_core::machine::{Input, Request};
 use tenure_core::{
-    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, InboxDoc, ListedWorkers, RegisteredBy,
-    RequestId, SweepAnswer, SweepRequest, Version, WriteAnswer,
+    ClaimerAnswer, ClaimerRequest, DispatchAnswer, DispatchRequest, ListedWorkers, RegisteredBy, RequestId,
+    SweepAnswer, SweepRequest, WriteAnswer,
 };
 
 /// The time limit of a whole list, in request timeouts, as in the stores.
@@ -32,12 +32,8 @@ pub(crate) enum Ask {
     Sweep(SweepRequest),
     /// A dispatcher's request, with the dispatcher's number.
     Dispatch(u64, RequestId, Box<DispatchRequest>),
-    /// A worker's look at its inbox, unless it still has this version.
-    Look(RequestId, Option<Version>),
-    /// A worker asks who holds its id.
-    Confirm(RequestId),
-    /// A worker's write of its inbox, on condition of this version.
-    Work(RequestId, Box<InboxDoc>, Version),
+    /// A claimer's request.
+    Take(RequestId, Box<ClaimerRequest>),
 }
 
 #[derive(Clone, Debug)]
@@ -45,8 +41,8 @@ pub(crate) enum Told {
     Own(DocumentAnswer<RegisteredBy>),
     /// And what is true of it, if it is a list.
     Sweep(SweepAnswer, Option<ListTruth>),
-    Dispatch(u64, DispatchInput),
-    Take(ClaimerInput),
+    Dispatch(u64, RequestId, DispatchAnswer),
+    Take(RequestId, ClaimerAnswer),
 }
 
 impl Ask {
@@ -61,15 +57,13 @@ impl Ask {
                 Kind::Worker
             }
             Ask::Dispatch(_, _, request) => match **request {
-                DispatchRequest::ReadLedger(_) | DispatchRequest::WriteLedger(..) => Kind::Ledger,
-                DispatchRequest::ReadInbox(..)
-                | DispatchRequest::WriteInbox(..)
-                | DispatchRequest::RemoveInbox(_) => Kind::Inbox,
+                DispatchRequest::Ledger(..) => Kind::Ledger,
+                DispatchRequest::Inbox(..) => Kind::Inbox,
                 DispatchRequest::ListInboxes => Kind::Inboxes,
                 DispatchRequest::Archive(..) => Kind::Archive,
             },
-            Ask::Look(..) | Ask::Confirm(_) => Kind::Look,
-            Ask::Work(..) => Kind::Hand,
+            Ask::Take(..) if self.conditional() => Kind::Hand,
+            Ask::Take(..) => Kind::Look,
         }
     }
 
@@ -77,11 +71,15 @@ impl Ask {
         match self {
             Ask::Own(request) => matches!(request, DocumentRequest::Write { .. }),
             Ask::Sweep(SweepRequest::Snapshot(request)) => matches!(request, DocumentRequest::Write { .. }),
-            Ask::Work(..) => true,
-            Ask::Dispatch(_, _, request) => {
-                matches!(**request, DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..))
+            Ask::Dispatch(_, _, request) => matches!(
+                **request,
+                DispatchRequest::Ledger(_, DocumentRequest::Write { .. })
+                    | DispatchRequest::Inbox(_, DocumentRequest::Write { .. })
+            ),
+            Ask::Take(_, request) => {
+                matches!(**request, ClaimerRequest::Inbox(DocumentRequest::Write { .. }, _))
             }
-            Ask::Sweep(_) | Ask::Look(..) | Ask::Confirm(_) => false,
+            Ask::Sweep(_) => false,
         }
     }
 
@@ -89,10 +87,10 @@ impl Ask {
         match self {
             Ask::Own(request) => Told::Own(request.unanswered()),
             Ask::Sweep(request) => Told::Sweep(request.unanswered(), None),
-            Ask::Dispatch(incarnation, id, request) => Told::Dispatch(*incarnation, request.unanswered(*id)),
-            Ask::Look(id, _) => Told::Take(ClaimerInput::Read(*id, ClaimerRead::Unavailable)),
-            Ask::Confirm(id) => Told::Take(ClaimerInput::Confirmed(*id, false)),
-            Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, WriteAnswer::Unknown)),
+            Ask::Dispatch(incarnation, id, request) => {
+                Told::Dispatch(*incarnation, *id, request.unanswered())
+            }
+            Ask::Take(id, request) => Told::Take(*id, request.unanswered()),
         }
     }
 
@@ -103,24 +101,25 @@ impl Ask {
             Ask::Sweep(SweepRequest::Snapshot(request)) => {
                 Told::Sweep(SweepAnswer::Snapshot(refusal_of(request, denied)), None)
             }
-            Ask::Work(id, ..) => Told::Take(ClaimerInput::Written(*id, refusal(denied))),
             Ask::Dispatch(incarnation, id, request) => {
-                let input = match &**request {
-                    DispatchRequest::WriteLedger(shard, ..) => {
-                        DispatchInput::LedgerWritten(*id, *shard, refusal(denied))
+                let answer = match &**request {
+                    DispatchRequest::Ledger(part, request) => {
+                        DispatchAnswer::Ledger(*part, refusal_of(request, denied))
                     }
-                    DispatchRequest::WriteInbox(worker, ..) => {
-                        DispatchInput::InboxWritten(*id, worker.clone(), refusal(denied))
+                    DispatchRequest::Inbox(worker, request) => {
+                        DispatchAnswer::Inbox(worker.clone(), refusal_of(request, denied))
                     }
-                    DispatchRequest::ReadLedger(_)
-                    | DispatchRequest::ReadInbox(..)
-                    | DispatchRequest::ListInboxes
-                    | DispatchRequest::RemoveInbox(_)
-                    | DispatchRequest::Archive(..) => request.unanswered(*id),
+                    DispatchRequest::ListInboxes | DispatchRequest::Archive(..) => request.unanswered(),
                 };
-                Told::Dispatch(*incarnation, input)
+                Told::Dispatch(*incarnation, *id, answer)
             }
-            Ask::Sweep(_) | Ask::Look(..) | Ask::Confirm(_) => self.unanswered(),
+            Ask::Take(id, request) => match &**request {
+                ClaimerRequest::Inbox(request, refused) => {
+                    Told::Take(*id, ClaimerAnswer::Inbox(refusal_of(request, denied), refused.clone()))
+                }
+                ClaimerRequest::Confirm => self.unanswered(),
+            },
+            Ask::Sweep(_) => self.unanswered(),
         }
     }
 }
@@ -287,19 +286,15 @@ impl World {
             (Ask::Dispatch(incarnation, id, request), Party::Node(node)) => {
                 self.perform_dispatch(node, *incarnation, *id, request, then)
             }
-            (Ask::Look(id, unless), Party::Worker(index)) => {
-                let read = self.shelf.own_inbox(&self.workers[index].id, unless.as_ref());
-                Told::Take(ClaimerInput::Read(*id, read))
-            }
-            (Ask::Confirm(id), Party::Worker(index)) => {
-                let found = self.registry.read(&self.workers[index].id, None);
-                let mine = matches!(found, Read::Found { stamp, .. } if stamp.owner.0 == life);
-                Told::Take(ClaimerInput::Confirmed(*id, mine))
-            }
-            (Ask::Work(id, doc, version), Party::Worker(index)) => {
-                self.perform_work(index, *id, doc, version)
-            }
-            (Ask::Own(_) | Ask::Look(..) | Ask::Confirm(_) | Ask::Work(..), Party::Node(_))
+            (Ask::Take(id, request), Party::Worker(index)) => match &**request {
+                ClaimerRequest::Inbox(request, _) => self.perform_work(index, *id, request),
+                ClaimerRequest::Confirm => {
+                    let found = self.registry.read(&self.workers[index].id, None);
+                    let mine = matches!(found, Read::Found { stamp, .. } if stamp.owner.0 == life);
+                    Told::Take(*id, ClaimerAnswer::Confirmed(mine))
+                }
+            },
+            (Ask::Own(_) | Ask::Take(..), Party::Node(_))
             | (Ask::Sweep(_) | Ask::Dispatch(..), Party::Worker(_)) => ask.unanswered(),
         }
     }
@@ -374,12 +369,14 @@ impl World {
     pub(crate) fn deliver(&mut self, who: Party, id: u64, told: Told) {
         match (who, told) {
             (Party::Worker(index), Told::Own(answer)) => self.answer_worker(index, RequestId(id), answer),
-            (Party::Worker(index), Told::Take(input)) => self.feed_hand(index, input),
-            (Party::Node(node), Told::Dispatch(incarnation, input)) => {
-                self.feed_bureau(node, incarnation, input);
+            (Party::Worker(index), Told::Take(id, answer)) => {
+                self.feed_hand(index, Input::Answer(id, answer))
+            }
+            (Party::Node(node), Told::Dispatch(incarnation, id, answer)) => {
+                self.feed_bureau(node, incarnation, Input::Answer(id, answer));
             }
             (Party::Node(node), Told::Sweep(answer, list)) => self.answer_sweep(node, id, answer, list),
-            (Party::Node(_), Told::Own(_) | Told::Take(_))
+            (Party::Node(_), Told::Own(_) | Told::Take(..))
             | (Party::Worker(_), Told::Sweep(..) | Told::Dispatch(..)) => {}
         }
     }
@@ -411,33 +408,35 @@ impl World {
 fn refusal_of<T>(request: &DocumentRequest<T>, denied: bool) -> DocumentAnswer<T> {
     match request {
         DocumentRequest::Read { .. } if denied => DocumentAnswer::Read(Read::Denied),
-        DocumentRequest::Write { .. } => DocumentAnswer::Written(refusal(denied)),
+        DocumentRequest::Write { .. } => {
+            DocumentAnswer::Written(if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable })
+        }
         DocumentRequest::Read { .. } | DocumentRequest::Remove => request.unanswered(),
     }
 }
 
-fn refusal(denied: bool) -> WriteAnswer {
-    if denied { WriteAnswer::Denied } else { WriteAnswer::Unavailable }
-}
-
 /// How a client whose own retry is refused sees a write that happened.
 fn echo(told: Told) -> Told {
+    fn echo_of<T>(answer: DocumentAnswer<T>) -> DocumentAnswer<T> {
+        match answer {
+            DocumentAnswer::Written(WriteAnswer::Won(_)) => DocumentAnswer::Written(WriteAnswer::Lost),
+            DocumentAnswer::Written(_) | DocumentAnswer::Read(_) | DocumentAnswer::Removed(_) => answer,
+        }
+    }
     match told {
-        Told::Own(DocumentAnswer::Written(WriteAnswer::Won(_))) => {
-            Told::Own(DocumentAnswer::Written(WriteAnswer::Lost))
+        Told::Own(answer) => Told::Own(echo_of(answer)),
+        Told::Sweep(SweepAnswer::Snapshot(answer), list) => {
+            Told::Sweep(SweepAnswer::Snapshot(echo_of(answer)), list)
         }
-        Told::Sweep(SweepAnswer::Snapshot(DocumentAnswer::Written(WriteAnswer::Won(_))), _) => {
-            Told::Sweep(SweepAnswer::Snapshot(DocumentAnswer::Written(WriteAnswer::Lost)), None)
+        Told::Take(id, ClaimerAnswer::Inbox(answer, refused)) => {
+            Told::Take(id, ClaimerAnswer::Inbox(echo_of(answer), refused))
         }
-        Told::Take(ClaimerInput::Written(id, WriteAnswer::Won(_))) => {
-            Told::Take(ClaimerInput::Written(id, WriteAnswer::Lost))
+        Told::Dispatch(by, id, DispatchAnswer::Ledger(part, answer)) => {
+            Told::Dispatch(by, id, DispatchAnswer::Ledger(part, echo_of(answer)))
         }
-        Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(_))) => {
-            Told::Dispatch(by, DispatchInput::LedgerWritten(id, shard, WriteAnswer::Lost))
+        Told::Dispatch(by, id, DispatchAnswer::Inbox(worker, answer)) => {
+            Told::Dispatch(by, id, DispatchAnswer::Inbox(worker, echo_of(answer)))
         }
-        Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(_))) => {
-            Told::Dispatch(by, DispatchInput::InboxWritten(id, worker, WriteAnswer::Lost))
-        }
-        Told::Own(_) | Told::Sweep(..) | Told::Take(_) | Told::Dispatch(..) => told,
+        Told::Sweep(..) | Told::Take(..) | Told::Dispatch(..) => told,
     }
 }

@@ -60,6 +60,11 @@ pub(crate) trait Codec: Clone + Send + Sync + 'static {
     fn read(&self, bytes: &[u8]) -> Result<(Stamp, Self::Body, Self::Kept), Unreadable>;
 
     fn write(&self, stamp: Stamp, body: &Self::Body, kept: &Self::Kept) -> Vec<u8>;
+
+    /// What people should know about a document that is readable, but not in all its parts.
+    fn complaint(&self, _kept: &Self::Kept) -> Option<String> {
+        None
+    }
 }
 
 /// The documents of one namespace, by name: for a [`FencedDocument`](crate::FencedDocument), for reading one anywhere, and for
@@ -352,8 +357,14 @@ impl<C: Codec> DocumentClient<C> {
                 let version = Version::new(object.version.as_str());
                 match self.codec.read(&object.body) {
                     Ok((stamp, body, kept)) => {
+                        let complaint = self.codec.complaint(&kept);
                         *self.kept.lock() = kept;
-                        Read::Found { stamp, body, version }
+                        let found = Read::Found { stamp, body, version };
+                        if let Some(complaint) = complaint {
+                            self.documents.say(&self.key, complaint);
+                            return found;
+                        }
+                        found
                     }
                     Err(Unreadable { newer, detail }) => {
                         self.documents.say(&self.key, format!("is not {}: {detail}", C::WHAT));

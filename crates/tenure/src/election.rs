@@ -4,7 +4,7 @@ mod host;
 mod store;
 
 pub(crate) use host::ElectionHost;
-pub(crate) use store::{SeatClient, written};
+pub(crate) use store::SeatClient;
 
 use crate::clock::Clock;
 use crate::event::{Event, EventKind};

@@ -21,7 +21,7 @@ pub use tenure_core::{ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, 
 pub use view::JobList;
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use documents::{read_inbox, read_ledger, write_inbox, write_ledger};
+pub(crate) use documents::{InboxCodec, LedgerCodec};
 
 use crate::election::Reporter;
 use crate::fence::Fence;

@@ -261,8 +261,12 @@ async fn ef4_jobs_on_a_bucket_survive_a_failover() {
         let second = Dispatcher::start(&b.jobs(), guard);
         let answers = second.submit_all(specs).await.expect("valid");
         assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Exists)), "{answers:?}");
-        let over = || second.jobs().iter().filter(|job| job.state == JobState::Succeeded).count();
-        until("all are done", || over() == JOBS).await;
+        let over = async {
+            while second.jobs().await.iter().filter(|job| job.state == JobState::Succeeded).count() < JOBS {
+                common::sleep_ms(50).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, over).await.expect("all are done");
         let mut all = ran.lock().expect("unpoisoned").clone();
         all.sort();
         let count = all.len();

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use tenure::Leadership;
 use tenure::event::EventKind;
-use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRunner, JobSpec, JobState};
+use tenure::job::{Dispatcher, Handlers, JobContext, JobOutcome, JobRecord, JobRunner, JobSpec, JobState};
 use tenure::plugin::{Mode, PluginHandle};
 use tenure::settings::CoordinationMode;
 use tenure::store::{Condition, Store, Write};
@@ -426,20 +426,28 @@ async fn gc2_jobs_and_workers_go_on_in_fallback() {
     let first = give("before").await;
     until("done by the global seat", || ran("before")).await;
     first.submit(JobSpec::new("long", "echo")).await.expect("submitted");
-    until("claimed", || first.jobs().iter().any(|job| job.state == JobState::Running)).await;
+    until_job("claimed", &first, |job| job.state == JobState::Running).await;
 
     a.deny(true);
     mode(&queue, Mode::Fallback).await;
     let epoch = leads(&queue).await;
     let second = give("after").await;
     until("done by the plugin's own seat", || ran("after")).await;
-    until("it stands in the ledger", || {
-        second.jobs().iter().any(|job| job.id.as_str() == "after" && job.state == JobState::Succeeded)
-    })
-    .await;
+    let recorded = |job: &JobRecord| job.id.as_str() == "after" && job.state == JobState::Succeeded;
+    until_job("it stands in the ledger", &second, recorded).await;
     assert!(epoch > 1);
     until("what ran was not cut off", || ran("long")).await;
     assert_eq!(queue.workers().borrow().active, 1, "the plugin sees the worker where it is");
+}
+
+async fn until_job(what: &str, dispatcher: &Dispatcher, is_it: impl Fn(&JobRecord) -> bool) {
+    for _ in 0..6000 {
+        if dispatcher.jobs().await.iter().any(&is_it) {
+            return;
+        }
+        sleep_ms(20).await;
+    }
+    panic!("{what}: not within two minutes");
 }
 
 const GLOBAL_WORKER: &str = "plg_coordinator_global/test/workers/q1-worker-1.json";

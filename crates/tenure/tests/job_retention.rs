@@ -26,7 +26,7 @@ async fn the_inbox_of_a_worker_gone_for_good_is_removed_and_one_with_work_is_not
     // An entry that nobody understands keeps its inbox there.
     let strange = "plg_coordinator_global/test/jobs/inbox/w9.json";
     let life = "00000000000000aa";
-    let inbox = json!({"v": 1, "workerId": "w9", "epoch": 1, "leader": life, "nonce": format!("{life}-1"),
+    let inbox = json!({"v": 1, "workerId": "w9", "epoch": 1, "owner": life, "nonce": format!("{life}-1"),
                        "entries": [{"id": 7}]});
     put(&rig, strange, inbox.to_string()).await;
     assert_eq!(first.drain().await, RunnerEnd::Drained);
@@ -64,11 +64,11 @@ async fn watermarks_of_series_that_are_used_no_more_can_be_forgotten() {
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::Exists), "a job is left");
     until_final(&mut updates, 1).await;
     sleep_ms(60_000).await;
-    assert_eq!(dispatcher.jobs().len(), 0, "put away");
+    assert_eq!(dispatcher.jobs().await.len(), 0, "put away");
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowWatermark));
     dispatcher.forget([("old".parse().expect("valid"), 4)]).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::BelowWatermark), "its watermark is higher");
     dispatcher.forget(old).await;
     assert_eq!(dispatcher.submit(spec()).await, Ok(Submitted::Created), "it begins afresh");
-    assert_eq!(dispatcher.series().len(), 1);
+    assert_eq!(dispatcher.series().await.len(), 1);
 }

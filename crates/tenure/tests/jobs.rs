@@ -154,7 +154,7 @@ async fn a_failover_in_mid_flight_neither_loses_nor_doubles_work() {
     let answers = second.submit_all(specs).await.expect("valid");
     assert!(answers.iter().all(|answer| *answer == Ok(Submitted::Exists)), "{answers:?}");
     settle(&second, 12).await;
-    let jobs = second.jobs();
+    let jobs = second.jobs().await;
     for job in jobs.iter() {
         assert_eq!(job.state, JobState::Succeeded, "{}: {}", job.id, job.reason);
         assert_eq!(*job.result, *job.id.as_str().replace('t', "p").as_bytes());
@@ -182,18 +182,18 @@ async fn a_lost_worker_is_replaced_and_its_late_result_is_recorded_not_applied()
     let spec = JobSpec::new("t", "echo").payload("p").timeout(Duration::from_secs(300));
     dispatcher.submit(spec).await.expect("taken");
     sleep_ms(10_000).await;
-    assert_eq!(dispatcher.jobs()[0].state, JobState::Running);
+    assert_eq!(dispatcher.jobs().await[0].state, JobState::Running);
     let _w2 = runner(&y, "w2", &quick, 0).await;
     x.link.cut(true);
     let states = until_final(&mut updates, 1).await;
     assert_eq!(states["t"].0, JobState::Succeeded);
     assert_eq!(quick.ids(), ["t/2"], "the second attempt, elsewhere");
-    let job = dispatcher.jobs()[0].clone();
+    let job = dispatcher.jobs().await[0].clone();
     assert_eq!((job.attempt, job.worker.as_ref().map(|w| w.as_str())), (2, Some("w2")));
     assert_eq!(dispatcher.counts().lost, 1);
     x.link.cut(false);
     sleep_ms(120_000).await;
-    let job = dispatcher.jobs()[0].clone();
+    let job = dispatcher.jobs().await[0].clone();
     assert_eq!((job.state, job.attempt), (JobState::Succeeded, 2), "nothing is applied");
     assert_eq!(slow.ids(), ["t/1"]);
     assert_eq!(job.late.len(), 1, "{job:?}");
@@ -263,7 +263,8 @@ async fn limits_of_time_hold_on_both_sides() {
     ];
     dispatcher.submit_all(specs).await.expect("valid");
     sleep_ms(1000).await;
-    let waits = dispatcher.jobs().iter().find(|job| job.id.as_str() == "nobody").cloned().expect("there");
+    let waits =
+        dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "nobody").cloned().expect("there");
     assert_eq!(&*waits.reason, "worker w9 is not active", "why it waits is told");
     sleep_ms(9000).await;
     dispatcher.cancel(&"called-off".parse().expect("valid")).await;
@@ -319,7 +320,7 @@ async fn nothing_is_given_to_a_worker_that_drains_until_it_begins_anew() {
     }
     dispatcher.submit(for_w1("waits")).await.expect("valid");
     sleep_ms(500).await;
-    let waits = dispatcher.jobs().iter().find(|job| job.id.as_str() == "waits").cloned().expect("open");
+    let waits = dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "waits").cloned().expect("open");
     assert_eq!((waits.state, &*waits.reason), (JobState::Queued, "worker w1 drains"));
     assert_eq!(draining.await.expect("no panic"), RunnerEnd::Drained);
     let _second = runner(&x, "w1", &done, 0).await;
@@ -380,7 +381,7 @@ async fn tampered_objects_are_left_alone_or_set_aside_and_counted() {
     until_final(&mut updates, 1).await;
     assert_eq!(done.ids(), ["a/1"]);
     sleep_ms(30_000).await;
-    let w2s = dispatcher.jobs().iter().find(|job| job.id.as_str() == "w2s").cloned().expect("there");
+    let w2s = dispatcher.jobs().await.iter().find(|job| job.id.as_str() == "w2s").cloned().expect("there");
     assert!(w2s.reason.contains("cannot be read"), "{w2s:?}");
     assert_eq!(raw(&rig, &ledger("report")).await, "garbage", "left alone");
     assert!(raw(&rig, "plg_coordinator_global/test/jobs/inbox/w2.json").await.contains("\"v\": 2"));
@@ -418,7 +419,7 @@ async fn watermarks_outlive_the_jobs_and_finished_ones_are_put_away_and_removed(
         until_final(&mut updates, 10).await;
         sleep_ms(60_000).await;
     }
-    assert!(dispatcher.jobs().len() < 20, "{} are kept", dispatcher.jobs().len());
+    assert!(dispatcher.jobs().await.len() < 20, "{} are kept", dispatcher.jobs().await.len());
     let first = JobSpec::new("t1", "echo").series("daily").watermark(1);
     assert_eq!(
         dispatcher.submit(first).await,
@@ -468,7 +469,7 @@ async fn a_store_that_loses_delays_and_hides_answers_changes_nothing() {
         sleep_ms(200).await;
     }
     settle(&dispatcher, 32).await;
-    for job in dispatcher.jobs().iter() {
+    for job in dispatcher.jobs().await.iter() {
         assert_eq!(job.state, JobState::Succeeded, "{}: {}", job.id, job.reason);
         assert_eq!(*job.result, *job.id.as_str().replace('t', "p").as_bytes());
     }

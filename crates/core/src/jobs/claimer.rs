@@ -3,13 +3,13 @@
 mod io;
 mod plan;
 
-pub use io::{ClaimerCounts, ClaimerEffect, ClaimerInput, ClaimerRead};
+pub use io::{ClaimerAnswer, ClaimerCommand, ClaimerCounts, ClaimerOutput, ClaimerRequest, Refused};
 
-use super::shard::retry_ms;
-use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS};
-use crate::election::{RequestId, Version, WriteAnswer};
-use crate::id::Incarnation;
-use crate::id::JobId;
+use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS, RETRY, next_request};
+use crate::document::{Content, Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
+use crate::election::Version;
+use crate::id::{Incarnation, JobId};
+use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,27 +48,25 @@ struct Run {
     cancelled: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Flight {
-    Read(RequestId),
-    Write { id: RequestId, doc: InboxDoc },
-    Confirm(RequestId),
-}
-
 type Key = (JobId, u32);
 
 /// Claims and runs jobs for one worker.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Claimer {
     config: ClaimerConfig,
-    doc: Option<(InboxDoc, Version)>,
-    fenced: BTreeSet<Key>,
+    /// When the last step was taken; `None` before the first.
+    now: Option<Time>,
+    document: Document,
+    content: Content<InboxDoc>,
+    refused: BTreeSet<Refused>,
     /// The version of the inbox after whose read the worker's id was confirmed.
     confirmed: Option<Version>,
+    confirming: Option<RequestId>,
+    /// Failed confirmations in a row, and when to ask again.
+    unconfirmed: u32,
+    confirm_at: Time,
     runs: BTreeMap<Key, Run>,
     remembered: VecDeque<(Key, Outcome)>,
-    flight: Option<Flight>,
-    must_read: bool,
     poll_at: Time,
     poll_ms: u64,
     /// When nothing was in hand any more, and whether new work came soon after the previous time.
@@ -76,9 +74,7 @@ pub struct Claimer {
     steady: bool,
     /// How many empty looks may still stay quick.
     quick_looks: u8,
-    failures: u32,
     requests: u64,
-    writes: u64,
     draining: bool,
     drained: bool,
     counts: ClaimerCounts,
@@ -87,23 +83,26 @@ pub struct Claimer {
 impl Claimer {
     /// A claimer that has not looked yet.
     pub fn new(config: ClaimerConfig) -> Claimer {
+        let writer = Writer::Guest { me: config.incarnation };
+        let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
         Claimer {
             poll_ms: config.fast_ms,
             config,
-            doc: None,
-            fenced: BTreeSet::new(),
+            now: None,
+            document: Document::new(rules),
+            content: Content::default(),
+            refused: BTreeSet::new(),
             confirmed: None,
+            confirming: None,
+            unconfirmed: 0,
+            confirm_at: Time(0),
             runs: BTreeMap::new(),
             remembered: VecDeque::new(),
-            flight: None,
-            must_read: true,
             poll_at: Time(0),
             idle_since: Time(0),
             steady: false,
             quick_looks: 0,
-            failures: 0,
             requests: 0,
-            writes: 0,
             draining: false,
             drained: false,
             counts: ClaimerCounts::default(),
@@ -120,75 +119,79 @@ impl Claimer {
         self.runs.len()
     }
 
-    /// Takes one input.
-    pub fn handle(&mut self, now: Time, input: ClaimerInput, out: &mut Vec<ClaimerEffect>) {
-        if self.drained {
-            return;
-        }
-        match input {
-            ClaimerInput::Wake => {}
-            ClaimerInput::Nudge => {
+    /// The inbox as last seen; `None` if there is none, or none that can be read.
+    fn doc(&self) -> Option<&InboxDoc> {
+        self.content.get().filter(|_| self.document.state() == State::Found)
+    }
+
+    fn is_refused(&self, entry: &Entry) -> bool {
+        self.refused.contains(&(entry.id.clone(), entry.attempt, entry.epoch))
+    }
+
+    fn command(&mut self, now: Time, command: ClaimerCommand) {
+        match command {
+            ClaimerCommand::Look => {
                 self.poll_ms = self.config.fast_ms;
                 self.poll_at = self.poll_at.min(now);
             }
-            ClaimerInput::Read(id, read) => {
-                if self.flight == Some(Flight::Read(id)) {
-                    self.flight = None;
-                    self.on_read(now, read, out);
-                }
-            }
-            ClaimerInput::Written(id, answer) => self.on_written(now, id, answer, out),
-            ClaimerInput::Confirmed(id, mine) => {
-                if self.flight == Some(Flight::Confirm(id)) {
-                    self.flight = None;
-                    self.on_confirmed(now, mine);
-                }
-            }
-            ClaimerInput::Ended { id, attempt, outcome } => {
+            ClaimerCommand::Ended { id, attempt, outcome } => {
                 if let Some(run) = self.runs.get_mut(&(id, attempt))
                     && !matches!(run.phase, Phase::Done { .. })
                 {
                     run.phase = Phase::Done { outcome, since: now };
                 }
             }
-            ClaimerInput::Drain => self.draining = true,
+            ClaimerCommand::Drain => self.draining = true,
         }
-        self.expire(now, out);
-        self.start(now, out);
-        self.advance(now, out);
     }
 
-    fn on_read(&mut self, now: Time, read: ClaimerRead, out: &mut Vec<ClaimerEffect>) {
-        let failed = matches!(read, ClaimerRead::Unavailable);
-        self.failures = if failed { self.failures.saturating_add(1) } else { 0 };
-        match read {
-            ClaimerRead::Found { doc, version, fenced } => {
-                self.must_read = false;
-                self.counts.fenced += fenced.difference(&self.fenced).count() as u64;
-                self.fenced = fenced;
+    fn on_inbox(
+        &mut self,
+        now: Time,
+        id: RequestId,
+        answer: DocumentAnswer<InboxDoc>,
+        refused: BTreeSet<Refused>,
+        out: &mut Vec<Out<Self>>,
+    ) {
+        let is_read = matches!(answer, DocumentAnswer::Read(_));
+        let (settled, body) = self.document.answered(now, id, answer);
+        let read_body = body.is_some();
+        self.content.settle(&settled.what, body);
+        if read_body {
+            self.counts.fenced += refused.difference(&self.refused).count() as u64;
+            self.refused = refused;
+        }
+        match settled.what {
+            What::Loaded | What::Landed { .. } | What::Shared | What::Overtaken(_) | What::Superseded(_) => {
                 self.quicken(now);
-                if self.runs.is_empty() && doc.entries.iter().any(|e| e.state == EntryState::Dispatched) {
+                let unclaimed =
+                    |doc: &InboxDoc| doc.entries.iter().any(|e| e.state == EntryState::Dispatched);
+                if is_read && self.runs.is_empty() && self.doc().is_some_and(unclaimed) {
                     self.steady = now.since(self.idle_since) <= self.config.slow_ms.saturating_mul(2);
                 }
-                self.take(now, doc, version, out);
+                self.take(now, out);
+                if !is_read && self.runs.is_empty() {
+                    self.rest(now);
+                }
             }
-            ClaimerRead::Unchanged => {
-                self.must_read = false;
-                self.slacken(now);
-            }
-            ClaimerRead::Absent => {
-                self.must_read = false;
-                self.doc = None;
+            What::Same => self.slacken(now),
+            What::Empty | What::Removed => {
                 self.orphan(out);
                 self.slacken(now);
             }
-            ClaimerRead::Unreadable => {
-                // Left alone. Running work carries on; its result is written once there is an inbox again.
-                self.counts.unreadable += 1;
-                (self.must_read, self.doc) = (false, None);
-                self.slacken(now);
-            }
-            ClaimerRead::Unavailable => self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms),
+            // Left alone. Running work carries on; its result is written once there is an inbox again.
+            What::Blocked { .. } => self.counts.unreadable += 1,
+            What::Nothing | What::Failed { .. } => {}
+        }
+    }
+
+    /// Nothing in hand: the leader has to look before anything new can come, unless work keeps coming.
+    fn rest(&mut self, now: Time) {
+        self.idle_since = now;
+        self.quick_looks = if self.steady { QUICK_LOOKS } else { 0 };
+        if !self.steady {
+            self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
+            self.slacken(now);
         }
     }
 
@@ -206,75 +209,43 @@ impl Claimer {
         self.poll_ms = (self.poll_ms * 2).min(self.config.slow_ms);
     }
 
-    fn on_written(&mut self, now: Time, id: RequestId, answer: WriteAnswer, out: &mut Vec<ClaimerEffect>) {
-        let doc = match self.flight.take() {
-            Some(Flight::Write { id: flight, doc }) if flight == id => doc,
-            other => {
-                self.flight = other;
-                return;
-            }
-        };
-        match answer {
-            WriteAnswer::Won(version) => {
-                self.failures = 0;
-                self.quicken(now);
-                self.take(now, doc, version, out);
-                if self.runs.is_empty() {
-                    // Nothing in hand: the leader has to look before anything new can come, unless work keeps coming.
-                    self.idle_since = now;
-                    self.quick_looks = if self.steady { QUICK_LOOKS } else { 0 };
-                    if !self.steady {
-                        self.poll_ms = (self.config.fast_ms * 4).min(self.config.slow_ms);
-                        self.slacken(now);
-                    }
-                }
-            }
-            // A read tells what is there, and whether this claimer's own write landed.
-            WriteAnswer::Lost => (self.must_read, self.poll_at) = (true, now),
-            WriteAnswer::Unknown => {
-                self.failures = self.failures.saturating_add(1);
-                (self.must_read, self.poll_at) = (true, now + retry_ms(self.failures - 1));
-            }
-            WriteAnswer::Unavailable | WriteAnswer::Denied => {
-                self.failures = self.failures.saturating_add(1);
-                self.poll_at = now + retry_ms(self.failures);
-                self.must_read = true;
-            }
-        }
-    }
-
     /// Another life claims only once it has the id. So if the id still belongs to this life after such a claim was read, the
     /// other life came before and is over. If it does not, or nobody knows, nothing of the other life is overwritten.
-    fn on_confirmed(&mut self, now: Time, mine: bool) {
-        if mine {
-            self.confirmed = self.doc.as_ref().map(|(_, version)| version.clone());
+    fn on_confirmed(&mut self, now: Time, id: RequestId, mine: bool) {
+        if self.confirming.take_if(|confirming| *confirming == id).is_none() {
             return;
         }
-        self.failures = self.failures.saturating_add(1);
-        self.poll_at = now + retry_ms(self.failures).max(self.config.fast_ms);
-        self.must_read = true;
+        if mine {
+            self.unconfirmed = 0;
+            self.confirmed = self.document.version().cloned();
+            return;
+        }
+        self.unconfirmed = self.unconfirmed.saturating_add(1);
+        self.confirm_at = now + RETRY.pause_ms(self.unconfirmed).max(self.config.fast_ms);
+        self.document.refresh();
     }
 
     /// Whether the inbox holds something of another life that has not been confirmed to be a former one.
     fn is_doubtful(&self) -> bool {
-        let Some((doc, version)) = &self.doc else { return false };
+        let Some(doc) = self.doc() else { return false };
         let other = |by: &Incarnation| *by != self.config.incarnation;
         let claimed = doc.entries.iter().any(|entry| match &entry.state {
             EntryState::Acked { by } | EntryState::Running { by } => other(by),
             EntryState::Dispatched | EntryState::Finished { .. } => false,
         });
         let doubtful = claimed || doc.closed.as_ref().is_some_and(other);
-        doubtful && self.confirmed.as_ref() != Some(version) && !Mutant::JobSuccessorWrittenOff.on()
+        doubtful && self.confirmed.as_ref() != self.document.version() && !Mutant::JobSuccessorWrittenOff.on()
     }
 
     /// Takes the inbox as it is after a read or a write of its own.
-    fn take(&mut self, now: Time, doc: InboxDoc, version: Version, out: &mut Vec<ClaimerEffect>) {
+    fn take(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
+        let Some(doc) = self.doc().cloned() else { return };
         let me = self.config.incarnation;
         for entry in &doc.entries {
             let key = entry.key();
             match &entry.state {
                 EntryState::Dispatched => {
-                    if Mutant::JobRunUnclaimed.on() && !self.fenced.contains(&key) {
+                    if Mutant::JobRunUnclaimed.on() && !self.is_refused(entry) {
                         self.claim(key, entry);
                     }
                 }
@@ -298,7 +269,6 @@ impl Claimer {
                 }
             }
         }
-        self.doc = Some((doc, version));
         self.orphan(out);
     }
 
@@ -311,7 +281,7 @@ impl Claimer {
         self.runs.insert(key, run);
     }
 
-    fn call_off(&mut self, now: Time, key: &Key, out: &mut Vec<ClaimerEffect>) {
+    fn call_off(&mut self, now: Time, key: &Key, out: &mut Vec<Out<Self>>) {
         let Some(run) = self.runs.get_mut(key).filter(|run| !run.cancelled) else { return };
         run.cancelled = true;
         match run.phase {
@@ -320,16 +290,16 @@ impl Claimer {
             }
             Phase::Running { .. } => {
                 let (id, attempt) = key.clone();
-                out.push(ClaimerEffect::Cancel { id, attempt, dropped: false });
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: false }));
             }
             Phase::Done { .. } => {}
         }
     }
 
     /// Drops attempts whose entry is gone or belongs to somebody else now: nobody waits for them.
-    fn orphan(&mut self, out: &mut Vec<ClaimerEffect>) {
+    fn orphan(&mut self, out: &mut Vec<Out<Self>>) {
         let me = self.config.incarnation;
-        let entries = self.doc.as_ref().map_or(&[][..], |(doc, _)| &doc.entries);
+        let entries = self.doc().map_or(&[][..], |doc| &doc.entries);
         let mine = |key: &Key| {
             entries.iter().any(|e| {
                 e.id == key.0
@@ -348,7 +318,7 @@ impl Claimer {
             // It was begun: if it is delivered again, it is not run again.
             if let Some(Run { phase: Phase::Running { .. }, .. }) = &run {
                 let (id, attempt) = key.clone();
-                out.push(ClaimerEffect::Cancel { id, attempt, dropped: true });
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }));
             }
             let outcome = match run.map(|run| run.phase) {
                 Some(Phase::Done { outcome, .. }) => outcome,
@@ -367,13 +337,13 @@ impl Claimer {
     }
 
     /// Gives up attempts that have taken too long, by this worker's own clock.
-    fn expire(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
+    fn expire(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
         for (key, run) in &mut self.runs {
             let Phase::Running { since } = run.phase else { continue };
             if now.since(since) >= run.timeout_ms {
                 run.phase = Phase::Done { outcome: Outcome::bare(OutcomeKind::TimedOut), since: now };
                 let (id, attempt) = key.clone();
-                out.push(ClaimerEffect::Cancel { id, attempt, dropped: true });
+                out.push(Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }));
             }
         }
     }
@@ -383,9 +353,9 @@ impl Claimer {
     }
 
     /// Starts claimed attempts, as far as there is room.
-    fn start(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
+    fn start(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
         let mut room = self.config.concurrency.saturating_sub(self.running());
-        let Some((doc, _)) = &self.doc else { return };
+        let Some(doc) = self.content.get().filter(|_| self.document.state() == State::Found) else { return };
         for entry in &doc.entries {
             let Some(run) = self.runs.get_mut(&entry.key()).filter(|run| run.phase == Phase::Waiting) else {
                 continue;
@@ -399,73 +369,102 @@ impl Claimer {
             }
             room -= 1;
             run.phase = Phase::Running { since: now };
-            out.push(ClaimerEffect::Run {
+            out.push(Effect::Output(ClaimerOutput::Run {
                 id: entry.id.clone(),
                 attempt: entry.attempt,
                 epoch: entry.epoch,
                 kind: entry.kind.clone(),
                 payload: entry.payload.clone(),
                 timeout_ms: entry.timeout_ms,
-            });
+            }));
         }
     }
 
-    fn advance(&mut self, now: Time, out: &mut Vec<ClaimerEffect>) {
-        if self.flight.is_some() {
+    fn is_waiting(&self) -> bool {
+        self.document.is_busy() || self.confirming.is_some()
+    }
+
+    fn advance(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
+        if self.is_waiting() {
             return;
         }
         let me = self.config.incarnation;
-        let closed = self.doc.as_ref().is_none_or(|(doc, _)| doc.closed == Some(me));
-        if self.draining && closed && self.runs.is_empty() && !self.must_read {
+        let closed = self.doc().is_none_or(|doc| doc.closed == Some(me));
+        let must_read = self.document.must_read();
+        if self.draining && closed && self.runs.is_empty() && !must_read {
             self.drained = true;
-            return out.push(ClaimerEffect::Drained);
+            return out.push(Effect::Output(ClaimerOutput::Drained));
         }
-        let due = now >= self.poll_at;
-        if self.must_read {
-            if due {
-                self.read(out);
-            }
+        if now < self.document.due().max(self.confirm_at) {
             return;
+        }
+        if must_read {
+            return self.send(now, None, out);
         }
         if self.is_doubtful() {
             self.requests += 1;
             let id = RequestId(self.requests);
-            self.flight = Some(Flight::Confirm(id));
-            return out.push(ClaimerEffect::Confirm(id));
+            self.confirming = Some(id);
+            return out.push(Effect::Request(id, ClaimerRequest::Confirm));
         }
-        if let Some((doc, version)) = self.plan(now).filter(|_| self.failures == 0 || due) {
-            self.writes += 1;
-            self.requests += 1;
-            let id = RequestId(self.requests);
-            self.flight = Some(Flight::Write { id, doc: doc.clone() });
-            return out.push(ClaimerEffect::Write(id, doc, version));
+        if let Some(doc) = self.plan(now) {
+            self.document.touch();
+            return self.send(now, Some(doc), out);
         }
-        if due {
-            self.read(out);
+        if now >= self.poll_at {
+            self.document.refresh();
+            self.send(now, None, out);
         }
     }
 
-    fn read(&mut self, out: &mut Vec<ClaimerEffect>) {
-        self.requests += 1;
-        let id = RequestId(self.requests);
-        self.flight = Some(Flight::Read(id));
-        out.push(ClaimerEffect::Read(id, self.doc.as_ref().map(|(_, version)| version.clone())));
+    /// Writes this, or reads.
+    fn send(&mut self, now: Time, write: Option<InboxDoc>, out: &mut Vec<Out<Self>>) {
+        let next = next_request(&mut self.requests, &mut self.document, now, write.is_some());
+        let Some((id, op)) = next else { return };
+        let request = op.with(|| self.content.send(write.unwrap_or_default()));
+        out.push(Effect::Request(id, ClaimerRequest::Inbox(request, self.refused.clone())));
+    }
+}
+
+impl Machine for Claimer {
+    type Command = ClaimerCommand;
+    type Request = ClaimerRequest;
+    type Output = ClaimerOutput;
+
+    fn handle(&mut self, now: Now, input: In<Claimer>, out: &mut Vec<Out<Claimer>>) {
+        let now = now.at;
+        self.now = Some(now);
+        if self.drained {
+            return;
+        }
+        match input {
+            Input::Wake => {}
+            Input::Command(command) => self.command(now, command),
+            Input::Answer(id, ClaimerAnswer::Inbox(answer, refused)) => {
+                self.on_inbox(now, id, answer, refused, out);
+            }
+            Input::Answer(id, ClaimerAnswer::Confirmed(mine)) => self.on_confirmed(now, id, mine),
+        }
+        self.expire(now, out);
+        self.start(now, out);
+        self.advance(now, out);
     }
 
-    /// When to send [`ClaimerInput::Wake`]; `None` if nothing waits for time.
-    pub fn wake_at(&self, now: Time) -> Option<Time> {
-        if self.drained || self.flight.is_some() {
-            let ends = self.runs.values().filter_map(|run| match run.phase {
-                Phase::Running { since } => Some(since + run.timeout_ms),
-                Phase::Waiting | Phase::Done { .. } => None,
-            });
-            return ends.filter(|_| !self.drained).min();
+    fn wake_at(&self) -> Option<Time> {
+        if self.drained {
+            return None;
         }
+        let Some(now) = self.now else { return Some(Time(0)) };
+        let waiting = self.is_waiting();
         let runs = self.runs.values().filter_map(|run| match run.phase {
-            Phase::Waiting => None,
             Phase::Running { since } => Some(since + run.timeout_ms),
-            Phase::Done { since, .. } => Some(since + self.config.linger_ms).filter(|at| *at > now),
+            Phase::Done { since, .. } if !waiting => Some(since + self.config.linger_ms),
+            Phase::Waiting | Phase::Done { .. } => None,
         });
-        runs.chain([self.poll_at]).min()
+        let pause = self.document.due().max(self.confirm_at);
+        let look = if self.document.must_read() { pause } else { self.poll_at.max(pause) };
+        // Results that could not be written wait for the end of the pause as well.
+        let own = [look, pause].into_iter().filter(|_| !waiting);
+        runs.chain(own).filter(|at| *at > now).min()
     }
 }

@@ -1,8 +1,10 @@
 //! The dispatcher: the leader's side of jobs. Each instance belongs to one epoch and ends with it.
 //!
-//! [`handle`](Dispatcher::handle) takes what happened; [`advance`](Dispatcher::advance) then returns what to do. Between the
-//! two, the caller may assign waiting jobs. Not promised: that a dispatcher notices by itself that leadership ended. Its
-//! caller asks the guard right before each write, and a newer leader's ledger ends it.
+//! It batches: every input but [`Input::Wake`] is only taken in, and what follows from all of them is done at the next wake-up,
+//! which it asks for at once. So a hundred submissions become one write.
+//!
+//! Not promised: that a dispatcher notices by itself that leadership ended. Its caller asks the guard right before each write,
+//! and a newer leader's ledger ends it.
 
 mod inboxes;
 mod io;
@@ -11,16 +13,18 @@ mod lifecycle;
 mod table;
 
 pub use io::{
-    DispatchCounts, DispatchEffect, DispatchEnd, DispatchInput, DispatchRequest, InboxListed, InboxRead,
-    JobUpdate, LedgerRead, SubmitAnswer,
+    DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput, DispatchRequest,
+    InboxListed, JobUpdate, SubmitAnswer,
 };
 
+use super::assign::Assign;
 use super::inbox::Inbox;
-use super::shard::{Hold, RETRY_MAX_MS, Settled, Shard};
-use super::{JobRecord, JobState, entry_weight, job_shard};
-use crate::election::{Epoch, RequestId};
-use crate::id::{Incarnation, Nonce};
-use crate::id::{JobId, SeriesId, WorkerId};
+use super::part::Part;
+use super::{JobRecord, JobState, LedgerDoc, RETRY, entry_weight, job_shard};
+use crate::document::{DocumentAnswer, What, Writer};
+use crate::election::Epoch;
+use crate::id::{Incarnation, JobId, SeriesId, WorkerId};
+use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,7 +64,7 @@ enum Withdraw {
     Cancel,
 }
 
-/// The workers as last reported; see [`DispatchInput::Workers`].
+/// The workers as last reported; see [`DispatchCommand::Workers`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Registry {
     list: BTreeMap<WorkerId, bool>,
@@ -87,9 +91,13 @@ struct Job {
 
 /// Hands out jobs for one leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Dispatcher {
+pub struct Dispatcher<A> {
     config: DispatcherConfig,
-    shards: Vec<Shard>,
+    assign: A,
+    /// When the last step was taken, and whether it left something to do at the next wake-up.
+    now: Time,
+    unsettled: bool,
+    parts: Vec<Part>,
     jobs: BTreeMap<JobId, Job>,
     inboxes: BTreeMap<WorkerId, Inbox>,
     /// Submissions to shards that this leader does not own yet.
@@ -108,22 +116,26 @@ pub struct Dispatcher {
     quick_looks: u8,
     archive_due: Time,
     requests: u64,
-    writes: u64,
-    updates: Vec<JobUpdate>,
+    /// Not told yet.
+    news: Vec<DispatchOutput>,
     counts: DispatchCounts,
-    /// How long jobs waited for their first claim, not reported yet.
-    claim_times: Vec<u64>,
     ended: bool,
+    /// The last job for which nobody was found, if the pass did not reach all.
+    tried: Option<JobId>,
     table: Table,
 }
 
-impl Dispatcher {
+impl<A: Assign> Dispatcher<A> {
     /// A dispatcher that has not read anything yet.
-    pub fn new(config: DispatcherConfig) -> Dispatcher {
+    pub fn new(config: DispatcherConfig, assign: A) -> Dispatcher<A> {
+        let writer = Writer::Owner { epoch: config.epoch, me: config.incarnation };
         Dispatcher {
-            shards: vec![Shard::new(); config.shards],
+            parts: vec![Part::new(writer); config.shards],
             poll_ms: config.fast_ms,
             config,
+            assign,
+            now: Time(0),
+            unsettled: true,
             jobs: BTreeMap::new(),
             inboxes: BTreeMap::new(),
             waiting: Vec::new(),
@@ -138,11 +150,10 @@ impl Dispatcher {
             quick_looks: 0,
             archive_due: Time(0),
             requests: 0,
-            writes: 0,
-            updates: Vec::new(),
+            news: Vec::new(),
             counts: DispatchCounts::default(),
-            claim_times: Vec::new(),
             ended: false,
+            tried: None,
             table: Table::default(),
         }
     }
@@ -153,7 +164,16 @@ impl Dispatcher {
     }
 
     fn has_shards(&self) -> bool {
-        self.shards.iter().all(|shard| matches!(shard.hold, Hold::Owned | Hold::Blocked))
+        self.parts.iter().all(|part| part.is_owned() || part.is_blocked())
+    }
+
+    fn writer(&self) -> Writer {
+        Writer::Owner { epoch: self.config.epoch, me: self.config.incarnation }
+    }
+
+    /// Whoever chooses workers.
+    pub fn assign(&self) -> &A {
+        &self.assign
     }
 
     /// The counters so far.
@@ -161,14 +181,9 @@ impl Dispatcher {
         self.counts
     }
 
-    /// How long jobs took from submission to their first claim, in milliseconds. Returns each of them once.
-    pub fn take_claim_times(&mut self) -> Vec<u64> {
-        std::mem::take(&mut self.claim_times)
-    }
-
     /// How many shards cannot be read.
     pub fn blocked_shards(&self) -> usize {
-        self.shards.iter().filter(|shard| shard.hold == Hold::Blocked).count()
+        self.parts.iter().filter(|part| part.is_blocked()).count()
     }
 
     /// The jobs as this leader knows them.
@@ -178,35 +193,17 @@ impl Dispatcher {
 
     /// The jobs that wait for somebody to choose a worker for them.
     pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        self.waiting(now, self.table.queued.iter())
-    }
-
-    /// Waiting jobs for which nobody has looked for a worker yet.
-    pub fn unassigned_new(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        self.waiting(now, self.table.fresh.iter().chain(due_by(&self.table.job_timers, now)))
-    }
-
-    fn waiting<'a>(
-        &'a self,
-        now: Time,
-        ids: impl Iterator<Item = &'a JobId>,
-    ) -> impl Iterator<Item = &'a JobRecord> {
         let ready = self.is_ready();
         let waits = move |job: &&Job| {
             ready && job.record.state == JobState::Queued && now >= job.not_before && !job.record.cancel
         };
-        let jobs = ids.filter_map(|id| self.jobs.get(id));
+        let jobs = self.table.queued.iter().filter_map(|id| self.jobs.get(id));
         jobs.filter(waits).map(|job| &job.record).filter(|record| record.target.is_none())
     }
 
     /// Whether something has happened that may give waiting jobs a worker now. Limited to a useful rate.
-    pub fn may_retry(&self, now: Time) -> bool {
+    fn may_retry(&self, now: Time) -> bool {
         self.table.retry && now >= self.table.retry_at
-    }
-
-    /// Workers whose load may have changed since the last call.
-    pub fn take_touched(&mut self) -> BTreeSet<WorkerId> {
-        std::mem::take(&mut self.table.touched)
     }
 
     /// How many jobs are queued, and how many are out at workers.
@@ -216,8 +213,8 @@ impl Dispatcher {
 
     /// The highest watermark of each series, for the shards this leader owns.
     pub fn series(&self) -> impl Iterator<Item = (&SeriesId, u64)> {
-        let owned = self.shards.iter().filter(|shard| shard.hold == Hold::Owned);
-        owned.flat_map(|shard| shard.series.iter().map(|(name, watermark)| (name, *watermark)))
+        let owned = self.parts.iter().filter(|part| part.is_owned());
+        owned.flat_map(|part| part.series.iter().map(|(name, watermark)| (name, *watermark)))
     }
 
     /// How many attempts are out at this worker.
@@ -236,86 +233,45 @@ impl Dispatcher {
 
     // ---- inputs ----
 
-    /// Takes one input. Follow it with [`advance`](Dispatcher::advance).
-    pub fn handle(&mut self, now: Time, input: DispatchInput) {
-        if self.ended {
-            // Submissions are still answered, by the next advance.
-            if let DispatchInput::Submit(records) = input {
-                self.waiting.extend(records);
-            }
-            return;
-        }
-        match input {
-            DispatchInput::Wake => {}
-            DispatchInput::Submit(records) => {
+    fn command(&mut self, now: Time, command: DispatchCommand<A::Facts>) {
+        match command {
+            DispatchCommand::Submit(records) => {
                 self.table.retry = true;
                 self.waiting.extend(records);
             }
-            DispatchInput::Forget(series) => self.forget(series),
-            DispatchInput::Cancel(id) => self.cancel(now, &id),
-            DispatchInput::Assign { id, worker } => {
-                self.assign(now, &id, &worker);
+            DispatchCommand::Forget(series) => self.forget(series),
+            DispatchCommand::Cancel(id) => self.cancel(now, &id),
+            DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
+            DispatchCommand::Facts(facts) => {
+                self.assign.learn(facts);
+                (self.table.retry, self.table.retry_at) = (true, now);
             }
-            DispatchInput::Explain { id, reason } => self.explain(now, &id, reason),
-            DispatchInput::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
-            DispatchInput::Ledger(id, shard, read) => self.on_ledger(now, id, shard, read),
-            DispatchInput::LedgerWritten(id, shard, answer) => {
-                if self.shards[shard].flight.as_ref().is_some_and(|(flight, _)| *flight == id) {
-                    let settled = self.shards[shard].on_written(now, answer);
-                    self.settle(now, shard, settled);
-                }
-            }
-            DispatchInput::Listed(id, list) => self.on_listed(now, id, list),
-            DispatchInput::Inbox(id, worker, read) => self.on_inbox(now, id, &worker, read),
-            DispatchInput::InboxWritten(id, worker, answer) => {
-                self.on_inbox_written(now, id, &worker, answer);
-            }
-            DispatchInput::InboxRemoved(id, worker, done) => self.on_inbox_removed(now, id, &worker, done),
-            DispatchInput::Archived(id, shard, done) => self.on_archived(now, id, shard, done),
         }
     }
 
-    fn on_ledger(&mut self, now: Time, id: RequestId, shard: usize, read: LedgerRead) {
-        let (epoch, mine, blocked) = (self.config.epoch, self.nonce(), self.blocked_shards());
-        let state = &mut self.shards[shard];
-        if state.flight.as_ref().is_none_or(|(flight, _)| *flight != id) {
-            return;
+    fn answer(&mut self, now: Time, id: RequestId, answer: DispatchAnswer) {
+        match answer {
+            DispatchAnswer::Ledger(part, answer) => self.on_ledger(now, id, part, answer),
+            DispatchAnswer::Inbox(worker, answer) => self.on_inbox(now, id, &worker, answer),
+            DispatchAnswer::Listed(list) => self.on_listed(now, id, list),
+            DispatchAnswer::Archived(part, done) => self.on_archived(now, id, part, done),
         }
-        let settled = match read {
-            LedgerRead::Found(doc, version) => {
-                let newer = doc.epoch > epoch;
-                state.on_found(mine, doc, version, newer)
-            }
-            LedgerRead::Absent => state.on_absent(),
-            LedgerRead::Unreadable => {
-                if state.on_unreadable(now) {
-                    self.counts.rejected += 1;
-                }
-                Settled::Nothing
-            }
-            LedgerRead::Unavailable => {
-                state.on_unavailable(now);
-                Settled::Nothing
-            }
-        };
-        self.settle(now, shard, settled);
+    }
+
+    fn on_ledger(&mut self, now: Time, id: RequestId, part: usize, answer: DocumentAnswer<LedgerDoc>) {
+        let blocked = self.blocked_shards();
+        let (settled, body) = self.parts[part].document.answered(now, id, answer);
+        match settled.what {
+            What::Loaded => self.load(now, part, body.unwrap_or_default()),
+            What::Landed { .. } => self.confirmed(part),
+            What::Superseded(_) | What::Overtaken(_) => self.ended = !Mutant::JobLedgerReclaimed.on(),
+            What::Blocked { news, .. } => self.counts.rejected += u64::from(news),
+            // If somebody removed it, all of it is written again from memory.
+            What::Empty => self.parts[part].unconfirmed = self.parts[part].jobs.clone(),
+            What::Nothing | What::Same | What::Shared | What::Failed { .. } | What::Removed => {}
+        }
         if self.blocked_shards() != blocked {
             self.look_at_all_inboxes();
-        }
-    }
-
-    fn settle(&mut self, now: Time, shard: usize, settled: Settled) {
-        match settled {
-            Settled::Nothing => {}
-            Settled::Confirmed => self.confirmed(shard),
-            Settled::Superseded => self.ended = !Mutant::JobLedgerReclaimed.on(),
-            Settled::Loaded(doc) => {
-                self.load(now, shard, doc);
-                if Mutant::JobLedgerNotAdopted.on() {
-                    self.shards[shard].hold = Hold::Owned;
-                    self.shards[shard].confirmed = self.shards[shard].revision;
-                }
-            }
         }
     }
 
@@ -325,39 +281,41 @@ impl Dispatcher {
         }
         self.list = None;
         let Some(list) = list else {
-            self.list_due = now + RETRY_MAX_MS / 10;
+            self.list_due = now + RETRY.max_ms / 10;
             return;
         };
         let first = !std::mem::replace(&mut self.listed, true);
+        let writer = self.writer();
         let mut unseen: BTreeSet<WorkerId> = self.inboxes.keys().cloned().collect();
         for line in list {
             unseen.remove(&line.worker);
             let misnames = self.list_misnames;
-            let inbox = self.inboxes.entry(line.worker.clone()).or_insert_with(Inbox::new);
+            let inbox = self.inboxes.entry(line.worker.clone()).or_insert_with(|| Inbox::new(writer));
             let same = match &line.version {
-                Some(version) if !misnames => inbox.version.as_ref() == Some(version),
+                Some(version) if !misnames => inbox.document.version() == Some(version),
                 Some(_) | None => inbox.stamp == Some(line.stamp),
             };
             inbox.stamp = Some(line.stamp);
             // A request in flight brings something newer than the list.
-            let changed = !same && inbox.flight.is_none();
-            inbox.said_changed |= changed && inbox.version.is_some() && line.version.is_some();
-            inbox.must_read |= changed;
-            if inbox.must_read {
+            if !same && !inbox.document.is_busy() {
+                inbox.said_changed |= inbox.document.version().is_some() && line.version.is_some();
+                inbox.document.refresh();
+            }
+            if inbox.document.must_read() {
                 self.table.inboxes.insert(line.worker);
             }
         }
         for worker in unseen {
             // It was there and is missing now: somebody removed it, or the list is older than the write.
-            let inbox = self.inboxes.get_mut(&worker).filter(|i| i.doc.is_some() && i.flight.is_none());
-            if let Some(inbox) = inbox {
-                inbox.must_read = true;
+            let idle = |inbox: &&mut Inbox| inbox.doc().is_some() && !inbox.document.is_busy();
+            if let Some(inbox) = self.inboxes.get_mut(&worker).filter(idle) {
+                inbox.document.refresh();
                 self.table.inboxes.insert(worker);
             }
         }
         if first {
             for worker in self.table.out.keys() {
-                self.inboxes.entry(worker.clone()).or_insert_with(Inbox::absent);
+                self.inboxes.entry(worker.clone()).or_insert_with(|| Inbox::absent(writer));
                 self.table.inboxes.insert(worker.clone());
             }
         }
@@ -365,10 +323,6 @@ impl Dispatcher {
     }
 
     // ---- outputs ----
-
-    fn nonce(&self) -> Nonce {
-        Nonce { incarnation: self.config.incarnation, sequence: self.writes }
-    }
 
     fn next_request(&mut self) -> RequestId {
         self.requests += 1;
@@ -381,11 +335,11 @@ impl Dispatcher {
 
     /// Whether the ledger on the store matches this job's record.
     fn is_confirmed(&self, job: &Job) -> bool {
-        job.revision <= self.shards[self.shard_of(&job.record)].confirmed
+        self.parts[self.shard_of(&job.record)].document.is_confirmed(job.revision)
     }
 
-    /// Pushes what to do now. `wall_ms` is the wall clock, for stamps that only people and fences read.
-    pub fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
+    /// Does what follows from everything that happened.
+    fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Vec<Out<Self>>) {
         if self.ended {
             return self.end(out);
         }
@@ -393,7 +347,7 @@ impl Dispatcher {
         if self.is_ready() {
             self.sweep(now);
             self.judge(now);
-            self.assign_targets(now);
+            self.assign_waiting(now);
             let again: Vec<JobId> = self.table.jobs.iter().cloned().collect();
             again.iter().for_each(|id| self.retime(now, id));
         }
@@ -410,22 +364,23 @@ impl Dispatcher {
         self.tell(out);
     }
 
-    fn end(&mut self, out: &mut Vec<DispatchEffect>) {
+    fn end(&mut self, out: &mut Vec<Out<Self>>) {
         let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token);
         let tokens = self.jobs.values_mut().flat_map(|job| std::mem::take(&mut job.tokens));
         let tokens: Vec<u64> = waiting.chain(tokens.map(|(token, _)| token)).collect();
-        out.extend(tokens.into_iter().map(|token| DispatchEffect::Answered(token, SubmitAnswer::Ended)));
-        out.push(DispatchEffect::Ended(DispatchEnd::Superseded));
+        let answer = |token| Effect::Output(DispatchOutput::Answered(token, SubmitAnswer::Ended));
+        out.extend(tokens.into_iter().map(answer));
+        out.push(Effect::Output(DispatchOutput::Ended(DispatchEnd::Superseded)));
     }
 
-    fn send_list(&mut self, out: &mut Vec<DispatchEffect>) {
+    fn send_list(&mut self, out: &mut Vec<Out<Self>>) {
         let id = self.next_request();
         self.list = Some(id);
-        out.push(DispatchEffect::Request(id, DispatchRequest::ListInboxes));
+        out.push(Effect::Request(id, DispatchRequest::ListInboxes));
     }
 
     /// Reports what is in the ledger and what was seen in inboxes.
-    fn tell(&mut self, out: &mut Vec<DispatchEffect>) {
+    fn tell(&mut self, out: &mut Vec<Out<Self>>) {
         for id in std::mem::take(&mut self.table.untold) {
             let Some(job) = self.jobs.get(&id) else { continue };
             // Unconfirmed changes come back here once they are confirmed.
@@ -434,7 +389,7 @@ impl Dispatcher {
             let record = &job.record;
             if confirmed {
                 for (token, answer) in job.tokens.drain(..) {
-                    out.push(DispatchEffect::Answered(token, answer));
+                    self.news.push(DispatchOutput::Answered(token, answer));
                 }
             }
             let now = Some((record.state, record.attempt));
@@ -442,7 +397,7 @@ impl Dispatcher {
             if job.told != now && (confirmed || seen) {
                 job.told = now;
                 self.counts.finished += u64::from(record.state.is_final());
-                self.updates.push(JobUpdate {
+                self.news.push(DispatchOutput::Update(JobUpdate {
                     id: record.id.clone(),
                     series: record.series.clone(),
                     state: record.state,
@@ -451,29 +406,51 @@ impl Dispatcher {
                     reason: record.reason.clone(),
                     result: record.result.clone(),
                     late: None,
-                });
+                }));
             }
         }
-        out.extend(self.updates.drain(..).map(DispatchEffect::Update));
+        out.extend(self.news.drain(..).map(Effect::Output));
     }
 
-    /// When to call [`advance`](Dispatcher::advance) again; `None` if nothing waits for time.
-    pub fn wake_at(&self, now: Time) -> Option<Time> {
-        if self.ended {
-            return None;
-        }
-        let shards = self.shards.iter().filter(|shard| shard.flight.is_none());
-        let shards = shards.flat_map(|shard| {
-            let stale = shard.stale_since.map(|since| since + self.config.slow_ms);
-            [Some(shard.due), stale].into_iter().flatten()
+    /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
+    fn due_at(&self) -> Option<Time> {
+        let now = self.now;
+        let parts = self.parts.iter().filter(|part| !part.document.is_busy()).flat_map(|part| {
+            [Some(part.document.due()), part.stale_since.map(|since| since + self.config.slow_ms)]
         });
-        let archives = self.shards.iter().filter(|shard| self.may_archive(shard)).map(|s| s.archive_at);
-        let timers = [first_after(&self.table.inbox_timers, now), first_after(&self.table.job_timers, now)];
+        let archives = self.parts.iter().map(|part| self.may_archive(part).then_some(part.archive_at));
         let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
         let held = self.table.queued.len() > self.table.fresh.len();
         let retry = (self.table.retry && held).then_some(self.table.retry_at);
-        let times = timers.into_iter().chain([list, retry, self.poll_at]).flatten();
-        // Whatever was due earlier is done, or waits for something other than time.
-        times.chain(shards).chain(archives).chain([self.archive_due]).filter(|at| *at > now).min()
+        let timers = [first_after(&self.table.inbox_timers, now), first_after(&self.table.job_timers, now)];
+        let times = timers.into_iter().chain([list, retry, self.poll_at, Some(self.archive_due)]);
+        times.chain(parts).chain(archives).flatten().filter(|at| *at > now).min()
+    }
+}
+
+impl<A: Assign> Machine for Dispatcher<A> {
+    type Command = DispatchCommand<A::Facts>;
+    type Request = DispatchRequest;
+    type Output = DispatchOutput;
+
+    fn handle(&mut self, now: Now, input: In<Self>, out: &mut Vec<Out<Self>>) {
+        self.now = now.at;
+        self.unsettled = !matches!(input, Input::Wake);
+        match input {
+            Input::Wake => self.advance(now.at, now.wall_ms, out),
+            // Submissions are still answered when it has ended.
+            Input::Command(DispatchCommand::Submit(records)) if self.ended => self.waiting.extend(records),
+            Input::Command(_) | Input::Answer(..) if self.ended => {}
+            Input::Command(command) => self.command(now.at, command),
+            Input::Answer(id, answer) => self.answer(now.at, id, answer),
+        }
+    }
+
+    fn wake_at(&self) -> Option<Time> {
+        match (self.unsettled, self.ended) {
+            (true, _) => Some(self.now),
+            (false, true) => None,
+            (false, false) => self.due_at(),
+        }
     }
 }

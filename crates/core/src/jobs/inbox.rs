@@ -1,35 +1,15 @@
 //! One worker's inbox, as the leader sees it. It carries messages; the dispatcher decides what they mean.
 
-use super::shard::retry_ms;
-use super::{Entry, InboxDoc};
-use crate::election::{Expect, RequestId, Version, WriteAnswer};
-use crate::id::Incarnation;
+use super::{Entry, InboxDoc, RETRY};
+use crate::document::{Content, Document, Rules, State, Unreadable, Writer};
 use crate::id::JobId;
+use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Flight {
-    Read { id: RequestId, sent: Time },
-    Write { id: RequestId, doc: InboxDoc, expect: Expect },
-    Remove { id: RequestId },
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Inbox {
-    /// The content as last seen; `None` if there is no object.
-    pub(super) doc: Option<InboxDoc>,
-    pub(super) version: Option<Version>,
-    /// Whether it was ever looked at.
-    pub(super) known: bool,
-    /// Must be read before anything is concluded or written.
-    pub(super) must_read: bool,
-    /// The condition of a write by this leader that may still land.
-    pub(super) doubt: Option<Expect>,
-    /// The object is not an inbox; it is left alone.
-    pub(super) unreadable: bool,
-    pub(super) flight: Option<Flight>,
-    pub(super) due: Time,
-    failures: u32,
+    pub(super) document: Document,
+    pub(super) content: Content<InboxDoc>,
     /// When the last answered read was sent.
     pub(super) read_sent: Option<Time>,
     /// What lists show of it, for stores whose lists have no versions.
@@ -47,17 +27,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new() -> Inbox {
+    pub(super) fn new(writer: Writer) -> Inbox {
+        // Written once a job names it, or if it is not empty: most inboxes that a former leader left are not worth a write.
+        let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
         Inbox {
-            doc: None,
-            version: None,
-            known: false,
-            must_read: true,
-            doubt: None,
-            unreadable: false,
-            flight: None,
-            due: Time(0),
-            failures: 0,
+            document: Document::new(rules),
+            content: Content::default(),
             read_sent: None,
             stamp: None,
             said_changed: false,
@@ -69,85 +44,54 @@ impl Inbox {
     }
 
     /// An inbox that a complete list did not show: it does not exist.
-    pub(super) fn absent() -> Inbox {
-        Inbox { known: true, must_read: false, ..Inbox::new() }
+    pub(super) fn absent(writer: Writer) -> Inbox {
+        let mut inbox = Inbox::new(writer);
+        inbox.document.known_absent();
+        inbox
+    }
+
+    /// The object is not an inbox; it is left alone.
+    pub(super) fn is_unreadable(&self) -> bool {
+        self.document.state() == State::Blocked
+    }
+
+    pub(super) fn is_known(&self) -> bool {
+        self.document.state() != State::Unread
+    }
+
+    /// The content as last seen; `None` if there is no inbox.
+    pub(super) fn doc(&self) -> Option<&InboxDoc> {
+        self.content.get().filter(|_| !self.is_unreadable())
     }
 
     pub(super) fn entries(&self) -> &[Entry] {
-        self.doc.as_ref().map_or(&[], |doc| &doc.entries)
+        self.doc().map_or(&[], |doc| &doc.entries)
     }
 
     /// Whether its worker takes no more jobs, as far as is known.
     pub(super) fn is_closed(&self) -> bool {
-        self.doc.as_ref().is_some_and(|doc| doc.closed.is_some())
+        self.doc().is_some_and(|doc| doc.closed.is_some())
     }
 
     pub(super) fn entry(&self, id: &JobId, attempt: u32) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
     }
 
+    /// Whether no former leader can write it any more.
+    pub(super) fn is_fenced(&self) -> bool {
+        self.document.state() == State::Owned || Mutant::JobInboxNotFenced.on()
+    }
+
+    /// Whether a write of this leader's may still land.
+    pub(super) fn in_doubt(&self) -> bool {
+        self.document.in_doubt() && !Mutant::JobDoubtForgotten.on()
+    }
+
     /// Whether its content is conclusive: nothing of this leader is in flight, and nothing of a former leader can land.
-    pub(super) fn is_firm(&self, leader: Incarnation) -> bool {
-        self.known
-            && !self.must_read
-            && self.doubt.is_none()
-            && self.flight.is_none()
-            && !self.unreadable
-            && self.doc.as_ref().is_some_and(|doc| doc.leader == leader)
-    }
-
-    pub(super) fn expect(&self) -> Expect {
-        self.version.clone().map_or(Expect::Absent, Expect::Version)
-    }
-
-    pub(super) fn trouble(&mut self, now: Time) {
-        self.due = now + retry_ms(self.failures);
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    /// The answer to a read has arrived. Returns when the read was sent.
-    pub(super) fn read_answered(&mut self) -> Option<Time> {
-        match self.flight.take() {
-            Some(Flight::Read { sent, .. }) => Some(sent),
-            Some(Flight::Write { .. } | Flight::Remove { .. }) | None => None,
-        }
-    }
-
-    /// The inbox has not changed.
-    pub(super) fn seen(&mut self, sent: Time) {
-        (self.known, self.must_read, self.failures, self.said_changed) = (true, false, 0, false);
-        self.read_sent = Some(sent);
-    }
-
-    /// Takes what a read showed.
-    pub(super) fn take(&mut self, sent: Time, doc: Option<InboxDoc>, version: Option<Version>) {
-        self.seen(sent);
-        self.unreadable = false;
-        (self.doc, self.version) = (doc, version);
-        // The version is not the condition's: the write in flight can no longer land, or just did.
-        if self.doubt.as_ref().is_some_and(|condition| *condition != self.expect()) {
-            self.doubt = None;
-        }
-    }
-
-    /// A write was answered. Returns whether it landed.
-    pub(super) fn on_written(&mut self, now: Time, answer: WriteAnswer, forget_doubt: bool) -> bool {
-        let Some(Flight::Write { doc, expect, .. }) = self.flight.take() else { return false };
-        match answer {
-            WriteAnswer::Won(version) => {
-                (self.doc, self.version, self.doubt, self.failures) = (Some(doc), Some(version), None, 0);
-                return true;
-            }
-            WriteAnswer::Lost => self.must_read = true,
-            WriteAnswer::Unknown => {
-                self.must_read = true;
-                if !forget_doubt {
-                    self.doubt = Some(expect);
-                }
-                self.trouble(now);
-            }
-            WriteAnswer::Unavailable | WriteAnswer::Denied => self.trouble(now),
-        }
-        false
+    pub(super) fn is_firm(&self) -> bool {
+        let document = &self.document;
+        let settled = document.state() == State::Owned && !document.is_busy() && !document.must_read();
+        (settled && !self.in_doubt())
+            || (Mutant::JobInboxNotFenced.on() && self.is_known() && !document.is_busy())
     }
 }

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Stamp};
+use tenure_core::machine::{Effect, In, Input, Machine, Now, Out};
 use tenure_core::{
-    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, Entry, EntryState, Epoch, InboxDoc,
-    Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
+    Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, Entry, EntryState,
+    Epoch, Expect, InboxDoc, Incarnation, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
 };
 use tenure_core::{JobId, KindName};
 
@@ -17,7 +19,8 @@ pub(crate) struct Hand {
     pub(crate) core: Claimer,
     pub(crate) now: u64,
     /// What is under way: its number, and what a write would leave.
-    pub(crate) open: Option<(RequestId, Option<InboxDoc>)>,
+    pub(crate) open: Option<(RequestId, Option<(Stamp, InboxDoc)>)>,
+    pub(crate) stamp: Stamp,
     pub(crate) inbox: InboxDoc,
     pub(crate) version: u64,
     pub(crate) requests: BTreeSet<RequestId>,
@@ -74,66 +77,101 @@ pub(crate) fn shown(entry: &Entry) -> String {
     format!("{}/{} {state}", entry.id, entry.attempt)
 }
 
+pub(crate) fn read_answer(id: RequestId, read: Read<InboxDoc>) -> In<Claimer> {
+    Input::Answer(id, ClaimerAnswer::Inbox(DocumentAnswer::Read(read), BTreeSet::new()))
+}
+
+pub(crate) fn write_answer(id: RequestId, answer: WriteAnswer) -> In<Claimer> {
+    Input::Answer(id, ClaimerAnswer::Inbox(DocumentAnswer::Written(answer), BTreeSet::new()))
+}
+
+/// Something that is not an inbox.
+pub(crate) fn unreadable() -> Read<InboxDoc> {
+    Read::Unreadable { version: Version::new("x"), newer: false }
+}
+
 impl Hand {
     pub(crate) fn new(config: ClaimerConfig) -> Hand {
         let nonce = Nonce { incarnation: Incarnation(1), sequence: 1 };
-        let inbox =
-            InboxDoc { epoch: Epoch(3), leader: Incarnation(1), nonce, closed: None, entries: Vec::new() };
+        let stamp = Stamp { epoch: Epoch(3), owner: Incarnation(1), nonce };
+        let inbox = InboxDoc::default();
         let core = Claimer::new(config);
         let (requests, nonces) = (BTreeSet::new(), BTreeSet::new());
-        Hand { core, now: 0, open: None, inbox, version: 1, requests, nonces }
+        Hand { core, now: 0, open: None, stamp, inbox, version: 1, requests, nonces }
     }
 
-    pub(crate) fn tell(&mut self, now: u64, input: ClaimerInput) -> Vec<String> {
+    pub(crate) fn tell(&mut self, now: u64, input: In<Claimer>) -> Vec<String> {
         assert!(now >= self.now, "time goes on");
         self.now = now;
         let mut out = Vec::new();
-        self.core.handle(Time(now), input, &mut out);
+        self.core.handle(Now { at: Time(now), wall_ms: 0 }, input, &mut out);
+        assert!(self.core.wake_at().is_none_or(|at| at > Time(now)), "woken in vain");
         out.into_iter().map(|effect| self.note(effect)).collect()
     }
 
-    pub(crate) fn note(&mut self, effect: ClaimerEffect) -> String {
+    pub(crate) fn note(&mut self, effect: Out<Claimer>) -> String {
         match effect {
-            ClaimerEffect::Read(id, unless) => {
-                assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
-                unless.map_or("read".to_owned(), |version| format!("read unless {}", version.as_str()))
-            }
-            ClaimerEffect::Write(id, doc, version) => {
+            Effect::Request(id, request) => {
                 assert!(self.requests.insert(id), "{id:?} again");
-                assert!(self.nonces.insert(doc.nonce.sequence) && doc.nonce.incarnation == ME, "{doc:?}");
-                assert_eq!((doc.epoch, doc.leader), (self.inbox.epoch, self.inbox.leader), "not its own");
-                let entries: Vec<String> = doc.entries.iter().map(shown).collect();
-                let closed = if doc.closed == Some(ME) { " closed" } else { "" };
-                assert!(self.open.replace((id, Some(doc))).is_none(), "one at a time");
-                format!("write over {}: {}{closed}", version.as_str(), entries.join(", "))
+                let (words, write) = self.asked(request);
+                assert!(self.open.replace((id, write)).is_none(), "one at a time");
+                words
             }
-            ClaimerEffect::Confirm(id) => {
-                assert!(self.requests.insert(id) && self.open.replace((id, None)).is_none(), "{id:?}");
-                "confirm".to_owned()
-            }
-            ClaimerEffect::Run { id, attempt, epoch, kind, payload, timeout_ms } => {
+            Effect::Output(ClaimerOutput::Run { id, attempt, epoch, kind, payload, timeout_ms }) => {
                 assert_eq!((epoch, kind.as_str(), &*payload, timeout_ms), (Epoch(3), "k", &b"x"[..], 1000));
                 format!("run {id}/{attempt}")
             }
-            ClaimerEffect::Cancel { id, attempt, dropped: false } => format!("call off {id}/{attempt}"),
-            ClaimerEffect::Cancel { id, attempt, dropped: true } => format!("drop {id}/{attempt}"),
-            ClaimerEffect::Drained => "drained".to_owned(),
+            Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: false }) => {
+                format!("call off {id}/{attempt}")
+            }
+            Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped: true }) => {
+                format!("drop {id}/{attempt}")
+            }
+            Effect::Output(ClaimerOutput::Drained) => "drained".to_owned(),
         }
     }
 
+    fn asked(&mut self, request: ClaimerRequest) -> (String, Option<(Stamp, InboxDoc)>) {
+        match request {
+            ClaimerRequest::Confirm => ("confirm".to_owned(), None),
+            ClaimerRequest::Inbox(DocumentRequest::Read { unless }, _) => {
+                let unless = unless.map(|version| format!(" unless {}", version.as_str()));
+                (format!("read{}", unless.unwrap_or_default()), None)
+            }
+            ClaimerRequest::Inbox(DocumentRequest::Write { stamp, body, expect }, _) => {
+                let Expect::Version(version) = expect else { panic!("it creates no inbox: {body:?}") };
+                assert!(self.nonces.insert(stamp.nonce.sequence) && stamp.nonce.incarnation == ME);
+                assert_eq!((stamp.epoch, stamp.owner), (self.stamp.epoch, self.stamp.owner), "not its own");
+                let entries: Vec<String> = body.entries.iter().map(shown).collect();
+                let closed = if body.closed == Some(ME) { " closed" } else { "" };
+                let words = format!("write over {}: {}{closed}", version.as_str(), entries.join(", "));
+                (words, Some((stamp, body)))
+            }
+            ClaimerRequest::Inbox(DocumentRequest::Remove, _) => panic!("it removes nothing"),
+        }
+    }
+
+    pub(crate) fn look(&mut self, now: u64) -> Vec<String> {
+        self.tell(now, Input::Command(ClaimerCommand::Look))
+    }
+
+    pub(crate) fn drain(&mut self, now: u64) -> Vec<String> {
+        self.tell(now, Input::Command(ClaimerCommand::Drain))
+    }
+
     pub(crate) fn wake(&mut self, now: u64) -> Vec<String> {
-        self.tell(now, ClaimerInput::Wake)
+        self.tell(now, Input::Wake)
     }
 
     /// When it wants to be woken.
     pub(crate) fn at(&self) -> Option<u64> {
-        self.core.wake_at(Time(self.now)).map(|at| at.0)
+        self.core.wake_at().map(|at| at.0)
     }
 
-    pub(crate) fn read(&mut self, now: u64, read: ClaimerRead) -> Vec<String> {
+    pub(crate) fn read(&mut self, now: u64, read: Read<InboxDoc>) -> Vec<String> {
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_none(), "it was a write");
-        self.tell(now, ClaimerInput::Read(id, read))
+        self.tell(now, read_answer(id, read))
     }
 
     /// The inbox is as the leader has just left it.
@@ -144,35 +182,45 @@ impl Hand {
     pub(crate) fn found_fenced(&mut self, now: u64, entries: Vec<Entry>, fenced: &[&str]) -> Vec<String> {
         self.version += 1;
         self.inbox.entries = entries;
-        self.inbox.nonce.sequence += 1000;
-        let (doc, version) = (self.inbox.clone(), Version::new(&self.version.to_string()));
-        let fenced = fenced.iter().map(|name| key(name)).collect();
-        self.read(now, ClaimerRead::Found { doc, version, fenced })
+        self.stamp.nonce.sequence += 1000;
+        let refused =
+            fenced.iter().map(|name| key(name)).map(|(id, attempt)| (id, attempt, Epoch(3))).collect();
+        let (id, write) = self.open.take().expect("something was asked for");
+        assert!(write.is_none(), "it was a write");
+        let read = self.stands();
+        self.tell(now, Input::Answer(id, ClaimerAnswer::Inbox(DocumentAnswer::Read(read), refused)))
+    }
+
+    /// What a read of the inbox shows.
+    pub(crate) fn stands(&self) -> Read<InboxDoc> {
+        let version = Version::new(&self.version.to_string());
+        Read::Found { stamp: self.stamp, body: self.inbox.clone(), version }
     }
 
     pub(crate) fn written(&mut self, now: u64, answer: WriteAnswer) -> Vec<String> {
         let (id, write) = self.open.take().expect("something was asked for");
         assert!(write.is_some(), "it was a read");
-        self.tell(now, ClaimerInput::Written(id, answer))
+        self.tell(now, write_answer(id, answer))
     }
 
     /// Whose the id is now.
     pub(crate) fn confirmed(&mut self, now: u64, mine: bool) -> Vec<String> {
         let (id, _) = self.open.take().expect("something was asked for");
-        self.tell(now, ClaimerInput::Confirmed(id, mine))
+        self.tell(now, Input::Answer(id, ClaimerAnswer::Confirmed(mine)))
     }
 
     /// The write under way succeeds.
     pub(crate) fn won(&mut self, now: u64) -> Vec<String> {
         self.version += 1;
-        self.inbox = self.open.as_ref().and_then(|(_, doc)| doc.clone()).expect("a write");
+        (self.stamp, self.inbox) = self.open.as_ref().and_then(|(_, doc)| doc.clone()).expect("a write");
         let version = Version::new(&self.version.to_string());
         self.written(now, WriteAnswer::Won(version))
     }
 
     pub(crate) fn ended(&mut self, now: u64, name: &str, kind: OutcomeKind) -> Vec<String> {
         let (id, attempt) = key(name);
-        self.tell(now, ClaimerInput::Ended { id, attempt, outcome: Outcome::bare(kind) })
+        let outcome = Outcome::bare(kind);
+        self.tell(now, Input::Command(ClaimerCommand::Ended { id, attempt, outcome }))
     }
 
     /// One that has claimed these and, as far as there is room, runs them.

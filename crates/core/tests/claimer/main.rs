@@ -2,12 +2,13 @@
 
 mod hand;
 
-use hand::{FORMER, Hand, ME, SUCCESSOR, config, entry, new, shown};
-use std::collections::BTreeSet;
+use hand::{FORMER, Hand, ME, SUCCESSOR, config, entry, new, read_answer, shown, unreadable, write_answer};
 use std::sync::Arc;
+use tenure_core::document::Read;
+use tenure_core::machine::Input;
 use tenure_core::{
-    ClaimerConfig, ClaimerCounts, ClaimerInput, ClaimerRead, EntryState, Outcome, OutcomeKind, RequestId,
-    Version, WriteAnswer,
+    ClaimerAnswer, ClaimerConfig, ClaimerCounts, EntryState, Outcome, OutcomeKind, RequestId, Version,
+    WriteAnswer,
 };
 
 #[test]
@@ -15,24 +16,24 @@ fn it_looks_at_once_and_then_less_and_less_often() {
     let mut hand = Hand::new(config());
     assert_eq!((hand.at(), hand.wake(5000)), (Some(0), vec!["read".to_owned()]));
     assert_eq!(hand.at(), None, "the answer will come");
-    assert_eq!(hand.read(5010, ClaimerRead::Absent), [""; 0]);
+    assert_eq!(hand.read(5010, Read::Absent), [""; 0]);
     for (at, next) in [(5110, 5310), (5310, 5710), (5710, 6510), (6510, 7310), (7310, 8110)] {
         assert_eq!((hand.at(), hand.wake(at - 1)), (Some(at), Vec::new()), "not before");
         assert_eq!(hand.wake(at), ["read"]);
-        assert_eq!(hand.read(at, ClaimerRead::Absent), [""; 0]);
+        assert_eq!(hand.read(at, Read::Absent), [""; 0]);
         assert_eq!(hand.at(), Some(next));
     }
-    assert_eq!(hand.tell(7350, ClaimerInput::Nudge), ["read"], "unless it is told to");
-    assert_eq!(hand.read(7350, ClaimerRead::Absent), [""; 0]);
+    assert_eq!(hand.look(7350), ["read"], "unless it is told to");
+    assert_eq!(hand.read(7350, Read::Absent), [""; 0]);
     assert_eq!(hand.at(), Some(7450), "and again soon");
 }
 
 #[test]
 fn a_nudge_does_not_put_off_a_look_that_is_overdue() {
     let mut hand = Hand::new(config());
-    assert_eq!(hand.tell(0, ClaimerInput::Nudge), ["read"]);
-    assert_eq!(hand.tell(10, ClaimerInput::Nudge), [""; 0], "one is under way");
-    assert_eq!(hand.read(20, ClaimerRead::Absent), [""; 0]);
+    assert_eq!(hand.look(0), ["read"]);
+    assert_eq!(hand.look(10), [""; 0], "one is under way");
+    assert_eq!(hand.read(20, Read::Absent), [""; 0]);
     assert_eq!(hand.at(), Some(120));
 }
 
@@ -43,13 +44,13 @@ fn it_asks_only_for_what_has_changed() {
     assert_eq!(hand.found(1000, Vec::new()), [""; 0]);
     assert_eq!(hand.at(), Some(1100), "something changed: again soon");
     assert_eq!(hand.wake(1100), ["read unless 2"]);
-    assert_eq!(hand.read(1100, ClaimerRead::Unchanged), [""; 0]);
+    assert_eq!(hand.read(1100, Read::Unchanged), [""; 0]);
     assert_eq!(hand.at(), Some(1200));
     assert_eq!(hand.wake(1200), ["read unless 2"]);
-    assert_eq!(hand.read(1200, ClaimerRead::Unreadable), [""; 0]);
-    assert_eq!((hand.at(), hand.core.counts().unreadable), (Some(1400), 1));
-    assert_eq!(hand.wake(1400), ["read"], "nothing is known of it any more");
-    assert_eq!(hand.read(1400, ClaimerRead::Unreadable), [""; 0]);
+    assert_eq!(hand.read(1200, unreadable()), [""; 0]);
+    assert_eq!((hand.at(), hand.core.counts().unreadable), (Some(11_200), 1));
+    assert_eq!(hand.wake(11_200), ["read"], "nothing is known of it any more");
+    assert_eq!(hand.read(11_200, unreadable()), [""; 0]);
     assert_eq!(hand.core.counts().unreadable, 2);
 }
 
@@ -73,7 +74,7 @@ fn what_is_claimed_runs_once_the_claim_stands_and_not_before() {
     assert_eq!(hand.won(1080), [claim], "there is room in hand now");
     assert_eq!(hand.won(1090), [""; 0]);
     assert_eq!(hand.core.counts(), ClaimerCounts { claimed: 4, ..ClaimerCounts::default() });
-    assert_eq!((hand.core.in_hand(), hand.nonces), (3, [1, 2, 3].into()), "its writes are numbered");
+    assert_eq!((hand.core.in_hand(), hand.nonces), (3, [2, 3, 4].into()), "its writes are numbered");
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn what_takes_too_long_is_given_up_to_the_millisecond() {
     assert_eq!(hand.wake(1999), [""; 0]);
     assert_eq!(hand.wake(2000), ["drop t1/1"]);
     assert_eq!(hand.at(), None);
-    assert_eq!(hand.read(2001, ClaimerRead::Unchanged), ["write over 3: t1/1 timed_out"]);
+    assert_eq!(hand.read(2001, Read::Unchanged), ["write over 3: t1/1 timed_out"]);
     assert_eq!(hand.ended(2002, "t1/1", OutcomeKind::Succeeded), [""; 0], "too late");
     hand.won(2003);
     assert_eq!(hand.inbox.entries.iter().map(shown).collect::<Vec<_>>(), ["t1/1 timed_out"]);
@@ -177,7 +178,7 @@ fn what_waited_and_vanished_may_come_again() {
 fn without_an_inbox_nothing_is_its_own() {
     let mut hand = Hand::busy(1000, &["t1/1"]);
     hand.wake(1100);
-    assert_eq!(hand.read(1100, ClaimerRead::Absent), ["drop t1/1"]);
+    assert_eq!(hand.read(1100, Read::Absent), ["drop t1/1"]);
     assert_eq!((hand.core.in_hand(), hand.core.counts().orphaned), (0, 1));
     assert_eq!(hand.at(), Some(1200), "it goes on looking");
     assert_eq!(hand.wake(1200), ["read"]);
@@ -187,10 +188,10 @@ fn without_an_inbox_nothing_is_its_own() {
 fn what_runs_goes_on_while_the_inbox_cannot_be_read() {
     let mut hand = Hand::busy(1000, &["t1/1"]);
     hand.wake(1100);
-    assert_eq!(hand.read(1100, ClaimerRead::Unreadable), [""; 0]);
+    assert_eq!(hand.read(1100, unreadable()), [""; 0]);
     assert_eq!(hand.ended(1150, "t1/1", OutcomeKind::Succeeded), [""; 0]);
-    assert_eq!(hand.wake(1200), ["read"]);
-    assert_eq!(hand.found(1210, hand.inbox.entries.clone()), ["write over 4: t1/1 succeeded"]);
+    assert_eq!(hand.wake(11_100), ["read"]);
+    assert_eq!(hand.found(11_110, hand.inbox.entries.clone()), ["write over 4: t1/1 succeeded"]);
 }
 
 #[test]
@@ -269,14 +270,14 @@ fn what_a_successor_has_claimed_is_left_alone() {
     let mut at = hand.at().expect("it looks again");
     for _ in 0..3 {
         assert_eq!(hand.wake(at), ["read unless 2"]);
-        assert_eq!(hand.read(at, ClaimerRead::Unchanged), ["confirm"]);
+        assert_eq!(hand.read(at, Read::Unchanged), ["confirm"]);
         assert_eq!(hand.confirmed(at, false), [""; 0]);
         let next = hand.at().expect("it looks again");
         assert!(next > at + 100, "not at once: {at}, {next}");
         at = next;
     }
     hand.wake(at);
-    hand.read(at, ClaimerRead::Unchanged);
+    hand.read(at, Read::Unchanged);
     let written = hand.confirmed(at, true);
     assert_eq!(written, ["write over 2: t3/1 running, t2/1 abandoned"], "should it be its own");
 }
@@ -286,7 +287,11 @@ fn a_confirmation_is_good_for_the_inbox_it_was_asked_for() {
     let mut hand = Hand::new(config());
     hand.wake(1000);
     assert_eq!(hand.found(1000, vec![entry("t1/1", EntryState::Running { by: FORMER })]), ["confirm"]);
-    assert_eq!(hand.tell(1001, ClaimerInput::Confirmed(RequestId(99), true)), [""; 0], "nobody asked that");
+    assert_eq!(
+        hand.tell(1001, Input::Answer(RequestId(99), ClaimerAnswer::Confirmed(true))),
+        [""; 0],
+        "nobody asked that"
+    );
     assert_eq!(hand.confirmed(1002, true), ["write over 2: t1/1 abandoned"]);
     assert_eq!(hand.written(1003, WriteAnswer::Lost), ["read unless 2"]);
     let entries = vec![entry("t1/1", EntryState::Running { by: SUCCESSOR })];
@@ -299,34 +304,35 @@ fn a_write_of_unknown_outcome_is_read_back_after_a_pause_that_grows() {
     hand.wake(1000);
     hand.found(1000, new(&["t1/1"]));
     assert_eq!(hand.written(1000, WriteAnswer::Unknown), [""; 0]);
-    for (at, next) in [(1200, 2000), (2000, 3600), (3600, 6800)] {
+    for (at, next) in [(1200, 1600), (1600, 2400), (2400, 4000)] {
         assert_eq!((hand.at(), hand.wake(at - 1)), (Some(at), Vec::new()));
         assert_eq!(hand.wake(at), ["read unless 2"]);
-        assert_eq!(hand.read(at, ClaimerRead::Unavailable), [""; 0]);
+        assert_eq!(hand.read(at, Read::Unavailable), [""; 0]);
         assert_eq!(hand.at(), Some(next));
     }
-    hand.wake(6800);
+    hand.wake(4000);
     // It had landed.
     let landed = vec![entry("t1/1", EntryState::Running { by: ME })];
-    assert_eq!(hand.found(6800, landed), ["run t1/1"]);
-    assert_eq!(hand.at(), Some(6900), "all is well again");
+    assert_eq!(hand.found(4000, landed), ["run t1/1"]);
+    assert_eq!(hand.at(), Some(4100), "all is well again");
 }
 
 #[test]
-fn a_refused_or_unavailable_write_is_tried_again_after_a_look() {
-    for (answer, at) in
-        [(WriteAnswer::Lost, 1000), (WriteAnswer::Unavailable, 1400), (WriteAnswer::Denied, 1400)]
-    {
+fn a_refused_write_is_tried_again_after_a_look_and_an_unavailable_one_after_a_pause() {
+    for answer in [WriteAnswer::Lost, WriteAnswer::Unavailable, WriteAnswer::Denied] {
         let mut hand = Hand::new(config());
         hand.wake(1000);
         hand.found(1000, new(&["t1/1"]));
         let lost = answer == WriteAnswer::Lost;
         let said = hand.written(1000, answer);
-        let said = if lost { said } else { [hand.wake(at - 1), hand.wake(at)].concat() };
-        assert_eq!(said, ["read unless 2"]);
-        let (doc, version) = (hand.inbox.clone(), Version::new("2"));
-        let read = ClaimerRead::Found { doc, version, fenced: BTreeSet::new() };
-        assert_eq!(hand.read(at, read), ["write over 2: t1/1 running"]);
+        let (at, said) = if lost {
+            assert_eq!(said, ["read unless 2"]);
+            let read = hand.stands();
+            (1000, hand.read(1000, read))
+        } else {
+            (1200, [said, hand.wake(1199), hand.wake(1200)].concat())
+        };
+        assert_eq!(said, ["write over 2: t1/1 running"]);
         assert_eq!(hand.won(at), ["run t1/1"]);
     }
 }
@@ -335,29 +341,29 @@ fn a_refused_or_unavailable_write_is_tried_again_after_a_look() {
 fn failures_are_forgotten_with_the_first_answer() {
     let mut hand = Hand::new(config());
     hand.wake(1000);
-    assert_eq!(hand.read(1000, ClaimerRead::Unavailable), [""; 0]);
-    assert_eq!(hand.at(), Some(1400));
+    assert_eq!(hand.read(1000, Read::Unavailable), [""; 0]);
+    assert_eq!(hand.at(), Some(1200));
+    hand.wake(1200);
+    hand.found(1200, new(&["t1/1"]));
+    hand.written(1200, WriteAnswer::Unavailable);
+    assert_eq!(hand.at(), Some(1400), "as if it were the first");
     hand.wake(1400);
-    hand.found(1400, new(&["t1/1"]));
-    hand.written(1400, WriteAnswer::Unavailable);
-    assert_eq!(hand.at(), Some(1800), "as if it were the first");
-    hand.wake(1800);
-    hand.found(1800, new(&["t1/1"]));
-    hand.won(1800);
-    hand.wake(1900);
-    hand.read(1900, ClaimerRead::Unavailable);
-    assert_eq!(hand.at(), Some(2300), "again");
+    hand.won(1400);
+    hand.wake(1500);
+    hand.read(1500, Read::Unavailable);
+    assert_eq!(hand.at(), Some(1700), "again");
 }
 
 #[test]
 fn a_result_waits_while_the_store_does_not_answer() {
     let mut hand = Hand::busy(1000, &["t1/1"]);
     hand.wake(1100);
-    assert_eq!(hand.read(1100, ClaimerRead::Unavailable), [""; 0]);
+    assert_eq!(hand.read(1100, Read::Unavailable), [""; 0]);
     assert_eq!(hand.ended(1200, "t1/1", OutcomeKind::Succeeded), [""; 0]);
     assert_eq!(hand.wake(1250), [""; 0], "not when its time to wait for others is over");
-    assert_eq!((hand.at(), hand.wake(1499)), (Some(1500), Vec::new()));
-    assert_eq!(hand.wake(1500), ["write over 3: t1/1 succeeded"], "with the next try");
+    assert_eq!((hand.at(), hand.wake(1299)), (Some(1300), Vec::new()));
+    assert_eq!(hand.wake(1300), ["read unless 3"]);
+    assert_eq!(hand.read(1300, Read::Unchanged), ["write over 3: t1/1 succeeded"], "once it answers");
 }
 
 #[test]
@@ -365,12 +371,12 @@ fn an_answer_that_is_not_the_one_it_waits_for_changes_nothing() {
     let mut hand = Hand::new(config());
     hand.wake(1000);
     let stranger = RequestId(99);
-    assert_eq!(hand.tell(1000, ClaimerInput::Read(stranger, ClaimerRead::Absent)), [""; 0]);
+    assert_eq!(hand.tell(1000, read_answer(stranger, Read::Absent)), [""; 0]);
     hand.found(1000, new(&["t1/1"]));
     let before = hand.core.clone();
     let won = WriteAnswer::Won(Version::new("9"));
-    assert_eq!(hand.tell(1000, ClaimerInput::Written(stranger, won)), [""; 0]);
-    assert_eq!(hand.tell(1000, ClaimerInput::Read(stranger, ClaimerRead::Absent)), [""; 0]);
+    assert_eq!(hand.tell(1000, write_answer(stranger, won)), [""; 0]);
+    assert_eq!(hand.tell(1000, read_answer(stranger, Read::Absent)), [""; 0]);
     assert_eq!(hand.core, before);
     assert_eq!(hand.won(1000), ["run t1/1"]);
 }
@@ -382,7 +388,7 @@ fn looks_after(hand: &mut Hand, looks: usize) -> Vec<u64> {
         .map(|_| {
             let at = hand.at().expect("it looks");
             assert!(hand.wake(at)[0].starts_with("read"));
-            hand.read(at, ClaimerRead::Unchanged);
+            hand.read(at, Read::Unchanged);
             at - began
         })
         .collect()
@@ -399,14 +405,14 @@ fn after_the_last_result_it_looks_seldom_unless_work_keeps_coming() {
     let mut hand = Hand::busy(1700, &["t1/1"]);
     hand.ended(1710, "t1/1", OutcomeKind::Succeeded);
     hand.won(1720);
-    hand.tell(3321, ClaimerInput::Nudge);
+    hand.look(3321);
     hand.found(3321, new(&["t2/1"]));
     hand.won(3321);
     hand.ended(3330, "t2/1", OutcomeKind::Succeeded);
     hand.won(3330);
     assert_eq!(looks_after(&mut hand, 2), [400, 1200]);
     // This one not.
-    hand.tell(4900, ClaimerInput::Nudge);
+    hand.look(4900);
     hand.found(4930, new(&["t3/1"]));
     hand.won(4930);
     hand.ended(4940, "t3/1", OutcomeKind::Succeeded);
@@ -427,12 +433,12 @@ fn whether_work_keeps_coming_is_told_by_new_work_with_nothing_in_hand() {
     hand.won(1910);
     assert_eq!(looks_after(&mut hand, 2), [100, 200]);
     // Something changed, with nothing new in it.
-    hand.tell(9000, ClaimerInput::Nudge);
+    hand.look(9000);
     hand.found(9000, hand.inbox.entries.clone());
-    hand.tell(9100, ClaimerInput::Wake);
+    hand.wake(9100);
     hand.found(9100, Vec::new());
     let former = vec![entry("t3/1", EntryState::Running { by: FORMER })];
-    hand.tell(9200, ClaimerInput::Wake);
+    hand.wake(9200);
     hand.found(9200, former);
     hand.confirmed(9200, true);
     hand.won(9200);
@@ -443,7 +449,7 @@ fn whether_work_keeps_coming_is_told_by_new_work_with_nothing_in_hand() {
 fn draining_gives_back_what_has_not_begun_ends_what_runs_and_closes_the_inbox() {
     let mut hand = Hand::busy(1000, &["t1/1", "t2/1", "t3/1", "t4/1"]);
     let closing = "write over 3: t1/1 running, t2/1 running, t3/1 returned, t4/1 returned closed";
-    assert_eq!(hand.tell(1010, ClaimerInput::Drain), [closing]);
+    assert_eq!(hand.drain(1010), [closing]);
     assert_eq!(hand.won(1020), [""; 0]);
     assert_eq!(hand.core.in_hand(), 2);
     assert_eq!(hand.ended(1030, "t1/1", OutcomeKind::Succeeded), [""; 0]);
@@ -451,16 +457,16 @@ fn draining_gives_back_what_has_not_begun_ends_what_runs_and_closes_the_inbox() 
     assert_eq!(hand.ended(1040, "t2/1", OutcomeKind::Succeeded), [last]);
     assert_eq!(hand.won(1050), ["drained"]);
     assert_eq!((hand.at(), hand.wake(9000)), (None, Vec::new()), "it is over");
-    assert_eq!(hand.tell(9001, ClaimerInput::Nudge), [""; 0]);
+    assert_eq!(hand.look(9001), [""; 0]);
 }
 
 #[test]
 fn draining_does_not_end_before_the_inbox_was_read() {
     let mut hand = Hand::new(config());
-    assert_eq!(hand.tell(1000, ClaimerInput::Drain), ["read"]);
-    assert_eq!(hand.read(1000, ClaimerRead::Unavailable), [""; 0], "what stands there is not known");
+    assert_eq!(hand.drain(1000), ["read"]);
+    assert_eq!(hand.read(1000, Read::Unavailable), [""; 0], "what stands there is not known");
     assert_eq!(hand.wake(1400), ["read"]);
-    assert_eq!(hand.read(1400, ClaimerRead::Absent), ["drained"], "there is nothing to close");
+    assert_eq!(hand.read(1400, Read::Absent), ["drained"], "there is nothing to close");
 }
 
 #[test]
@@ -468,10 +474,10 @@ fn a_write_under_way_is_waited_for_before_it_is_drained() {
     let mut hand = Hand::new(config());
     hand.wake(1000);
     hand.found(1000, Vec::new());
-    assert_eq!(hand.tell(1010, ClaimerInput::Drain), ["write over 2:  closed"]);
+    assert_eq!(hand.drain(1010), ["write over 2:  closed"]);
     assert_eq!(hand.written(1010, WriteAnswer::Unknown), [""; 0], "perhaps it did not land");
     assert_eq!(hand.wake(1210), ["read unless 2"]);
-    assert_eq!(hand.read(1210, ClaimerRead::Unchanged), ["write over 2:  closed"]);
+    assert_eq!(hand.read(1210, Read::Unchanged), ["write over 2:  closed"]);
     assert_eq!(hand.won(1220), ["drained"]);
 }
 

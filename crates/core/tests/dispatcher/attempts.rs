@@ -1,7 +1,7 @@
 //! What becomes of a job beyond its first attempt: repetitions, what is called off, what comes too late, who gets it.
 
 use crate::desk::*;
-use std::sync::Arc;
+use tenure_core::machine::Input;
 use tenure_core::*;
 
 #[test]
@@ -13,23 +13,25 @@ fn a_failed_attempt_is_repeated_after_pauses_that_double() {
     let mut pauses = Vec::new();
     for attempt in 1..=4 {
         let waiting = |desk: &Desk| desk.core.unassigned(Time(desk.now)).count();
-        let began = desk.now;
+        let (began, asked) = (desk.now, desk.asked());
         while waiting(&desk) == 0 {
             let at = desk.at().expect("it waits for the end of its pause");
-            desk.all(at, DispatchInput::Wake);
+            desk.all(at, Input::Wake);
         }
         pauses.push(desk.now - began);
-        assert_eq!(desk.core.unassigned_new(Time(desk.now)).count(), 1, "nobody was looked for since");
-        desk.all(desk.now, DispatchInput::Assign { id: name("t1"), worker: name("w1") });
+        assert_eq!(desk.asked() - asked, usize::from(attempt > 1), "somebody is looked for at once");
+        desk.all(desk.now, assign("t1", "w1"));
         desk.says("w1", &format!("t1/{attempt}"), done(OutcomeKind::Failed));
         let at = desk.at().expect("it looks");
-        desk.all(at, DispatchInput::Wake);
+        desk.all(at, Input::Wake);
         if attempt < 4 {
             assert_eq!(desk.state("t1"), JobState::Queued);
             assert_eq!(&*desk.record("t1").reason, format!("attempt {attempt} ended as failed"));
             assert_eq!(waiting(&desk), 0, "not yet");
-            assert_eq!(desk.core.unassigned_new(Time(desk.now)).count(), 0);
+            let asked = desk.asked();
             assert_eq!(desk.assign(desk.now, "t1", "w1"), [""; 0]);
+            assert_eq!(desk.tell(desk.now, explain("t1", &desk.record("t1").reason.clone())), [""; 0]);
+            assert_eq!(desk.asked(), asked, "nobody is looked for during the pause");
         }
     }
     assert_eq!(pauses, [0, 100, 200, 400]);
@@ -101,7 +103,7 @@ fn every_outcome_leads_to_its_state() {
         desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = 3), "w1");
         desk.says("w1", "t1/1", running());
         desk.pass(2200);
-        desk.all(2200, DispatchInput::Cancel(name("t1")));
+        desk.all(2200, cancel("t1"));
         desk.says("w1", "t1/1", done(kind));
         desk.pass(2400);
         let done = matches!(kind, OutcomeKind::Succeeded | OutcomeKind::Partial);
@@ -128,17 +130,17 @@ fn what_waits_is_called_off_at_once() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    let said = desk.all(2000, DispatchInput::Cancel(name("t1")));
+    let said = desk.all(2000, cancel("t1"));
     assert_eq!(said, ["write ledger 0 over 2: t1 cancelled to be called off", "= t1 cancelled"]);
-    assert_eq!(desk.all(2000, DispatchInput::Cancel(name("t1"))), [""; 0]);
-    assert_eq!(desk.all(2000, DispatchInput::Cancel(name("t9"))), [""; 0], "nobody knows it");
+    assert_eq!(desk.all(2000, cancel("t1")), [""; 0]);
+    assert_eq!(desk.all(2000, cancel("t9")), [""; 0], "nobody knows it");
 }
 
 #[test]
 fn what_is_not_claimed_is_taken_back_to_be_called_off() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, job("t1"), "w1");
-    let said = desk.tell(2100, DispatchInput::Cancel(name("t1")));
+    let said = desk.tell(2100, cancel("t1"));
     assert_eq!(said, ["write ledger 0 over 3: t1 dispatched w1/1 to be called off", "write w1 over 5: "]);
     desk.serve();
     assert_eq!(&*desk.record("t1").reason, "called off before it was claimed");
@@ -151,14 +153,14 @@ fn what_runs_is_called_off_in_the_inbox_and_ends_as_its_worker_says() {
     desk.dispatch(2000, job("t1"), "w1");
     desk.says("w1", "t1/1", running());
     desk.pass(2200);
-    let said = desk.tell(2250, DispatchInput::Cancel(name("t1")));
+    let said = desk.tell(2250, cancel("t1"));
     let told = [
         "write ledger 0 over 3: t1 running w1/1 to be called off",
         "write w1 over 6: t1/1 running called off",
     ];
     assert_eq!(said, told);
     desk.serve();
-    assert_eq!(desk.all(2260, DispatchInput::Cancel(name("t1"))), [""; 0], "once is enough");
+    assert_eq!(desk.all(2260, cancel("t1")), [""; 0], "once is enough");
     assert_eq!(desk.state("t1"), JobState::Running);
 }
 
@@ -236,7 +238,7 @@ fn a_late_result_that_was_removed_and_comes_again_is_told_again() {
     let mut desk = given_up(2);
     desk.says("w1", "t1/1", done(OutcomeKind::Succeeded));
     desk.pass(6000);
-    desk.all(6000, DispatchInput::Assign { id: name("t1"), worker: name("w1") });
+    desk.all(6000, assign("t1", "w1"));
     let there: Vec<u32> = desk.inboxes[&name("w1")].0.entries.iter().map(|entry| entry.attempt).collect();
     assert_eq!((there, desk.core.counts().late), (vec![2], 1), "with the next write");
     desk.work("w1", |doc| doc.entries.push(entry("t1/1", done(OutcomeKind::Succeeded))));
@@ -302,25 +304,27 @@ fn those_that_wait_get_a_chance_when_something_has_happened_and_not_too_often() 
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    desk.tell(2000, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
-    assert_eq!(desk.core.unassigned_new(Time(2000)).count(), 0);
-    assert_eq!(desk.core.unassigned(Time(2000)).count(), 1);
-    let may = |desk: &Desk, at: u64| desk.core.may_retry(Time(at));
-    assert!(!may(&desk, 9000), "nothing has happened");
+    desk.tell(2000, explain("t1", "nobody"));
+    let asked = desk.asked();
+    assert_eq!(desk.wake(2001), [""; 0]);
+    assert_eq!(desk.asked(), asked, "nothing has happened");
     desk.workers(2030, &["w1", "w2"]);
-    assert!(may(&desk, 2050) && !may(&desk, 2049), "half a fast interval after the last time");
-    assert_eq!((desk.at(), desk.wake(2049)), (Some(2050), Vec::new()));
-    assert!(may(&desk, 2050));
+    assert_eq!((desk.at(), desk.wake(2049), desk.asked()), (Some(2050), Vec::new(), asked));
     desk.wake(2050);
-    assert!(!may(&desk, 9000), "they had their chance");
+    assert_eq!(desk.asked(), asked + 1, "half a fast interval after the last time");
+    desk.wake(2500);
+    assert_eq!(desk.asked(), asked + 1, "they had their chance");
     assert_eq!(desk.at(), Some(3000), "nobody is woken for them: the reason is to be written");
 }
 
 #[test]
 fn workers_with_more_or_less_to_do_are_told_once() {
     let mut desk = Desk::ready(config());
-    desk.core.take_touched();
+    let told = |desk: &Desk| desk.core.assign().loads.clone();
+    let before = told(&desk);
     desk.dispatch(2000, job("t1"), "w1");
-    assert_eq!(desk.core.take_touched(), [name("w1")].into());
-    assert_eq!(desk.core.take_touched(), [].into());
+    desk.submit(3000, vec![job("t2")]);
+    let news: Vec<_> = told(&desk)[before.len()..].to_vec();
+    assert_eq!(news.last(), Some(&(name("w1"), Some(1))), "one is out at it");
+    assert_eq!(news.iter().filter(|load| **load == (name("w1"), Some(1))).count(), 1, "{news:?}");
 }

@@ -2,12 +2,14 @@
 //! words, one for each effect, so that a test reads like the story it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use tenure_core::WorkerId;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
+use tenure_core::machine::{Effect, In, Input, Machine, Now, Out, Request};
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    Expect, InboxDoc, InboxListed, InboxRead, Incarnation, JobLimits, JobRecord, JobState, LedgerDoc,
-    LedgerRead, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WriteAnswer,
+    Assign, DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig,
+    Entry, EntryState, Epoch, Expect, InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord,
+    JobState, LedgerDoc, Nonce, Outcome, OutcomeKind, RequestId, Time, Version, WorkerId, WriteAnswer,
 };
 
 pub(crate) const ME: Incarnation = Incarnation(7);
@@ -17,6 +19,118 @@ pub(crate) const LIFE: Incarnation = Incarnation(50);
 
 pub(crate) fn name<T: std::str::FromStr<Err = tenure_core::IdError>>(text: &str) -> T {
     text.parse().expect("valid")
+}
+
+/// Chooses whom it was told to choose, once.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(crate) struct Told {
+    choices: BTreeMap<JobId, Result<WorkerId, String>>,
+    /// Which jobs it was asked about, and which workers' load it was told.
+    pub(crate) asked: Vec<JobId>,
+    pub(crate) loads: Vec<(WorkerId, Option<usize>)>,
+}
+
+impl Assign for Told {
+    type Facts = (JobId, Result<WorkerId, String>);
+
+    fn learn(&mut self, (id, choice): Self::Facts) {
+        self.choices = [(id, choice)].into();
+    }
+
+    fn load(&mut self, worker: &WorkerId, in_flight: Option<usize>) {
+        self.loads.push((worker.clone(), in_flight));
+    }
+
+    fn assign(&mut self, job: &JobRecord) -> Result<WorkerId, String> {
+        self.asked.push(job.id.clone());
+        self.choices.remove(&job.id).unwrap_or_else(|| Err(job.reason.to_string()))
+    }
+}
+
+pub(crate) type Core = Dispatcher<Told>;
+
+pub(crate) fn assign(id: &str, worker: &str) -> In<Core> {
+    Input::Command(DispatchCommand::Facts((name(id), Ok(name(worker)))))
+}
+
+pub(crate) fn explain(id: &str, reason: &str) -> In<Core> {
+    Input::Command(DispatchCommand::Facts((name(id), Err(reason.to_owned()))))
+}
+
+pub(crate) fn cancel(id: &str) -> In<Core> {
+    Input::Command(DispatchCommand::Cancel(name(id)))
+}
+
+pub(crate) fn list_answer(id: RequestId, lines: Option<Vec<InboxListed>>) -> In<Core> {
+    Input::Answer(id, DispatchAnswer::Listed(lines))
+}
+
+pub(crate) fn ledger_answer(id: RequestId, part: usize, answer: DocumentAnswer<LedgerDoc>) -> In<Core> {
+    Input::Answer(id, DispatchAnswer::Ledger(part, answer))
+}
+
+pub(crate) fn inbox_answer(id: RequestId, worker: &str, answer: DocumentAnswer<InboxDoc>) -> In<Core> {
+    Input::Answer(id, DispatchAnswer::Inbox(name(worker), answer))
+}
+
+/// An object that is not what it should be.
+pub(crate) fn nonsense<T>() -> Read<T> {
+    Read::Unreadable { version: Version::new("x"), newer: false }
+}
+
+/// A document as it stands on the store.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored<T> {
+    pub(crate) stamp: Stamp,
+    body: T,
+}
+
+impl<T> Deref for Stored<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.body
+    }
+}
+
+impl<T> DerefMut for Stored<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.body
+    }
+}
+
+impl<T: Clone> Stored<T> {
+    /// As a leader of this epoch left it.
+    pub(crate) fn of(body: T, epoch: u64, owner: Incarnation) -> Stored<T> {
+        let nonce = Nonce { incarnation: owner, sequence: 1 };
+        Stored { stamp: Stamp { epoch: Epoch(epoch), owner, nonce }, body }
+    }
+
+    pub(crate) fn found(&self, version: &str) -> Read<T> {
+        Read::Found { stamp: self.stamp, body: self.body.clone(), version: Version::new(version) }
+    }
+}
+
+/// What this write of the ledger would leave.
+pub(crate) fn ledger_written(request: DispatchRequest) -> Stored<LedgerDoc> {
+    match request {
+        DispatchRequest::Ledger(_, DocumentRequest::Write { stamp, body, .. }) => Stored { stamp, body },
+        other @ (DispatchRequest::Ledger(..)
+        | DispatchRequest::Inbox(..)
+        | DispatchRequest::ListInboxes
+        | DispatchRequest::Archive(..)) => panic!("{other:?}"),
+    }
+}
+
+/// What this write of an inbox would leave.
+pub(crate) fn inbox_written(request: DispatchRequest) -> Stored<InboxDoc> {
+    match request {
+        DispatchRequest::Inbox(_, DocumentRequest::Write { stamp, body, .. }) => Stored { stamp, body },
+        other @ (DispatchRequest::Ledger(..)
+        | DispatchRequest::Inbox(..)
+        | DispatchRequest::ListInboxes
+        | DispatchRequest::Archive(..)) => panic!("{other:?}"),
+    }
 }
 
 pub(crate) fn config() -> DispatcherConfig {
@@ -88,14 +202,12 @@ pub(crate) fn done(kind: OutcomeKind) -> EntryState {
     EntryState::Finished { outcome: Outcome { kind, result: Arc::from(*b"r") } }
 }
 
-pub(crate) fn ledger(jobs: Vec<JobRecord>) -> LedgerDoc {
-    let nonce = Nonce { incarnation: FORMER, sequence: 1 };
-    LedgerDoc { epoch: Epoch(1), nonce, series: Vec::new(), jobs }
+pub(crate) fn ledger(jobs: Vec<JobRecord>) -> Stored<LedgerDoc> {
+    Stored::of(LedgerDoc { series: Vec::new(), jobs }, 1, FORMER)
 }
 
-pub(crate) fn inbox(entries: Vec<Entry>) -> InboxDoc {
-    let nonce = Nonce { incarnation: FORMER, sequence: 1 };
-    InboxDoc { epoch: Epoch(1), leader: FORMER, nonce, closed: None, entries }
+pub(crate) fn inbox(entries: Vec<Entry>) -> Stored<InboxDoc> {
+    Stored::of(InboxDoc { closed: None, entries }, 1, FORMER)
 }
 
 fn record_words(record: &JobRecord) -> String {
@@ -120,24 +232,25 @@ fn request_words(request: &DispatchRequest) -> String {
         Expect::Version(version) => format!("over {}", version.as_str()),
     };
     match request {
-        DispatchRequest::ReadLedger(shard) => format!("read ledger {shard}"),
-        DispatchRequest::WriteLedger(shard, doc, expect) => {
-            let jobs: Vec<String> = doc.jobs.iter().map(record_words).collect();
-            format!("write ledger {shard} {}: {}", over(expect), jobs.join(", "))
+        DispatchRequest::Ledger(part, DocumentRequest::Read { .. }) => format!("read ledger {part}"),
+        DispatchRequest::Ledger(part, DocumentRequest::Write { body, expect, .. }) => {
+            let jobs: Vec<String> = body.jobs.iter().map(record_words).collect();
+            format!("write ledger {part} {}: {}", over(expect), jobs.join(", "))
         }
+        DispatchRequest::Ledger(_, DocumentRequest::Remove) => panic!("it removes no ledger"),
         DispatchRequest::ListInboxes => "list".to_owned(),
-        DispatchRequest::ReadInbox(worker, None) => format!("read {worker}"),
-        DispatchRequest::ReadInbox(worker, Some(version)) => {
+        DispatchRequest::Inbox(worker, DocumentRequest::Read { unless: None }) => format!("read {worker}"),
+        DispatchRequest::Inbox(worker, DocumentRequest::Read { unless: Some(version) }) => {
             format!("read {worker} unless {}", version.as_str())
         }
-        DispatchRequest::WriteInbox(worker, doc, expect) => {
-            let entries: Vec<String> = doc.entries.iter().map(entry_words).collect();
+        DispatchRequest::Inbox(worker, DocumentRequest::Write { body, expect, .. }) => {
+            let entries: Vec<String> = body.entries.iter().map(entry_words).collect();
             format!("write {worker} {}: {}", over(expect), entries.join(", "))
         }
-        DispatchRequest::RemoveInbox(worker) => format!("remove {worker}"),
-        DispatchRequest::Archive(shard, records) => {
+        DispatchRequest::Inbox(worker, DocumentRequest::Remove) => format!("remove {worker}"),
+        DispatchRequest::Archive(part, records) => {
             let ids: Vec<&str> = records.iter().map(|record| record.id.as_str()).collect();
-            format!("archive {shard}: {}", ids.join(", "))
+            format!("archive {part}: {}", ids.join(", "))
         }
     }
 }
@@ -145,16 +258,17 @@ fn request_words(request: &DispatchRequest) -> String {
 /// A dispatcher, what it waits for, and what stands on the store.
 #[derive(Clone)]
 pub(crate) struct Desk {
-    pub(crate) core: Dispatcher,
+    pub(crate) core: Core,
     config: DispatcherConfig,
     pub(crate) now: u64,
     pub(crate) open: Vec<(RequestId, DispatchRequest)>,
-    pub(crate) ledgers: BTreeMap<usize, (LedgerDoc, u64)>,
-    pub(crate) inboxes: BTreeMap<WorkerId, (InboxDoc, u64)>,
+    pub(crate) ledgers: BTreeMap<usize, (Stored<LedgerDoc>, u64)>,
+    pub(crate) inboxes: BTreeMap<WorkerId, (Stored<InboxDoc>, u64)>,
     pub(crate) versions: u64,
     requests: BTreeSet<RequestId>,
     nonces: BTreeSet<u64>,
     tokens: u64,
+    claim_times: Vec<u64>,
     /// Whether the index is held to what a search says, after every step.
     pub(crate) index_is_whole: bool,
 }
@@ -162,7 +276,7 @@ pub(crate) struct Desk {
 impl Desk {
     pub(crate) fn new(config: DispatcherConfig) -> Desk {
         Desk {
-            core: Dispatcher::new(config.clone()),
+            core: Dispatcher::new(config.clone(), Told::default()),
             config,
             now: 1000,
             open: Vec::new(),
@@ -172,6 +286,7 @@ impl Desk {
             requests: BTreeSet::new(),
             nonces: BTreeSet::new(),
             tokens: 0,
+            claim_times: Vec::new(),
             index_is_whole: true,
         }
     }
@@ -186,14 +301,14 @@ impl Desk {
     }
 
     /// One that succeeds somebody who left this behind.
-    pub(crate) fn after(jobs: Vec<JobRecord>, inboxes: Vec<(&str, InboxDoc)>) -> Desk {
+    pub(crate) fn after(jobs: Vec<JobRecord>, inboxes: Vec<(&str, Stored<InboxDoc>)>) -> Desk {
         let mut desk = Desk::new(config());
         desk.left(jobs, inboxes);
         desk.workers(1000, &["w1", "w2"]);
         desk
     }
 
-    pub(crate) fn left(&mut self, jobs: Vec<JobRecord>, inboxes: Vec<(&str, InboxDoc)>) {
+    pub(crate) fn left(&mut self, jobs: Vec<JobRecord>, inboxes: Vec<(&str, Stored<InboxDoc>)>) {
         self.versions += 1;
         self.ledgers.insert(0, (ledger(jobs), self.versions));
         for (worker, doc) in inboxes {
@@ -202,51 +317,50 @@ impl Desk {
         }
     }
 
-    pub(crate) fn tell(&mut self, now: u64, input: DispatchInput) -> Vec<String> {
+    /// Takes an input, and wakes it if it asks for that at once.
+    pub(crate) fn tell(&mut self, now: u64, input: In<Core>) -> Vec<String> {
         assert!(now >= self.now, "time goes on");
         self.now = now;
-        self.core.handle(Time(now), input);
-        self.advance()
-    }
-
-    fn advance(&mut self) -> Vec<String> {
         let mut out = Vec::new();
-        self.core.advance(Time(self.now), self.now as i64, &mut out);
+        let wakes = matches!(input, Input::Wake);
+        self.step(input, &mut out);
+        if !wakes {
+            assert!(out.is_empty() && self.core.wake_at() == Some(Time(now)), "it acts when it is woken");
+            self.step(Input::Wake, &mut out);
+        }
         if self.index_is_whole {
             assert_eq!(self.core.table_fault(Time(self.now)), None);
         }
-        assert!(self.core.wake_at(Time(self.now)).is_none_or(|at| at > Time(self.now)), "woken in vain");
-        out.into_iter().map(|effect| self.note(effect)).collect()
+        assert!(self.core.wake_at().is_none_or(|at| at > Time(self.now)), "woken in vain");
+        out.into_iter().filter_map(|effect| self.note(effect)).collect()
     }
 
-    fn note(&mut self, effect: DispatchEffect) -> String {
-        match effect {
-            DispatchEffect::Request(id, request) => {
+    pub(crate) fn step(&mut self, input: In<Core>, out: &mut Vec<Out<Core>>) {
+        self.core.handle(Now { at: Time(self.now), wall_ms: self.now as i64 }, input, out);
+    }
+
+    fn note(&mut self, effect: Out<Core>) -> Option<String> {
+        Some(match effect {
+            Effect::Request(id, request) => {
                 assert!(self.requests.insert(id), "{id:?} again");
-                let words = request_words(&request);
-                match &request {
-                    DispatchRequest::WriteLedger(_, doc, _) => {
-                        assert!(self.nonces.insert(doc.nonce.sequence), "{:?} again", doc.nonce);
-                        assert_eq!((doc.epoch, doc.nonce.incarnation), (self.config.epoch, ME));
-                    }
-                    DispatchRequest::WriteInbox(_, doc, _) => {
-                        assert!(self.nonces.insert(doc.nonce.sequence), "{:?} again", doc.nonce);
-                        assert_eq!(
-                            (doc.epoch, doc.leader, doc.nonce.incarnation),
-                            (self.config.epoch, ME, ME)
-                        );
-                    }
-                    DispatchRequest::ReadLedger(_)
+                let stamp = match &request {
+                    DispatchRequest::Ledger(_, DocumentRequest::Write { stamp, .. })
+                    | DispatchRequest::Inbox(_, DocumentRequest::Write { stamp, .. }) => Some(stamp),
+                    DispatchRequest::Ledger(..)
+                    | DispatchRequest::Inbox(..)
                     | DispatchRequest::ListInboxes
-                    | DispatchRequest::ReadInbox(..)
-                    | DispatchRequest::RemoveInbox(_)
-                    | DispatchRequest::Archive(..) => {}
+                    | DispatchRequest::Archive(..) => None,
+                };
+                if let Some(Stamp { epoch, owner, nonce }) = stamp {
+                    assert!(self.nonces.insert(nonce.sequence), "{nonce:?} again");
+                    assert_eq!((*epoch, *owner, nonce.incarnation), (self.config.epoch, ME, ME));
                 }
+                let words = request_words(&request);
                 self.open.push((id, request));
                 words
             }
-            DispatchEffect::Answered(token, answer) => format!("#{token} {answer:?}"),
-            DispatchEffect::Update(update) => match update.late {
+            Effect::Output(DispatchOutput::Answered(token, answer)) => format!("#{token} {answer:?}"),
+            Effect::Output(DispatchOutput::Update(update)) => match update.late {
                 Some(kind) => {
                     let worker = update.worker.expect("somebody was late");
                     format!("= late {} of {}/{} from {worker}", kind.as_str(), update.id, update.attempt)
@@ -256,17 +370,26 @@ impl Desk {
                     format!("= {} {}{}", update.id, update.state.as_str(), at.unwrap_or_default())
                 }
             },
-            DispatchEffect::Ended(_) => "ended".to_owned(),
-        }
+            Effect::Output(DispatchOutput::Claimed { after_ms }) => {
+                self.claim_times.push(after_ms);
+                return None;
+            }
+            Effect::Output(DispatchOutput::Ended(_)) => "ended".to_owned(),
+        })
+    }
+
+    /// How long jobs waited for their first claim, told since the last call.
+    pub(crate) fn take_claim_times(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.claim_times)
     }
 
     pub(crate) fn wake(&mut self, now: u64) -> Vec<String> {
-        self.tell(now, DispatchInput::Wake)
+        self.tell(now, Input::Wake)
     }
 
     /// When it wants to be woken.
     pub(crate) fn at(&self) -> Option<u64> {
-        self.core.wake_at(Time(self.now)).map(|at| at.0)
+        self.core.wake_at().map(|at| at.0)
     }
 
     // ---- the store ----
@@ -281,102 +404,65 @@ impl Desk {
     /// A write is answered with this, and did not happen.
     pub(crate) fn written(&mut self, words: &str, answer: WriteAnswer) -> Vec<String> {
         let (id, request) = self.take(words);
-        let input = match request {
-            DispatchRequest::WriteLedger(shard, ..) => DispatchInput::LedgerWritten(id, shard, answer),
-            DispatchRequest::WriteInbox(worker, ..) => DispatchInput::InboxWritten(id, worker, answer),
-            DispatchRequest::ReadLedger(_)
+        let answer = match request {
+            DispatchRequest::Ledger(part, DocumentRequest::Write { .. }) => {
+                DispatchAnswer::Ledger(part, DocumentAnswer::Written(answer))
+            }
+            DispatchRequest::Inbox(worker, DocumentRequest::Write { .. }) => {
+                DispatchAnswer::Inbox(worker, DocumentAnswer::Written(answer))
+            }
+            other @ (DispatchRequest::Ledger(..)
+            | DispatchRequest::Inbox(..)
             | DispatchRequest::ListInboxes
-            | DispatchRequest::ReadInbox(..)
-            | DispatchRequest::RemoveInbox(_)
-            | DispatchRequest::Archive(..) => panic!("{words:?} is no write"),
+            | DispatchRequest::Archive(..)) => panic!("{other:?} is no write"),
         };
-        self.tell(self.now, input)
+        self.tell(self.now, Input::Answer(id, answer))
     }
 
-    pub(crate) fn ledger_read(&mut self, read: LedgerRead) -> Vec<String> {
+    pub(crate) fn ledger_read(&mut self, read: Read<LedgerDoc>) -> Vec<String> {
         let (id, request) = self.take("read ledger");
-        let DispatchRequest::ReadLedger(shard) = request else { panic!("{request:?}") };
-        self.tell(self.now, DispatchInput::Ledger(id, shard, read))
+        let DispatchRequest::Ledger(part, _) = request else { panic!("{request:?}") };
+        self.tell(self.now, ledger_answer(id, part, DocumentAnswer::Read(read)))
     }
 
-    pub(crate) fn inbox_read(&mut self, worker: &str, read: InboxRead) -> Vec<String> {
+    pub(crate) fn inbox_read(&mut self, worker: &str, read: Read<InboxDoc>) -> Vec<String> {
         let (id, _) = self.take(&format!("read {worker}"));
-        self.tell(self.now, DispatchInput::Inbox(id, name(worker), read))
+        self.tell(self.now, inbox_answer(id, worker, DocumentAnswer::Read(read)))
     }
 
     /// Nobody answers this.
     pub(crate) fn unanswered(&mut self, words: &str) -> Vec<String> {
         let (id, request) = self.take(words);
-        self.tell(self.now, request.unanswered(id))
+        self.tell(self.now, Input::Answer(id, request.unanswered()))
     }
 
     /// Answers what begins with these words as the store would.
     pub(crate) fn answer(&mut self, words: &str) -> Vec<String> {
         let (id, request) = self.take(words);
-        let input = self.outcome(id, request);
-        self.tell(self.now, input)
+        let answer = self.outcome(request);
+        self.tell(self.now, Input::Answer(id, answer))
     }
 
     fn version(number: u64) -> Version {
         Version::new(&number.to_string())
     }
 
-    fn holds(expect: &Expect, number: Option<u64>) -> bool {
-        match expect {
-            Expect::Absent => number.is_none(),
-            Expect::Version(version) => number.map(Desk::version).as_ref() == Some(version),
-        }
-    }
-
-    fn outcome(&mut self, id: RequestId, request: DispatchRequest) -> DispatchInput {
+    fn outcome(&mut self, request: DispatchRequest) -> DispatchAnswer {
         match request {
-            DispatchRequest::ReadLedger(shard) => {
-                let read = match self.ledgers.get(&shard) {
-                    Some((doc, number)) => LedgerRead::Found(doc.clone(), Desk::version(*number)),
-                    None => LedgerRead::Absent,
-                };
-                DispatchInput::Ledger(id, shard, read)
+            DispatchRequest::Ledger(part, request) => {
+                DispatchAnswer::Ledger(part, serve(&mut self.ledgers, &mut self.versions, part, request))
             }
-            DispatchRequest::WriteLedger(shard, doc, expect) => {
-                let holds = Desk::holds(&expect, self.ledgers.get(&shard).map(|(_, number)| *number));
-                let answer = self.won(holds);
-                if holds {
-                    self.ledgers.insert(shard, (doc, self.versions));
-                }
-                DispatchInput::LedgerWritten(id, shard, answer)
+            DispatchRequest::Inbox(worker, request) => {
+                let answer = serve(&mut self.inboxes, &mut self.versions, worker.clone(), request);
+                DispatchAnswer::Inbox(worker, answer)
             }
-            DispatchRequest::ListInboxes => DispatchInput::Listed(id, Some(self.lines())),
-            DispatchRequest::ReadInbox(worker, unless) => {
-                let read = match self.inboxes.get(&worker) {
-                    Some((_, number)) if unless == Some(Desk::version(*number)) => InboxRead::Unchanged,
-                    Some((doc, number)) => InboxRead::Found(doc.clone(), Desk::version(*number)),
-                    None => InboxRead::Absent,
-                };
-                DispatchInput::Inbox(id, worker, read)
-            }
-            DispatchRequest::WriteInbox(worker, doc, expect) => {
-                let holds = Desk::holds(&expect, self.inboxes.get(&worker).map(|(_, number)| *number));
-                let answer = self.won(holds);
-                if holds {
-                    self.inboxes.insert(worker.clone(), (doc, self.versions));
-                }
-                DispatchInput::InboxWritten(id, worker, answer)
-            }
-            DispatchRequest::RemoveInbox(worker) => {
-                self.inboxes.remove(&worker);
-                DispatchInput::InboxRemoved(id, worker, true)
-            }
-            DispatchRequest::Archive(shard, _) => DispatchInput::Archived(id, shard, true),
+            DispatchRequest::ListInboxes => DispatchAnswer::Listed(Some(self.lines())),
+            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
         }
-    }
-
-    fn won(&mut self, holds: bool) -> WriteAnswer {
-        self.versions += u64::from(holds);
-        if holds { WriteAnswer::Won(Desk::version(self.versions)) } else { WriteAnswer::Lost }
     }
 
     pub(crate) fn lines(&self) -> Vec<InboxListed> {
-        let line = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
+        let line = |(worker, (_, number)): (&WorkerId, &(Stored<InboxDoc>, u64))| InboxListed {
             worker: worker.clone(),
             version: Some(Desk::version(*number)),
             stamp: (*number, 0),
@@ -389,15 +475,15 @@ impl Desk {
         let mut said = Vec::new();
         while !self.open.is_empty() {
             let (id, request) = self.open.remove(0);
-            let input = self.outcome(id, request);
-            said.extend(self.tell(self.now, input));
+            let answer = self.outcome(request);
+            said.extend(self.tell(self.now, Input::Answer(id, answer)));
             assert!(said.len() < 500, "it never rests: {said:#?}");
         }
         said
     }
 
     /// An input, and everything that follows from it.
-    pub(crate) fn all(&mut self, now: u64, input: DispatchInput) -> Vec<String> {
+    pub(crate) fn all(&mut self, now: u64, input: In<Core>) -> Vec<String> {
         let mut said = self.tell(now, input);
         said.extend(self.serve());
         said
@@ -409,7 +495,7 @@ impl Desk {
         while let Some(at) = self.at().filter(|at| *at <= until) {
             let mut early = self.clone();
             assert_eq!(early.wake(at - 1), [""; 0], "due before {at}, and nobody woke it");
-            let said = self.all(at, DispatchInput::Wake);
+            let said = self.all(at, Input::Wake);
             let said = if said.is_empty() { ".".to_owned() } else { said.join("; ") };
             story.push(format!("{at} {said}"));
             assert!(story.len() < 300, "it never rests: {story:#?}");
@@ -427,7 +513,7 @@ impl Desk {
             None => (name(text), true),
         });
         let list = list.collect();
-        self.tell(now, DispatchInput::Workers { list, listed: true, whole: true })
+        self.tell(now, Input::Command(DispatchCommand::Workers { list, listed: true, whole: true }))
     }
 
     pub(crate) fn submit(&mut self, now: u64, records: Vec<JobRecord>) -> Vec<String> {
@@ -436,11 +522,11 @@ impl Desk {
             (self.tokens, record)
         });
         let numbered = numbered.collect();
-        self.tell(now, DispatchInput::Submit(numbered))
+        self.tell(now, Input::Command(DispatchCommand::Submit(numbered)))
     }
 
     pub(crate) fn assign(&mut self, now: u64, id: &str, worker: &str) -> Vec<String> {
-        self.tell(now, DispatchInput::Assign { id: name(id), worker: name(worker) })
+        self.tell(now, assign(id, worker))
     }
 
     /// Submits, assigns, and serves: it stands in the inbox.
@@ -457,7 +543,7 @@ impl Desk {
     pub(crate) fn work(&mut self, worker: &str, change: impl FnOnce(&mut InboxDoc)) {
         self.versions += 1;
         let (doc, number) = self.inboxes.get_mut(&name(worker)).expect("an inbox");
-        doc.nonce = Nonce { incarnation: LIFE, sequence: self.versions };
+        doc.stamp.nonce = Nonce { incarnation: LIFE, sequence: self.versions };
         change(doc);
         *number = self.versions;
     }
@@ -471,12 +557,51 @@ impl Desk {
         });
     }
 
+    /// How often somebody was looked for so far.
+    pub(crate) fn asked(&self) -> usize {
+        self.core.assign().asked.len()
+    }
+
     pub(crate) fn record(&self, id: &str) -> &JobRecord {
         self.core.jobs().find(|record| record.id.as_str() == id).unwrap_or_else(|| panic!("no {id}"))
     }
 
     pub(crate) fn state(&self, id: &str) -> JobState {
         self.record(id).state
+    }
+}
+
+/// A store of one kind of documents.
+fn serve<K: Ord, T: Clone>(
+    there: &mut BTreeMap<K, (Stored<T>, u64)>,
+    versions: &mut u64,
+    key: K,
+    request: DocumentRequest<T>,
+) -> DocumentAnswer<T> {
+    let number = there.get(&key).map(|(_, number)| *number);
+    let version = number.map(Desk::version);
+    match request {
+        DocumentRequest::Read { unless } => DocumentAnswer::Read(match there.get(&key) {
+            None => Read::Absent,
+            Some(_) if unless.is_some() && unless == version => Read::Unchanged,
+            Some((doc, number)) => doc.found(&number.to_string()),
+        }),
+        DocumentRequest::Write { stamp, body, expect } => {
+            let holds = match expect {
+                Expect::Absent => number.is_none(),
+                Expect::Version(expected) => version == Some(expected),
+            };
+            if !holds {
+                return DocumentAnswer::Written(WriteAnswer::Lost);
+            }
+            *versions += 1;
+            there.insert(key, (Stored { stamp, body }, *versions));
+            DocumentAnswer::Written(WriteAnswer::Won(Desk::version(*versions)))
+        }
+        DocumentRequest::Remove => {
+            there.remove(&key);
+            DocumentAnswer::Removed(Removal::Gone)
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A leader and the inboxes of its workers: whose they are, what it writes, how much goes in.
 
 use crate::desk::*;
+use tenure_core::document::*;
 use tenure_core::*;
 
 #[test]
@@ -34,7 +35,7 @@ fn what_a_former_leader_dispatched_is_not_stamped_twice() {
 
 #[test]
 fn an_inbox_of_a_newer_leader_ends_it() {
-    let newer = InboxDoc { epoch: Epoch(3), ..inbox(Vec::new()) };
+    let newer = Stored::of(InboxDoc::default(), 3, FORMER);
     let mut desk = Desk::after(Vec::new(), vec![("w1", newer)]);
     assert_eq!(desk.serve().last().map(String::as_str), Some("ended"));
 }
@@ -80,12 +81,12 @@ fn what_a_shard_may_know_that_cannot_be_read_is_left_where_it_is() {
     let mut desk = Desk::new(config());
     desk.inboxes.insert(name("w1"), (inbox(strange), 9));
     desk.wake(1000);
-    desk.ledger_read(LedgerRead::Unreadable);
+    desk.ledger_read(nonsense());
     assert_eq!(desk.serve(), ["read w1", "write w1 over 9: t8/1 dispatched e1, t9/1 failed"], "only fenced");
     assert_eq!(desk.core.counts().rejected, 1, "the shard");
     // Once it is known that nobody knows them, they go at once.
     desk.wake(11_000);
-    desk.ledger_read(LedgerRead::Absent);
+    desk.ledger_read(Read::Absent);
     let said = desk.serve();
     assert!(said.contains(&"write w1 over 1: ".to_owned()), "{said:?}");
 }
@@ -139,7 +140,7 @@ fn a_read_that_shows_the_old_version_leaves_the_doubt() {
     assert_eq!(desk.answer("read w1"), ["write w1 over 5: "], "it may land yet");
     assert_eq!(desk.state("t1"), JobState::Dispatched);
     // It did, so this one is refused; what is read now is what was meant.
-    let DispatchRequest::WriteInbox(_, doc, _) = request else { panic!("{request:?}") };
+    let doc = inbox_written(request);
     desk.inboxes.insert(name("w1"), (doc, 77));
     assert_eq!(desk.answer("write w1"), ["read w1 unless 5"]);
     desk.answer("read w1");
@@ -169,12 +170,12 @@ fn an_answer_to_another_request_is_not_the_inboxs() {
     desk.answer("write ledger");
     let stranger = RequestId(99);
     let won = WriteAnswer::Won(Version::new("9"));
-    assert_eq!(desk.tell(2000, DispatchInput::InboxWritten(stranger, name("w1"), won)), [""; 0]);
-    assert_eq!(desk.tell(2000, DispatchInput::Inbox(stranger, name("w1"), InboxRead::Absent)), [""; 0]);
-    assert_eq!(desk.tell(2000, DispatchInput::InboxRemoved(stranger, name("w1"), true)), [""; 0]);
-    let (write, _) = desk.open[0];
-    assert_eq!(desk.tell(2000, DispatchInput::Inbox(write, name("w1"), InboxRead::Absent)), [""; 0]);
-    assert_eq!(desk.tell(2000, DispatchInput::InboxRemoved(write, name("w1"), true)), [""; 0]);
+    assert_eq!(desk.tell(2000, inbox_answer(stranger, "w1", DocumentAnswer::Written(won))), [""; 0]);
+    assert_eq!(desk.tell(2000, inbox_answer(stranger, "w1", DocumentAnswer::Read(Read::Absent))), [""; 0]);
+    assert_eq!(
+        desk.tell(2000, inbox_answer(stranger, "w1", DocumentAnswer::Removed(Removal::Gone))),
+        [""; 0]
+    );
     assert_eq!(desk.answer("write w1"), ["write w1 over 4: t1/1 dispatched e2"]);
 }
 
@@ -185,7 +186,7 @@ fn an_inbox_that_cannot_be_read_is_left_alone_and_counted_once() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, job("t1"), "w1");
     desk.wake(2200);
-    assert_eq!(desk.inbox_read("w1", InboxRead::Unreadable), [""; 0]);
+    assert_eq!(desk.inbox_read("w1", nonsense()), [""; 0]);
     assert_eq!(desk.core.counts().rejected, 1);
     desk.submit(2300, vec![job("t2")]);
     desk.serve();
@@ -198,7 +199,7 @@ fn an_inbox_that_cannot_be_read_is_left_alone_and_counted_once() {
     desk.answer("write ledger");
     assert_eq!(desk.wake(12_199), [""; 0]);
     assert_eq!(desk.wake(12_200), ["read w1"], "ten seconds later");
-    assert_eq!(desk.inbox_read("w1", InboxRead::Unreadable), [""; 0]);
+    assert_eq!(desk.inbox_read("w1", nonsense()), [""; 0]);
     assert_eq!(desk.core.counts().rejected, 1, "that is no news");
 }
 
@@ -228,7 +229,7 @@ fn what_is_worth_a_write_is_so_beside_what_is_not() {
     desk.dispatch(2000, job("t2"), "w1");
     desk.says("w1", "t2/1", done(OutcomeKind::Succeeded));
     desk.pass(2200);
-    let said = desk.tell(2300, DispatchInput::Cancel(name("t1")));
+    let said = desk.tell(2300, cancel("t1"));
     assert_eq!(said.last().map(String::as_str), Some("write w1 over 9: "), "{said:?}");
 }
 

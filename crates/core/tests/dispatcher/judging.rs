@@ -1,7 +1,8 @@
 //! What becomes of a job's attempt: by the clock and by its worker.
 
 use crate::desk::*;
-use std::sync::Arc;
+use tenure_core::document::*;
+use tenure_core::machine::Input;
 use tenure_core::*;
 
 #[test]
@@ -26,8 +27,8 @@ fn a_job_goes_from_its_submission_to_its_result() {
     assert_eq!(story, [told]);
     let record = desk.record("t1");
     assert_eq!((&*record.result, &*record.payload, &*record.reason), (&b"r"[..], &b""[..], ""));
-    assert_eq!(desk.core.take_claim_times(), [200]);
-    assert_eq!(desk.core.take_claim_times(), [0; 0], "told once");
+    assert_eq!(desk.take_claim_times(), [200]);
+    assert_eq!(desk.take_claim_times(), [0; 0], "told once");
     let counts = DispatchCounts { created: 1, dispatched: 1, finished: 1, ..DispatchCounts::default() };
     assert_eq!((desk.core.counts(), desk.core.open()), (counts, (0, 0)));
     assert_eq!(desk.core.in_flight(&name("w1")), 0);
@@ -39,12 +40,12 @@ fn only_a_first_claim_tells_how_long_it_took() {
     desk.dispatch(2000, limited("t1", |limits| limits.attempts_max = 2), "w1");
     desk.says("w1", "t1/1", done(OutcomeKind::Failed));
     desk.pass(2300);
-    assert_eq!(desk.core.take_claim_times(), [200]);
-    desk.all(2300, DispatchInput::Assign { id: name("t1"), worker: name("w1") });
+    assert_eq!(desk.take_claim_times(), [200]);
+    desk.all(2300, assign("t1", "w1"));
     assert_eq!(desk.state("t1"), JobState::Dispatched);
     desk.says("w1", "t1/2", acked());
     desk.pass(3000);
-    assert_eq!((desk.state("t1"), desk.core.take_claim_times()), (JobState::Acked, vec![]));
+    assert_eq!((desk.state("t1"), desk.take_claim_times()), (JobState::Acked, vec![]));
 }
 
 // ---- waiting ----
@@ -54,7 +55,7 @@ fn what_nobody_claims_expires_to_the_millisecond() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![limited("t1", |limits| limits.ttl_ms = 700)]);
     desk.serve();
-    desk.tell(2100, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
+    desk.tell(2100, explain("t1", "nobody"));
     assert_eq!(desk.pass(2700), ["2700 write ledger 0 over 2: t1 expired; = t1 expired"]);
     assert_eq!(&*desk.record("t1").reason, "nobody claimed it in time: nobody");
     assert_eq!(desk.core.counts().finished, 1);
@@ -128,10 +129,11 @@ fn every_limit_wakes_it_also_those_after_one_that_is_due_now() {
     desk.submit(2000, records);
     desk.serve();
     for id in ["t1", "t2"] {
-        desk.tell(2000, DispatchInput::Explain { id: name(id), reason: Arc::from("") });
+        desk.tell(2000, explain(id, ""));
     }
     assert_eq!(desk.at(), Some(2700));
-    assert_eq!(desk.core.wake_at(Time(2700)), Some(Time(2900)));
+    desk.wake(2700);
+    assert_eq!(desk.at(), Some(2900));
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn what_is_over_has_no_deadline() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![limited("t1", |limits| limits.deadline_ms = 700)]);
     desk.serve();
-    desk.all(2100, DispatchInput::Cancel(name("t1")));
+    desk.all(2100, cancel("t1"));
     assert_eq!(desk.pass(9000), [""; 0]);
 }
 
@@ -162,10 +164,11 @@ fn what_was_looked_at_in_vain_is_not_new_again_without_a_reason() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    desk.tell(2000, DispatchInput::Explain { id: name("t1"), reason: Arc::from("nobody") });
+    desk.tell(2000, explain("t1", "nobody"));
+    let asked = desk.asked();
     for now in [2500, 3000, 5000, 9000] {
-        desk.all(now, DispatchInput::Wake);
-        assert_eq!(desk.core.unassigned_new(Time(now)).count(), 0, "at {now}");
+        desk.all(now, Input::Wake);
+        assert_eq!(desk.asked(), asked, "at {now}");
     }
 }
 
@@ -254,7 +257,11 @@ fn a_worker_that_comes_back_keeps_what_it_claimed() {
 fn whoever_is_not_in_a_list_of_all_workers_is_gone_and_of_a_part_is_not() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, job("t1"), "w1");
-    let part = DispatchInput::Workers { list: [(name("w2"), true)].into(), listed: true, whole: false };
+    let part = Input::Command(DispatchCommand::Workers {
+        list: [(name("w2"), true)].into(),
+        listed: true,
+        whole: false,
+    });
     assert_eq!(desk.tell(2100, part), [""; 0]);
     assert_eq!(desk.workers(2100, &["w2"]), ["write w1 over 5: "]);
     desk.serve();
@@ -269,7 +276,9 @@ fn what_a_leader_before_said_calls_nobody_gone() {
         desk.dispatch(2000, job("t1"), "w1");
         desk.says("w1", "t1/1", running());
         desk.pass(2200);
-        let told = |listed| DispatchInput::Workers { list: list.clone().into(), listed, whole: true };
+        let told = |listed| {
+            Input::Command(DispatchCommand::Workers { list: list.clone().into(), listed, whole: true })
+        };
         assert_eq!(desk.tell(2250, told(false)), [""; 0]);
         assert_eq!(desk.state("t1"), JobState::Running);
         assert_eq!(desk.tell(2260, told(true)), ["read w1 unless 6"], "now it is this leader's own word");
@@ -321,8 +330,9 @@ fn a_deadline_that_has_passed_allows_no_other_attempt() {
         desk.wake(2400);
         let (id, _) = desk.take("read w1");
         let (doc, number) = desk.inboxes[&name("w1")].clone();
-        let read = InboxRead::Found(doc, Version::new(&number.to_string()));
-        desk.core.handle(Time(at), DispatchInput::Inbox(id, name("w1"), read));
+        let read = DocumentAnswer::Read(doc.found(&number.to_string()));
+        desk.now = at;
+        desk.step(inbox_answer(id, "w1", read), &mut Vec::new());
         assert_eq!(desk.state("t1"), state, "at {at}");
     }
 }

@@ -1,6 +1,7 @@
 //! When a leader lets go of the inbox of a worker that is gone.
 
 use crate::desk::*;
+use tenure_core::document::DocumentRequest;
 use tenure_core::*;
 
 #[test]
@@ -43,7 +44,9 @@ fn a_job_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotten
     desk.workers(2000, &["w2"]);
     while desk.now < 9000 {
         match desk.open.first() {
-            Some((_, DispatchRequest::WriteInbox(..))) => desk.written("write w1", WriteAnswer::Unavailable),
+            Some((_, DispatchRequest::Inbox(_, DocumentRequest::Write { .. }))) => {
+                desk.written("write w1", WriteAnswer::Unavailable)
+            }
             Some(_) => desk.answer("read w1"),
             None => desk.wake(desk.at().expect("it goes on")),
         };
@@ -58,13 +61,13 @@ fn a_job_that_never_got_into_the_inbox_of_a_worker_that_is_gone_is_not_forgotten
 fn unreadable(id: &str) -> Desk {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, job("t0"), "w1");
-    desk.all(2000, DispatchInput::Cancel(name("t0")));
+    desk.all(2000, cancel("t0"));
     desk.submit(2100, vec![job(id)]);
     desk.serve();
     desk.assign(2100, id, "w1");
     desk.answer("write ledger");
     desk.written("write w1", WriteAnswer::Lost);
-    desk.inbox_read("w1", InboxRead::Unreadable);
+    desk.inbox_read("w1", nonsense());
     desk
 }
 
@@ -75,10 +78,14 @@ fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
     assert_eq!(desk.state("t1"), JobState::Lost);
     desk.answer("write ledger");
     desk.workers(5200, &["w2"]);
-    for now in [10_199, 10_200, 12_099, 12_100, 13_000] {
+    for now in [10_199, 10_200, 12_099] {
         desk.wake(now);
         assert_eq!(desk.open.len(), 0, "it is left alone");
     }
+    assert_eq!(desk.wake(12_100), ["read w1"], "now and then somebody looks whether it is well again");
+    desk.inbox_read("w1", nonsense());
+    desk.wake(13_000);
+    assert_eq!(desk.open.len(), 0, "it is left alone");
     desk.workers(13_000, &["w1", "w2"]);
     desk.submit(13_000, vec![job("t2")]);
     desk.answer("write ledger");
@@ -92,7 +99,7 @@ fn what_the_table_does_not_mark_is_found_once_everything_is_looked_at() {
     // has been so for the time of a claim.
     let mut desk = unreadable("t1");
     desk.index_is_whole = false;
-    desk.tell(2150, DispatchInput::Cancel(name("t1")));
+    desk.tell(2150, cancel("t1"));
     for now in [4999, 5000, 5001, 5100, 8999] {
         desk.wake(now);
         assert_eq!(desk.state("t1"), JobState::Dispatched, "at {now}");

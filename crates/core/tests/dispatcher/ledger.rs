@@ -3,6 +3,8 @@
 use crate::desk::*;
 use std::sync::Arc;
 use tenure_core::JobId;
+use tenure_core::document::*;
+use tenure_core::machine::Input;
 use tenure_core::*;
 
 #[test]
@@ -17,7 +19,7 @@ fn a_leader_reads_adopts_and_lists_before_it_is_ready() {
     assert_eq!(desk.answer("list"), [""; 0]);
     assert!(desk.core.is_ready());
     assert_eq!(desk.core.unassigned(Time(1000)).count(), 1);
-    assert_eq!(desk.core.unassigned_new(Time(1000)).count(), 1, "nobody was looked for yet");
+    assert_eq!(desk.asked(), 1, "somebody is looked for at once");
     assert_eq!(desk.core.open(), (1, 0));
 }
 
@@ -50,17 +52,17 @@ fn a_job_in_the_wrong_shard_is_left_out_and_counted() {
 fn a_read_without_an_answer_is_repeated_after_pauses_that_double_up_to_ten_seconds() {
     let mut desk = Desk::new(config());
     desk.wake(1000);
-    assert_eq!(desk.ledger_read(LedgerRead::Unavailable), [""; 0]);
+    assert_eq!(desk.ledger_read(Read::Unavailable), [""; 0]);
     let mut before = 1000;
     for pause in [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000] {
         assert_eq!(desk.at(), Some(before + pause));
         assert_eq!(desk.wake(before + pause - 1), [""; 0]);
         before += pause;
         assert_eq!(desk.wake(before), ["read ledger 0"]);
-        assert_eq!(desk.ledger_read(LedgerRead::Unavailable), [""; 0]);
+        assert_eq!(desk.ledger_read(Read::Unavailable), [""; 0]);
     }
     desk.wake(before + 10_000);
-    assert_eq!(desk.ledger_read(LedgerRead::Absent), ["write ledger 0 new: "]);
+    assert_eq!(desk.ledger_read(Read::Absent), ["write ledger 0 new: "]);
     assert_eq!(desk.written("write ledger", WriteAnswer::Unavailable), [""; 0]);
     assert_eq!(desk.at(), Some(desk.now + 200), "the count began anew");
 }
@@ -75,7 +77,7 @@ fn a_list_without_an_answer_is_repeated_after_a_second() {
     assert_eq!((desk.at(), desk.wake(1999)), (Some(2000), Vec::new()));
     assert_eq!(desk.wake(2000), ["list"]);
     assert_eq!(desk.at(), None);
-    assert_eq!(desk.tell(2000, DispatchInput::Listed(RequestId(999), Some(Vec::new()))), [""; 0], "nobody's");
+    assert_eq!(desk.tell(2000, list_answer(RequestId(999), Some(Vec::new()))), [""; 0], "nobody's");
     assert!(!desk.core.is_ready());
     assert_eq!(desk.answer("list"), [""; 0]);
     assert!(desk.core.is_ready());
@@ -85,17 +87,17 @@ fn a_list_without_an_answer_is_repeated_after_a_second() {
 fn what_cannot_be_read_is_left_alone_and_looked_at_every_ten_seconds() {
     let mut desk = Desk::new(config());
     desk.wake(1000);
-    assert_eq!(desk.ledger_read(LedgerRead::Unreadable), ["list"]);
+    assert_eq!(desk.ledger_read(nonsense()), ["list"]);
     assert_eq!((desk.core.blocked_shards(), desk.core.counts().rejected), (1, 1));
     assert_eq!(desk.submit(1000, vec![job("t1")]), ["#1 Blocked"]);
     desk.serve();
     assert!(desk.core.is_ready(), "as far as there is something to be ready for");
     assert_eq!(desk.at(), Some(11_000));
     desk.wake(11_000);
-    assert_eq!(desk.ledger_read(LedgerRead::Unreadable), [""; 0]);
+    assert_eq!(desk.ledger_read(nonsense()), [""; 0]);
     assert_eq!((desk.core.counts().rejected, desk.at()), (1, Some(21_000)), "that is no news");
     desk.wake(21_000);
-    assert_eq!(desk.ledger_read(LedgerRead::Absent), ["write ledger 0 new: "]);
+    assert_eq!(desk.ledger_read(Read::Absent), ["write ledger 0 new: "]);
     assert_eq!(desk.core.blocked_shards(), 0);
 }
 
@@ -107,8 +109,8 @@ fn a_write_of_unknown_outcome_is_read_back_and_counts_if_it_landed() {
     assert_eq!(desk.written("write ledger", WriteAnswer::Unknown), [""; 0]);
     assert_eq!((desk.at(), desk.wake(2199)), (Some(2200), Vec::new()));
     assert_eq!(desk.wake(2200), ["read ledger 0"]);
-    let DispatchRequest::WriteLedger(_, doc, _) = request else { panic!("{request:?}") };
-    let found = LedgerRead::Found(doc, Version::new("2"));
+    let doc = ledger_written(request);
+    let found = doc.found("2");
     assert_eq!(desk.ledger_read(found), ["#1 Created", "= t1 queued"]);
     assert_eq!(desk.pass(2300), [""; 0], "nothing is written again");
 }
@@ -131,7 +133,7 @@ fn eight_writes_of_unknown_outcome_are_remembered() {
         let mut written = Vec::new();
         for _ in 0..9 {
             let (_, request) = desk.open[0].clone();
-            let DispatchRequest::WriteLedger(_, doc, _) = request else { panic!("{request:?}") };
+            let doc = ledger_written(request);
             written.push(doc);
             desk.written("write ledger", WriteAnswer::Unknown);
             desk.wake(desk.at().expect("a pause"));
@@ -139,7 +141,7 @@ fn eight_writes_of_unknown_outcome_are_remembered() {
                 desk.answer("read ledger");
             }
         }
-        let found = LedgerRead::Found(written[landed - 1].clone(), Version::new("2"));
+        let found = written[landed - 1].clone().found("2");
         let said = desk.ledger_read(found);
         let expected: &[&str] =
             if counts { &["#1 Created", "= t1 queued"] } else { &["write ledger 0 over 2: t1 queued"] };
@@ -151,7 +153,7 @@ fn eight_writes_of_unknown_outcome_are_remembered() {
 fn a_refused_write_is_looked_into_and_a_newer_leader_ends_it() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
-    let newer = LedgerDoc { epoch: Epoch(3), ..ledger(Vec::new()) };
+    let newer = Stored::of(LedgerDoc::default(), 3, FORMER);
     desk.ledgers.insert(0, (newer, 99));
     assert_eq!(desk.answer("write ledger"), ["read ledger 0"], "at once");
     desk.submit(2000, vec![job("t2")]);
@@ -166,8 +168,7 @@ fn a_refused_write_is_looked_into_and_a_newer_leader_ends_it() {
 fn another_dispatcher_of_the_same_epoch_ends_it_too() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
-    let other = Nonce { incarnation: Incarnation(8), sequence: 1 };
-    desk.ledgers.insert(0, (LedgerDoc { epoch: Epoch(2), nonce: other, ..ledger(Vec::new()) }, 99));
+    desk.ledgers.insert(0, (Stored::of(LedgerDoc::default(), 2, Incarnation(8)), 99));
     desk.answer("write ledger");
     assert_eq!(desk.answer("read ledger"), ["#1 Ended", "ended"]);
 }
@@ -199,11 +200,11 @@ fn a_ledger_that_somebody_removed_is_written_again_from_memory() {
     let (_, request) = desk.open[0].clone();
     desk.written("write ledger", WriteAnswer::Unknown);
     desk.wake(2200);
-    let DispatchRequest::WriteLedger(_, doc, _) = request else { panic!("{request:?}") };
-    desk.ledger_read(LedgerRead::Found(doc, Version::new("2")));
+    let doc = ledger_written(request);
+    desk.ledger_read(doc.found("2"));
     desk.submit(2300, vec![job("t2")]);
     desk.written("write ledger", WriteAnswer::Lost);
-    assert_eq!(desk.ledger_read(LedgerRead::Absent), ["write ledger 0 new: t1 queued, t2 queued"]);
+    assert_eq!(desk.ledger_read(Read::Absent), ["write ledger 0 new: t1 queued, t2 queued"]);
 }
 
 #[test]
@@ -222,8 +223,8 @@ fn an_answer_to_another_request_is_not_the_ledgers() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     let won = WriteAnswer::Won(Version::new("9"));
-    assert_eq!(desk.tell(2000, DispatchInput::LedgerWritten(RequestId(99), 0, won)), [""; 0]);
-    assert_eq!(desk.tell(2000, DispatchInput::Ledger(RequestId(99), 0, LedgerRead::Absent)), [""; 0]);
+    assert_eq!(desk.tell(2000, ledger_answer(RequestId(99), 0, DocumentAnswer::Written(won))), [""; 0]);
+    assert_eq!(desk.tell(2000, ledger_answer(RequestId(99), 0, DocumentAnswer::Read(Read::Absent))), [""; 0]);
     assert_eq!(desk.answer("write ledger"), ["#1 Created", "= t1 queued"]);
 }
 
@@ -298,9 +299,10 @@ fn a_series_is_forgotten_when_nothing_of_it_is_left_and_no_later_watermark_was_u
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, ..config() });
     desk.submit(2000, vec![job_at("t5", "s", 5), job_at("u3", "u", 3)]);
     desk.serve();
-    let forget = |series: &str, upto: u64| DispatchInput::Forget(vec![(name(series), upto)]);
+    let forget =
+        |series: &str, upto: u64| Input::Command(DispatchCommand::Forget(vec![(name(series), upto)]));
     assert_eq!(desk.all(2000, forget("s", 5)), [""; 0], "a job of it is there");
-    desk.all(2000, DispatchInput::Cancel(name("t5")));
+    desk.all(2000, cancel("t5"));
     let story = desk.pass(3000);
     assert_eq!(story, ["3000 archive 0: t5; write ledger 0 over 3: u3 queued"], "put away");
     assert_eq!(desk.all(3000, forget("s", 4)), [""; 0], "a later watermark was used");
@@ -317,7 +319,7 @@ fn nothing_is_forgotten_of_a_shard_that_is_not_its_own() {
     desk.ledgers.get_mut(&0).expect("left").0.series = vec![(name("s"), 3)];
     desk.wake(1000);
     desk.answer("read ledger");
-    desk.tell(1000, DispatchInput::Forget(vec![(name("s"), 3)]));
+    desk.tell(1000, Input::Command(DispatchCommand::Forget(vec![(name("s"), 3)])));
     desk.serve();
     assert_eq!(desk.core.series().count(), 1);
 }
@@ -360,7 +362,7 @@ fn a_shard_is_filled_to_its_last_byte_and_no_further() {
     assert_eq!(said[0], "#2 Full");
     // A payload that is needed no more makes room.
     desk.serve();
-    desk.all(2000, DispatchInput::Cancel(name("a")));
+    desk.all(2000, cancel("a"));
     assert!(desk.submit(2000, vec![heavy("b", half + 1)])[0].starts_with("write ledger"));
 }
 
@@ -378,7 +380,7 @@ fn finished(desk: &mut Desk, now: u64, ids: &[String]) {
     desk.submit(now, ids.iter().map(|id| job(id)).collect());
     desk.serve();
     for id in ids {
-        desk.tell(now, DispatchInput::Cancel(name(id)));
+        desk.tell(now, cancel(id));
     }
     desk.serve();
 }
@@ -419,7 +421,7 @@ fn the_oldest_are_put_away_first_and_by_their_watermarks() {
         let ids: Vec<JobId> = records.iter().map(|record| record.id.clone()).collect();
         desk.submit(now, records);
         desk.serve();
-        ids.into_iter().for_each(|id| drop(desk.tell(now, DispatchInput::Cancel(id))));
+        ids.into_iter().for_each(|id| drop(desk.tell(now, cancel(id.as_str()))));
     };
     batch(&mut desk, 2000, vec![job_at("z", "z", 9)]);
     desk.serve();
@@ -435,7 +437,7 @@ fn a_crowded_shard_puts_away_what_is_over_from_eight_on() {
     let open = JOB_OBJECT_MAX_WEIGHT / 2 - 8 * 2560;
     desk.submit(2000, vec![heavy("open", open)]);
     finished(&mut desk, 2000, &ids("a", 7));
-    assert_eq!(desk.pass(4000), [""; 0]);
+    assert_eq!(desk.pass(4000), ["2050 ."], "only those that wait are tried again");
     finished(&mut desk, 4000, &ids("b", 1));
     assert_eq!(desk.pass(6000), [""; 0], "half full to the byte");
     let said = desk.submit(6000, vec![heavy("more", 2560)]);
@@ -447,7 +449,7 @@ fn a_crowded_shard_with_seven_that_are_over_waits() {
     let mut desk = Desk::ready(DispatcherConfig { keep_finished: 100, ..config() });
     desk.submit(2000, vec![heavy("open", JOB_OBJECT_MAX_WEIGHT / 2)]);
     finished(&mut desk, 2000, &ids("a", 7));
-    assert_eq!(desk.pass(4000), [""; 0]);
+    assert_eq!(desk.pass(4000), ["2050 ."], "only those that wait are tried again");
     finished(&mut desk, 4000, &ids("b", 1));
     let story = desk.pass(4200);
     assert!(story[0].starts_with("4100 archive 0: a0, a1, a2, a3; "), "in a hurry: {story:?}");
@@ -481,7 +483,7 @@ fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
         let mut desk = Desk::ready(DispatcherConfig { keep_finished: 0, entries_max: 8, ..config() });
         desk.submit(1500, vec![heavy("open", JOB_OBJECT_MAX_WEIGHT / 2 - 2560 + more)]);
         desk.serve();
-        desk.tell(1500, DispatchInput::Explain { id: name("open"), reason: Arc::from("") });
+        desk.tell(1500, explain("open", ""));
         result_in_inbox(&mut desk, 2000, "t1");
         desk.pass(4000);
         let before = desk.now;
@@ -492,24 +494,20 @@ fn a_shard_that_is_half_full_to_the_byte_is_in_no_hurry() {
 
 // ---- why something waits ----
 
-fn hold(id: &str, reason: &str) -> DispatchInput {
-    DispatchInput::Explain { id: name(id), reason: Arc::from(reason) }
-}
-
 #[test]
 fn why_a_job_waits_is_written_with_the_next_change_or_once_it_has_lasted() {
     let mut desk = Desk::ready(config());
     desk.submit(2000, vec![job("t1")]);
     desk.serve();
-    assert_eq!(desk.tell(2100, hold("t1", "nobody")), [""; 0]);
+    assert_eq!(desk.tell(2100, explain("t1", "nobody")), [""; 0]);
     assert_eq!(&*desk.record("t1").reason, "nobody");
-    assert_eq!(desk.tell(2600, hold("t1", "nobody can")), [""; 0], "another reason does not put it off");
+    assert_eq!(desk.tell(2600, explain("t1", "nobody can")), [""; 0], "another reason does not put it off");
     assert_eq!(desk.pass(4000), ["3100 write ledger 0 over 2: t1 queued"]);
     assert_eq!(&*desk.ledgers[&0].0.jobs[0].reason, "nobody can");
-    assert_eq!(desk.tell(4100, hold("t1", "nobody can")), [""; 0]);
+    assert_eq!(desk.tell(4100, explain("t1", "nobody can")), [""; 0]);
     assert_eq!(desk.pass(9000), [""; 0], "that is no news");
     // With the next write it goes along.
-    desk.tell(9000, hold("t1", "really nobody"));
+    desk.tell(9000, explain("t1", "really nobody"));
     desk.submit(9100, vec![job("t2")]);
     desk.serve();
     assert_eq!(&*desk.ledgers[&0].0.jobs[0].reason, "really nobody");
@@ -520,7 +518,7 @@ fn why_a_job_waits_is_written_with_the_next_change_or_once_it_has_lasted() {
 fn only_what_waits_has_a_reason_to() {
     let mut desk = Desk::ready(config());
     desk.dispatch(2000, job("t1"), "w1");
-    desk.tell(2100, hold("t1", "nobody"));
+    desk.tell(2100, explain("t1", "nobody"));
     assert_eq!(&*desk.record("t1").reason, "");
 }
 
@@ -528,9 +526,9 @@ fn only_what_waits_has_a_reason_to() {
 fn a_reason_is_not_written_to_a_shard_that_is_not_its_own() {
     let mut desk = Desk::after(vec![job("t1")], Vec::new());
     desk.answer("read ledger");
-    desk.tell(1000, hold("t1", "nobody"));
+    desk.tell(1000, explain("t1", "nobody"));
     desk.written("write ledger", WriteAnswer::Lost);
-    desk.ledger_read(LedgerRead::Unreadable);
+    desk.ledger_read(nonsense());
     desk.serve();
     assert_eq!(desk.pass(10_999), ["2000 ."], "it is left alone");
 }

@@ -1,6 +1,7 @@
 //! How often a leader looks at the inboxes of its workers, and what it learns from a list.
 
 use crate::desk::*;
+use tenure_core::machine::Input;
 use tenure_core::*;
 
 fn looks(story: &[String]) -> Vec<u64> {
@@ -47,7 +48,7 @@ fn where_something_keeps_moving_four_looks_in_vain_stay_quick() {
     assert_eq!(looks(&story), [5300]);
     assert_eq!(looks(&desk.pass(5700)), [5400, 5600], "it was too long ago");
     late.work("w1", |_| {});
-    late.tell(4400, DispatchInput::Wake);
+    late.tell(4400, Input::Wake);
     assert_eq!(looks(&late.pass(5300)), [5300]);
 }
 
@@ -118,7 +119,7 @@ fn an_inbox_in_trouble_is_not_read_before_its_time() {
     assert_eq!(desk.unanswered("read w1"), [""; 0]);
     assert_eq!(desk.at(), Some(2400), "the end of its pause");
     desk.workers(2210, &["w1", "w2", "w3"]);
-    assert_eq!(looks(&desk.pass(3000)), [3000]);
+    assert_eq!(looks(&desk.pass(3000)), [2400, 3000]);
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn listed(change: impl Fn(&mut InboxListed)) -> (Desk, Vec<Vec<String>>) {
         let (id, _) = desk.take("list");
         let mut lines = desk.lines();
         lines.iter_mut().for_each(&change);
-        let mut said = desk.tell(desk.now, DispatchInput::Listed(id, Some(lines)));
+        let mut said = desk.tell(desk.now, list_answer(id, Some(lines)));
         said.extend(desk.serve());
         told.push(said);
     }
@@ -225,7 +226,7 @@ fn where_lists_name_no_versions_their_stamps_are_compared() {
     let (id, _) = desk.take("list");
     let mut lines = desk.lines();
     lines.iter_mut().for_each(|line| line.version = None);
-    assert_eq!(desk.tell(desk.now, DispatchInput::Listed(id, Some(lines))), ["read w2 unless 9"]);
+    assert_eq!(desk.tell(desk.now, list_answer(id, Some(lines))), ["read w2 unless 9"]);
 }
 
 #[test]
@@ -238,7 +239,7 @@ fn where_lists_spell_versions_in_another_way_their_stamps_are_compared_from_then
     let (id, _) = desk.take("list");
     let mut lines = desk.lines();
     lines[1].stamp.1 += 1;
-    assert_eq!(desk.tell(desk.now, DispatchInput::Listed(id, Some(lines))), ["read w2 unless 9"]);
+    assert_eq!(desk.tell(desk.now, list_answer(id, Some(lines))), ["read w2 unless 9"]);
 }
 
 #[test]
@@ -266,7 +267,7 @@ fn a_list_that_showed_no_change_is_no_reason_to_doubt_lists() {
     desk.wake(2200);
     assert_eq!(desk.answer("list"), [""; 0], "nothing has changed");
     // Two are left, so they are read, in vain.
-    desk.all(2300, DispatchInput::Cancel(name("t3")));
+    desk.all(2300, cancel("t3"));
     let story = desk.pass(3000);
     assert_eq!(story, ["2500 read w1 unless 5; read w2 unless 9"]);
     desk.dispatch(3100, job("t4"), "w3");
@@ -276,7 +277,7 @@ fn a_list_that_showed_no_change_is_no_reason_to_doubt_lists() {
     let (id, _) = desk.take("list");
     let mut lines = desk.lines();
     lines[0].stamp = (5, 0);
-    assert_eq!(desk.tell(desk.now, DispatchInput::Listed(id, Some(lines))), ["read w1 unless 5"]);
+    assert_eq!(desk.tell(desk.now, list_answer(id, Some(lines))), ["read w1 unless 5"]);
 }
 
 #[test]
@@ -305,7 +306,7 @@ fn an_inbox_that_is_missing_from_a_list_is_read() {
     desk.wake(2200);
     let (id, _) = desk.take("list");
     let lines = desk.lines().into_iter().filter(|line| line.worker.as_str() != "w2").collect();
-    assert_eq!(desk.tell(2200, DispatchInput::Listed(id, Some(lines))), ["read w2 unless 9"]);
+    assert_eq!(desk.tell(2200, list_answer(id, Some(lines))), ["read w2 unless 9"]);
     assert_eq!(desk.serve(), [""; 0], "it was there after all");
 }
 
@@ -330,7 +331,7 @@ fn what_is_under_way_answers_with_something_newer_than_a_list() {
     let mut lines = lines;
     lines[0].version = Some(Version::new("old"));
     lines.remove(1);
-    assert_eq!(desk.tell(2200, DispatchInput::Listed(id, Some(lines))), [""; 0]);
+    assert_eq!(desk.tell(2200, list_answer(id, Some(lines))), [""; 0]);
     assert_eq!(desk.serve(), [""; 0], "nothing is read");
 }
 

@@ -8,13 +8,27 @@ mod leaving;
 mod ledger;
 mod looks;
 
+use desk::{Core, Stored, Told};
 use std::sync::Arc;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal};
+use tenure_core::machine::{Effect, In, Input, Machine, Now};
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
-    InboxDoc, InboxListed, InboxRead, Incarnation, JobLimits, JobRecord, JobState, LedgerDoc, LedgerRead,
-    Nonce, RequestId, Time, Version, WriteAnswer,
+    DispatchAnswer, DispatchCommand, DispatchRequest, Dispatcher, DispatcherConfig, Entry, EntryState, Epoch,
+    InboxDoc, InboxListed, Incarnation, JobId, JobLimits, JobRecord, JobState, KindName, LedgerDoc,
+    RequestId, SeriesId, Time, Version, WorkerId, WriteAnswer,
 };
-use tenure_core::{JobId, KindName, SeriesId, WorkerId};
+
+fn at(now: Time) -> Now {
+    Now { at: now, wall_ms: 0 }
+}
+
+fn tell(dispatcher: &mut Core, now: Time, input: In<Core>) {
+    dispatcher.handle(at(now), input, &mut Vec::new());
+}
+
+fn command(dispatcher: &mut Core, now: Time, command: DispatchCommand<<Told as tenure_core::Assign>::Facts>) {
+    tell(dispatcher, now, Input::Command(command));
+}
 
 fn job(id: &JobId) -> JobRecord {
     JobRecord {
@@ -45,38 +59,41 @@ fn job(id: &JobId) -> JobRecord {
 }
 
 /// Answers what the dispatcher asks until it asks nothing more; what it wanted put away, by number.
-fn serve(dispatcher: &mut Dispatcher, now: Time, versions: &mut u64) -> Vec<RequestId> {
+fn serve(dispatcher: &mut Core, now: Time, versions: &mut u64) -> Vec<RequestId> {
     let mut put_away = Vec::new();
     for round in 0.. {
         assert!(round < 500, "it never rests");
         let mut out = Vec::new();
-        dispatcher.advance(now, 0, &mut out);
+        dispatcher.handle(at(now), Input::Wake, &mut out);
         let mut asked = false;
         for effect in out {
-            let DispatchEffect::Request(id, request) = effect else { continue };
+            let Effect::Request(id, request) = effect else { continue };
             asked = true;
             *versions += 1;
-            let version = Version::new(&versions.to_string());
-            let input = match request {
-                DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, shard, LedgerRead::Absent),
-                DispatchRequest::WriteLedger(shard, ..) => {
-                    DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(version))
+            let won = WriteAnswer::Won(Version::new(&versions.to_string()));
+            let answer = match request {
+                DispatchRequest::Ledger(part, DocumentRequest::Read { .. }) => {
+                    DispatchAnswer::Ledger(part, DocumentAnswer::Read(Read::Absent))
                 }
-                DispatchRequest::ListInboxes => DispatchInput::Listed(id, Some(Vec::new())),
+                DispatchRequest::Ledger(part, _) => {
+                    DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
+                }
+                DispatchRequest::ListInboxes => DispatchAnswer::Listed(Some(Vec::new())),
                 DispatchRequest::Archive(..) => {
                     put_away.push(id);
                     continue;
                 }
                 // Nobody looks at any inbox.
-                DispatchRequest::ReadInbox(worker, _) => {
-                    DispatchInput::Inbox(id, worker, InboxRead::Unchanged)
+                DispatchRequest::Inbox(worker, request) => {
+                    let answer = match request {
+                        DocumentRequest::Read { .. } => DocumentAnswer::Read(Read::Unchanged),
+                        DocumentRequest::Write { .. } => DocumentAnswer::Written(won),
+                        DocumentRequest::Remove => DocumentAnswer::Removed(Removal::Gone),
+                    };
+                    DispatchAnswer::Inbox(worker, answer)
                 }
-                DispatchRequest::WriteInbox(worker, ..) => {
-                    DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(version))
-                }
-                DispatchRequest::RemoveInbox(worker) => DispatchInput::InboxRemoved(id, worker, true),
             };
-            dispatcher.handle(now, input);
+            tell(dispatcher, now, Input::Answer(id, answer));
         }
         if !asked {
             break;
@@ -102,42 +119,43 @@ fn config() -> DispatcherConfig {
 
 #[test]
 fn an_answer_that_is_nobodys_does_not_put_jobs_away_again() {
-    let (mut dispatcher, mut versions, now) = (Dispatcher::new(config()), 0, Time(1000));
+    let (mut dispatcher, mut versions, now) = (Dispatcher::new(config(), Told::default()), 0, Time(1000));
     serve(&mut dispatcher, now, &mut versions);
     let id = JobId::new("t1").expect("valid");
-    dispatcher.handle(now, DispatchInput::Submit(vec![(1, job(&id))]));
+    command(&mut dispatcher, now, DispatchCommand::Submit(vec![(1, job(&id))]));
     serve(&mut dispatcher, now, &mut versions);
-    dispatcher.handle(now, DispatchInput::Cancel(id));
+    command(&mut dispatcher, now, DispatchCommand::Cancel(id));
     serve(&mut dispatcher, now, &mut versions);
     // What is over is looked for now and then.
     let now = Time(5000);
     let first = serve(&mut dispatcher, now, &mut versions);
     assert_eq!(first.len(), 1, "it is over, and nobody has it");
     for (stranger, done) in [(first[0].0 + 50, false), (first[0].0 - 1, true)] {
-        dispatcher.handle(now, DispatchInput::Archived(RequestId(stranger), 0, done));
+        tell(&mut dispatcher, now, Input::Answer(RequestId(stranger), DispatchAnswer::Archived(0, done)));
         let again = serve(&mut dispatcher, now, &mut versions);
         assert_eq!(again, [], "one batch of a shard is put away at a time");
     }
-    dispatcher.handle(now, DispatchInput::Archived(first[0], 0, true));
+    tell(&mut dispatcher, now, Input::Answer(first[0], DispatchAnswer::Archived(0, true)));
     assert_eq!(serve(&mut dispatcher, now, &mut versions), []);
     assert_eq!(dispatcher.jobs().count(), 0);
 }
 
 #[test]
 fn a_job_that_nobody_claims_expires_however_often_it_was_dispatched() {
-    let mut dispatcher = Dispatcher::new(DispatcherConfig { keep_finished: 9, ..config() });
+    let mut dispatcher = Dispatcher::new(DispatcherConfig { keep_finished: 9, ..config() }, Told::default());
     let (mut versions, id) = (0, JobId::new("t1").expect("valid"));
     serve(&mut dispatcher, Time(1000), &mut versions);
     let workers = [WorkerId::new("w1").expect("valid"), WorkerId::new("w2").expect("valid")];
     let list = workers.iter().map(|worker| (worker.clone(), true)).collect();
-    dispatcher.handle(Time(1000), DispatchInput::Workers { list, listed: true, whole: true });
-    dispatcher.handle(Time(1000), DispatchInput::Submit(vec![(1, job(&id))]));
+    let workers_known = DispatchCommand::Workers { list, listed: true, whole: true };
+    command(&mut dispatcher, Time(1000), workers_known);
+    command(&mut dispatcher, Time(1000), DispatchCommand::Submit(vec![(1, job(&id))]));
     let mut ended = None;
     for now in (1000..200_000).step_by(100).map(Time) {
         for worker in &workers {
-            dispatcher.handle(now, DispatchInput::Assign { id: id.clone(), worker: worker.clone() });
+            command(&mut dispatcher, now, DispatchCommand::Facts((id.clone(), Ok(worker.clone()))));
+            serve(&mut dispatcher, now, &mut versions);
         }
-        serve(&mut dispatcher, now, &mut versions);
         let record = dispatcher.jobs().next().expect("it is kept").clone();
         if record.state.is_final() {
             ended = Some((now, record));
@@ -154,11 +172,11 @@ fn a_job_that_nobody_claims_expires_however_often_it_was_dispatched() {
 fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
     let id = JobId::new("t1").expect("valid");
     let worker = WorkerId::new("w1").expect("valid");
-    let mut dispatcher = Dispatcher::new(DispatcherConfig { epoch: Epoch(2), keep_finished: 9, ..config() });
+    let config = DispatcherConfig { epoch: Epoch(2), keep_finished: 9, ..config() };
+    let mut dispatcher = Dispatcher::new(config, Told::default());
     // Nothing more is ever heard of the workers: there are none.
-    dispatcher
-        .handle(Time(1000), DispatchInput::Workers { list: Default::default(), listed: true, whole: true });
-    let nonce = Nonce { incarnation: Incarnation(3), sequence: 1 };
+    let nobody = DispatchCommand::Workers { list: Default::default(), listed: true, whole: true };
+    command(&mut dispatcher, Time(1000), nobody);
     let record = JobRecord {
         state: JobState::Dispatched,
         attempt: 1,
@@ -166,8 +184,8 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
         epoch: Epoch(1),
         ..job(&id)
     };
-    let ledger =
-        LedgerDoc { epoch: Epoch(1), nonce, series: vec![(record.series.clone(), 1)], jobs: vec![record] };
+    let ledger = LedgerDoc { series: vec![(record.series.clone(), 1)], jobs: vec![record] };
+    let ledger = Stored::of(ledger, 1, Incarnation(3));
     let entry = Entry {
         id: id.clone(),
         attempt: 1,
@@ -179,45 +197,38 @@ fn a_worker_that_was_gone_before_its_inbox_was_known_is_gone() {
         state: EntryState::Acked { by: Incarnation(9) },
         cancel: false,
     };
-    let mut inbox =
-        InboxDoc { epoch: Epoch(1), leader: Incarnation(3), nonce, closed: None, entries: vec![entry] };
+    let mut inbox = Stored::of(InboxDoc { closed: None, entries: vec![entry] }, 1, Incarnation(3));
     let mut versions = 1_u64;
     for now in (1000..20_000).step_by(100).map(Time) {
         let mut out = Vec::new();
-        dispatcher.handle(now, DispatchInput::Wake);
-        dispatcher.advance(now, 0, &mut out);
+        dispatcher.handle(at(now), Input::Wake, &mut out);
         for effect in out {
-            let DispatchEffect::Request(id, request) = effect else { continue };
-            let there = Version::new(&versions.to_string());
-            versions += u64::from(matches!(
-                request,
-                DispatchRequest::WriteLedger(..) | DispatchRequest::WriteInbox(..)
-            ));
-            let version = Version::new(&versions.to_string());
-            let stamp = (versions, 1);
-            dispatcher.handle(
-                now,
-                match request {
-                    DispatchRequest::ReadLedger(shard) => {
-                        DispatchInput::Ledger(id, shard, LedgerRead::Found(ledger.clone(), there))
-                    }
-                    DispatchRequest::WriteLedger(shard, ..) => {
-                        DispatchInput::LedgerWritten(id, shard, WriteAnswer::Won(version))
-                    }
-                    DispatchRequest::ListInboxes => {
-                        let line = InboxListed { worker: worker.clone(), version: None, stamp };
-                        DispatchInput::Listed(id, Some(vec![line]))
-                    }
-                    DispatchRequest::ReadInbox(worker, _) => {
-                        DispatchInput::Inbox(id, worker, InboxRead::Found(inbox.clone(), there))
-                    }
-                    DispatchRequest::WriteInbox(worker, doc, _) => {
-                        inbox = doc;
-                        DispatchInput::InboxWritten(id, worker, WriteAnswer::Won(version))
-                    }
-                    DispatchRequest::Archive(..) | DispatchRequest::RemoveInbox(_) => panic!("{request:?}"),
-                },
-            );
+            let Effect::Request(id, request) = effect else { continue };
+            let there = versions.to_string();
+            let won = WriteAnswer::Won(Version::new(&(versions + 1).to_string()));
+            let answer = match request {
+                DispatchRequest::Ledger(part, DocumentRequest::Read { .. }) => {
+                    DispatchAnswer::Ledger(part, DocumentAnswer::Read(ledger.found(&there)))
+                }
+                DispatchRequest::Ledger(part, _) => {
+                    versions += 1;
+                    DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
+                }
+                DispatchRequest::ListInboxes => {
+                    let line = InboxListed { worker: worker.clone(), version: None, stamp: (versions, 1) };
+                    DispatchAnswer::Listed(Some(vec![line]))
+                }
+                DispatchRequest::Inbox(worker, DocumentRequest::Read { .. }) => {
+                    DispatchAnswer::Inbox(worker, DocumentAnswer::Read(inbox.found(&there)))
+                }
+                DispatchRequest::Inbox(worker, request @ DocumentRequest::Write { .. }) => {
+                    versions += 1;
+                    inbox = desk::inbox_written(DispatchRequest::Inbox(worker.clone(), request));
+                    DispatchAnswer::Inbox(worker, DocumentAnswer::Written(won))
+                }
+                DispatchRequest::Archive(..) | DispatchRequest::Inbox(..) => panic!("{request:?}"),
+            };
+            tell(&mut dispatcher, now, Input::Answer(id, answer));
         }
     }
     let states: Vec<JobState> = dispatcher.jobs().map(|record| record.state).collect();

@@ -2,6 +2,7 @@
 
 use super::{Doc, ENTRIES_MAX, Key, Who};
 use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::document::Stamp;
 use tenure_core::{EntryState, InboxDoc, JobRecord, JobState, JobUpdate, LedgerDoc};
 use tenure_core::{JobId, WorkerId};
 
@@ -78,14 +79,25 @@ impl Book {
         }
     }
 
-    pub(crate) fn landed(&mut self, key: &Key, before: Option<&Doc>, after: &Doc, by: Who) {
+    pub(crate) fn landed(
+        &mut self,
+        key: &Key,
+        before: Option<&(Stamp, Doc, u64)>,
+        stamp: Stamp,
+        after: &Doc,
+        by: Who,
+    ) {
+        if before.is_some_and(|(before, ..)| before.epoch > stamp.epoch) {
+            self.wrong(format!("{key:?}: {:?} wrote over a newer one", stamp.epoch));
+        }
+        let before = before.map(|(_, doc, _)| doc);
         match (key, before, after) {
-            (Key::Ledger(shard), before, Doc::Ledger(after)) => {
+            (Key::Ledger(_), before, Doc::Ledger(after)) => {
                 let before = match before {
                     Some(Doc::Ledger(before)) => Some(before),
                     Some(Doc::Inbox(_)) | None => None,
                 };
-                self.ledger(*shard, before, after);
+                self.ledger(before, after);
             }
             (Key::Inbox(worker), before, Doc::Inbox(after)) => {
                 let before = match before {
@@ -100,10 +112,7 @@ impl Book {
         }
     }
 
-    fn ledger(&mut self, shard: usize, before: Option<&LedgerDoc>, after: &LedgerDoc) {
-        if before.is_some_and(|before| before.epoch > after.epoch) {
-            self.wrong(format!("shard {shard}: epoch {:?} wrote over a newer one", after.epoch));
-        }
+    fn ledger(&mut self, before: Option<&LedgerDoc>, after: &LedgerDoc) {
         for old in before.map_or(&[][..], |before| &before.jobs) {
             let kept = after.jobs.iter().any(|new| new.id == old.id);
             let over = old.state.is_final() && self.archived.contains(&old.id);
@@ -189,7 +198,11 @@ impl Book {
         }
     }
 
-    pub(crate) fn must_be_over(&mut self, created: &BTreeSet<JobId>, objects: &BTreeMap<Key, (Doc, u64)>) {
+    pub(crate) fn must_be_over(
+        &mut self,
+        created: &BTreeSet<JobId>,
+        objects: &BTreeMap<Key, (Stamp, Doc, u64)>,
+    ) {
         for id in created {
             if !self.records.contains_key(id) && !self.archived.contains(id) {
                 self.wrong(format!("{id} was created and is nowhere"));
@@ -202,7 +215,7 @@ impl Book {
             .map(|r| format!("{} is still {:?} (attempt {}): {}", r.id, r.state, r.attempt, r.reason))
             .collect();
         self.violations.extend(open);
-        for (key, (doc, _)) in objects {
+        for (key, (_, doc, _)) in objects {
             if let Doc::Inbox(doc) = doc {
                 for entry in &doc.entries {
                     if !matches!(entry.state, EntryState::Finished { .. }) {

@@ -10,12 +10,14 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use tenure_core::document::Stamp;
+use tenure_core::machine::{Effect, In, Input, Machine, Now};
 use tenure_core::{
-    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, DispatchEffect, DispatchInput, DispatchRequest,
-    Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc, Incarnation, JobLimits, JobRecord, JobState,
-    LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer, Time, Version,
+    Assign, Claimer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, DispatchCommand,
+    DispatchOutput, DispatchRequest, Dispatcher, DispatcherConfig, Epoch, Expect, InboxDoc, Incarnation,
+    JobId, JobLimits, JobRecord, JobState, LedgerDoc, Outcome, OutcomeKind, RequestId, SubmitAnswer, Time,
+    WorkerId,
 };
-use tenure_core::{JobId, WorkerId};
 
 const WORKERS: usize = 3;
 const SHARDS: usize = 2;
@@ -62,6 +64,7 @@ pub(crate) enum Who {
 
 struct Write {
     key: Key,
+    stamp: Stamp,
     doc: Doc,
     expect: Expect,
     by: Who,
@@ -69,9 +72,27 @@ struct Write {
 
 enum Asked {
     Leader(usize, RequestId, DispatchRequest),
-    Claimer(usize, u64, RequestId, Option<(InboxDoc, Version)>, Option<Version>),
-    Confirm(usize, u64, RequestId),
+    Claimer(usize, u64, RequestId, ClaimerRequest),
 }
+
+/// Chooses anybody, whether there is room or not, or nobody at all.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Anybody(u64);
+
+impl Assign for Anybody {
+    type Facts = ();
+
+    fn learn(&mut self, (): ()) {}
+
+    fn load(&mut self, _: &WorkerId, _: Option<usize>) {}
+
+    fn assign(&mut self, _: &JobRecord) -> Result<WorkerId, String> {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Ok(name(&format!("w{}", (self.0 >> 33) % WORKERS as u64)))
+    }
+}
+
+type Leading = Dispatcher<Anybody>;
 
 struct Hand {
     worker: usize,
@@ -84,7 +105,7 @@ struct Hand {
 }
 
 struct Lead {
-    dispatcher: Dispatcher,
+    dispatcher: Leading,
     skew: u64,
     ended: bool,
 }
@@ -92,7 +113,7 @@ struct Lead {
 pub(crate) struct World {
     rng: ChaCha8Rng,
     now: u64,
-    objects: BTreeMap<Key, (Doc, u64)>,
+    objects: BTreeMap<Key, (Stamp, Doc, u64)>,
     versions: u64,
     air: Vec<Write>,
     asked: Vec<Asked>,
@@ -203,12 +224,12 @@ impl World {
             retire_ms: 1500,
             keep_finished: 3,
         };
-        let dispatcher = Dispatcher::new(config);
+        let dispatcher = Dispatcher::new(config, Anybody(self.rng.random()));
         let skew = self.rng.random_range(0..100_000);
         self.leaders.push(Lead { dispatcher, skew, ended: false });
         let leader = self.leaders.len() - 1;
         self.registry(leader);
-        self.lead(leader, DispatchInput::Wake);
+        self.lead(leader, Input::Wake);
     }
 
     fn registry(&mut self, leader: usize) {
@@ -218,39 +239,39 @@ impl World {
         let rng = &mut self.rng;
         let list = known.iter().map(|w| (name(&format!("w{w}")), quiet || rng.random_bool(0.85)));
         let list = list.collect();
-        self.lead(leader, DispatchInput::Workers { list, listed: true, whole: true });
+        self.lead(leader, Input::Command(DispatchCommand::Workers { list, listed: true, whole: true }));
     }
 
     // ---- actors ----
 
-    fn lead(&mut self, leader: usize, input: DispatchInput) {
+    fn lead(&mut self, leader: usize, input: In<Leading>) {
         let lead = &mut self.leaders[leader];
         if lead.ended {
             return;
         }
-        let now = Time(self.now + lead.skew);
-        lead.dispatcher.handle(now, input);
-        let waiting: Vec<JobId> = lead.dispatcher.unassigned(now).map(|record| record.id.clone()).collect();
-        for id in waiting {
-            let worker = name(&format!("w{}", self.rng.random_range(0..WORKERS)));
-            lead.dispatcher.handle(now, DispatchInput::Assign { id, worker });
-        }
+        let now = Now { at: Time(self.now + lead.skew), wall_ms: self.now as i64 };
         let mut out = Vec::new();
-        lead.dispatcher.advance(now, self.now as i64, &mut out);
+        lead.dispatcher.handle(now, input, &mut out);
+        if lead.dispatcher.wake_at() == Some(now.at) {
+            lead.dispatcher.handle(now, Input::Wake, &mut out);
+        }
         // Now and then: it looks at everything.
-        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.table_fault(now)).flatten();
+        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.table_fault(now.at)).flatten();
         if let Some(fault) = fault {
             self.book.violations.push(fault);
         }
         for effect in out {
             match effect {
-                DispatchEffect::Request(id, request) => self.asked.push(Asked::Leader(leader, id, request)),
-                DispatchEffect::Answered(token, SubmitAnswer::Created | SubmitAnswer::Exists) => {
+                Effect::Request(id, request) => self.asked.push(Asked::Leader(leader, id, request)),
+                Effect::Output(DispatchOutput::Answered(
+                    token,
+                    SubmitAnswer::Created | SubmitAnswer::Exists,
+                )) => {
                     self.created.insert(name(&format!("t{token}")));
                 }
-                DispatchEffect::Answered(..) => {}
-                DispatchEffect::Update(update) => self.book.update(&update),
-                DispatchEffect::Ended(_) => self.leaders[leader].ended = true,
+                Effect::Output(DispatchOutput::Answered(..) | DispatchOutput::Claimed { .. }) => {}
+                Effect::Output(DispatchOutput::Update(update)) => self.book.update(&update),
+                Effect::Output(DispatchOutput::Ended(_)) => self.leaders[leader].ended = true,
             }
         }
     }
@@ -260,40 +281,36 @@ impl World {
         self.hands.iter().position(|hand| hand.worker == worker && hand.life == life)
     }
 
-    fn work(&mut self, at: usize, input: ClaimerInput) {
+    fn work(&mut self, at: usize, input: In<Claimer>) {
         let hand = &mut self.hands[at];
         let (worker, life) = (hand.worker, hand.life);
         let mut out = Vec::new();
-        hand.claimer.handle(Time(self.now + hand.skew), input, &mut out);
+        hand.claimer.handle(Now { at: Time(self.now + hand.skew), wall_ms: 0 }, input, &mut out);
         let mut replace = false;
         for effect in out {
             let hand = &mut self.hands[at];
             match effect {
-                ClaimerEffect::Read(id, unless) => {
-                    self.asked.push(Asked::Claimer(worker, life, id, None, unless));
-                }
-                ClaimerEffect::Write(id, doc, version) => {
-                    let write = Some((doc, version));
-                    self.asked.push(Asked::Claimer(worker, life, id, write, None));
-                }
-                ClaimerEffect::Confirm(id) => self.asked.push(Asked::Confirm(worker, life, id)),
-                ClaimerEffect::Run { id, attempt, .. } => {
+                Effect::Request(id, request) => self.asked.push(Asked::Claimer(worker, life, id, request)),
+                Effect::Output(ClaimerOutput::Run { id, attempt, .. }) => {
                     hand.running.insert((id.clone(), attempt));
                     self.book.ran(&id, attempt);
                 }
-                ClaimerEffect::Cancel { id, attempt, dropped } => {
+                Effect::Output(ClaimerOutput::Cancel { id, attempt, dropped }) => {
                     hand.running.remove(&(id.clone(), attempt));
                     if !dropped {
-                        let outcome = Outcome::bare(OutcomeKind::Cancelled);
-                        self.work(at, ClaimerInput::Ended { id, attempt, outcome });
+                        self.end(at, id, attempt, Outcome::bare(OutcomeKind::Cancelled));
                     }
                 }
-                ClaimerEffect::Drained => replace = true,
+                Effect::Output(ClaimerOutput::Drained) => replace = true,
             }
         }
         if replace && at < WORKERS {
             self.crash(at);
         }
+    }
+
+    fn end(&mut self, at: usize, id: JobId, attempt: u32, outcome: Outcome) {
+        self.work(at, Input::Command(ClaimerCommand::Ended { id, attempt, outcome }));
     }
 
     /// The process is gone; what it sent is still on its way.
@@ -319,7 +336,7 @@ impl World {
             _ => OutcomeKind::Failed,
         };
         let result = Arc::from(format!("{id}/{attempt}").as_bytes());
-        self.work(at, ClaimerInput::Ended { id, attempt, outcome: Outcome { kind, result } });
+        self.end(at, id, attempt, Outcome { kind, result });
     }
 
     fn submit(&mut self) {
@@ -353,7 +370,7 @@ impl World {
             late: Vec::new(),
         };
         let leader = self.rng.random_range(0..self.leaders.len());
-        self.lead(leader, DispatchInput::Submit(vec![(number as u64, record)]));
+        self.lead(leader, Input::Command(DispatchCommand::Submit(vec![(number as u64, record)])));
     }
 
     // ---- the schedule ----
@@ -387,7 +404,7 @@ impl World {
                 let (leader, job) =
                     (self.rng.random_range(0..self.leaders.len()), self.rng.random_range(0..JOBS_MAX));
                 if self.rng.random_bool(0.3) {
-                    self.lead(leader, DispatchInput::Cancel(name(&format!("t{job}"))));
+                    self.lead(leader, Input::Command(DispatchCommand::Cancel(name(&format!("t{job}")))));
                 }
             }
             90 => {
@@ -395,7 +412,7 @@ impl World {
                 match self.rng.random_range(0..10) {
                     0..5 => self.crash(worker),
                     5..7 => self.supersede(worker),
-                    _ => self.work(worker, ClaimerInput::Drain),
+                    _ => self.work(worker, Input::Command(ClaimerCommand::Drain)),
                 }
             }
             91 => {
@@ -409,7 +426,7 @@ impl World {
             }
             _ => {
                 let worker = self.rng.random_range(0..WORKERS);
-                self.work(worker, ClaimerInput::Nudge);
+                self.work(worker, Input::Command(ClaimerCommand::Look));
             }
         }
     }
@@ -418,9 +435,9 @@ impl World {
         let hands = self.hands.len();
         let at = self.rng.random_range(0..self.leaders.len() + hands);
         if at < hands {
-            self.work(at, ClaimerInput::Wake);
+            self.work(at, Input::Wake);
         } else {
-            self.lead(at - hands, DispatchInput::Wake);
+            self.lead(at - hands, Input::Wake);
         }
     }
 
@@ -449,9 +466,9 @@ impl World {
             }
             for worker in 0..WORKERS {
                 self.finish_one(worker);
-                self.work(worker, ClaimerInput::Wake);
+                self.work(worker, Input::Wake);
             }
-            self.lead(newest, DispatchInput::Wake);
+            self.lead(newest, Input::Wake);
             self.now += 100;
             if !self.book.violations.is_empty() {
                 return;

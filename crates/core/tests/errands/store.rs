@@ -2,17 +2,45 @@
 
 use super::{Asked, Doc, Key, Who, World, Write, incarnation, name};
 use rand::RngExt;
-use tenure_core::WorkerId;
+use std::collections::BTreeSet;
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal};
+use tenure_core::machine::{Input, Request};
 use tenure_core::{
-    ClaimerInput, ClaimerRead, DispatchInput, DispatchRequest, EntryState, Epoch, Expect, InboxListed,
-    InboxRead, LedgerRead, RequestId, Version, WriteAnswer,
+    ClaimerAnswer, ClaimerRequest, DispatchAnswer, DispatchRequest, EntryState, Epoch, Expect, InboxDoc,
+    InboxListed, LedgerDoc, Refused, Version, WorkerId, WriteAnswer,
 };
+
+/// A document of one kind among all.
+trait Kind: Clone {
+    fn wrap(self) -> Doc;
+    fn unwrap(doc: &Doc) -> Option<&Self>;
+}
+
+impl Kind for LedgerDoc {
+    fn wrap(self) -> Doc {
+        Doc::Ledger(self)
+    }
+
+    fn unwrap(doc: &Doc) -> Option<&LedgerDoc> {
+        if let Doc::Ledger(doc) = doc { Some(doc) } else { None }
+    }
+}
+
+impl Kind for InboxDoc {
+    fn wrap(self) -> Doc {
+        Doc::Inbox(self)
+    }
+
+    fn unwrap(doc: &Doc) -> Option<&InboxDoc> {
+        if let Doc::Inbox(doc) = doc { Some(doc) } else { None }
+    }
+}
 
 impl World {
     fn expect_holds(&self, key: &Key, expect: &Expect) -> bool {
         match (expect, self.objects.get(key)) {
             (Expect::Absent, found) => found.is_none(),
-            (Expect::Version(version), Some((_, number))) => version.as_str() == number.to_string(),
+            (Expect::Version(version), Some((_, _, number))) => version.as_str() == number.to_string(),
             (Expect::Version(_), None) => false,
         }
     }
@@ -21,11 +49,11 @@ impl World {
         if !self.expect_holds(&write.key, &write.expect) {
             return None;
         }
-        let before = self.objects.get(&write.key).map(|(doc, _)| doc.clone());
-        self.mind_successors(before.as_ref(), &write);
-        self.book.landed(&write.key, before.as_ref(), &write.doc, write.by);
+        let before = self.objects.get(&write.key).cloned();
+        self.mind_successors(before.as_ref().map(|(_, doc, _)| doc), &write);
+        self.book.landed(&write.key, before.as_ref(), write.stamp, &write.doc, write.by);
         self.versions += 1;
-        self.objects.insert(write.key, (write.doc, self.versions));
+        self.objects.insert(write.key, (write.stamp, write.doc, self.versions));
         Some(Version::new(&self.versions.to_string()))
     }
 
@@ -69,100 +97,89 @@ impl World {
         !self.quiet && self.rng.random_bool(0.1)
     }
 
+    fn document<T: Kind>(&mut self, key: Key, by: Who, request: DocumentRequest<T>) -> DocumentAnswer<T> {
+        match request {
+            DocumentRequest::Read { .. } if self.silent() => DocumentAnswer::Read(Read::Unavailable),
+            DocumentRequest::Read { unless } => {
+                let found = self.objects.get(&key);
+                let found = found.and_then(|(stamp, doc, number)| Some((*stamp, T::unwrap(doc)?, *number)));
+                let Some((stamp, body, number)) = found else { return DocumentAnswer::Read(Read::Absent) };
+                let version = Version::new(&number.to_string());
+                DocumentAnswer::Read(match unless == Some(version.clone()) {
+                    true => Read::Unchanged,
+                    false => Read::Found { stamp, body: body.clone(), version },
+                })
+            }
+            DocumentRequest::Write { stamp, body, expect } => {
+                DocumentAnswer::Written(self.write(Write { key, stamp, doc: body.wrap(), expect, by }))
+            }
+            DocumentRequest::Remove => panic!("removals are served by whoever knows who asks"),
+        }
+    }
+
     pub(super) fn serve(&mut self, asked: Asked) {
         match asked {
             Asked::Leader(leader, id, request) => {
-                let input = self.answer(leader, id, request);
-                self.lead(leader, input);
+                let answer = self.answer(leader, request);
+                self.lead(leader, Input::Answer(id, answer));
             }
-            Asked::Claimer(worker, life, id, write, unless) => {
+            Asked::Claimer(worker, life, id, ClaimerRequest::Inbox(request, refused)) => {
                 let key = Key::Inbox(name(&format!("w{worker}")));
-                let input = match write {
-                    Some((doc, version)) => {
-                        let (expect, by) = (Expect::Version(version), Who::Worker(worker, life));
-                        let write = Write { key, doc: Doc::Inbox(doc), expect, by };
-                        ClaimerInput::Written(id, self.write(write))
-                    }
-                    None => match self.at(worker, life) {
-                        Some(at) => ClaimerInput::Read(id, self.look(at, &key, unless.as_ref())),
-                        None => return,
-                    },
-                };
-                if let Some(at) = self.at(worker, life) {
-                    self.work(at, input);
-                }
+                let answer = self.document(key, Who::Worker(worker, life), request);
+                let Some(at) = self.at(worker, life) else { return };
+                let refused = self.fence(at, &answer, &refused);
+                self.work(at, Input::Answer(id, ClaimerAnswer::Inbox(answer, refused)));
             }
-            Asked::Confirm(worker, life, id) => {
+            Asked::Claimer(worker, life, id, ClaimerRequest::Confirm) => {
                 let mine = !self.silent() && self.hands[worker].life == life;
                 if let Some(at) = self.at(worker, life) {
-                    self.work(at, ClaimerInput::Confirmed(id, mine));
+                    self.work(at, Input::Answer(id, ClaimerAnswer::Confirmed(mine)));
                 }
             }
         }
     }
 
-    fn look(&mut self, at: usize, key: &Key, unless: Option<&Version>) -> ClaimerRead {
-        if self.silent() {
-            return ClaimerRead::Unavailable;
-        }
+    /// What the worker's fence rejects of what it read.
+    fn fence(
+        &mut self,
+        at: usize,
+        answer: &DocumentAnswer<InboxDoc>,
+        refused: &BTreeSet<Refused>,
+    ) -> BTreeSet<Refused> {
         let heard = !self.quiet && self.rng.random_bool(0.6);
-        let newest = Epoch(self.leaders.len() as u64);
         let hand = &mut self.hands[at];
         if heard {
-            hand.known = newest;
+            hand.known = Epoch(self.leaders.len() as u64);
         }
-        let Some((Doc::Inbox(doc), number)) = self.objects.get(key) else { return ClaimerRead::Absent };
-        let version = Version::new(&number.to_string());
-        if unless == Some(&version) {
-            return ClaimerRead::Unchanged;
-        }
-        let unclaimed = doc.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
-        let fenced = unclaimed.filter(|entry| entry.epoch < hand.known).map(|entry| entry.key()).collect();
-        ClaimerRead::Found { doc: doc.clone(), version, fenced }
+        let DocumentAnswer::Read(Read::Found { body, .. }) = answer else { return BTreeSet::new() };
+        let unclaimed = body.entries.iter().filter(|entry| entry.state == EntryState::Dispatched);
+        let stamps = unclaimed.map(|entry| (entry.id.clone(), entry.attempt, entry.epoch));
+        stamps.filter(|stamp| stamp.2 < hand.known || refused.contains(stamp)).collect()
     }
 
-    fn answer(&mut self, leader: usize, id: RequestId, request: DispatchRequest) -> DispatchInput {
+    fn answer(&mut self, leader: usize, request: DispatchRequest) -> DispatchAnswer {
         let by = Who::Leader(leader);
         match request {
-            DispatchRequest::WriteLedger(shard, doc, expect) => {
-                let write = Write { key: Key::Ledger(shard), doc: Doc::Ledger(doc), expect, by };
-                DispatchInput::LedgerWritten(id, shard, self.write(write))
+            DispatchRequest::Inbox(worker, DocumentRequest::Remove) => {
+                // The guard is asked right before: only the present leader gets this far.
+                let present = leader + 1 == self.leaders.len();
+                if present {
+                    self.remove(&worker);
+                }
+                let gone = present && (self.quiet || self.rng.random_bool(0.8));
+                let answer = if gone { Removal::Gone } else { Removal::Unknown };
+                DispatchAnswer::Inbox(worker, DocumentAnswer::Removed(answer))
             }
-            DispatchRequest::WriteInbox(worker, doc, expect) => {
-                let write = Write { key: Key::Inbox(worker.clone()), doc: Doc::Inbox(doc), expect, by };
-                DispatchInput::InboxWritten(id, worker, self.write(write))
+            DispatchRequest::Ledger(part, request) => {
+                DispatchAnswer::Ledger(part, self.document(Key::Ledger(part), by, request))
             }
-            read if self.silent() => read.unanswered(id),
-            DispatchRequest::ReadLedger(shard) => {
-                let found = self.objects.get(&Key::Ledger(shard));
-                DispatchInput::Ledger(
-                    id,
-                    shard,
-                    match found {
-                        Some((Doc::Ledger(doc), number)) => {
-                            LedgerRead::Found(doc.clone(), Version::new(&number.to_string()))
-                        }
-                        Some((Doc::Inbox(_), _)) | None => LedgerRead::Absent,
-                    },
-                )
+            DispatchRequest::Inbox(worker, request) => {
+                let answer = self.document(Key::Inbox(worker.clone()), by, request);
+                DispatchAnswer::Inbox(worker, answer)
             }
-            DispatchRequest::ReadInbox(worker, unless) => {
-                let found = self.objects.get(&Key::Inbox(worker.clone()));
-                let read = match found {
-                    Some((Doc::Inbox(doc), number)) => {
-                        let version = Version::new(&number.to_string());
-                        if unless.as_ref() == Some(&version) {
-                            InboxRead::Unchanged
-                        } else {
-                            InboxRead::Found(doc.clone(), version)
-                        }
-                    }
-                    Some((Doc::Ledger(_), _)) | None => InboxRead::Absent,
-                };
-                DispatchInput::Inbox(id, worker, read)
-            }
+            other if self.silent() => other.unanswered(),
             DispatchRequest::ListInboxes => {
-                let lines = self.objects.iter().filter_map(|(key, (_, number))| match key {
+                let lines = self.objects.iter().filter_map(|(key, (_, _, number))| match key {
                     Key::Inbox(worker) => Some(InboxListed {
                         worker: worker.clone(),
                         version: Some(Version::new(&number.to_string())),
@@ -170,19 +187,11 @@ impl World {
                     }),
                     Key::Ledger(_) => None,
                 });
-                DispatchInput::Listed(id, Some(lines.collect()))
+                DispatchAnswer::Listed(Some(lines.collect()))
             }
-            DispatchRequest::RemoveInbox(worker) => {
-                // The guard is asked right before: only the present leader gets this far.
-                let present = leader + 1 == self.leaders.len();
-                if present {
-                    self.remove(&worker);
-                }
-                DispatchInput::InboxRemoved(id, worker, present && (self.quiet || self.rng.random_bool(0.8)))
-            }
-            DispatchRequest::Archive(shard, records) => {
+            DispatchRequest::Archive(part, records) => {
                 self.book.archived(&records);
-                DispatchInput::Archived(id, shard, true)
+                DispatchAnswer::Archived(part, true)
             }
         }
     }
@@ -191,26 +200,28 @@ impl World {
     /// has given it up.
     fn remove(&mut self, worker: &WorkerId) {
         let key = Key::Inbox(worker.clone());
-        if let Some((Doc::Inbox(doc), _)) = self.objects.remove(&key) {
+        if let Some((_, Doc::Inbox(doc), _)) = self.objects.remove(&key) {
             self.book.removed(worker, &doc);
         }
         self.air.retain(|write| write.key != key);
         let under_way = |asked: &mut Asked| match asked {
-            Asked::Leader(_, _, DispatchRequest::WriteInbox(to, ..)) => to == worker,
-            Asked::Leader(..) => false,
-            Asked::Claimer(at, _, _, write, _) => write.is_some() && *worker == name(&format!("w{at}")),
-            Asked::Confirm(..) => false,
+            Asked::Leader(_, _, DispatchRequest::Inbox(to, DocumentRequest::Write { .. })) => to == worker,
+            Asked::Claimer(at, _, _, ClaimerRequest::Inbox(DocumentRequest::Write { .. }, _)) => {
+                *worker == name(&format!("w{at}"))
+            }
+            Asked::Leader(..) | Asked::Claimer(..) => false,
         };
         let given_up: Vec<Asked> = self.asked.extract_if(.., under_way).collect();
         for asked in given_up {
             match asked {
-                Asked::Leader(leader, id, request) => self.lead(leader, request.unanswered(id)),
-                Asked::Claimer(worker, life, id, ..) => {
+                Asked::Leader(leader, id, request) => {
+                    self.lead(leader, Input::Answer(id, request.unanswered()));
+                }
+                Asked::Claimer(worker, life, id, request) => {
                     if let Some(at) = self.at(worker, life) {
-                        self.work(at, ClaimerInput::Written(id, WriteAnswer::Unknown));
+                        self.work(at, Input::Answer(id, request.unanswered()));
                     }
                 }
-                Asked::Confirm(..) => {}
             }
         }
     }

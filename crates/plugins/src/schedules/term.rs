@@ -191,15 +191,15 @@ impl Term<'_> {
             self.create().await?;
             // Take in what the ledger has before showing it.
             if let Ok(update) = updates.try_recv() {
-                self.on_update(Ok(update), updates);
+                self.on_update(Ok(update), updates).await;
             }
             self.save().await?;
-            self.publish_view();
+            self.publish_view().await;
             let pause = self.pause();
             let was_old = std::mem::replace(&mut self.view_is_old, true);
             tokio::select! {
                 biased;
-                update = updates.recv() => self.on_update(update, updates),
+                update = updates.recv() => self.on_update(update, updates).await,
                 Some(done) = self.reads.join_next(), if !self.reads.is_empty() => {
                     let mut next = Some(done);
                     while let Some(done) = next {
@@ -304,7 +304,7 @@ impl Term<'_> {
             }
         }
         if news {
-            self.take_all_results();
+            self.take_all_results().await;
         }
         self.note_requests();
         self.forget_watermarks().await;
@@ -318,7 +318,7 @@ impl Term<'_> {
         }
         self.next_forget = now + FORGET_EVERY;
         let old_ms = self.now_ms().saturating_sub(MARKS_KEPT_MS);
-        let mut old = self.dispatcher.series();
+        let mut old = self.dispatcher.series().await;
         old.retain(|id, watermark_ms| *watermark_ms < old_ms && !self.known.contains_key(&id.schedule()));
         if !old.is_empty() {
             self.dispatcher.forget(old).await;
@@ -399,13 +399,13 @@ impl Term<'_> {
         let _ = self.inner.events.send(event);
     }
 
-    fn publish_view(&mut self) {
+    async fn publish_view(&mut self) {
         let now = Instant::now();
         if now < self.next_view {
             return;
         }
         let now_ms = self.now_ms();
-        let jobs = self.dispatcher.jobs();
+        let jobs = self.dispatcher.jobs().await;
         // A finished job counts as open until the ledger has that and it has been taken in.
         let open = |job: &&JobRecord| {
             job.kind.as_str() == CHECKS_KIND

@@ -50,7 +50,7 @@ pub(crate) struct SeatClient {
 }
 
 /// The store's answer to a write in the core's terms, and its complaint, if any.
-pub(crate) fn written(answer: Write) -> (WriteAnswer, Option<Trouble>) {
+fn written(answer: Write) -> (WriteAnswer, Option<Trouble>) {
     match answer {
         Write::Won(version) => (WriteAnswer::Won(Version::new(version.as_str())), None),
         Write::Lost => (WriteAnswer::Lost, None),

@@ -1,17 +1,19 @@
 //! Job documents and the machines that read them: whatever a ledger or an inbox contains, leader and worker carry on.
 
 use super::{assert_kept, assert_told, id};
-use crate::job::{read_inbox, read_ledger, write_inbox, write_ledger};
+use crate::documents::Codec;
+use crate::job::{InboxCodec, LedgerCodec};
 use crate::wire::DETAIL_MAX_CHARS;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use tenure_core::document::{DocumentAnswer, DocumentRequest, Read, Removal, Stamp};
+use tenure_core::machine::{Effect, Input, Machine, Now, Out};
 use tenure_core::{
-    Claimer, ClaimerConfig, ClaimerEffect, ClaimerInput, ClaimerRead, DispatchEffect, DispatchInput,
-    DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc, InboxListed, InboxRead, Incarnation,
-    JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, LedgerDoc, LedgerRead, Outcome, OutcomeKind, Time, Version,
-    WriteAnswer,
+    Claimer, ClaimerAnswer, ClaimerCommand, ClaimerConfig, ClaimerOutput, ClaimerRequest, DispatchAnswer,
+    DispatchCommand, DispatchRequest, Dispatcher, DispatcherConfig, EntryState, InboxDoc, InboxListed,
+    Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobId, LeastLoaded, LedgerDoc, Outcome,
+    OutcomeKind, Time, Version, WorkerId, WriteAnswer,
 };
-use tenure_core::{JobId, WorkerId};
 
 /// How often a machine is woken with one document.
 const STEPS: usize = 40;
@@ -19,8 +21,8 @@ const STEPS: usize = 40;
 /// Most rounds a machine may take in one step.
 const ROUNDS_MAX: usize = 100;
 
-const LEDGER_FIELDS: [&str; 5] = ["v", "epoch", "nonce", "series", "jobs"];
-const INBOX_FIELDS: [&str; 7] = ["v", "workerId", "epoch", "leader", "nonce", "closed", "entries"];
+const LEDGER_FIELDS: [&str; 6] = ["v", "epoch", "owner", "nonce", "series", "jobs"];
+const INBOX_FIELDS: [&str; 7] = ["v", "workerId", "epoch", "owner", "nonce", "closed", "entries"];
 
 fn json(body: &[u8]) -> Value {
     serde_json::from_slice(body).expect("what was understood is JSON")
@@ -28,10 +30,10 @@ fn json(body: &[u8]) -> Value {
 
 /// `jobs/ledger-<n>.json`.
 pub fn ledger(body: &[u8]) -> bool {
-    let (doc, carried) = match read_ledger(body) {
+    let (stamp, doc, carried) = match LedgerCodec.read(body) {
         Ok(read) => read,
-        Err(detail) => {
-            assert_told(&detail, DETAIL_MAX_CHARS + 1);
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
             return false;
         }
     };
@@ -45,12 +47,12 @@ pub fn ledger(body: &[u8]) -> bool {
         assert!(job.worker.is_some() || !job.state.is_out(), "out, and nobody has it");
         assert!(job.reason.chars().count() <= DETAIL_MAX_CHARS + 1);
     }
-    let again = write_ledger(&doc, &carried);
-    let (read, kept) = read_ledger(&again).expect("our own");
-    assert_eq!(read, doc);
-    assert_eq!(write_ledger(&read, &kept), again);
+    let again = LedgerCodec.write(stamp, &doc, &carried);
+    let (envelope, read, kept) = LedgerCodec.read(&again).expect("our own");
+    assert_eq!((envelope, &read), (stamp, &doc));
+    assert_eq!(LedgerCodec.write(stamp, &read, &kept), again);
     assert_kept(&json(body), &json(&again), &LEDGER_FIELDS);
-    lead(&doc);
+    lead(stamp, &doc);
     true
 }
 
@@ -59,10 +61,11 @@ pub fn inbox(body: &[u8]) -> bool {
     let named = serde_json::from_slice::<Value>(body).ok();
     let named = named.as_ref().and_then(|value| WorkerId::new(value.get("workerId")?.as_str()?).ok());
     let worker = named.unwrap_or_else(|| WorkerId::new("w1").expect("valid"));
-    let (doc, carried) = match read_inbox(&worker, body) {
+    let codec = InboxCodec(worker);
+    let (stamp, doc, carried) = match codec.read(body) {
         Ok(read) => read,
-        Err(detail) => {
-            assert_told(&detail, DETAIL_MAX_CHARS + 1);
+        Err(unreadable) => {
+            assert_told(&unreadable.detail, DETAIL_MAX_CHARS + 1);
             return false;
         }
     };
@@ -75,20 +78,20 @@ pub fn inbox(body: &[u8]) -> bool {
             assert!(outcome.result.len() <= JOB_RESULT_MAX_BYTES);
         }
     }
-    let again = write_inbox(&worker, &doc, &carried);
-    let (read, kept) = read_inbox(&worker, &again).expect("our own");
-    assert_eq!(read, doc);
-    assert_eq!(write_inbox(&worker, &read, &kept), again);
+    let again = codec.write(stamp, &doc, &carried);
+    let (envelope, read, kept) = codec.read(&again).expect("our own");
+    assert_eq!((envelope, &read), (stamp, &doc));
+    assert_eq!(codec.write(stamp, &read, &kept), again);
     assert_kept(&json(body), &json(&again), &INBOX_FIELDS);
-    work(&doc);
+    work(stamp, &doc);
     true
 }
 
 /// A leader takes over the ledger, with a store that does as it is told and workers that do nothing.
-fn lead(doc: &LedgerDoc) {
+fn lead(stamp: Stamp, doc: &LedgerDoc) {
     let config = DispatcherConfig {
         incarnation: Incarnation(u64::MAX),
-        epoch: doc.epoch,
+        epoch: stamp.epoch,
         shards: 1,
         entries_max: 8,
         fast_ms: 100,
@@ -98,88 +101,98 @@ fn lead(doc: &LedgerDoc) {
         retire_ms: 60_000,
         keep_finished: 2,
     };
-    let mut dispatcher = Dispatcher::new(config);
-    let mut store = (doc.clone(), BTreeMap::new(), 1);
+    let mut dispatcher = Dispatcher::new(config, LeastLoaded::default());
+    let mut store = (stamp, doc.clone(), BTreeMap::new(), 1);
     let workers = doc.jobs.iter().flat_map(|job| job.worker.iter().chain(&job.target));
     let list: BTreeMap<WorkerId, bool> = workers.map(|worker| (worker.clone(), true)).collect();
-    let somebody = list.keys().next().cloned();
-    dispatcher.handle(Time(0), DispatchInput::Workers { list, listed: true, whole: true });
+    let workers = DispatchCommand::Workers { list, listed: true, whole: true };
+    dispatcher.handle(at(Time(0)), Input::Command(workers), &mut Vec::new());
     let mut now = Time(1);
     for _ in 0..STEPS {
-        dispatcher.handle(now, DispatchInput::Wake);
         for round in 0.. {
             assert!(round < ROUNDS_MAX, "it never rests");
-            let waiting: Vec<JobId> = dispatcher.unassigned(now).map(|job| job.id.clone()).collect();
-            for (id, worker) in waiting.into_iter().zip(somebody.iter().cycle()) {
-                dispatcher.handle(now, DispatchInput::Assign { id, worker: worker.clone() });
-            }
             let mut out = Vec::new();
-            dispatcher.advance(now, 0, &mut out);
+            dispatcher.handle(at(now), Input::Wake, &mut out);
             if !answer(&mut dispatcher, now, &mut store, out) {
                 break;
             }
         }
         assert_eq!(dispatcher.table_fault(now), None);
-        now = match dispatcher.wake_at(now) {
+        now = match dispatcher.wake_at() {
             Some(at) if at < Time(u64::MAX) => at,
             Some(_) | None => break,
         };
     }
 }
 
-type Objects = (LedgerDoc, BTreeMap<WorkerId, (InboxDoc, u64)>, u64);
+fn at(now: Time) -> Now {
+    Now { at: now, wall_ms: 0 }
+}
+
+fn named(number: u64) -> Version {
+    Version::new(&number.to_string())
+}
+
+type Leading = Dispatcher<LeastLoaded>;
+
+type Objects = (Stamp, LedgerDoc, BTreeMap<WorkerId, (Stamp, InboxDoc, u64)>, u64);
 
 /// Returns whether anything was asked for.
-fn answer(dispatcher: &mut Dispatcher, now: Time, store: &mut Objects, out: Vec<DispatchEffect>) -> bool {
-    let (ledger, inboxes, version) = store;
-    let named = |number: u64| Version::new(&number.to_string());
+fn answer(dispatcher: &mut Leading, now: Time, store: &mut Objects, out: Vec<Out<Leading>>) -> bool {
+    let (stamp, ledger, inboxes, number) = store;
     let mut asked = false;
     for effect in out {
-        let DispatchEffect::Request(id, request) = effect else { continue };
+        let Effect::Request(id, request) = effect else { continue };
         asked = true;
-        *version += 1;
-        let won = WriteAnswer::Won(named(*version));
-        let input = match request {
-            DispatchRequest::ReadLedger(shard) => {
-                DispatchInput::Ledger(id, shard, LedgerRead::Found(ledger.clone(), named(1)))
+        *number += 1;
+        let won = WriteAnswer::Won(named(*number));
+        let answer = match request {
+            DispatchRequest::Ledger(part, DocumentRequest::Read { .. }) => {
+                let read = Read::Found { stamp: *stamp, body: ledger.clone(), version: named(1) };
+                DispatchAnswer::Ledger(part, DocumentAnswer::Read(read))
             }
-            DispatchRequest::WriteLedger(shard, doc, _) => {
-                *ledger = doc;
-                DispatchInput::LedgerWritten(id, shard, won)
+            DispatchRequest::Ledger(part, DocumentRequest::Write { stamp: by, body, .. }) => {
+                (*stamp, *ledger) = (by, body);
+                DispatchAnswer::Ledger(part, DocumentAnswer::Written(won))
             }
+            DispatchRequest::Ledger(_, DocumentRequest::Remove) => panic!("it removes no ledger"),
             DispatchRequest::ListInboxes => {
-                let line = |(worker, (_, number)): (&WorkerId, &(InboxDoc, u64))| InboxListed {
+                let line = |(worker, (_, _, number)): (&WorkerId, &(Stamp, InboxDoc, u64))| InboxListed {
                     worker: worker.clone(),
                     version: Some(named(*number)),
-                    stamp: (*number, 0),
+                    stamp: (*number, 1),
                 };
-                DispatchInput::Listed(id, Some(inboxes.iter().map(line).collect()))
+                DispatchAnswer::Listed(Some(inboxes.iter().map(line).collect()))
             }
-            DispatchRequest::ReadInbox(worker, unless) => {
-                let read = match inboxes.get(&worker) {
-                    Some((_, number)) if unless == Some(named(*number)) => InboxRead::Unchanged,
-                    Some((doc, number)) => InboxRead::Found(doc.clone(), named(*number)),
-                    None => InboxRead::Absent,
+            DispatchRequest::Inbox(worker, request) => {
+                let answer = match request {
+                    DocumentRequest::Read { unless } => DocumentAnswer::Read(match inboxes.get(&worker) {
+                        Some((_, _, number)) if unless == Some(named(*number)) => Read::Unchanged,
+                        Some((stamp, body, number)) => {
+                            Read::Found { stamp: *stamp, body: body.clone(), version: named(*number) }
+                        }
+                        None => Read::Absent,
+                    }),
+                    DocumentRequest::Write { stamp, body, .. } => {
+                        inboxes.insert(worker.clone(), (stamp, body, *number));
+                        DocumentAnswer::Written(won)
+                    }
+                    DocumentRequest::Remove => {
+                        inboxes.remove(&worker);
+                        DocumentAnswer::Removed(Removal::Gone)
+                    }
                 };
-                DispatchInput::Inbox(id, worker, read)
+                DispatchAnswer::Inbox(worker, answer)
             }
-            DispatchRequest::WriteInbox(worker, doc, _) => {
-                inboxes.insert(worker.clone(), (doc, *version));
-                DispatchInput::InboxWritten(id, worker, won)
-            }
-            DispatchRequest::RemoveInbox(worker) => {
-                inboxes.remove(&worker);
-                DispatchInput::InboxRemoved(id, worker, true)
-            }
-            DispatchRequest::Archive(shard, _) => DispatchInput::Archived(id, shard, true),
+            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(part, true),
         };
-        dispatcher.handle(now, input);
+        dispatcher.handle(at(now), Input::Answer(id, answer), &mut Vec::new());
     }
     asked
 }
 
 /// A worker takes over the inbox, does the work at once, and leaves nothing unclaimed.
-fn work(doc: &InboxDoc) {
+fn work(mut stamp: Stamp, doc: &InboxDoc) {
     let config = ClaimerConfig {
         incarnation: Incarnation(u64::MAX),
         concurrency: 2,
@@ -192,37 +205,44 @@ fn work(doc: &InboxDoc) {
     let (mut doc, mut number) = (doc.clone(), 1_u64);
     let mut now = Time(1);
     for _ in 0..STEPS {
-        let mut inputs = vec![ClaimerInput::Wake];
+        let mut inputs = vec![Input::Wake];
         for round in 0.. {
             assert!(round < 10 * ROUNDS_MAX, "it never rests");
             let Some(input) = inputs.pop() else { break };
             let mut out = Vec::new();
-            claimer.handle(now, input, &mut out);
+            claimer.handle(at(now), input, &mut out);
             for effect in out {
-                let version = Version::new(&number.to_string());
-                match effect {
-                    ClaimerEffect::Read(id, unless) if unless == Some(version.clone()) => {
-                        inputs.push(ClaimerInput::Read(id, ClaimerRead::Unchanged));
+                let inbox = |answer| ClaimerAnswer::Inbox(answer, BTreeSet::new());
+                inputs.push(match effect {
+                    Effect::Request(id, ClaimerRequest::Confirm) => {
+                        Input::Answer(id, ClaimerAnswer::Confirmed(true))
                     }
-                    ClaimerEffect::Read(id, _) => {
-                        let (doc, fenced) = (doc.clone(), BTreeSet::new());
-                        inputs.push(ClaimerInput::Read(id, ClaimerRead::Found { doc, version, fenced }));
+                    Effect::Request(id, ClaimerRequest::Inbox(DocumentRequest::Read { unless }, _)) => {
+                        let read = match unless == Some(named(number)) {
+                            true => Read::Unchanged,
+                            false => Read::Found { stamp, body: doc.clone(), version: named(number) },
+                        };
+                        Input::Answer(id, inbox(DocumentAnswer::Read(read)))
                     }
-                    ClaimerEffect::Write(id, written, _) => {
-                        (doc, number) = (written, number + 1);
-                        let version = Version::new(&number.to_string());
-                        inputs.push(ClaimerInput::Written(id, WriteAnswer::Won(version)));
+                    Effect::Request(
+                        id,
+                        ClaimerRequest::Inbox(DocumentRequest::Write { stamp: by, body, .. }, _),
+                    ) => {
+                        (stamp, doc, number) = (by, body, number + 1);
+                        Input::Answer(id, inbox(DocumentAnswer::Written(WriteAnswer::Won(named(number)))))
                     }
-                    ClaimerEffect::Confirm(id) => inputs.push(ClaimerInput::Confirmed(id, true)),
-                    ClaimerEffect::Run { id, attempt, .. } => {
+                    Effect::Request(_, ClaimerRequest::Inbox(DocumentRequest::Remove, _)) => {
+                        panic!("it removes nothing")
+                    }
+                    Effect::Output(ClaimerOutput::Run { id, attempt, .. }) => {
                         let outcome = Outcome::bare(OutcomeKind::Succeeded);
-                        inputs.push(ClaimerInput::Ended { id, attempt, outcome });
+                        Input::Command(ClaimerCommand::Ended { id, attempt, outcome })
                     }
-                    ClaimerEffect::Cancel { .. } | ClaimerEffect::Drained => {}
-                }
+                    Effect::Output(ClaimerOutput::Cancel { .. } | ClaimerOutput::Drained) => continue,
+                });
             }
         }
-        now = match claimer.wake_at(now) {
+        now = match claimer.wake_at() {
             Some(at) if at < Time(u64::MAX) => at,
             Some(_) | None => break,
         };

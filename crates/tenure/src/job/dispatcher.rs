@@ -1,35 +1,30 @@
-//! The leader's handle, and the task that feeds the dispatcher. It decides nothing.
+//! The leader's handle, and what happens around its dispatcher. It decides nothing.
 
 use super::assign::{Assign, LeastLoaded};
-use super::carrier::Carrier;
+use super::carrier::LeaderStore;
 use super::pool::Pool;
 use super::spec::{JobSpec, SubmitError};
 use super::{Jobs, RETIRE_MS, SHARDS};
 use crate::guard::LeaderGuard;
+use crate::metrics::Counters;
+use crate::shell::{Commands, Happening, Host, Look, Shell};
 use crate::workers::Workers;
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use tenure_core::machine::Now;
 use tenure_core::{
-    DispatchEffect, DispatchInput, DispatchRequest, DispatcherConfig, Epoch, Incarnation, JobRecord,
-    JobUpdate, RequestId, SubmitAnswer, Time,
+    DispatchAnswer, DispatchCommand, DispatchOutput, DispatchRequest, DispatcherConfig, Epoch, Incarnation,
+    JobId, JobRecord, JobUpdate, SeriesId, SubmitAnswer, WorkerId,
 };
-use tenure_core::{JobId, SeriesId, WorkerId};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
-use tokio::task::{Id, JoinSet};
 
 pub use tenure_core::DispatchCounts as JobCounts;
 
 /// Updates kept for a slow reader; one that falls further behind learns how many it missed.
 const UPDATES_KEPT: usize = 8192;
 
-/// Shortest time between two wake-ups of the machine, whatever it asks for.
-const WAKE_LEAST: Duration = Duration::from_millis(5);
-
-/// Most failed retries in one pass; the next pass begins where this one ended. With thousands of waiting jobs and a
-/// thousand workers, every small change would otherwise cost a million comparisons.
-const RETRIES_MAX: usize = 256;
+type Leading = tenure_core::Dispatcher<Pool>;
 
 /// Options of a dispatcher.
 #[derive(Clone)]
@@ -81,6 +76,7 @@ enum Command {
     Submit(Vec<JobRecord>, oneshot::Sender<Vec<SubmitAnswer>>),
     Forget(Vec<(SeriesId, u64)>),
     Cancel(JobId),
+    Look(Look<Leading>),
 }
 
 /// Hands out work while its guard holds. Dropping it stops that; jobs stay in the ledger for the next leader.
@@ -90,7 +86,6 @@ enum Command {
 pub struct Dispatcher {
     commands: mpsc::Sender<Command>,
     updates: broadcast::Sender<JobUpdate>,
-    machine: Arc<Mutex<tenure_core::Dispatcher>>,
     counts: watch::Receiver<JobCounts>,
     draining: watch::Receiver<Arc<BTreeSet<WorkerId>>>,
     ready: watch::Receiver<bool>,
@@ -123,37 +118,48 @@ impl Dispatcher {
         };
         let (commands, inbox) = mpsc::channel(64);
         let (updates, _) = broadcast::channel(UPDATES_KEPT);
-        let machine = Arc::new(Mutex::new(tenure_core::Dispatcher::new(config)));
+        let machine = Leading::new(config, Pool::new(options.assign));
         let (count, counts) = watch::channel(JobCounts::default());
         let (drain, draining) = watch::channel(Arc::default());
         let (is_ready, ready) = watch::channel(false);
         let (end, ended) = watch::channel(None);
-        let feeder = Feeder {
-            machine: Arc::clone(&machine),
-            carrier: Carrier::new(place),
+        let counters = Arc::clone(&place.reporter.counters);
+        let mut host = LeaderHost {
+            commands: Commands::new(inbox),
+            store: LeaderStore::new(place),
             guard,
             epoch,
             workers: place.workers.clone(),
-            assign: options.assign,
-            pool: Pool::default(),
-            tried: None,
-            requests: JoinSet::new(),
-            running: HashMap::new(),
+            workers_known: true,
+            next: None,
             answers: HashMap::new(),
             tokens: 0,
             submitted: HashMap::new(),
             updates: updates.clone(),
+            counters: Arc::clone(&counters),
             count,
             drain,
             is_ready,
         };
+        host.workers.mark_changed();
+        let shell = Shell::new(machine, host, Arc::clone(&place.reporter.clock));
         tokio::spawn(async move {
-            let counters = Arc::clone(&feeder.carrier.place.reporter.counters);
-            let reason = feeder.run(inbox).await;
+            let reason = shell.run().await;
             counters.jobs().set_open(0, 0);
             end.send_replace(Some(reason));
         });
-        Dispatcher { commands, updates, machine, counts, draining, ready, ended }
+        Dispatcher { commands, updates, counts, draining, ready, ended }
+    }
+
+    /// Looks at the machine between two of its steps; `None` if it has ended.
+    async fn look<R: Send + 'static>(&self, look: impl FnOnce(&Leading) -> R + Send + 'static) -> Option<R> {
+        let (reply, seen) = oneshot::channel();
+        let look: Look<Leading> = Box::new(move |machine| {
+            // If the caller gave up, nobody waits any more.
+            let _ = reply.send(look(machine));
+        });
+        self.commands.send(Command::Look(look)).await.ok()?;
+        seen.await.ok()
     }
 
     /// Submits a job. Completes once the job is in the ledger.
@@ -203,14 +209,19 @@ impl Dispatcher {
 
     /// The jobs as this leader knows them: open ones with the reason why they wait, and recently finished ones.
     ///
-    /// Every call makes a copy: with thousands of jobs, follow [`updates`](Dispatcher::updates) instead.
-    pub fn jobs(&self) -> Arc<[JobRecord]> {
-        self.machine.lock().jobs().cloned().collect()
+    /// Every call makes a copy: with thousands of jobs, follow [`updates`](Dispatcher::updates) instead. Empty once the
+    /// dispatcher has ended: what was true then may not be true any more.
+    pub async fn jobs(&self) -> Arc<[JobRecord]> {
+        self.look(|machine| machine.jobs().cloned().collect()).await.unwrap_or_default()
     }
 
-    /// The highest watermark of each series, for the parts of the ledger that this leader owns.
-    pub fn series(&self) -> BTreeMap<SeriesId, u64> {
-        self.machine.lock().series().map(|(name, watermark)| (name.clone(), watermark)).collect()
+    /// The highest watermark of each series, for the parts of the ledger that this leader owns. Empty once the dispatcher has
+    /// ended.
+    pub async fn series(&self) -> BTreeMap<SeriesId, u64> {
+        let look = |machine: &Leading| {
+            machine.series().map(|(name, watermark)| (name.clone(), watermark)).collect::<BTreeMap<_, _>>()
+        };
+        self.look(look).await.unwrap_or_default()
     }
 
     /// These series are no longer used: each is forgotten if its watermark is at most the given one and none of its jobs is left
@@ -252,86 +263,86 @@ struct Batch {
     missing: usize,
 }
 
-struct Feeder {
-    /// Locked only briefly, and never across an await.
-    machine: Arc<Mutex<tenure_core::Dispatcher>>,
-    carrier: Carrier,
+/// What happens around the dispatcher while it leads.
+struct LeaderHost {
+    commands: Commands<Command>,
+    store: LeaderStore,
     guard: LeaderGuard,
     epoch: Epoch,
     workers: watch::Receiver<Workers>,
-    assign: Arc<dyn Assign>,
-    pool: Pool,
-    /// The last job for which nobody was found, if the pass did not reach all.
-    tried: Option<JobId>,
-    requests: JoinSet<DispatchInput>,
-    /// What each request in flight is, in case its task dies and cannot report it.
-    running: HashMap<Id, DispatchInput>,
+    /// Whether anything more will be heard of the workers.
+    workers_known: bool,
+    /// What comes next, before anything else.
+    next: Option<DispatchCommand<<Pool as tenure_core::Assign>::Facts>>,
     /// Waiting submissions: the batch that each token belongs to, and the batches.
     answers: HashMap<u64, (u64, usize)>,
     submitted: HashMap<u64, Batch>,
     tokens: u64,
     updates: broadcast::Sender<JobUpdate>,
+    counters: Arc<Counters>,
     count: watch::Sender<JobCounts>,
     drain: watch::Sender<Arc<BTreeSet<WorkerId>>>,
     is_ready: watch::Sender<bool>,
 }
 
-impl Feeder {
-    fn now(&self) -> Time {
-        Time(self.carrier.place.reporter.clock.now_ms())
+impl Host<Leading> for LeaderHost {
+    type End = DispatcherEnd;
+
+    fn carry(&self, request: DispatchRequest) -> impl Future<Output = DispatchAnswer> + Send + 'static {
+        self.store.clone().carry(self.guard.clone(), request)
     }
 
-    async fn run(mut self, mut inbox: mpsc::Receiver<Command>) -> DispatcherEnd {
-        let workers = self.registry();
-        if let Some(end) = self.feed(workers.into_iter().collect()) {
-            return end;
+    fn output(&mut self, _: Now, _: &Leading, output: DispatchOutput) -> ControlFlow<DispatcherEnd> {
+        match output {
+            DispatchOutput::Answered(token, answer) => self.answer(token, answer),
+            DispatchOutput::Update(update) => self.tell(update),
+            DispatchOutput::Claimed { after_ms } => self.counters.jobs().claimed_after(after_ms),
+            DispatchOutput::Ended(_) => return ControlFlow::Break(DispatcherEnd::Superseded),
         }
-        let (guard, mut known) = (self.guard.clone(), true);
-        loop {
-            let now = self.now();
-            let wake = self
-                .machine
-                .lock()
-                .wake_at(now)
-                .map(|at| Duration::from_millis(at.since(now)).max(WAKE_LEAST));
-            let inputs = tokio::select! {
-                biased;
-                () = guard.ended() => return DispatcherEnd::LeadershipEnded,
-                command = inbox.recv() => match command {
-                    Some(command) => {
-                        // Other commands that have arrived share the same write.
-                        let mut inputs = vec![self.input(command)];
-                        while let Ok(command) = inbox.try_recv() {
-                            inputs.push(self.input(command));
-                        }
-                        inputs
-                    }
-                    None => return DispatcherEnd::Asked,
-                },
-                Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => {
-                    // Other answers that have arrived count for the same writes.
-                    let mut inputs: Vec<DispatchInput> = self.on_done(done).into_iter().collect();
-                    while let Some(done) = self.requests.try_join_next_with_id() {
-                        inputs.extend(self.on_done(done));
-                    }
-                    inputs
-                }
-                changed = self.workers.changed(), if known => {
-                    known = changed.is_ok();
-                    self.registry().into_iter().collect()
-                }
-                () = crate::shell::sleep_or_never(wake) => vec![DispatchInput::Wake],
-            };
-            if let Some(end) = self.feed(inputs) {
-                return end;
+        ControlFlow::Continue(())
+    }
+
+    async fn next(&mut self) -> Happening<Leading, DispatcherEnd> {
+        if let Some(command) = self.next.take() {
+            return Happening::Command(command);
+        }
+        tokio::select! {
+            biased;
+            () = self.guard.ended() => Happening::End(DispatcherEnd::LeadershipEnded),
+            command = self.commands.next() => match command {
+                Some(command) => self.happening(command),
+                None => Happening::End(DispatcherEnd::Asked),
+            },
+            changed = self.workers.changed(), if self.workers_known => {
+                self.workers_known = changed.is_ok();
+                self.workers_changed()
             }
         }
     }
 
-    fn input(&mut self, command: Command) -> DispatchInput {
-        match command {
-            Command::Cancel(id) => DispatchInput::Cancel(id),
-            Command::Forget(series) => DispatchInput::Forget(series),
+    fn settled(&mut self, _: Now, machine: &Leading) -> ControlFlow<DispatcherEnd> {
+        let counts = machine.counts();
+        let before = self.count.send_replace(counts);
+        let (queued, out) = machine.open();
+        let counters = self.counters.jobs();
+        counters.set_open(queued as u64, out as u64);
+        counters.add(&before, &counts);
+        if !machine.draining().eq(self.drain.borrow().iter()) {
+            self.drain.send_replace(Arc::new(machine.draining().cloned().collect()));
+        }
+        if machine.is_ready() && !*self.is_ready.borrow() {
+            self.is_ready.send_replace(true);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+impl LeaderHost {
+    fn happening(&mut self, command: Command) -> Happening<Leading, DispatcherEnd> {
+        Happening::Command(match command {
+            Command::Look(look) => return Happening::Look(look),
+            Command::Cancel(id) => DispatchCommand::Cancel(id),
+            Command::Forget(series) => DispatchCommand::Forget(series),
             Command::Submit(records, reply) => {
                 let batch = self.tokens;
                 let count = records.len();
@@ -342,65 +353,24 @@ impl Feeder {
                 });
                 let records = tokens.collect();
                 if count == 0 {
-                    self.tokens += 1;
                     // If the caller gave up, nobody waits any more.
                     let _ = reply.send(Vec::new());
-                } else {
-                    let answers = vec![None; count];
-                    self.submitted.insert(batch, Batch { reply, answers, missing: count });
+                    return Happening::Nothing;
                 }
-                DispatchInput::Submit(records)
+                self.submitted.insert(batch, Batch { reply, answers: vec![None; count], missing: count });
+                DispatchCommand::Submit(records)
             }
-        }
+        })
     }
 
-    /// The workers, once anything is known about them.
-    fn registry(&mut self) -> Option<DispatchInput> {
-        self.workers.borrow_and_update().told_in(self.epoch.0)
-    }
-
-    fn on_done(
-        &mut self,
-        done: Result<(Id, DispatchInput), tokio::task::JoinError>,
-    ) -> Option<DispatchInput> {
-        match done {
-            Ok((job, input)) => {
-                self.running.remove(&job);
-                Some(input)
-            }
-            Err(error) => {
-                tracing::error!(target: "tenure", %error, "a store request crashed");
-                self.running.remove(&error.id())
-            }
+    /// Tells the workers, once anything is known about them.
+    fn workers_changed(&mut self) -> Happening<Leading, DispatcherEnd> {
+        let workers = self.workers.borrow_and_update();
+        self.next = workers.told_in(self.epoch.0);
+        match self.next {
+            Some(_) => Happening::Command(DispatchCommand::Facts(Arc::clone(&workers.list))),
+            None => Happening::Nothing,
         }
-    }
-
-    fn feed(&mut self, inputs: Vec<DispatchInput>) -> Option<DispatcherEnd> {
-        let now = self.now();
-        for input in inputs {
-            self.machine.lock().handle(now, input);
-        }
-        self.assign(now);
-        let mut effects = Vec::new();
-        self.machine.lock().advance(now, jiff::Timestamp::now().as_millisecond(), &mut effects);
-        let mut end = None;
-        for effect in effects {
-            match effect {
-                DispatchEffect::Request(id, request) => self.send(id, request),
-                DispatchEffect::Answered(token, answer) => self.answer(token, answer),
-                DispatchEffect::Update(update) => self.tell(update),
-                DispatchEffect::Ended(_) => end = Some(DispatcherEnd::Superseded),
-            }
-        }
-        self.show();
-        end
-    }
-
-    fn send(&mut self, id: RequestId, request: DispatchRequest) {
-        let (carrier, guard, epoch, silence) =
-            (self.carrier.clone(), self.guard.clone(), self.epoch, request.unanswered(id));
-        let task = self.requests.spawn(async move { carrier.carry(&guard, epoch, id, request).await });
-        self.running.insert(task.id(), silence);
     }
 
     fn answer(&mut self, token: u64, answer: SubmitAnswer) {
@@ -426,70 +396,5 @@ impl Feeder {
         );
         // It is fine if nobody reads.
         let _ = self.updates.send(update);
-    }
-
-    fn show(&mut self) {
-        let (counts, (queued, out), claims, ready, draining) = {
-            let mut machine = self.machine.lock();
-            let news = !machine.draining().eq(self.drain.borrow().iter());
-            let draining: Option<BTreeSet<WorkerId>> = news.then(|| machine.draining().cloned().collect());
-            (machine.counts(), machine.open(), machine.take_claim_times(), machine.is_ready(), draining)
-        };
-        let before = self.count.send_replace(counts);
-        let counters = self.carrier.place.reporter.counters.jobs();
-        counters.set_open(queued as u64, out as u64);
-        counters.add(&before, &counts);
-        for ms in claims {
-            counters.claimed_after(ms);
-        }
-        if let Some(draining) = draining {
-            self.drain.send_replace(Arc::new(draining));
-        }
-        if ready && !*self.is_ready.borrow() {
-            self.is_ready.send_replace(true);
-        }
-    }
-
-    /// Gives a worker to jobs that name none, or a reason why there is none. Jobs that already have a reason are tried
-    /// again only when something has happened, not too often, and not all at once.
-    fn assign(&mut self, now: Time) {
-        let machine = Arc::clone(&self.machine);
-        let (waiting, again) = {
-            let mut machine = machine.lock();
-            let again = machine.may_retry(now);
-            let waiting: Vec<JobRecord> = match again {
-                true => machine.unassigned(now).cloned().collect(),
-                false => machine.unassigned_new(now).cloned().collect(),
-            };
-            if !waiting.is_empty() {
-                self.pool.refresh(&self.workers.borrow().list, &mut machine);
-            }
-            (waiting, again)
-        };
-        let first = self.tried.take().filter(|_| again);
-        let first = first.map_or(0, |tried| waiting.partition_point(|job| job.id <= tried));
-        let mut vain = 0;
-        for job in waiting[first..].iter().chain(&waiting[..first]) {
-            if again && vain >= RETRIES_MAX {
-                // The others get their turn in the next pass.
-                self.tried = Some(job.id.clone());
-                machine.lock().handle(now, DispatchInput::Submit(Vec::new()));
-                return;
-            }
-            let id = job.id.clone();
-            let chosen = self.assign.assign(job, self.pool.candidates());
-            let mut machine = machine.lock();
-            match chosen {
-                Ok(worker) => {
-                    machine.handle(now, DispatchInput::Assign { id, worker });
-                    self.pool.refresh(&self.workers.borrow().list, &mut machine);
-                }
-                Err(reason) => {
-                    vain += 1;
-                    let reason = Arc::from(crate::wire::told(&reason));
-                    machine.handle(now, DispatchInput::Explain { id, reason });
-                }
-            }
-        }
     }
 }

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::blob::Blob;
+use crate::documents::{Codec, Unreadable};
 use crate::wire::{VERSION, incarnation, nonce, told};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +13,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use tenure_core::IdError;
 use tenure_core::WorkerId;
+use tenure_core::document::Stamp;
 use tenure_core::{
     Entry, EntryState, Epoch, InboxDoc, Incarnation, JOB_PAYLOAD_MAX_BYTES, JOB_RESULT_MAX_BYTES, JobLimits,
     JobRecord, JobState, LateResult, LedgerDoc, Nonce, Outcome, OutcomeKind,
@@ -37,6 +39,7 @@ const ENTRIES_READ_MAX: usize = 1024;
 struct LedgerDocument {
     v: u64,
     epoch: u64,
+    owner: String,
     nonce: String,
     #[serde(default)]
     series: BTreeMap<String, u64>,
@@ -99,7 +102,7 @@ struct InboxDocument {
     v: u64,
     worker_id: String,
     epoch: u64,
-    leader: String,
+    owner: String,
     nonce: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     closed: Option<String>,
@@ -142,19 +145,33 @@ pub(crate) struct Carried {
     pub(crate) foreign: Vec<Value>,
 }
 
-fn checked(body: &[u8]) -> Result<(), String> {
+fn checked(body: &[u8]) -> Result<(), Unreadable> {
     #[derive(Deserialize)]
     struct Versioned {
         v: u64,
     }
-    let Versioned { v } = serde_json::from_slice(body).map_err(|e| format!("not a Tenure document: {e}"))?;
+    let Versioned { v } =
+        serde_json::from_slice(body).map_err(|e| unreadable(&format!("not a Tenure document: {e}")))?;
     match v {
         VERSION => Ok(()),
-        newer if newer > VERSION => Err(format!(
-            "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
-        )),
-        _ => Err("`v` must be 1".to_owned()),
+        newer if newer > VERSION => {
+            let detail = format!(
+                "written in version {newer}, but this software only knows up to {VERSION}: upgrade it"
+            );
+            Err(Unreadable { newer: true, detail })
+        }
+        _ => Err(unreadable("`v` must be 1")),
     }
+}
+
+fn unreadable(detail: &str) -> Unreadable {
+    Unreadable { newer: false, detail: told(detail) }
+}
+
+fn stamp(epoch: u64, owner: &str, nonce_text: &str) -> Result<Stamp, String> {
+    let owner = incarnation(owner).ok_or("`owner` must be 16 hex digits")?;
+    let nonce = nonce(nonce_text).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    Ok(Stamp { epoch: Epoch(bounded("epoch", epoch, Epoch::MAX.0)?), owner, nonce })
 }
 
 fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, String> {
@@ -182,28 +199,39 @@ fn bytes(field: &str, blob: Blob, limit: usize) -> Result<Arc<[u8]>, String> {
 
 // ---- ledger ----
 
-pub(crate) fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
-    let document = LedgerDocument {
-        v: VERSION,
-        epoch: doc.epoch.0,
-        nonce: nonce_text(doc.nonce),
-        series: doc.series.iter().map(|(name, watermark)| (name.to_string(), *watermark)).collect(),
-        jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
-        extra: carried.extra.clone(),
-    };
-    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+/// A part of the ledger, or a batch of archived jobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LedgerCodec;
+
+impl Codec for LedgerCodec {
+    type Body = LedgerDoc;
+    type Kept = Carried;
+    const WHAT: &'static str = "a ledger and is left alone";
+
+    fn write(&self, stamp: Stamp, doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
+        let document = LedgerDocument {
+            v: VERSION,
+            epoch: stamp.epoch.0,
+            owner: stamp.owner.to_string(),
+            nonce: nonce_text(stamp.nonce),
+            series: doc.series.iter().map(|(name, watermark)| (name.to_string(), *watermark)).collect(),
+            jobs: doc.jobs.iter().map(|job| job_document(job, carried)).collect(),
+            extra: carried.extra.clone(),
+        };
+        serde_json::to_vec(&document).expect("maps with text keys always serialize")
+    }
+
+    /// Reads an object that may be anything at all. A single row that cannot be understood rejects the whole object: without
+    /// it, a job would be forgotten.
+    fn read(&self, body: &[u8]) -> Result<(Stamp, LedgerDoc, Carried), Unreadable> {
+        checked(body)?;
+        parse_ledger(body).map_err(|detail| unreadable(&detail))
+    }
 }
 
-/// Reads an object that may be anything at all. A single row that cannot be understood rejects the whole object: without it,
-/// a job would be forgotten.
-pub(crate) fn read_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
-    parse_ledger(body).map_err(|detail| told(&detail))
-}
-
-fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
-    checked(body)?;
+fn parse_ledger(body: &[u8]) -> Result<(Stamp, LedgerDoc, Carried), String> {
     let document: LedgerDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
-    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let stamp = stamp(document.epoch, &document.owner, &document.nonce)?;
     let series = document.series.iter().map(|(name, watermark)| Ok((id("series", name)?, *watermark)));
     let series = series.collect::<Result<Vec<_>, String>>()?;
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
@@ -219,8 +247,7 @@ fn parse_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
         }
         jobs.push(job);
     }
-    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
-    Ok((LedgerDoc { epoch, nonce, series, jobs }, carried))
+    Ok((stamp, LedgerDoc { series, jobs }, carried))
 }
 
 fn job_document(job: &JobRecord, carried: &Carried) -> JobDocument {
@@ -294,40 +321,50 @@ fn job_record(row: JobDocument) -> Result<JobRecord, String> {
     })
 }
 
-/// Encodes finished jobs for the archive.
-pub(crate) fn write_done(epoch: Epoch, nonce: Nonce, jobs: &[JobRecord]) -> Vec<u8> {
-    let doc = LedgerDoc { epoch, nonce, series: Vec::new(), jobs: jobs.to_vec() };
-    write_ledger(&doc, &Carried::default())
-}
-
 // ---- inboxes ----
 
-pub(crate) fn write_inbox(worker: &WorkerId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
-    let rows = doc.entries.iter().map(|entry| {
-        serde_json::to_value(entry_document(entry, carried)).expect("maps with text keys always serialize")
-    });
-    let document = InboxDocument {
-        v: VERSION,
-        worker_id: worker.to_string(),
-        epoch: doc.epoch.0,
-        leader: doc.leader.to_string(),
-        nonce: nonce_text(doc.nonce),
-        closed: doc.closed.map(|life| life.to_string()),
-        entries: rows.chain(carried.foreign.iter().cloned()).collect(),
-        extra: carried.extra.clone(),
-    };
-    serde_json::to_vec(&document).expect("maps with text keys always serialize")
+/// The inbox of this worker.
+#[derive(Clone, Debug)]
+pub(crate) struct InboxCodec(pub(crate) WorkerId);
+
+impl Codec for InboxCodec {
+    type Body = InboxDoc;
+    type Kept = Carried;
+    const WHAT: &'static str = "an inbox and is left alone";
+
+    fn write(&self, stamp: Stamp, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
+        let rows = doc.entries.iter().map(|entry| {
+            serde_json::to_value(entry_document(entry, carried))
+                .expect("maps with text keys always serialize")
+        });
+        let document = InboxDocument {
+            v: VERSION,
+            worker_id: self.0.to_string(),
+            epoch: stamp.epoch.0,
+            owner: stamp.owner.to_string(),
+            nonce: nonce_text(stamp.nonce),
+            closed: doc.closed.map(|life| life.to_string()),
+            entries: rows.chain(carried.foreign.iter().cloned()).collect(),
+            extra: carried.extra.clone(),
+        };
+        serde_json::to_vec(&document).expect("maps with text keys always serialize")
+    }
+
+    /// Reads an object that may be anything at all. Entries that cannot be understood are set aside: a few are carried along,
+    /// and nobody acts on them. Unlike a row of the ledger, none of them rejects the whole object: an entry is one delivery,
+    /// and the ledger knows about it.
+    fn read(&self, body: &[u8]) -> Result<(Stamp, InboxDoc, Carried), Unreadable> {
+        checked(body)?;
+        parse_inbox(&self.0, body).map_err(|detail| unreadable(&detail))
+    }
+
+    fn complaint(&self, kept: &Carried) -> Option<String> {
+        let count = kept.foreign.len();
+        (count > 0).then(|| format!("has {count} entries that cannot be read; they are ignored"))
+    }
 }
 
-/// Reads an object that may be anything at all. Entries that cannot be understood are set aside: a few are carried along,
-/// and nobody acts on them. Unlike a row of the ledger, none of them rejects the whole object: an entry is one delivery, and
-/// the ledger knows about it.
-pub(crate) fn read_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
-    parse_inbox(worker, body).map_err(|detail| told(&detail))
-}
-
-fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
-    checked(body)?;
+fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(Stamp, InboxDoc, Carried), String> {
     let document: InboxDocument = serde_json::from_slice(body).map_err(|e| e.to_string())?;
     if document.worker_id != worker.as_str() {
         return Err(format!("`workerId` must be {worker}, as in the key, not {:?}", document.worker_id));
@@ -338,8 +375,7 @@ fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), St
             document.entries.len()
         ));
     }
-    let leader = incarnation(&document.leader).ok_or("`leader` must be 16 hex digits")?;
-    let nonce = nonce(&document.nonce).ok_or("`nonce` must be 16 hex digits, a dash and a number")?;
+    let stamp = stamp(document.epoch, &document.owner, &document.nonce)?;
     let mut carried = Carried { extra: document.extra, ..Carried::default() };
     let (mut entries, mut seen) = (Vec::new(), BTreeSet::new());
     for row in document.entries {
@@ -360,8 +396,7 @@ fn parse_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), St
         None => None,
         Some(life) => Some(incarnation(life).ok_or("`closed` must be 16 hex digits")?),
     };
-    let epoch = Epoch(bounded("epoch", document.epoch, Epoch::MAX.0)?);
-    Ok((InboxDoc { epoch, leader, nonce, closed, entries }, carried))
+    Ok((stamp, InboxDoc { closed, entries }, carried))
 }
 
 fn entry_document(entry: &Entry, carried: &Carried) -> EntryDocument {

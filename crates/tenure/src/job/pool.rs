@@ -1,42 +1,39 @@
 //! Who can be given a job. Updated incrementally, because there may be a thousand workers and many jobs per second.
 
-use super::assign::Candidate;
+use super::assign::{Assign, Candidate};
 use crate::workers::WorkerInfo;
 use std::sync::Arc;
-use tenure_core::WorkerId;
-use tenure_core::{Dispatcher, JOB_PAYLOAD_MAX_BYTES};
+use tenure_core::{JobRecord, WorkerId};
 
-/// Active workers with room in their inbox, in id order.
-#[derive(Default)]
+/// Active workers with room in their inbox, in id order, and whoever chooses among them.
 pub(super) struct Pool {
-    list: Option<Arc<[WorkerInfo]>>,
+    assign: Arc<dyn Assign>,
+    list: Arc<[WorkerInfo]>,
     candidates: Vec<Candidate>,
 }
 
 impl Pool {
-    pub(super) fn candidates(&self) -> &[Candidate] {
-        &self.candidates
+    pub(super) fn new(assign: Arc<dyn Assign>) -> Pool {
+        Pool { assign, list: Arc::default(), candidates: Vec::new() }
+    }
+}
+
+impl tenure_core::Assign for Pool {
+    type Facts = Arc<[WorkerInfo]>;
+
+    /// The registry's list, in id order. The load of all of them is told anew after it.
+    fn learn(&mut self, list: Arc<[WorkerInfo]>) {
+        self.list = list;
+        self.candidates.clear();
     }
 
-    /// Applies what changed: the registry's list, in id order, and the workers' load.
-    pub(super) fn refresh(&mut self, list: &Arc<[WorkerInfo]>, machine: &mut Dispatcher) {
-        let touched = machine.take_touched();
-        if self.list.as_ref().is_some_and(|known| Arc::ptr_eq(known, list)) {
-            for worker in touched {
-                let place = list.binary_search_by(|info| info.worker_id.cmp(&worker));
-                if let Some(info) = place.ok().and_then(|place| list.get(place)) {
-                    self.update(info, machine);
-                }
-            }
-            return;
-        }
-        self.candidates = list.iter().filter_map(|info| candidate(info, machine)).collect();
-        self.list = Some(Arc::clone(list));
-    }
-
-    fn update(&mut self, info: &WorkerInfo, machine: &Dispatcher) {
-        let place = self.place(&info.worker_id);
-        match (place, candidate(info, machine)) {
+    fn load(&mut self, worker: &WorkerId, in_flight: Option<usize>) {
+        let info = self.list.binary_search_by(|info| info.worker_id.cmp(worker)).ok();
+        let info = info.and_then(|place| self.list.get(place));
+        let candidate = info.zip(in_flight);
+        let candidate = candidate.map(|(info, in_flight)| Candidate { worker: info.clone(), in_flight });
+        let place = self.candidates.binary_search_by(|known| known.worker.worker_id.cmp(worker));
+        match (place, candidate) {
             (Ok(place), Some(candidate)) => self.candidates[place] = candidate,
             (Ok(place), None) => {
                 self.candidates.remove(place);
@@ -46,13 +43,7 @@ impl Pool {
         }
     }
 
-    fn place(&self, worker: &WorkerId) -> Result<usize, usize> {
-        self.candidates.binary_search_by(|candidate| candidate.worker.worker_id.cmp(worker))
+    fn assign(&mut self, job: &JobRecord) -> Result<WorkerId, String> {
+        self.assign.assign(job, &self.candidates).map_err(|reason| crate::wire::told(&reason))
     }
-}
-
-/// Room means room for any job, however large.
-fn candidate(info: &WorkerInfo, machine: &Dispatcher) -> Option<Candidate> {
-    let fits = info.active && machine.has_room(&info.worker_id, JOB_PAYLOAD_MAX_BYTES);
-    fits.then(|| Candidate { in_flight: machine.in_flight(&info.worker_id), worker: info.clone() })
 }

@@ -1,17 +1,17 @@
 //! A worker's handle for its jobs.
 
-mod feeder;
+mod life;
 
 use super::Jobs;
 use crate::workers::{Worker, WorkerEnd};
-use feeder::Shell;
+use life::Runner;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use tenure_core::{ClaimerConfig, ClaimerCounts, Incarnation, JOB_RESULT_MAX_BYTES, Outcome, OutcomeKind};
 use tenure_core::{JobId, KindName};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 /// What a handler is given.
@@ -125,15 +125,12 @@ pub enum RunnerEnd {
     WorkerEnded(WorkerEnd),
 }
 
-enum Command {
-    Drain,
-    Look,
-}
-
 /// Runs the jobs of one worker. Dropping it stops them: the leader gives them to others once it notices.
 #[derive(Debug)]
 pub struct JobRunner {
-    commands: mpsc::Sender<Command>,
+    /// Set to drain; closed when the handle is dropped.
+    drain: watch::Sender<bool>,
+    look: Arc<Notify>,
     ended: watch::Receiver<Option<RunnerEnd>>,
     worker: Arc<Worker>,
     in_hand: watch::Receiver<usize>,
@@ -160,17 +157,19 @@ impl JobRunner {
             linger_ms: fast_ms / 4,
         };
         let worker = Arc::new(worker);
-        let (commands, inbox) = mpsc::channel(4);
+        let (drain, draining) = watch::channel(false);
+        let look = Arc::new(Notify::new());
         let (end, ended) = watch::channel(None);
         let (hand, in_hand) = watch::channel(0);
         let (told, counts) = watch::channel(ClaimerCounts::default());
         let (place, watched) = (place.clone(), Arc::clone(&worker));
-        let shell = Shell { place, config, handlers, worker: watched, hand, told };
+        let looks = Arc::clone(&look);
+        let runner = Runner { place, config, handlers, worker: watched, draining, looks, hand, told };
         tokio::spawn(async move {
-            let reason = shell.run(inbox).await;
+            let reason = runner.run().await;
             end.send_replace(Some(reason));
         });
-        JobRunner { commands, ended, worker, in_hand, counts }
+        JobRunner { drain, look, ended, worker, in_hand, counts }
     }
 
     /// The worker whose jobs it runs.
@@ -191,14 +190,13 @@ impl JobRunner {
 
     /// Looks at the inbox now instead of at the next poll.
     pub fn look(&self) {
-        // If the channel is full, it is about to look anyway.
-        let _ = self.commands.try_send(Command::Look);
+        self.look.notify_one();
     }
 
     /// Takes nothing new, gives back what was not begun, finishes what runs, writes the results, and deregisters. Bounded by
     /// the timeouts of the running jobs, as long as the store answers; set a limit of your own where that matters.
     pub async fn drain(self) -> RunnerEnd {
-        let _ = self.commands.send(Command::Drain).await;
+        self.drain.send_replace(true);
         let reason = self.ended().await;
         let JobRunner { worker, .. } = self;
         if let Ok(worker) = Arc::try_unwrap(worker) {

@@ -1,7 +1,8 @@
 //! The jobs of a namespace, seen from outside. Writes nothing.
 
 use super::SHARDS;
-use super::documents::{read_inbox, read_ledger};
+use super::documents::{InboxCodec, LedgerCodec};
+use crate::documents::Codec;
 use crate::keys::Keys;
 use crate::status::StatusError;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,9 +57,9 @@ impl JobList {
         for shard in shards {
             let key = keys.ledger(shard);
             let Some(object) = found(&lanes.bulk, &key).await? else { continue };
-            match read_ledger(&object.body) {
-                Ok((doc, _)) => list.jobs.extend(doc.jobs),
-                Err(detail) => list.unreadable.push((key, detail)),
+            match LedgerCodec.read(&object.body) {
+                Ok((_, doc, _)) => list.jobs.extend(doc.jobs),
+                Err(unreadable) => list.unreadable.push((key, unreadable.detail)),
             }
         }
         list.jobs.sort_by(|a, b| a.id.cmp(&b.id));
@@ -80,7 +81,7 @@ impl JobList {
         for worker in workers.into_iter().take(most) {
             let Some(object) = found(&lanes.bulk, &keys.inbox(&worker)).await? else { continue };
             // An inbox that cannot be read is the leader's business; it says nothing here.
-            let Ok((doc, _)) = read_inbox(&worker, &object.body) else { continue };
+            let Ok((_, doc, _)) = InboxCodec(worker.clone()).read(&object.body) else { continue };
             for entry in doc.entries {
                 let state = match entry.state {
                     EntryState::Dispatched => JobState::Dispatched,
@@ -139,7 +140,7 @@ async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRe
     batches.sort_by_key(|batch| std::cmp::Reverse(batch.modified.0));
     for batch in batches.iter().take(DONE_READ_MAX) {
         let Some(object) = found(&lanes.bulk, &batch.key).await? else { continue };
-        let Ok((doc, _)) = read_ledger(&object.body) else { continue };
+        let Ok((_, doc, _)) = LedgerCodec.read(&object.body) else { continue };
         if let Some(job) = doc.jobs.into_iter().find(|job| job.id == *id) {
             return Ok(Some(job));
         }

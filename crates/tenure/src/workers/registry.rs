@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tenure_core::{
-    DispatchInput, KnownWorkers, Listed, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent,
+    DispatchCommand, KnownWorkers, Listed, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent,
 };
 use tenure_core::{NodeId, PluginName, WorkerId};
 use tokio::sync::watch;
@@ -33,7 +33,7 @@ pub struct Workers {
 
 impl Workers {
     /// What to tell a dispatcher of this epoch; `None` as long as nothing is known.
-    pub(crate) fn told_in(&self, epoch: u64) -> Option<DispatchInput> {
+    pub(crate) fn told_in<F>(&self, epoch: u64) -> Option<DispatchCommand<F>> {
         let listed = self.listed.filter(|(of, _)| *of == epoch);
         if self.epoch == 0 && listed.is_none() {
             return None;
@@ -41,7 +41,7 @@ impl Workers {
         let fits = self.list.len() as u64 >= self.active + self.inactive;
         let whole = fits && listed.is_some_and(|(_, all)| all);
         let list = self.list.iter().map(|info| (info.worker_id.clone(), info.active)).collect();
-        Some(DispatchInput::Workers { list, listed: listed.is_some(), whole })
+        Some(DispatchCommand::Workers { list, listed: listed.is_some(), whole })
     }
 }
 

@@ -132,7 +132,7 @@ pub async fn put_inbox(rig: &Rig, entries: &[(&str, u64, i64)]) {
     });
     let rows: Vec<Value> = rows.collect();
     let life = "00000000000000aa";
-    let inbox = json!({"v": 1, "workerId": "w1", "epoch": 6, "leader": life, "nonce": format!("{life}-1"),
+    let inbox = json!({"v": 1, "workerId": "w1", "epoch": 6, "owner": life, "nonce": format!("{life}-1"),
                        "entries": rows});
     put(rig, INBOX, inbox.to_string()).await;
 }
@@ -197,13 +197,13 @@ pub async fn until_final(
 /// Waits until all jobs are over.
 pub async fn settle(dispatcher: &Dispatcher, count: usize) {
     for _ in 0..6000 {
-        let jobs = dispatcher.jobs();
+        let jobs = dispatcher.jobs().await;
         if jobs.len() == count && jobs.iter().all(|job| job.state.is_final()) {
             return;
         }
         sleep_ms(100).await;
     }
-    let open = dispatcher.jobs();
+    let open = dispatcher.jobs().await;
     let open: Vec<_> = open.iter().filter(|job| !job.state.is_final()).collect();
     panic!("not over within ten simulated minutes: {open:#?}");
 }

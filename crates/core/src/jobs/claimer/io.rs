@@ -1,24 +1,21 @@
-//! Inputs and effects of the claimer.
+//! Commands, requests and outputs of the claimer.
 
 use super::super::{InboxDoc, Outcome};
-use crate::election::{Epoch, RequestId, Version, WriteAnswer};
+use crate::document::{DocumentAnswer, DocumentRequest};
+use crate::election::Epoch;
 use crate::id::{JobId, KindName};
+use crate::machine::Request;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Inputs of [`Claimer::handle`](super::Claimer::handle).
+/// An entry that the fence has rejected: its job, attempt and epoch.
+pub type Refused = (JobId, u32, Epoch);
+
+/// What can happen to a claimer, besides time and answers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum ClaimerInput {
-    /// Only time has passed.
-    Wake,
+pub enum ClaimerCommand {
     /// Look now: there is something new.
-    Nudge,
-    /// The inbox was read.
-    Read(RequestId, ClaimerRead),
-    /// The inbox was written.
-    Written(RequestId, WriteAnswer),
-    /// Whether the worker's id still belongs to this life. `false` also if there was no answer.
-    Confirmed(RequestId, bool),
+    Look,
     /// A running attempt has ended.
     Ended {
         /// The id of the job.
@@ -32,37 +29,41 @@ pub enum ClaimerInput {
     Drain,
 }
 
-/// The outcome of reading the inbox.
+/// A request of a claimer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum ClaimerRead {
-    /// There is an inbox.
-    Found {
-        /// The content of the inbox.
-        doc: InboxDoc,
-        /// To be passed as the condition of the next write.
-        version: Version,
-        /// The entries that the fence rejects, by job id and attempt.
-        fenced: BTreeSet<(JobId, u32)>,
-    },
-    /// It still has the version the request named.
-    Unchanged,
-    /// There is no object.
-    Absent,
-    /// There is an object, but it is not an inbox.
-    Unreadable,
-    /// The store did not answer, or refused.
-    Unavailable,
+pub enum ClaimerRequest {
+    /// For the worker's inbox. What a read shows is put before the fence, except what the fence has rejected already, so that
+    /// each rejection is counted once.
+    Inbox(DocumentRequest<InboxDoc>, BTreeSet<Refused>),
+    /// Read the worker's registration, and answer whether the id still belongs to this life.
+    Confirm,
 }
 
-/// Effects of [`Claimer::handle`](super::Claimer::handle), for the caller to carry out.
+/// The answer to a [`ClaimerRequest`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum ClaimerEffect {
-    /// Read the inbox, unless it still has this version.
-    Read(RequestId, Option<Version>),
-    /// Write the inbox, if it still has this version.
-    Write(RequestId, InboxDoc, Version),
-    /// Read the worker's registration, and answer whether the id still belongs to this life.
-    Confirm(RequestId),
+pub enum ClaimerAnswer {
+    /// From the worker's inbox, with the unclaimed entries that the fence rejects, now or earlier.
+    Inbox(DocumentAnswer<InboxDoc>, BTreeSet<Refused>),
+    /// Whether the worker's id still belongs to this life. `false` also if nobody knows.
+    Confirmed(bool),
+}
+
+impl Request for ClaimerRequest {
+    type Answer = ClaimerAnswer;
+
+    fn unanswered(&self) -> ClaimerAnswer {
+        match self {
+            ClaimerRequest::Inbox(request, refused) => {
+                ClaimerAnswer::Inbox(request.unanswered(), refused.clone())
+            }
+            ClaimerRequest::Confirm => ClaimerAnswer::Confirmed(false),
+        }
+    }
+}
+
+/// What a claimer tells.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum ClaimerOutput {
     /// Run this claimed attempt.
     Run {
         /// The id of the job.

@@ -2,15 +2,13 @@
 
 use super::super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
 use super::{Claimer, Phase};
-use crate::election::Version;
-use crate::id::Nonce;
 use crate::mutants::Mutant;
 use crate::time::Time;
 
 impl Claimer {
     /// The inbox to write, if it is worth a write now: claims at once, results together.
-    pub(super) fn plan(&mut self, now: Time) -> Option<(InboxDoc, Version)> {
-        let (doc, version) = self.doc.clone()?;
+    pub(super) fn plan(&mut self, now: Time) -> Option<InboxDoc> {
+        let doc = self.doc()?.clone();
         let me = self.config.incarnation;
         let (mut claims, mut running) = (self.runs.len(), self.running());
         let closed = self.draining.then_some(me);
@@ -27,7 +25,7 @@ impl Claimer {
                         duplicates += 1;
                         finish(entry, outcome.clone());
                         claimed = true;
-                    } else if self.fenced.contains(&key) {
+                    } else if self.is_refused(entry) {
                         // From an epoch that is over: the next leader decides what happens to it.
                     } else if self.draining {
                         finish(entry, Outcome::bare(OutcomeKind::Returned));
@@ -73,8 +71,7 @@ impl Claimer {
         }
         self.counts.duplicates += duplicates;
         self.counts.abandoned += abandoned;
-        let nonce = Nonce { incarnation: me, sequence: self.writes + 1 };
-        Some((InboxDoc { nonce, entries, closed, ..doc }, version))
+        Some(InboxDoc { entries, closed })
     }
 }
 

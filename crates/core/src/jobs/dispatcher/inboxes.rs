@@ -1,14 +1,14 @@
 //! The dispatcher's side of inboxes: what it concludes from them and what it writes into them.
 
-use super::super::inbox::{Flight, Inbox};
-use super::super::shard::RETRY_MAX_MS;
+use super::super::inbox::Inbox;
 use super::super::{
     Entry, EntryState, InboxDoc, JOB_OBJECT_MAX_WEIGHT, JobState, Outcome, OutcomeKind, QUICK_LOOKS,
+    next_request,
 };
-use super::{DispatchEffect, DispatchRequest, Dispatcher, InboxRead, Job, due_by};
+use super::{Assign, DispatchOutput, DispatchRequest, Dispatcher, Job, due_by};
+use crate::document::{DocumentAnswer, Read, What};
 use crate::id::{JobId, WorkerId};
-
-use crate::election::{RequestId, WriteAnswer};
+use crate::machine::{Effect, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeSet;
@@ -25,21 +25,10 @@ struct InboxChange {
     recorded_results: bool,
 }
 
-impl Dispatcher {
+impl<A: Assign> Dispatcher<A> {
     /// Recorded results leave the inbox with the next dispatch, or after this long: one write less per batch under load.
     pub(super) fn recorded_results_ms(&self) -> u64 {
         self.config.slow_ms.saturating_mul(4)
-    }
-
-    /// Whether no former leader can write the inbox any more.
-    fn is_fenced(&self, inbox: &Inbox) -> bool {
-        inbox.doc.as_ref().is_some_and(|doc| doc.leader == self.config.incarnation)
-            || Mutant::JobInboxNotFenced.on()
-    }
-
-    pub(super) fn is_firm(&self, inbox: &Inbox) -> bool {
-        inbox.is_firm(self.config.incarnation)
-            || (Mutant::JobInboxNotFenced.on() && inbox.known && inbox.flight.is_none())
     }
 
     fn quicken(&mut self, now: Time, moves: bool) {
@@ -59,73 +48,41 @@ impl Dispatcher {
         self.table.claimed > 0
     }
 
-    pub(super) fn on_inbox(&mut self, now: Time, id: RequestId, worker: &WorkerId, read: InboxRead) {
-        let epoch = self.config.epoch;
-        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        if !matches!(&inbox.flight, Some(Flight::Read { id: flight, .. }) if *flight == id) {
-            return;
-        }
-        let Some(sent) = inbox.read_answered() else { return };
-        self.table.inboxes.insert(worker.clone());
-        match read {
-            InboxRead::Found(doc, _) if doc.epoch > epoch => self.ended = true,
-            InboxRead::Found(doc, version) => {
-                inbox.take(sent, Some(doc), Some(version));
-                self.quicken(now, true);
-                self.reconcile(now, worker);
-            }
-            InboxRead::Absent => inbox.take(sent, None, None),
-            InboxRead::Unchanged => {
-                // The list had called it changed, so lists spell versions differently.
-                self.list_misnames |= inbox.said_changed;
-                inbox.seen(sent);
-            }
-            InboxRead::Unreadable => {
-                self.counts.rejected += u64::from(!inbox.unreadable);
-                inbox.seen(sent);
-                (inbox.unreadable, inbox.doc, inbox.version) = (true, None, None);
-                inbox.due = now + RETRY_MAX_MS;
-            }
-            InboxRead::Unavailable => inbox.trouble(now),
-        }
-        self.inbox_changed(worker);
-    }
-
-    pub(super) fn on_inbox_written(
+    pub(super) fn on_inbox(
         &mut self,
         now: Time,
         id: RequestId,
         worker: &WorkerId,
-        answer: WriteAnswer,
+        answer: DocumentAnswer<InboxDoc>,
     ) {
-        let forget = Mutant::JobDoubtForgotten.on();
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        if !matches!(&inbox.flight, Some(Flight::Write { id: flight, .. }) if *flight == id) {
-            return;
-        }
+        let is_read = matches!(answer, DocumentAnswer::Read(_));
+        let unchanged = matches!(answer, DocumentAnswer::Read(Read::Unchanged));
         let before: Vec<(JobId, u32)> = inbox.entries().iter().map(Entry::key).collect();
-        if inbox.on_written(now, answer, forget) {
-            let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
-            self.counts.dispatched += new as u64;
-            inbox.recorded_results_since = None;
-            self.quicken(now, false);
-            self.reconcile(now, worker);
+        let (settled, body) = inbox.document.answered(now, id, answer);
+        inbox.content.settle(&settled.what, body);
+        if is_read && !matches!(settled.what, What::Nothing | What::Failed { .. }) {
+            inbox.read_sent = Some(settled.sent);
+            // The list had called it changed, so lists spell versions differently.
+            self.list_misnames |= unchanged && inbox.said_changed;
+            inbox.said_changed = false;
         }
-        self.inbox_changed(worker);
-    }
-
-    /// The inbox is gone, or has to be read again.
-    pub(super) fn on_inbox_removed(&mut self, now: Time, id: RequestId, worker: &WorkerId, done: bool) {
-        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        if !matches!(&inbox.flight, Some(Flight::Remove { id: flight }) if *flight == id) {
-            return;
-        }
-        inbox.flight = None;
-        if done {
-            (inbox.doc, inbox.version, inbox.stamp) = (None, None, None);
-        } else {
-            inbox.must_read = true;
-            inbox.trouble(now);
+        match settled.what {
+            What::Superseded(_) => self.ended = true,
+            What::Landed { .. } => {
+                let new = inbox.entries().iter().filter(|entry| !before.contains(&entry.key())).count();
+                self.counts.dispatched += new as u64;
+                inbox.recorded_results_since = None;
+                self.quicken(now, is_read);
+                self.reconcile(now, worker);
+            }
+            What::Loaded | What::Shared | What::Overtaken(_) => {
+                self.quicken(now, true);
+                self.reconcile(now, worker);
+            }
+            What::Blocked { news, .. } => self.counts.rejected += u64::from(news),
+            What::Removed => inbox.stamp = None,
+            What::Nothing | What::Same | What::Empty | What::Failed { .. } => {}
         }
         self.inbox_changed(worker);
     }
@@ -219,7 +176,7 @@ impl Dispatcher {
     /// Claimed entries that are missing now: somebody removed them, and nobody will report how they ended.
     fn vanished(&mut self, now: Time, worker: &WorkerId) {
         let Some(inbox) = self.inboxes.get(worker) else { return };
-        if !self.is_firm(inbox) {
+        if !inbox.is_firm() {
             return;
         }
         let claimed = self.out_at(worker).filter(|job| job.record.state != JobState::Dispatched);
@@ -266,7 +223,7 @@ impl Dispatcher {
         all.into_iter().filter(|worker| self.inboxes.contains_key(*worker)).cloned().collect()
     }
 
-    pub(super) fn poll(&mut self, now: Time, out: &mut Vec<DispatchEffect>) {
+    pub(super) fn poll(&mut self, now: Time, out: &mut Vec<Out<Self>>) {
         if self.poll_at.is_some_and(|due| now < due) {
             return;
         }
@@ -293,53 +250,52 @@ impl Dispatcher {
             return;
         }
         for worker in watched {
-            let idle =
-                self.inboxes.get(&worker).is_some_and(|inbox| inbox.flight.is_none() && now >= inbox.due);
-            if idle {
+            if let Some(inbox) = self.inboxes.get_mut(&worker) {
+                inbox.document.refresh();
                 self.read(now, &worker, out);
             }
         }
     }
 
-    fn read(&mut self, now: Time, worker: &WorkerId, out: &mut Vec<DispatchEffect>) {
-        let id = self.next_request();
+    fn read(&mut self, now: Time, worker: &WorkerId, out: &mut Vec<Out<Self>>) {
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        inbox.flight = Some(Flight::Read { id, sent: now });
-        let request = DispatchRequest::ReadInbox(worker.clone(), inbox.version.clone());
-        out.push(DispatchEffect::Request(id, request));
+        let next = next_request(&mut self.requests, &mut inbox.document, now, false);
+        out.extend(next.map(|(id, op)| {
+            Effect::Request(id, DispatchRequest::Inbox(worker.clone(), op.with(InboxDoc::default)))
+        }));
     }
 
     // ---- writing ----
 
-    pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<DispatchEffect>) {
+    pub(super) fn write_inboxes(&mut self, now: Time, wall_ms: i64, out: &mut Vec<Out<Self>>) {
         let due: Vec<WorkerId> = due_by(&self.table.inbox_timers, now).cloned().collect();
         let mut workers = std::mem::take(&mut self.table.inboxes);
         workers.extend(due);
         for worker in workers {
             let Some(inbox) = self.inboxes.get(&worker) else { continue };
-            let (busy, due) = (inbox.flight.is_some(), inbox.due);
-            if !busy && now >= due {
+            if !inbox.document.is_busy() && now >= inbox.document.due() {
                 self.tend(now, wall_ms, &worker, out);
             }
             let Some(inbox) = self.inboxes.get(&worker) else { continue };
             let tidy = inbox.recorded_results_since.map(|since| since + self.recorded_results_ms());
             let retire = inbox.unheard_since.map(|since| since + self.config.retire_ms);
-            let times = [Some(inbox.due), tidy, retire].into_iter().flatten().filter(|at| *at > now);
+            let times =
+                [Some(inbox.document.due()), tidy, retire].into_iter().flatten().filter(|at| *at > now);
             // A request in flight brings its own answer, and the inbox is checked then.
-            let timer = if inbox.flight.is_some() { None } else { times.min() };
+            let timer = if inbox.document.is_busy() { None } else { times.min() };
             self.retime_inbox(&worker, timer);
         }
     }
 
     /// Reads, writes or removes the inbox, if there is reason to.
-    fn tend(&mut self, now: Time, wall_ms: i64, worker: &WorkerId, out: &mut Vec<DispatchEffect>) {
+    fn tend(&mut self, now: Time, wall_ms: i64, worker: &WorkerId, out: &mut Vec<Out<Self>>) {
         let inbox = &self.inboxes[worker];
-        if inbox.must_read {
+        if inbox.document.must_read() {
             return self.read(now, worker, out);
         }
         let referenced = self.table.out.contains_key(worker);
         let retired = inbox.unheard_since.is_some_and(|since| now.since(since) >= self.config.retire_ms);
-        if inbox.doc.is_none() && retired && !referenced && inbox.doubt.is_none() && !inbox.unreadable {
+        if inbox.doc().is_none() && retired && !referenced && !inbox.in_doubt() {
             self.retime_inbox(worker, None);
             self.inboxes.remove(worker);
             self.table.claimed_in.remove(worker);
@@ -347,37 +303,39 @@ impl Dispatcher {
             return;
         }
         let change = self.change(worker, inbox, wall_ms);
-        let retires = retired && !referenced && change.entries.is_empty() && inbox.doc.is_some();
+        let retires = retired && !referenced && change.entries.is_empty() && inbox.doc().is_some();
         // Only if it is empty: a removal has no condition and must not take away what another leader has just written.
-        if retires && inbox.entries().is_empty() && self.is_firm(inbox) {
-            let id = self.next_request();
-            if let Some(inbox) = self.inboxes.get_mut(worker) {
-                inbox.flight = Some(Flight::Remove { id });
+        if retires && inbox.entries().is_empty() && inbox.is_firm() {
+            let id = RequestId(self.requests + 1);
+            let op = self.inboxes.get_mut(worker).and_then(|inbox| inbox.document.remove(now, id));
+            if let Some(op) = op {
+                self.requests += 1;
+                let request = op.with(InboxDoc::default);
+                out.push(Effect::Request(id, DispatchRequest::Inbox(worker.clone(), request)));
             }
-            return out.push(DispatchEffect::Request(id, DispatchRequest::RemoveInbox(worker.clone())));
+            return;
         }
-        let open = !self.is_fenced(inbox) && (referenced || !inbox.entries().is_empty() || retires);
+        let open = !inbox.is_fenced() && (referenced || !inbox.entries().is_empty() || retires);
         let crowded = inbox.entries().len() * 2 >= self.config.entries_max;
         let overdue =
             inbox.recorded_results_since.is_some_and(|since| now.since(since) >= self.recorded_results_ms());
-        let doubted = inbox.doubt.is_some();
         let tidy = change.recorded_results && (crowded || overdue || retires);
-        let (needed, readable) = (change.urgent || open || doubted || tidy, !inbox.unreadable);
+        let needed = change.urgent || open || inbox.in_doubt() || tidy;
         let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        if !needed || !readable {
+        if !needed {
             let since = inbox.recorded_results_since.unwrap_or(now);
-            inbox.recorded_results_since = (change.recorded_results && readable).then_some(since);
+            inbox.recorded_results_since = change.recorded_results.then_some(since);
             return;
         }
-        self.writes += 1;
-        let (epoch, leader, nonce) = (self.config.epoch, self.config.incarnation, self.nonce());
-        let id = self.next_request();
-        let Some(inbox) = self.inboxes.get_mut(worker) else { return };
-        let closed = inbox.doc.as_ref().and_then(|doc| doc.closed);
-        let doc = InboxDoc { epoch, leader, nonce, closed, entries: change.entries };
-        let expect = inbox.expect();
-        inbox.flight = Some(Flight::Write { id, doc: doc.clone(), expect: expect.clone() });
-        out.push(DispatchEffect::Request(id, DispatchRequest::WriteInbox(worker.clone(), doc, expect)));
+        inbox.document.touch();
+        let closed = inbox.doc().and_then(|doc| doc.closed);
+        let body = inbox.content.send(InboxDoc { closed, entries: change.entries });
+        let next = next_request(&mut self.requests, &mut inbox.document, now, true);
+        out.extend(
+            next.map(|(id, op)| {
+                Effect::Request(id, DispatchRequest::Inbox(worker.clone(), op.with(|| body)))
+            }),
+        );
     }
 
     fn change(&self, worker: &WorkerId, inbox: &Inbox, wall_ms: i64) -> InboxChange {
@@ -464,7 +422,7 @@ impl Dispatcher {
         if let Some(job) = self.jobs.get_mut(id) {
             debug_assert!(job.record.state.may_become(state));
             if job.record.state == JobState::Dispatched && job.record.attempt == 1 {
-                self.claim_times.push(now.since(job.known_since));
+                self.news.push(DispatchOutput::Claimed { after_ms: now.since(job.known_since) });
             }
             (job.record.state, job.state_since) = (state, now);
         }

@@ -1,16 +1,16 @@
-//! Inputs and effects of the dispatcher.
+//! Commands, requests and outputs of the dispatcher.
 
 use super::super::{InboxDoc, JobRecord, JobState, LedgerDoc, OutcomeKind};
-use crate::election::{Expect, RequestId, Version, WriteAnswer};
+use crate::document::{DocumentAnswer, DocumentRequest};
+use crate::election::Version;
 use crate::id::{JobId, SeriesId, WorkerId};
+use crate::machine::Request;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Inputs of [`Dispatcher::handle`](super::Dispatcher::handle).
+/// What can happen to a dispatcher, besides time and answers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum DispatchInput {
-    /// Only time has passed.
-    Wake,
+pub enum DispatchCommand<F> {
     /// New jobs, each with a token for its answer. The dispatcher sets state, attempt and the like.
     Submit(Vec<(u64, JobRecord)>),
     /// These series are no longer used. Their watermarks may be forgotten, up to the given ones, once none of their jobs is
@@ -18,20 +18,6 @@ pub enum DispatchInput {
     Forget(Vec<(SeriesId, u64)>),
     /// Cancel this job.
     Cancel(JobId),
-    /// Give this waiting job to this worker.
-    Assign {
-        /// The waiting job.
-        id: JobId,
-        /// The chosen worker.
-        worker: WorkerId,
-    },
-    /// Nobody can take this waiting job; it says why.
-    Explain {
-        /// The waiting job.
-        id: JobId,
-        /// Why nobody can take it. For people.
-        reason: Arc<str>,
-    },
     /// The workers as the registry knows them.
     Workers {
         /// Whether each worker is active.
@@ -42,20 +28,8 @@ pub enum DispatchInput {
         /// Whether the list is complete, so that whoever is missing does not exist.
         whole: bool,
     },
-    /// A shard was read.
-    Ledger(RequestId, usize, LedgerRead),
-    /// A shard was written.
-    LedgerWritten(RequestId, usize, WriteAnswer),
-    /// The inboxes were listed; `None` if that failed.
-    Listed(RequestId, Option<Vec<InboxListed>>),
-    /// An inbox was read.
-    Inbox(RequestId, WorkerId, InboxRead),
-    /// An inbox was written.
-    InboxWritten(RequestId, WorkerId, WriteAnswer),
-    /// An inbox was removed; `false` if that is not certain.
-    InboxRemoved(RequestId, WorkerId, bool),
-    /// Finished jobs were archived; `false` if that failed.
-    Archived(RequestId, usize, bool),
+    /// What assignment goes by has changed: waiting jobs are tried again.
+    Facts(F),
 }
 
 /// One entry in the list of inboxes.
@@ -69,83 +43,60 @@ pub struct InboxListed {
     pub stamp: (u64, u64),
 }
 
-/// The outcome of reading a shard.
+/// What a dispatcher tells.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum LedgerRead {
-    /// The shard and its version.
-    Found(LedgerDoc, Version),
-    /// There is no object.
-    Absent,
-    /// There is an object, but it is not a shard.
-    Unreadable,
-    /// The store did not answer, or refused.
-    Unavailable,
-}
-
-/// The outcome of reading an inbox.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum InboxRead {
-    /// The inbox and its version.
-    Found(InboxDoc, Version),
-    /// It still has the version the request named.
-    Unchanged,
-    /// There is no object.
-    Absent,
-    /// There is an object, but it is not an inbox.
-    Unreadable,
-    /// The store did not answer, or refused.
-    Unavailable,
-}
-
-/// Effects of [`Dispatcher::advance`](super::Dispatcher::advance), for the caller to carry out.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum DispatchEffect {
-    /// Send this to the store, if leadership still holds, and answer with the same id.
-    Request(RequestId, DispatchRequest),
+pub enum DispatchOutput {
     /// The answer to the submission with this token.
     Answered(u64, SubmitAnswer),
     /// The state of a job has changed.
     Update(JobUpdate),
+    /// A job was claimed for the first time, this long after its submission.
+    Claimed {
+        /// In milliseconds.
+        after_ms: u64,
+    },
     /// The dispatcher has ended.
     Ended(DispatchEnd),
 }
 
-/// A request to the store.
+/// A request to the store, if leadership still holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum DispatchRequest {
-    /// Read a shard.
-    ReadLedger(usize),
-    /// Write a shard, if it is as expected.
-    WriteLedger(usize, LedgerDoc, Expect),
+    /// For a part of the ledger.
+    Ledger(usize, DocumentRequest<LedgerDoc>),
+    /// For a worker's inbox. It is removed only if this leader has emptied it with a conditional write, and its worker is
+    /// gone for good.
+    Inbox(WorkerId, DocumentRequest<InboxDoc>),
     /// List the inboxes.
     ListInboxes,
-    /// Read an inbox, unless it still has this version.
-    ReadInbox(WorkerId, Option<Version>),
-    /// Write an inbox, if it is as expected.
-    WriteInbox(WorkerId, InboxDoc, Expect),
-    /// Remove an inbox that this leader has emptied with a conditional write and whose worker is gone for good.
-    RemoveInbox(WorkerId),
-    /// Move finished jobs of a shard to the archive.
+    /// Move finished jobs of a part to the archive.
     Archive(usize, Vec<JobRecord>),
 }
 
-impl DispatchRequest {
-    /// The answer to assume when none came: a write may have happened, a read did not.
-    pub fn unanswered(&self, id: RequestId) -> DispatchInput {
+/// The answer to a [`DispatchRequest`].
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum DispatchAnswer {
+    /// From a part of the ledger.
+    Ledger(usize, DocumentAnswer<LedgerDoc>),
+    /// From a worker's inbox.
+    Inbox(WorkerId, DocumentAnswer<InboxDoc>),
+    /// The inboxes; `None` if listing failed.
+    Listed(Option<Vec<InboxListed>>),
+    /// Whether the jobs of this part were archived.
+    Archived(usize, bool),
+}
+
+impl Request for DispatchRequest {
+    type Answer = DispatchAnswer;
+
+    fn unanswered(&self) -> DispatchAnswer {
         match self {
-            DispatchRequest::ReadLedger(shard) => DispatchInput::Ledger(id, *shard, LedgerRead::Unavailable),
-            DispatchRequest::WriteLedger(shard, ..) => {
-                DispatchInput::LedgerWritten(id, *shard, WriteAnswer::Unknown)
+            DispatchRequest::Ledger(part, request) => DispatchAnswer::Ledger(*part, request.unanswered()),
+            DispatchRequest::Inbox(worker, request) => {
+                DispatchAnswer::Inbox(worker.clone(), request.unanswered())
             }
-            DispatchRequest::ListInboxes => DispatchInput::Listed(id, None),
-            DispatchRequest::ReadInbox(worker, _) => {
-                DispatchInput::Inbox(id, worker.clone(), InboxRead::Unavailable)
-            }
-            DispatchRequest::WriteInbox(worker, ..) => {
-                DispatchInput::InboxWritten(id, worker.clone(), WriteAnswer::Unknown)
-            }
-            DispatchRequest::RemoveInbox(worker) => DispatchInput::InboxRemoved(id, worker.clone(), false),
-            DispatchRequest::Archive(shard, _) => DispatchInput::Archived(id, *shard, false),
+            DispatchRequest::ListInboxes => DispatchAnswer::Listed(None),
+            DispatchRequest::Archive(part, _) => DispatchAnswer::Archived(*part, false),
         }
     }
 }

@@ -1,19 +1,23 @@
 //! What happens to a job: it is dispatched, withdrawn, given up, tried again, or over.
 
-use super::super::shard::Hold;
-use super::super::{JOB_LATE_MAX, JobState, LateResult, Outcome, OutcomeKind, job_shard};
-use super::{Dispatcher, Job, JobUpdate, Registry, Withdraw, due_by};
+use super::super::{
+    JOB_LATE_MAX, JOB_PAYLOAD_MAX_BYTES, JobState, LateResult, Outcome, OutcomeKind, job_shard,
+};
+use super::{Assign, DispatchOutput, Dispatcher, Inbox, Job, JobUpdate, Registry, Withdraw, due_by};
 use crate::id::{JobId, WorkerId};
-
 use crate::mutants::Mutant;
 use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+/// Most failed retries in one pass; the next pass begins where this one ended. With thousands of waiting jobs and a
+/// thousand workers, every small change would otherwise cost a million comparisons.
+const RETRIES_MAX: usize = 256;
+
 /// Longest pause before another attempt.
 const BACKOFF_MAX_MS: u64 = 600_000;
 
-impl Dispatcher {
+impl<A: Assign> Dispatcher<A> {
     /// The only place that changes a job's state. Asserts that the transition is allowed.
     fn become_state(&mut self, now: Time, id: &JobId, next: JobState, reason: &str) {
         self.unlink(id);
@@ -76,6 +80,8 @@ impl Dispatcher {
     ) {
         self.gone_since.retain(|worker, _| list.contains_key(worker) || self.inboxes.contains_key(worker));
         let listed = listed || Mutant::JobWorkersNotListed.on();
+        let before = self.workers.take().map(|workers| workers.list).unwrap_or_default();
+        self.table.touched.extend(before.into_keys().chain(list.keys().cloned()));
         self.workers = Some(Registry { list, listed, whole });
         self.note_gone(now);
     }
@@ -105,31 +111,60 @@ impl Dispatcher {
         self.table.retry = true;
     }
 
-    pub(super) fn assign_targets(&mut self, now: Time) {
+    /// Gives a worker to the jobs that wait for one, or a reason why there is none. Jobs that already have a reason are tried
+    /// again only when something has happened, not too often, and not all at once.
+    pub(super) fn assign_waiting(&mut self, now: Time) {
         let all = self.may_retry(now);
         let ids = if all { &self.table.queued } else { &self.table.fresh };
         let waits = |job: &&Job| job.record.state == JobState::Queued && now >= job.not_before;
         let waiting = ids.iter().filter_map(|id| self.jobs.get(id)).filter(waits);
-        let targets: Vec<(JobId, WorkerId)> =
-            waiting.filter_map(|job| Some((job.record.id.clone(), job.record.target.clone()?))).collect();
-        for (id, worker) in targets {
-            self.assign(now, &id, &worker);
-        }
+        let mut waiting: Vec<JobId> = waiting.map(|job| job.record.id.clone()).collect();
         // Jobs in a pause become fresh again when it ends.
         let pauses = |id: &JobId| self.jobs.get(id).is_some_and(|job| now < job.not_before);
         self.table.fresh.retain(|id| !pauses(id));
         if all {
             (self.table.retry, self.table.retry_at) = (false, now + self.config.fast_ms / 2);
+            if let Some(tried) = self.tried.take() {
+                let first = waiting.partition_point(|id| *id <= tried);
+                waiting.rotate_left(first);
+            }
+        }
+        let mut vain = 0;
+        for id in waiting {
+            if all && vain >= RETRIES_MAX {
+                // The others get their turn in the next pass.
+                (self.tried, self.table.retry) = (Some(id), true);
+                return;
+            }
+            self.tell_loads();
+            let Some(job) = self.jobs.get(&id) else { continue };
+            let chosen = match &job.record.target {
+                Some(target) => Ok(target.clone()),
+                None => self.assign.assign(&job.record),
+            };
+            match chosen {
+                Ok(worker) => self.dispatch(now, &id, &worker),
+                Err(reason) => {
+                    vain += 1;
+                    self.explain(now, &id, Arc::from(reason));
+                }
+            }
         }
     }
 
-    pub(super) fn assign(&mut self, now: Time, id: &JobId, worker: &WorkerId) {
-        let Some(job) = self.jobs.get(id) else { return };
-        let waits = job.record.state == JobState::Queued && now >= job.not_before && !job.record.cancel;
-        if !waits || !self.is_ready() {
-            return;
+    /// Tells whoever chooses which workers have more or less to do than before.
+    fn tell_loads(&mut self) {
+        for worker in std::mem::take(&mut self.table.touched) {
+            // Room means room for any job, however large.
+            let fits = self.is_active(&worker) && self.has_room(&worker, JOB_PAYLOAD_MAX_BYTES);
+            let in_flight = fits.then(|| self.in_flight(&worker));
+            self.assign.load(&worker, in_flight);
         }
-        let unreadable = self.inboxes.get(worker).is_some_and(|inbox| inbox.unreadable);
+    }
+
+    fn dispatch(&mut self, now: Time, id: &JobId, worker: &WorkerId) {
+        let Some(job) = self.jobs.get(id) else { return };
+        let unreadable = self.inboxes.get(worker).is_some_and(Inbox::is_unreadable);
         let refused = if self.workers.is_none() {
             Some("the workers are not known yet".to_owned())
         } else if !self.is_active(worker) {
@@ -144,10 +179,6 @@ impl Dispatcher {
             None
         };
         if let Some(reason) = refused {
-            if let Some(inbox) = self.inboxes.get_mut(worker).filter(|inbox| inbox.unreadable) {
-                inbox.must_read = true;
-                self.table.inboxes.insert(worker.clone());
-            }
             return self.explain(now, id, Arc::from(reason));
         }
         if let Some(job) = self.jobs.get_mut(id) {
@@ -157,7 +188,8 @@ impl Dispatcher {
         }
         self.become_state(now, id, JobState::Dispatched, "");
         // Nobody else creates inboxes: one that the list did not show does not exist.
-        self.inboxes.entry(worker.clone()).or_insert_with(super::Inbox::absent);
+        let writer = self.writer();
+        self.inboxes.entry(worker.clone()).or_insert_with(|| Inbox::absent(writer));
         self.table.inboxes.insert(worker.clone());
     }
 
@@ -169,16 +201,16 @@ impl Dispatcher {
         let Some(job) = self.jobs.get_mut(id).filter(queued) else { return };
         job.record.reason = Arc::clone(&reason);
         let shard = job_shard(&job.record.series, self.config.shards);
-        self.shards[shard].stale_since.get_or_insert(now);
+        self.parts[shard].stale_since.get_or_insert(now);
     }
 
     /// Writes reasons that have lasted.
     pub(super) fn keep_reasons(&mut self, now: Time) {
         let slow_ms = self.config.slow_ms;
-        for shard in self.shards.iter_mut().filter(|shard| shard.hold == Hold::Owned) {
-            if shard.stale_since.is_some_and(|since| now >= since + slow_ms) {
-                shard.stale_since = None;
-                shard.touch();
+        for part in self.parts.iter_mut().filter(|part| part.is_owned()) {
+            if part.stale_since.is_some_and(|since| now >= since + slow_ms) {
+                part.stale_since = None;
+                part.document.touch();
             }
         }
     }
@@ -252,7 +284,7 @@ impl Dispatcher {
             }
             JobState::Dispatched => {
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get(worker));
-                let unreadable = inbox.is_some_and(|inbox| inbox.unreadable);
+                let unreadable = inbox.is_some_and(Inbox::is_unreadable);
                 let closed = worker.as_ref().is_some_and(|worker| self.is_closed(worker));
                 let overdue = waited_ms >= self.config.claim_timeout_ms;
                 if unreadable && overdue {
@@ -291,10 +323,10 @@ impl Dispatcher {
                 let inbox = worker.as_ref().and_then(|worker| self.inboxes.get_mut(worker));
                 let (Some(gone), Some(inbox)) = (gone, inbox) else { return };
                 // The worker may have finished its work before it left: only a later look tells.
-                if inbox.read_sent.is_some_and(|sent| sent >= gone) && inbox.flight.is_none() {
+                if inbox.read_sent.is_some_and(|sent| sent >= gone) && !inbox.document.is_busy() {
                     self.give_up(now, id, OutcomeKind::Abandoned, "its worker fell silent");
                 } else {
-                    inbox.must_read = true;
+                    inbox.document.refresh();
                     self.table.inboxes.extend(worker);
                 }
             }
@@ -313,7 +345,7 @@ impl Dispatcher {
         let Some(job) = self.jobs.get(id) else { return };
         let (Some(why), Some(worker)) = (job.withdraw, &job.record.worker) else { return };
         let Some(inbox) = self.inboxes.get(worker) else { return };
-        let out = inbox.entry(id, job.record.attempt).is_none() && self.is_firm(inbox);
+        let out = inbox.entry(id, job.record.attempt).is_none() && inbox.is_firm();
         if !out && !Mutant::JobWithdrawnUnwritten.on() {
             return;
         }
@@ -403,7 +435,7 @@ impl Dispatcher {
         }
         self.touch(id);
         let Some(Job { record, .. }) = self.jobs.get(id) else { return };
-        self.updates.push(JobUpdate {
+        self.news.push(DispatchOutput::Update(JobUpdate {
             id: id.clone(),
             series: record.series.clone(),
             state: record.state,
@@ -412,6 +444,6 @@ impl Dispatcher {
             reason: Arc::from("a result of an attempt that was given up"),
             result: Arc::from([]),
             late: Some(kind),
-        });
+        }));
     }
 }

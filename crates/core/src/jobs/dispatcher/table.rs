@@ -4,9 +4,8 @@
 //! A step costs what changed, not what exists. In case a change was ever not marked, everything is checked now and then.
 
 use super::super::{JobState, job_shard};
-use super::{Dispatcher, Job};
+use super::{Assign, Dispatcher, Job};
 use crate::id::{JobId, WorkerId};
-
 use crate::time::Time;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,12 +40,12 @@ pub(super) struct Table {
     pub(super) sweep_at: Time,
 }
 
-impl Dispatcher {
+impl<A: Assign> Dispatcher<A> {
     /// Takes a job out of the table. Must come before its state, worker or payload changes.
     pub(super) fn unlink(&mut self, id: &JobId) {
         let Some(job) = self.jobs.get(id) else { return };
         let record = &job.record;
-        let shard = &mut self.shards[job_shard(&record.series, self.config.shards)];
+        let shard = &mut self.parts[job_shard(&record.series, self.config.shards)];
         shard.jobs.remove(id);
         shard.weight -= record.weight();
         shard.finished -= usize::from(record.state.is_final());
@@ -74,7 +73,7 @@ impl Dispatcher {
     pub(super) fn link(&mut self, id: &JobId) {
         let Some(job) = self.jobs.get(id) else { return };
         let record = &job.record;
-        let shard = &mut self.shards[job_shard(&record.series, self.config.shards)];
+        let shard = &mut self.parts[job_shard(&record.series, self.config.shards)];
         shard.jobs.insert(id.clone());
         shard.weight += record.weight();
         shard.finished += usize::from(record.state.is_final());
@@ -108,15 +107,15 @@ impl Dispatcher {
                 self.table.job_timers.remove(&(at, id.clone()));
             }
             let shard = job_shard(&job.record.series, self.config.shards);
-            self.shards[shard].unconfirmed.remove(id);
+            self.parts[shard].unconfirmed.remove(id);
         }
     }
 
     /// A job changed in a way that the ledger must record.
     pub(super) fn touch(&mut self, id: &JobId) {
         let Some(job) = self.jobs.get_mut(id) else { return };
-        let shard = &mut self.shards[job_shard(&job.record.series, self.config.shards)];
-        job.revision = shard.touch();
+        let shard = &mut self.parts[job_shard(&job.record.series, self.config.shards)];
+        job.revision = shard.document.touch();
         shard.unconfirmed.insert(id.clone());
         self.table.jobs.insert(id.clone());
         if let Some(worker) = &job.record.worker {
@@ -126,11 +125,10 @@ impl Dispatcher {
 
     /// More of a shard is on the store than before.
     pub(super) fn confirmed(&mut self, shard: usize) {
-        let upto = self.shards[shard].confirmed;
-        for id in std::mem::take(&mut self.shards[shard].unconfirmed) {
+        for id in std::mem::take(&mut self.parts[shard].unconfirmed) {
             let Some(job) = self.jobs.get(&id) else { continue };
-            if job.revision > upto {
-                self.shards[shard].unconfirmed.insert(id);
+            if !self.parts[shard].document.is_confirmed(job.revision) {
+                self.parts[shard].unconfirmed.insert(id);
                 continue;
             }
             if let Some(worker) = &job.record.worker {
@@ -179,8 +177,12 @@ impl Dispatcher {
     /// What is wrong with the index, if anything: it must agree with a full search, and checking everything right after an
     /// advance must find nothing to do. For tests.
     #[doc(hidden)]
-    pub fn table_fault(&self, now: Time) -> Option<String> {
-        let (mut fresh, mut again) = (Dispatcher::new(self.config.clone()), self.clone());
+    pub fn table_fault(&self, now: Time) -> Option<String>
+    where
+        A: Clone,
+    {
+        let (mut fresh, mut again) =
+            (Dispatcher::new(self.config.clone(), self.assign.clone()), self.clone());
         for job in self.jobs.values() {
             fresh.insert_job(Job { timer: None, ..job.clone() });
         }
@@ -191,13 +193,13 @@ impl Dispatcher {
         if mine.queued != whole.queued || !mine.fresh.is_subset(&mine.queued) {
             return Some(format!("queued: {:?}, by a search {:?}", mine.queued, whole.queued));
         }
-        let shard = |shard: &super::Shard| (shard.jobs.clone(), shard.weight, shard.finished);
-        if !self.shards.iter().map(shard).eq(fresh.shards.iter().map(shard)) {
+        let shard = |shard: &super::Part| (shard.jobs.clone(), shard.weight, shard.finished);
+        if !self.parts.iter().map(shard).eq(fresh.parts.iter().map(shard)) {
             return Some("the shards' jobs, weights or finished ones".to_owned());
         }
         let unmarked = self.jobs.values().find(|job| {
             !self.is_confirmed(job)
-                && !self.shards[self.shard_of(&job.record)].unconfirmed.contains(&job.record.id)
+                && !self.parts[self.shard_of(&job.record)].unconfirmed.contains(&job.record.id)
         });
         if let Some(job) = unmarked {
             return Some(format!("{} changed, and its confirmation is not waited for", job.record.id));

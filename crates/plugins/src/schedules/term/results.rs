@@ -18,7 +18,7 @@ fn is_scheduled(series: &SeriesId, job: &JobId) -> bool {
 }
 
 impl Term<'_> {
-    pub(super) fn on_update(
+    pub(super) async fn on_update(
         &mut self,
         update: Result<JobUpdate, RecvError>,
         updates: &mut broadcast::Receiver<JobUpdate>,
@@ -42,7 +42,7 @@ impl Term<'_> {
                 }
                 Ok(_) => {}
                 // The ledger has what was missed.
-                Err(TryRecvError::Lagged(_)) => self.take_all_results(),
+                Err(TryRecvError::Lagged(_)) => self.take_all_results().await,
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             }
             next = updates.try_recv();
@@ -51,8 +51,8 @@ impl Term<'_> {
 
     /// Takes in what the ledger says about all jobs, including the results of finished ones: jobs of a former leader, or of a
     /// schedule that was unknown then.
-    pub(super) fn take_all_results(&mut self) {
-        let jobs = self.dispatcher.jobs();
+    pub(super) async fn take_all_results(&mut self) {
+        let jobs = self.dispatcher.jobs().await;
         let checks = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND);
         self.planner.observe(checks.map(|job| (&job.series, &job.id, job.watermark, !job.state.is_final())));
         let over = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());

@@ -38,7 +38,7 @@ impl Term<'_> {
         if known.ran.iter().any(|ran| ran == name) {
             return Ok(Submitted::Exists);
         }
-        let exists = self.dispatcher.jobs().iter().any(|job| job.id == job_id);
+        let exists = self.dispatcher.jobs().await.iter().any(|job| job.id == job_id);
         if !exists && !self.planner.has_room(schedule) {
             return Err(ScheduleError::Full(schedule.to_string()));
         }

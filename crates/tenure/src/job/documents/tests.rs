@@ -27,7 +27,7 @@ fn job() -> JobRecord {
 }
 
 fn ledger() -> LedgerDoc {
-    LedgerDoc { epoch: Epoch(3), nonce: NONCE, series: vec![(name("daily"), 9)], jobs: vec![job()] }
+    LedgerDoc { series: vec![(name("daily"), 9)], jobs: vec![job()] }
 }
 
 fn inbox() -> InboxDoc {
@@ -50,7 +50,27 @@ fn inbox() -> InboxDoc {
         EntryState::Finished { outcome },
     ];
     let entries = states.into_iter().zip(1..).map(|(state, attempt)| entry(attempt, state)).collect();
-    InboxDoc { epoch: Epoch(3), leader: LIFE, nonce: NONCE, closed: Some(LIFE), entries }
+    InboxDoc { closed: Some(LIFE), entries }
+}
+
+const STAMP: Stamp = Stamp { epoch: Epoch(3), owner: LIFE, nonce: NONCE };
+
+fn write_ledger(doc: &LedgerDoc, carried: &Carried) -> Vec<u8> {
+    LedgerCodec.write(STAMP, doc, carried)
+}
+
+fn read_ledger(body: &[u8]) -> Result<(LedgerDoc, Carried), String> {
+    let read = LedgerCodec.read(body).map_err(|unreadable| unreadable.detail);
+    read.map(|(_, doc, carried)| (doc, carried))
+}
+
+fn write_inbox(worker: &WorkerId, doc: &InboxDoc, carried: &Carried) -> Vec<u8> {
+    InboxCodec(worker.clone()).write(STAMP, doc, carried)
+}
+
+fn read_inbox(worker: &WorkerId, body: &[u8]) -> Result<(InboxDoc, Carried), String> {
+    let read = InboxCodec(worker.clone()).read(body).map_err(|unreadable| unreadable.detail);
+    read.map(|(_, doc, carried)| (doc, carried))
 }
 
 fn value(body: &[u8]) -> Value {
@@ -135,7 +155,7 @@ fn what_cannot_be_is_named() {
     assert!(detail.contains("twice"), "{detail}");
     let inbox = write_inbox(&name("w1"), &inbox(), &Carried::default());
     assert!(read_inbox(&name("w2"), &inbox).map(drop).expect_err("another's").contains("workerId"));
-    let crowd = json!({"v": 1, "workerId": "w1", "epoch": 1, "leader": "00000000000000ab",
+    let crowd = json!({"v": 1, "workerId": "w1", "epoch": 1, "owner": "00000000000000ab",
                        "nonce": "00000000000000ab-1", "entries": vec![json!(0); 1025]});
     assert!(read_inbox(&name("w1"), crowd.to_string().as_bytes()).is_err());
 }
@@ -163,7 +183,7 @@ fn the_fullest_inbox_and_ledger_fit_into_an_object() {
         };
         let count = JOB_OBJECT_MAX_WEIGHT / record.weight();
         let series = (0..500).map(|n| (name(&format!("{n:0128}")), u64::MAX)).collect();
-        let doc = LedgerDoc { series, jobs: vec![record; count], ..ledger() };
+        let doc = LedgerDoc { series, jobs: vec![record; count] };
         let bytes = write_ledger(&doc, &Carried::default()).len();
         assert!(bytes <= tenure_store::BODY_MAX_BYTES, "{count} jobs take {bytes} bytes");
         let outcome = Outcome { kind: OutcomeKind::Succeeded, result: result.clone() };
