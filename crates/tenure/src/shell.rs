@@ -7,7 +7,7 @@
 //!   panics.
 //! - There is one wake-up at a time, asked for anew after every step.
 //! - Whatever is ready is handed over before the machine is woken, so that a machine can batch; but a flood of commands
-//!   cannot keep answers and a due wake-up waiting for longer than [`STREAK_MAX`] inputs.
+//!   cannot keep answers and a due wake-up waiting for longer than 64 inputs.
 //! - Effects are carried out in order.
 //! - A panic of machine or host ends that life only. What the host gave out, its `Drop` withdraws; [`restarted`] begins the
 //!   next life after a pause.
