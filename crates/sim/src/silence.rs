@@ -76,7 +76,7 @@ impl World {
     pub(crate) fn check_judgement(&mut self, node: usize, sent: Time, landed: Time, until: u64) {
         let now = self.now;
         let sweep = &mut self.sweeps[node];
-        let Some(mut liveness) = sweep.liveness().filter(|liveness| liveness.is_changed()).cloned() else {
+        let Some(mut liveness) = sweep.liveness().cloned() else {
             return;
         };
         let Some(tenure) = &mut sweep.term else { return };
