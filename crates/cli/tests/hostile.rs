@@ -127,7 +127,7 @@ fn fill(store: &dyn Store) {
         store,
         "jobs/ledger-0.json",
         &json!({
-            "v": 1, "epoch": 3, "nonce": "00000000000000ab-7", "series": {"web": 9},
+            "v": 1, "epoch": 3, "owner": "00000000000000ab", "nonce": "00000000000000ab-7", "series": {"web": 9},
             "jobs": [job("web-5", "failed", &report), job("web-6", "failed", NASTY), job("web-7", "queued", "")],
         }),
     );

@@ -153,9 +153,10 @@ mod tests {
     #[test]
     fn every_mistake_there_is_gets_played() {
         let source = include_str!("../../../crates/cli/src/exec/mutant.rs");
-        let listed =
-            source.lines().filter_map(|line| line.trim().strip_prefix("ExecMutant::")?.strip_suffix(','));
-        let listed: Vec<&str> = listed.collect();
+        let variant = |line: &'static str| {
+            line.trim().strip_suffix(',').filter(|name| name.chars().all(char::is_alphanumeric))
+        };
+        let listed: Vec<&str> = source.lines().filter_map(variant).collect();
         let played: Vec<&str> =
             VARIANTS.iter().map(|variant| variant.name).filter(|name| *name != SOUND).collect();
         assert_eq!(listed, played);

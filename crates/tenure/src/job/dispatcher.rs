@@ -355,9 +355,10 @@ impl LeaderHost {
                 if count == 0 {
                     // If the caller gave up, nobody waits any more.
                     let _ = reply.send(Vec::new());
-                    return Happening::Nothing;
+                } else {
+                    self.submitted.insert(batch, Batch { reply, answers: vec![None; count], missing: count });
                 }
-                self.submitted.insert(batch, Batch { reply, answers: vec![None; count], missing: count });
+                // Even an empty one makes the machine look again for workers of waiting jobs.
                 DispatchCommand::Submit(records)
             }
         })
