@@ -70,7 +70,8 @@ pub use processes::{
     SupervisionConfig, SupervisionEvent, SupervisionOutput,
 };
 pub use schedules::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, Planned, Planner, ScheduleTerms, SeriesView,
+    Due, DueTimes, Interval, JobAnswer, Misfire, NewJob, ObservedJob, PlanCounts, Planned, Planner,
+    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SeriesView, SubmitJobs,
 };
 pub use time::Time;
 pub use workers::{

@@ -247,6 +247,14 @@ pub enum Mutant {
     PlanEveryMissed,
     /// Open jobs are not counted.
     PlanOpenForgotten,
+    /// A due time whose job exists is submitted again.
+    PlanExistingForgotten,
+    /// The next round is planned before the last one was answered.
+    PlanWhileSubmitting,
+    /// Jobs are submitted before anything is known about those in the ledger.
+    PlanUnobserved,
+    /// Requested jobs are created whether there is room or not.
+    PlanRequestsUnlimited,
 }
 }
 
@@ -355,5 +363,14 @@ impl Mutant {
         Mutant::DocumentAdoptSkipped,
         Mutant::DocumentEpochIgnored,
         Mutant::DocumentUnknownTakenForWon,
+    ];
+
+    /// Mistakes of [`Scheduler`](crate::Scheduler), caught by its own schedules.
+    pub const SCHEDULER: &[Mutant] = &[
+        Mutant::PlanExistingForgotten,
+        Mutant::PlanWhileSubmitting,
+        Mutant::PlanUnobserved,
+        Mutant::PlanRequestsUnlimited,
+        Mutant::PlanOpenForgotten,
     ];
 }

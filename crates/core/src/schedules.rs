@@ -2,10 +2,13 @@
 //! 1970; every leader with the same schedules comes to the same answer.
 
 use crate::id::ScheduleId;
+use std::sync::Arc;
 
 mod planner;
+mod scheduler;
 
 pub use planner::{Due, JobAnswer, PlanCounts, Planner, SeriesView};
+pub use scheduler::{NewJob, ObservedJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SubmitJobs};
 
 /// Due times of a schedule. Calendars live elsewhere and implement this.
 pub trait DueTimes {
@@ -55,6 +58,23 @@ pub trait Planned {
 
     /// Its due times.
     fn times(&self) -> &Self::Times;
+}
+
+/// A shared schedule, for whoever hands it around.
+impl<S: Planned> Planned for Arc<S> {
+    type Times = S::Times;
+
+    fn id(&self) -> &ScheduleId {
+        (**self).id()
+    }
+
+    fn terms(&self) -> ScheduleTerms {
+        (**self).terms()
+    }
+
+    fn times(&self) -> &S::Times {
+        (**self).times()
+    }
 }
 
 /// What happens to due times missed by more than the threshold.

@@ -54,6 +54,10 @@ pub struct PlanCounts {
     pub missed: u64,
     /// Due times that passed while the schedule had its maximum of open jobs. The misfire policy decides about them later.
     pub blocked: u64,
+    /// How late the last job was created.
+    pub due_lag_ms: u64,
+    /// The largest such delay.
+    pub due_lag_max_ms: u64,
 }
 
 /// The present state of a schedule.
@@ -193,6 +197,8 @@ impl<S: Planned> Planner<S> {
         match answer {
             JobAnswer::Created => {
                 self.counts.created += 1;
+                self.counts.due_lag_ms = due.late_ms;
+                self.counts.due_lag_max_ms = self.counts.due_lag_max_ms.max(due.late_ms);
                 series.watermark_ms = series.watermark_ms.max(due.due_ms);
                 if let Ok(job) = due.schedule.job(due.due_ms) {
                     series.unseen.insert(job, 0);
@@ -206,11 +212,24 @@ impl<S: Planned> Planner<S> {
         }
     }
 
-    /// A job requested by hand was created.
-    pub fn created_by_hand(&mut self, schedule: &ScheduleId, job: JobId) {
+    /// Takes room for a requested job that is about to be created; `false` if there is none.
+    pub fn reserve(&mut self, schedule: &ScheduleId, job: JobId) -> bool {
+        let room = self.has_room(schedule) || Mutant::PlanRequestsUnlimited.on();
+        let series = self.series.get_mut(schedule).filter(|_| room);
+        series.map(|series| series.unseen.insert(job, 0)).is_some()
+    }
+
+    /// That job was not created: its room is free again.
+    pub fn release(&mut self, schedule: &ScheduleId, job: &JobId) {
         if let Some(series) = self.series.get_mut(schedule) {
-            series.unseen.insert(job, 0);
+            series.unseen.remove(job);
+            self.plan_again(schedule);
         }
+    }
+
+    /// Makes this schedule part of the next plan, whatever the time.
+    pub fn plan_again(&mut self, schedule: &ScheduleId) {
+        self.touched.insert(schedule.clone());
     }
 
     /// Whether one more job of this schedule may be open.

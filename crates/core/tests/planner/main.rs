@@ -1,10 +1,11 @@
-//! The planner, told by hand: which due times become jobs, what is counted, and when it wants to be asked again.
+//! The planner and the scheduler, told by hand: which due times become jobs, what is counted, and when it wants to be asked again.
 //!
-//! Calendars, zones and documents are the poll plugin's, and so are its tests of them.
+//! Calendars, zones and documents are another crate's, and so are the tests of them.
 
 mod clock;
 mod misfire;
 mod open;
+mod scheduler;
 mod schedules;
 mod times;
 

@@ -247,8 +247,9 @@ fn a_job_that_was_seen_by_a_note_is_one_job() {
 fn a_job_that_was_asked_for_by_hand_takes_room_and_leaves_no_watermark() {
     let mut planner = every_minute(TERMS);
     let by_hand: JobId = id("web-by-hand");
-    planner.created_by_hand(&web(), by_hand.clone());
-    planner.created_by_hand(&id("unknown"), by_hand.clone());
+    assert!(planner.reserve(&web(), by_hand.clone()));
+    assert!(!planner.reserve(&id("unknown"), by_hand.clone()));
+    assert!(!planner.reserve(&web(), id("web-another")), "there is room for one");
     assert!(planner.is_open(&web(), &by_hand));
     assert_eq!((planner.open(), planner.has_room(&web())), (1, false));
     assert_eq!(planner.plan(nth(1)), []);

@@ -74,7 +74,7 @@ fn a_schedule_that_was_removed_is_forgotten() {
     planner.answered(&dues[0], JobAnswer::Existed);
     planner.note(&web(), &job(1), true);
     planner.observe([(&web().series(), &job(2), nth(2), true)]);
-    planner.created_by_hand(&web(), job(3));
+    assert!(!planner.reserve(&web(), job(3)));
     assert_eq!(planner.counts(), PlanCounts { created: 1, ..PlanCounts::default() });
     assert_eq!((planner.open(), planner.is_open(&web(), &job(1))), (0, false));
     assert_eq!((planner.plan(nth(4)), planner.next_ms(nth(4))), (vec![], None));
