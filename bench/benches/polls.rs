@@ -179,7 +179,7 @@ async fn cluster(load: &Load) -> Figures {
         cpu_us: cpu_us() - before.4,
         duplicates: counts.plan.duplicates - before.0.plan.duplicates,
         missed: counts.plan.missed - before.0.plan.missed,
-        lag_max_ms: counts.due_lag_max_ms,
+        lag_max_ms: counts.plan.due_lag_max_ms,
         open_max,
     }
 }

@@ -1,7 +1,7 @@
 //! Schedules: checks things at due times. The leader plans, and the cluster's workers run the checks.
 //!
-//! A [`Schedule`] says what to check and when; the [`Planner`] says which due times become jobs now; [`AgentAssign`] says who runs
-//! them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
+//! A [`Schedule`] says what to check and when; the [`Scheduler`](tenure::schedules::Scheduler) says which due times become jobs now;
+//! [`AgentAssign`] says who runs them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
 //! [`tenure::job`] turns a due time into a job exactly once: a job is named after its schedule and due time, and the series of
 //! a schedule never goes back behind its watermark. [`ScheduleRunner`] is the leader-only process that puts them together; the source
 //! documents call it PollOrchestrator.
@@ -11,12 +11,12 @@ mod cost;
 mod fields;
 mod figures;
 mod job;
-mod planner;
+#[cfg(test)]
+mod planning_tests;
 pub(crate) mod problem;
 pub(crate) mod read;
 mod runner;
 pub(crate) mod schedule;
-mod shelf;
 mod stored;
 mod term;
 mod timing;
@@ -27,7 +27,6 @@ pub use assign::{ActiveAgents, AgentAssign, AgentFacts, CHECKS_KIND, NoWorker, c
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
 pub use job::JobFacts;
-pub use planner::{Answer, Due, PlanCounts, Planner, SeriesView};
 pub use problem::{Problem, Problems};
 pub use read::Rules;
 pub use runner::{

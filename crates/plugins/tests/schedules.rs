@@ -38,7 +38,7 @@ async fn every_due_time_is_done_once_by_an_agent() {
     assert_eq!((health.failing, health.failures), (false, 0));
     assert!(health.successes as usize >= due.len() - 1, "{health:?}");
     // It is created when it is due, not up to a look later.
-    let on_time = view.counts.due_lag_ms;
+    let on_time = view.counts.plan.due_lag_ms;
     assert!(on_time < 500, "{on_time} ms late");
     assert_eq!((view.counts.plan.missed, view.counts.plan.blocked), (0, 0));
     drop(agent);
@@ -88,7 +88,7 @@ async fn a_failover_creates_no_due_time_twice_and_follows_the_policy() {
         }
         assert_eq!(gaps.len(), 3);
         // The oldest that was created is as late as the policy reaches back, beyond the threshold of half a second.
-        let lag = pods.iter().map(|pod| pod.view().counts.due_lag_max_ms).max().expect("two");
+        let lag = pods.iter().map(|pod| pod.view().counts.plan.due_lag_max_ms).max().expect("two");
         let reach: u64 = after_gap * 1000 + 500;
         assert!((reach.saturating_sub(1000)..=reach).contains(&lag), "{policy}: {lag} ms");
         pods.clear();

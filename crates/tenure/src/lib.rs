@@ -93,6 +93,14 @@ pub mod id {
     };
 }
 
+/// The one shape of all state machines: for whoever feeds one, with a [`shell`] or by hand.
+pub mod machine {
+    pub use tenure_core::Time;
+    pub use tenure_core::machine::{
+        Answer, Effect, In, Input, Machine, NoRequest, Now, Out, Request, RequestId,
+    };
+}
+
 /// Workers: registered processes that take work, with a heartbeat of their own.
 pub mod worker {
     pub use crate::workers::{

@@ -30,5 +30,6 @@
 //! ```
 
 pub use tenure_core::{
-    Due, DueTimes, Interval, JobAnswer, Misfire, PlanCounts, Planned, Planner, ScheduleTerms, SeriesView,
+    Due, DueTimes, Interval, JobAnswer, Misfire, NewJob, ObservedJob, PlanCounts, Planned, Planner,
+    Requested, RunAnswer, ScheduleTerms, Scheduler, SchedulerCommand, SeriesView, SubmitJobs,
 };

@@ -7,6 +7,7 @@
 
 use super::report::{CheckResult, JobReport};
 use crate::schedules::schedule::Schedule;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId};
@@ -44,22 +45,37 @@ pub struct Transition {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-struct Story {
+struct ScheduleHealth {
     /// The newest due time taken in.
     upto_ms: u64,
     checks: BTreeMap<CheckName, CheckHealth>,
 }
 
 /// The state of all checks.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(into = "Value", try_from = "Value")]
 pub struct Health {
-    stories: BTreeMap<ScheduleId, Story>,
+    schedules: BTreeMap<ScheduleId, ScheduleHealth>,
+}
+
+impl From<Health> for Value {
+    fn from(health: Health) -> Value {
+        health.to_json()
+    }
+}
+
+impl TryFrom<Value> for Health {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Health, &'static str> {
+        Health::from_json(&value).ok_or("`health` cannot be read")
+    }
 }
 
 impl Health {
     /// The number of checks announced as failing.
     pub fn failing(&self) -> usize {
-        let checks = self.stories.values().flat_map(|story| story.checks.values());
+        let checks = self.schedules.values().flat_map(|known| known.checks.values());
         checks.filter(|check| check.failing).count()
     }
 
@@ -67,14 +83,14 @@ impl Health {
     /// has now, changes nothing.
     pub fn apply(&mut self, schedule: &Schedule, report: &JobReport) -> Vec<Transition> {
         let same = report.names == schedule.names_digest() && report.checks.len() == schedule.checks.len();
-        let story = self.stories.entry(schedule.id.clone()).or_default();
-        if !same || report.due_ms <= story.upto_ms {
+        let known = self.schedules.entry(schedule.id.clone()).or_default();
+        if !same || report.due_ms <= known.upto_ms {
             return Vec::new();
         }
-        story.upto_ms = report.due_ms;
+        known.upto_ms = report.due_ms;
         let mut transitions = Vec::new();
         for (check, result) in schedule.checks.iter().zip(&report.checks) {
-            let health = story.checks.entry(check.name.clone()).or_default();
+            let health = known.checks.entry(check.name.clone()).or_default();
             if result.ok {
                 (health.failures, health.successes) = (0, health.successes.saturating_add(1));
             } else {
@@ -98,18 +114,18 @@ impl Health {
                 });
             }
         }
-        story.checks.retain(|name, _| schedule.checks.iter().any(|check| check.name == *name));
+        known.checks.retain(|name, _| schedule.checks.iter().any(|check| check.name == *name));
         transitions
     }
 
     /// Forgets a schedule and its checks.
     pub fn forget(&mut self, schedule: &ScheduleId) {
-        self.stories.remove(schedule);
+        self.schedules.remove(schedule);
     }
 
     /// The state of a schedule's checks.
     pub fn of(&self, schedule: &ScheduleId) -> BTreeMap<CheckName, CheckHealth> {
-        self.stories.get(schedule).map(|story| story.checks.clone()).unwrap_or_default()
+        self.schedules.get(schedule).map(|known| known.checks.clone()).unwrap_or_default()
     }
 
     /// What the next leader must know, leaving out checks that are well: `{"web":{"upto":…,"checks":{"home":[failing, failures,
@@ -118,12 +134,12 @@ impl Health {
         let check = |(name, health): (&CheckName, &CheckHealth)| {
             (name.to_string(), json!([health.failing, health.failures, health.successes, health.since_ms]))
         };
-        let story = |(id, story): (&ScheduleId, &Story)| {
-            let unwell = story.checks.iter().filter(|(_, health)| health.failing || health.failures > 0);
+        let known = |(id, known): (&ScheduleId, &ScheduleHealth)| {
+            let unwell = known.checks.iter().filter(|(_, health)| health.failing || health.failures > 0);
             let checks: Map<String, Value> = unwell.map(check).collect();
-            (id.to_string(), json!({"upto": story.upto_ms, "checks": checks}))
+            (id.to_string(), json!({"upto": known.upto_ms, "checks": checks}))
         };
-        Value::Object(self.stories.iter().map(story).collect())
+        Value::Object(self.schedules.iter().map(known).collect())
     }
 
     /// Reads what [`to_json`](Health::to_json) wrote.
@@ -138,13 +154,16 @@ impl Health {
             };
             Some((CheckName::new(name).ok()?, health))
         };
-        let story = |(id, story): (&String, &Value)| {
-            let checks = story.get("checks")?.as_object()?.iter().map(check);
-            let upto_ms = story.get("upto")?.as_u64()?;
-            Some((ScheduleId::new(id).ok()?, Story { upto_ms, checks: checks.collect::<Option<_>>()? }))
+        let known = |(id, known): (&String, &Value)| {
+            let checks = known.get("checks")?.as_object()?.iter().map(check);
+            let upto_ms = known.get("upto")?.as_u64()?;
+            Some((
+                ScheduleId::new(id).ok()?,
+                ScheduleHealth { upto_ms, checks: checks.collect::<Option<_>>()? },
+            ))
         };
-        let stories = value.as_object()?.iter().map(story).collect::<Option<_>>()?;
-        Some(Health { stories })
+        let schedules = value.as_object()?.iter().map(known).collect::<Option<_>>()?;
+        Some(Health { schedules })
     }
 }
 

@@ -46,8 +46,8 @@ impl ScheduleFigures {
         self.open.store(now.open, Ordering::Relaxed);
         self.schedules.store(schedules as u64, Ordering::Relaxed);
         self.failing.store(failing as u64, Ordering::Relaxed);
-        self.due_lag_ms.store(now.due_lag_ms, Ordering::Relaxed);
-        self.due_lag_max_ms.store(now.due_lag_max_ms, Ordering::Relaxed);
+        self.due_lag_ms.store(now.plan.due_lag_ms, Ordering::Relaxed);
+        self.due_lag_max_ms.store(now.plan.due_lag_max_ms, Ordering::Relaxed);
     }
 
     /// The term is over: resets the gauges.

@@ -2,10 +2,8 @@
 
 use super::assign::AgentFacts;
 use super::figures::ScheduleFigures;
-use super::planner::{PlanCounts, SeriesView};
 use super::problem::Problems;
 use super::read::Rules;
-use super::shelf::Shelf;
 use super::stored::Schedules;
 use super::term;
 use super::view::clean;
@@ -20,6 +18,7 @@ use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
 use tenure::job::{JobCounts, JobState, Jobs, Submitted};
 use tenure::process::{ProcessContext, ProcessSpec};
+use tenure::schedules::{PlanCounts, SeriesView};
 use tenure::store::Store;
 use tenure::worker::Workers;
 use tokio::sync::{Mutex, broadcast, mpsc, oneshot, watch};
@@ -147,10 +146,6 @@ pub struct RunnerCounts {
     pub jobs: JobCounts,
     /// The number of open jobs.
     pub open: u64,
-    /// How late the last job was created.
-    pub due_lag_ms: u64,
-    /// The largest such delay in this term.
-    pub due_lag_max_ms: u64,
     /// Jobs that ended without a report: nobody ran them, or not to the end. They say nothing about the checks.
     pub unreported: u64,
 }
@@ -246,13 +241,15 @@ pub enum ScheduleError {
 pub(super) struct RunNow {
     pub(super) schedule: ScheduleId,
     pub(super) name: String,
-    pub(super) reply: oneshot::Sender<Result<Submitted, ScheduleError>>,
+    pub(super) reply: Reply,
 }
+
+pub(super) type Reply = oneshot::Sender<Result<Submitted, ScheduleError>>;
 
 pub(super) struct Inner {
     pub(super) place: Jobs,
     pub(super) workers: watch::Receiver<Workers>,
-    pub(super) shelf: Shelf,
+    pub(super) schedules: Schedules,
     pub(super) options: ScheduleOptions,
     pub(super) view: watch::Sender<RunnerView>,
     pub(super) events: broadcast::Sender<ScheduleEvent>,
@@ -271,7 +268,7 @@ pub struct ScheduleRunner(Arc<Inner>);
 
 impl std::fmt::Debug for ScheduleRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ScheduleRunner({})", self.0.shelf.keys.root())
+        write!(f, "ScheduleRunner({})", self.0.schedules.keys.root())
     }
 }
 
@@ -284,7 +281,9 @@ impl ScheduleRunner {
         namespace: &Namespace,
         options: ScheduleOptions,
     ) -> ScheduleRunner {
-        let shelf = Shelf::new(store, namespace, options.request_timeout, options.rules.clone());
+        let schedules = Schedules::new(store, namespace)
+            .rules(options.rules.clone())
+            .request_timeout(options.request_timeout);
         let (view, _) = watch::channel(RunnerView::default());
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let (ask, asked) = mpsc::channel(16);
@@ -292,7 +291,8 @@ impl ScheduleRunner {
         let figures = Arc::new(ScheduleFigures::default());
         let read = Arc::clone(&figures);
         place.plugin_figures().publish(SCHEDULES_PROCESS, move || read.read());
-        let inner = Inner { place, workers, shelf, options, view, events, asked, ask, annex: None, figures };
+        let inner =
+            Inner { place, workers, schedules, options, view, events, asked, ask, annex: None, figures };
         ScheduleRunner(Arc::new(inner))
     }
 
@@ -343,7 +343,7 @@ impl ScheduleRunner {
 
     /// The schedules on the store. Any process may change them; the leader notices at its next look.
     pub fn schedules(&self) -> Schedules {
-        Schedules::on(self.0.shelf.clone())
+        self.0.schedules.clone()
     }
 }
 

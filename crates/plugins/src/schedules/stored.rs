@@ -4,18 +4,23 @@
 //! each other's work. Removal is not conditional; no store offers that. And a write of unknown outcome may still land after
 //! somebody else has removed the schedule.
 
+mod health;
+mod look;
+
+pub(super) use health::SavedHealth;
+pub(super) use look::{Listed, Look};
+
 use super::problem::{Problem, Problems};
 use super::read::Rules;
 use super::runner::ScheduleError;
 use super::schedule::{RunRequest, Schedule};
-use super::shelf::{Results, Shelf, polls_name, schedule_key, schedule_name};
 use crate::checks::health::Health;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::document::DocumentError;
-use tenure::id::{Namespace, ScheduleId};
+use tenure::document::{DocumentError, Documents, Keys};
+use tenure::id::{DocumentName, Namespace, ScheduleId};
 use tenure::store::{Read, Remove, Store};
 
 pub use tenure::document::Change;
@@ -37,41 +42,53 @@ const RAN_MAX: usize = 16;
 
 /// The schedules of a namespace. Clones share the store.
 #[derive(Clone)]
-pub struct Schedules(Shelf);
+pub struct Schedules {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) keys: Keys,
+    timeout: Duration,
+    rules: Rules,
+    documents: Documents,
+}
 
 impl std::fmt::Debug for Schedules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Schedules({})", self.0.keys.root())
+        write!(f, "Schedules({})", self.keys.root())
     }
 }
 
 impl Schedules {
     /// The schedules of this namespace on this store.
     pub fn new(store: Arc<dyn Store>, namespace: &Namespace) -> Schedules {
-        Schedules(Shelf::new(store, namespace, Duration::from_secs(5), Rules::default()))
-    }
-
-    pub(super) fn on(shelf: Shelf) -> Schedules {
-        Schedules(shelf)
+        let timeout = Duration::from_secs(5);
+        let documents = Documents::of_namespace(Arc::clone(&store), namespace, timeout);
+        Schedules { store, keys: Keys::global(namespace), timeout, rules: Rules::default(), documents }
     }
 
     /// Allows custom kinds of checks.
-    pub fn rules(mut self, rules: Rules) -> Schedules {
-        self.0.rules = rules;
-        self
+    pub fn rules(self, rules: Rules) -> Schedules {
+        Schedules { rules, ..self }
     }
 
     /// The time limit of one request. Default: 5 s.
-    pub fn request_timeout(mut self, timeout: Duration) -> Schedules {
-        self.0.set_timeout(timeout);
-        self
+    pub fn request_timeout(self, timeout: Duration) -> Schedules {
+        let documents = self.documents.request_timeout(timeout);
+        Schedules { timeout, documents, ..self }
+    }
+
+    fn key(&self, id: &ScheduleId) -> String {
+        format!("{}/schedules/{id}.json", self.keys.root())
+    }
+
+    /// The documents in this folder of the namespace.
+    pub(super) fn folder(&self, name: &str) -> Result<Documents, DocumentError> {
+        self.documents.folder(&document_name(name))
     }
 
     /// All schedules: one list, and one read each. A schedule that cannot be understood comes with its faults.
     pub async fn list(&self) -> Result<BTreeMap<ScheduleId, Result<Schedule, Problems>>, ScheduleError> {
-        let found = self.0.look(&BTreeMap::new()).await.map_err(ScheduleError::Store)?;
-        let mut all = found.changed;
-        for id in found.unread {
+        let look = self.look(&Listed::new()).await.map_err(ScheduleError::Store)?;
+        let mut all = look.changed;
+        for (id, _) in look.listed.into_iter().filter(|(_, stamp)| stamp.is_none()) {
             // Removed in between, or unreachable: a second look decides.
             match self.get(&id).await {
                 Ok(None) => {}
@@ -85,13 +102,11 @@ impl Schedules {
 
     /// One schedule; `None` if it does not exist.
     pub async fn get(&self, id: &ScheduleId) -> Result<Option<Schedule>, ScheduleError> {
-        let key = schedule_key(&self.0.keys, id);
-        match self.0.get(&key).await.map_err(ScheduleError::Store)? {
-            Read::Found(object) => Schedule::from_wire(&object.body, &self.0.rules)
+        match self.get_object(&self.key(id)).await.map_err(ScheduleError::Store)? {
+            Read::Found(object) => Schedule::from_wire(&object.body, &self.rules)
                 .map(Some)
                 .map_err(|problems| refused(id, problems)),
-            Read::Absent | Read::Unchanged => Ok(None),
-            Read::Unavailable(why) | Read::Denied(why) => Err(ScheduleError::Store(format!("{key}: {why}"))),
+            Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => Ok(None),
         }
     }
 
@@ -183,20 +198,19 @@ impl Schedules {
     /// Removes a schedule; returns whether it existed. Its jobs run to their end. Its past due times are never created again
     /// under this name, because the ledger keeps its watermarks.
     pub async fn remove(&self, id: &ScheduleId) -> Result<bool, ScheduleError> {
-        let key = schedule_key(&self.0.keys, id);
+        let key = self.key(id);
         let (mut was_there, mut trouble) = (false, String::new());
         for tries in 0..TRIES_MAX {
             pause(tries).await;
-            match self.0.get(&key).await {
-                Ok(Read::Found(_) | Read::Unchanged) => was_there = true,
+            match self.get_object(&key).await {
                 Ok(Read::Absent) => return Ok(was_there),
-                Ok(Read::Unavailable(why) | Read::Denied(why)) => trouble = format!("{key}: {why}"),
+                Ok(_) => was_there = true,
                 Err(why) => trouble = why,
             }
             if !was_there {
                 continue;
             }
-            match tokio::time::timeout(self.0.timeout, self.0.store.remove(&key)).await {
+            match tokio::time::timeout(self.timeout, self.store.remove(&key)).await {
                 Ok(Remove::Done) => return Ok(true),
                 Ok(Remove::Denied(why)) => return Err(ScheduleError::Store(format!("{key}: {why}"))),
                 Ok(Remove::Unknown(why) | Remove::Unavailable(why)) => trouble = format!("{key}: {why}"),
@@ -208,12 +222,7 @@ impl Schedules {
 
     /// The state of the checks, as last saved by the leader.
     pub async fn health(&self) -> Result<Health, ScheduleError> {
-        let store = |error: DocumentError| ScheduleError::Store(error.to_string());
-        match self.0.results().map_err(store)?.read::<Results>(&polls_name()).await {
-            Ok(found) => Ok(found.map(|found| found.body.health).unwrap_or_default()),
-            Err(error) if error.is_blocked() => Ok(Health::default()),
-            Err(error) => Err(store(error)),
-        }
+        self.read_health().await.map_err(|error| ScheduleError::Store(error.to_string()))
     }
 
     /// Changes one schedule. The second argument of `change` says that an earlier write of this call may have landed.
@@ -223,14 +232,15 @@ impl Schedules {
         change: impl Fn(Option<&Schedule>, bool) -> Result<Option<Schedule>, ScheduleError>,
     ) -> Result<Change, ScheduleError> {
         let read = |fields: &Fields| {
-            Schedule::from_fields(fields, &self.0.rules).map_err(|problems| refused(id, problems))
+            Schedule::from_fields(fields, &self.rules).map_err(|problems| refused(id, problems))
         };
         let change = |found: Option<&Fields>, unsure: bool| {
             let there = found.map(read).transpose().map_err(Failed::Change)?;
             let new = change(there.as_ref(), unsure).map_err(Failed::Change)?;
             Ok(new.map(|new| new.to_fields()))
         };
-        let changed = async { self.0.schedules()?.update(&schedule_name(id), change).await }.await;
+        let changed =
+            async { self.folder("schedules")?.update(&document_name(id.as_str()), change).await }.await;
         changed.map_err(|failed| match failed {
             Failed::Change(error) => error,
             Failed::Document(DocumentError::Blocked { detail, .. }) => {
@@ -254,6 +264,10 @@ impl From<DocumentError> for Failed {
     fn from(error: DocumentError) -> Failed {
         Failed::Document(error)
     }
+}
+
+fn document_name(text: &str) -> DocumentName {
+    DocumentName::new(text).expect("ids and names follow one rule")
 }
 
 fn refused(id: &ScheduleId, problems: Problems) -> ScheduleError {

@@ -1,35 +1,33 @@
-//! One term of the runner: takes over, then reads, plans, submits and takes results until leadership ends.
+//! One term of the runner: takes over, then reads, submits and takes results until leadership ends.
 //!
-//! It decides nothing itself: the planner decides what is due, the assigner who runs it, and the health what a result means.
+//! It decides nothing itself: the scheduler decides which jobs are submitted, the assigner who runs them, and the health what a
+//! result means.
 
 mod facts;
 mod idle;
 mod results;
-mod run_now;
+mod submit;
 
 use super::assign::{ActiveAgents, AgentAssign, AgentFacts, CHECKS_KIND};
-use super::planner::{Answer, Due, Planner};
 use super::runner::{
-    Inner, JobView, RunNow, RunnerCounts, RunnerView, ScheduleError, ScheduleEvent, ScheduleView,
+    Inner, JobView, Reply, RunNow, RunnerCounts, RunnerView, ScheduleError, ScheduleEvent, ScheduleView,
 };
-use super::schedule::Schedule;
-use super::shelf::{Found, Shelf, Stamp, StateFile};
-use super::stored::Change;
+use super::schedule::{RunRequest, Schedule};
+use super::stored::{Listed, Look, SavedHealth, Schedules};
 use crate::checks::health::{Health, Transition};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::id::{JobId, ScheduleId, WorkerId};
+use tenure::job::{Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobUpdate, SubmitError};
+use tenure::machine::Out;
 use tenure::process::ProcessContext;
-
-use tenure::job::{
-    Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobSpec, JobUpdate, SubmitError, Submitted,
-};
+use tenure::schedules::{Scheduler, SchedulerCommand};
 use tokio::sync::{broadcast, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// The longest pause: a jump of the wall clock is noticed by then.
+/// The longest pause of the loop, and the pause between two tries to take over.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The shortest time between two updates of the view; each schedule and open job in it adds a little.
@@ -42,9 +40,6 @@ const SAVE_EVERY: Duration = Duration::from_millis(200);
 /// How often to look for watermarks of removed schedules, and the age at which they are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
 const MARKS_KEPT_MS: u64 = 7 * super::timing::DAY_MS;
-
-/// How often to plan again at once because jobs turned out to exist.
-const ROUNDS_MAX: usize = 8;
 
 /// The pause after a read that failed.
 const READ_RETRY: Duration = Duration::from_secs(1);
@@ -60,19 +55,27 @@ pub(super) enum TermError {
 
 /// What a request to the store, made beside the loop, came to.
 enum StoreAnswer {
-    Schedules(Result<Found, String>),
+    Schedules(Result<Look, String>),
     Agent(WorkerId, Result<Option<AgentFacts>, String>),
-    /// Requested jobs have been noted as created.
-    Served(ScheduleId, Vec<String>, Result<Change, ScheduleError>),
+    /// Requested jobs, by name, have been noted as created.
+    Served(ScheduleId, Vec<String>, Result<(), ScheduleError>),
 }
 
 struct Term<'a> {
     inner: &'a Inner,
     context: &'a ProcessContext,
     dispatcher: &'a Dispatcher,
-    planner: Planner,
+    scheduler: Scheduler<Arc<Schedule>>,
+    /// What the scheduler wants and has not got yet.
+    effects: VecDeque<Out<Scheduler<Arc<Schedule>>>>,
+    /// Callers who wait for a job they asked for.
+    replies: BTreeMap<JobId, Vec<Reply>>,
+    /// What the ledger refused in the last round, and why.
+    refusals: BTreeMap<JobId, SubmitError>,
+    /// Requests in schedules, by name, that are served and not noted on the store yet.
+    served: BTreeMap<ScheduleId, Vec<String>>,
     health: Health,
-    file: StateFile,
+    saved: SavedHealth,
     /// Changes not announced yet, because they are not saved.
     unannounced: Vec<Transition>,
     active_agents: ActiveAgents,
@@ -80,13 +83,10 @@ struct Term<'a> {
     reassign: bool,
     /// What is known about active workers, and since when; includes workers that are not agents.
     agents: BTreeMap<WorkerId, (Option<AgentFacts>, Instant)>,
-    known: BTreeMap<ScheduleId, Stamp>,
+    listed: Listed,
     refused: BTreeMap<ScheduleId, String>,
-    /// Jobs requested on the store that are now in the ledger.
-    requested: BTreeMap<(ScheduleId, String), run_now::Stage>,
-    /// Schedules with requested jobs.
-    with_requests: BTreeSet<ScheduleId>,
     reads: JoinSet<StoreAnswer>,
+    began: Instant,
     next_read: Instant,
     /// Something has changed since the view was last shown.
     view_is_old: bool,
@@ -135,24 +135,27 @@ async fn term(
     if !dispatcher.ready().await {
         return Err(TermError::Dispatcher);
     }
-    let (file, health) = take_over(&inner.shelf, context).await?;
+    let (saved, health) = take_over(&inner.schedules, context).await?;
     let mut term = Term {
         inner,
         context,
         dispatcher,
-        planner: Planner::default(),
+        scheduler: Scheduler::default(),
+        effects: VecDeque::new(),
+        replies: BTreeMap::new(),
+        refusals: BTreeMap::new(),
+        served: BTreeMap::new(),
         health,
-        trouble: file.foreign.clone(),
-        file,
+        trouble: saved.unsaved.clone(),
+        saved,
         unannounced: Vec::new(),
         active_agents,
         reassign: false,
         agents: BTreeMap::new(),
-        known: BTreeMap::new(),
+        listed: Listed::new(),
         refused: BTreeMap::new(),
-        requested: BTreeMap::new(),
-        with_requests: BTreeSet::new(),
         reads: JoinSet::new(),
+        began: Instant::now(),
         next_read: Instant::now(),
         view_is_old: true,
         next_view: Instant::now(),
@@ -165,13 +168,16 @@ async fn term(
     term.work(&mut updates, &mut asked).await
 }
 
-async fn take_over(shelf: &Shelf, context: &ProcessContext) -> Result<(StateFile, Health), TermError> {
+async fn take_over(
+    schedules: &Schedules,
+    context: &ProcessContext,
+) -> Result<(SavedHealth, Health), TermError> {
     loop {
-        match StateFile::open(shelf, context.guard()).await {
+        match SavedHealth::open(schedules, context.guard()).await {
             Ok(opened) => return Ok(opened),
             Err(error) if error.is_fenced() => return Err(TermError::Superseded),
             Err(error) => {
-                tracing::warn!(target: "tenure", "cannot take over polls yet: {error}");
+                tracing::warn!(target: "tenure", "cannot take over the schedules yet: {error}");
                 tokio::time::sleep(PAUSE_MAX).await;
             }
         }
@@ -188,7 +194,8 @@ impl Term<'_> {
         let mut watched = true;
         loop {
             self.start_reads();
-            self.create().await?;
+            self.assign_again().await?;
+            self.schedule().await?;
             // Take in what the ledger has before showing it.
             if let Ok(update) = updates.try_recv() {
                 self.on_update(Ok(update), updates).await;
@@ -229,12 +236,9 @@ impl Term<'_> {
     }
 
     fn pause(&self) -> Duration {
-        let now_ms = self.now_ms();
-        let due =
-            self.planner.next_ms(now_ms).map(|at_ms| Duration::from_millis(at_ms.saturating_sub(now_ms)));
         let now = Instant::now();
         let save = (!self.unannounced.is_empty()).then(|| self.next_save.saturating_duration_since(now));
-        let pause = due.into_iter().chain(save).fold(PAUSE_MAX, Duration::min);
+        let pause = self.until_due().into_iter().chain(save).fold(PAUSE_MAX, Duration::min);
         // At least a moment, whatever the clocks say, and no longer than until the next update of the view.
         let view_due = self.view_is_old.then(|| self.next_view.saturating_duration_since(now));
         view_due.map_or(pause, |due| pause.min(due)).max(Duration::from_millis(5))
@@ -247,8 +251,8 @@ impl Term<'_> {
             return;
         }
         self.next_read = now + self.inner.options.look_interval;
-        let (shelf, known) = (self.inner.shelf.clone(), self.known.clone());
-        self.reads.spawn(async move { StoreAnswer::Schedules(shelf.look(&known).await) });
+        let (schedules, listed) = (self.inner.schedules.clone(), self.listed.clone());
+        self.reads.spawn(async move { StoreAnswer::Schedules(schedules.look(&listed).await) });
         self.read_facts();
     }
 
@@ -262,42 +266,41 @@ impl Term<'_> {
                 self.next_read = self.next_read.min(Instant::now() + READ_RETRY);
                 self.warn_once(why);
             }
-            StoreAnswer::Schedules(Ok(found)) => {
-                self.trouble = self.file.foreign.clone();
-                self.on_schedules(found).await;
+            StoreAnswer::Schedules(Ok(look)) => {
+                self.trouble = self.saved.unsaved.clone();
+                self.on_schedules(look).await;
             }
-            StoreAnswer::Served(id, names, done) => self.on_served(&id, &names, done),
+            StoreAnswer::Served(id, names, done) => self.on_served(id, names, done),
         }
     }
 
     fn warn_once(&mut self, why: String) {
         if self.trouble.as_ref() != Some(&why) {
-            tracing::warn!(target: "tenure", "polls: {why}");
+            tracing::warn!(target: "tenure", "trouble with schedules: {why}");
             self.trouble = Some(why);
         }
     }
 
-    async fn on_schedules(&mut self, found: Found) {
-        for id in self.planner.ids() {
-            if !found.present.contains_key(&id) {
-                self.planner.remove(&id);
+    async fn on_schedules(&mut self, look: Look) {
+        for id in self.scheduler.planner().ids() {
+            if !look.listed.contains_key(&id) {
+                self.tell(SchedulerCommand::Remove(id.clone()));
                 self.health.forget(&id);
             }
         }
-        self.refused.retain(|id, _| found.present.contains_key(id));
-        self.known = found.present;
-        for id in &found.unread {
-            self.known.remove(id);
-        }
-        let news = !found.changed.is_empty();
-        for (id, read) in found.changed {
+        self.refused.retain(|id, _| look.listed.contains_key(id));
+        self.listed = look.listed;
+        let news = !look.changed.is_empty();
+        for (id, read) in look.changed {
             match read {
                 Ok(schedule) => {
                     self.refused.remove(&id);
-                    self.planner.put(schedule);
+                    let job = |run: &RunRequest| RunRequest::job_id(&id, &run.name).ok();
+                    let requested = schedule.run_now.iter().filter_map(job).collect();
+                    self.tell(SchedulerCommand::Put { schedule: Arc::new(schedule), requested });
                 }
                 Err(problems) => {
-                    self.planner.remove(&id);
+                    self.tell(SchedulerCommand::Remove(id.clone()));
                     self.refused.insert(id.clone(), problems.to_string());
                     self.announce(ScheduleEvent::ScheduleRefused { schedule: id, problems });
                 }
@@ -306,7 +309,6 @@ impl Term<'_> {
         if news {
             self.take_all_results().await;
         }
-        self.note_requests();
         self.forget_watermarks().await;
     }
 
@@ -319,74 +321,19 @@ impl Term<'_> {
         self.next_forget = now + FORGET_EVERY;
         let old_ms = self.now_ms().saturating_sub(MARKS_KEPT_MS);
         let mut old = self.dispatcher.series().await;
-        old.retain(|id, watermark_ms| *watermark_ms < old_ms && !self.known.contains_key(&id.schedule()));
+        old.retain(|id, watermark_ms| *watermark_ms < old_ms && !self.listed.contains_key(&id.schedule()));
         if !old.is_empty() {
             self.dispatcher.forget(old).await;
         }
     }
 
-    /// Plans, and submits what is requested and what is due.
-    async fn create(&mut self) -> Result<(), TermError> {
+    /// Has waiting jobs assigned again if the agents changed.
+    async fn assign_again(&mut self) -> Result<(), TermError> {
         if std::mem::take(&mut self.reassign) {
             // Submitting nothing writes nothing, and makes the dispatcher assign waiting jobs again.
             self.dispatcher.submit_all([]).await.map_err(|_| TermError::Dispatcher)?;
         }
-        for round in 0..ROUNDS_MAX {
-            if round == 0 {
-                // Before what is due: a schedule that is always busy would otherwise never get to its requests.
-                self.create_requested().await?;
-            }
-            let dues = self.planner.plan(self.now_ms());
-            if dues.is_empty() {
-                return Ok(());
-            }
-            if !self.submit(dues).await? {
-                return Ok(());
-            }
-        }
         Ok(())
-    }
-
-    /// Submits these due times. Returns whether any job already existed.
-    async fn submit(&mut self, dues: Vec<Due>) -> Result<bool, TermError> {
-        let schedules = self.planner.schedules();
-        let specs = dues.iter().filter_map(|due| {
-            let schedule = schedules.get(&due.schedule)?;
-            // Reading a schedule ensures that its job ids fit.
-            Some(job(schedule, &schedule.id.job(due.due_ms).ok()?, due.due_ms).watermark(due.due_ms))
-        });
-        let specs: Vec<JobSpec> = specs.collect();
-        let answers = match self.dispatcher.submit_all(specs).await {
-            Ok(answers) => answers,
-            Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
-            Err(error @ (SubmitError::Job(_) | SubmitError::Full | SubmitError::Blocked)) => {
-                self.warn_once(error.to_string());
-                dues.iter().for_each(|due| self.planner.answered(due, Answer::Refused));
-                return Ok(false);
-            }
-        };
-        let mut existed = false;
-        self.view_is_old = true;
-        for (due, answer) in dues.iter().zip(answers) {
-            let answer = match answer {
-                Ok(Submitted::Created) => {
-                    self.counts.due_lag_ms = due.late_ms;
-                    self.counts.due_lag_max_ms = self.counts.due_lag_max_ms.max(due.late_ms);
-                    Answer::Created
-                }
-                Ok(Submitted::Exists | Submitted::BelowWatermark) => {
-                    existed = true;
-                    Answer::Existed
-                }
-                Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
-                Err(error @ (SubmitError::Job(_) | SubmitError::Full | SubmitError::Blocked)) => {
-                    self.warn_once(format!("{}: {error}", due.schedule));
-                    Answer::Refused
-                }
-            };
-            self.planner.answered(due, answer);
-        }
-        Ok(existed)
     }
 
     fn announce(&self, event: ScheduleEvent) {
@@ -406,10 +353,11 @@ impl Term<'_> {
         }
         let now_ms = self.now_ms();
         let jobs = self.dispatcher.jobs().await;
+        let planner = self.scheduler.planner();
         // A finished job counts as open until the ledger has that and it has been taken in.
         let open = |job: &&JobRecord| {
             job.kind.as_str() == CHECKS_KIND
-                && (!job.state.is_final() || self.planner.is_open(&job.series.schedule(), &job.id))
+                && (!job.state.is_final() || planner.is_open(&job.series.schedule(), &job.id))
         };
         let open = jobs.iter().filter(open);
         let jobs: Vec<JobView> = open
@@ -422,17 +370,17 @@ impl Term<'_> {
                 reason: Arc::clone(&job.reason),
             })
             .collect();
-        self.counts.plan = self.planner.counts();
+        self.counts.plan = planner.counts();
         self.counts.jobs = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
-        let schedules = self.planner.schedules().len();
+        let schedules = planner.schedules().len();
         self.inner.figures.take(&self.in_metrics, &self.counts, schedules, self.health.failing());
         self.in_metrics = self.counts;
-        let size = u32::try_from(jobs.len() + self.planner.schedules().len()).unwrap_or(u32::MAX);
+        let size = u32::try_from(jobs.len() + schedules).unwrap_or(u32::MAX);
         self.view_is_old = false;
         self.next_view = now + VIEW_EVERY + VIEW_EVERY_EACH.saturating_mul(size);
-        let schedules = self.planner.schedules().keys().filter_map(|id| {
-            let series = self.planner.view(id, now_ms)?;
+        let schedules = planner.schedules().keys().filter_map(|id| {
+            let series = planner.view(id, now_ms)?;
             Some((id.clone(), ScheduleView { series, checks: self.health.of(id) }))
         });
         let view = RunnerView {
@@ -450,14 +398,4 @@ impl Term<'_> {
             news
         });
     }
-}
-
-fn job(schedule: &Schedule, id: &JobId, due_ms: u64) -> JobSpec {
-    JobSpec::new(id.to_string(), CHECKS_KIND)
-        .series(schedule.id.as_str())
-        .payload(schedule.job_payload(due_ms))
-        .timeout(Duration::from_millis(schedule.timeout_ms))
-        .ttl(Duration::from_millis(schedule.ttl_ms))
-        .attempts(u32::try_from(schedule.attempts).unwrap_or(1))
-        .backoff(Duration::from_millis(schedule.backoff_ms))
 }

@@ -128,3 +128,14 @@ async fn what_cannot_be_understood_is_left_alone() {
     let Read::Found(object) = store.get(key, None).await else { panic!("it is gone") };
     assert_eq!(&object.body[..], br#"{"v": 2, "id": "web"}"#);
 }
+
+/// As long as every other list: thousands of schedules are many pages.
+#[tokio::test(start_paused = true)]
+async fn a_list_of_schedules_is_waited_for_ten_timeouts() {
+    let store = Faulty::new(Arc::new(MemoryStore::new()), 1);
+    store.set(Faults { lost_request: 1.0, timeout: Duration::from_secs(600), ..Faults::default() });
+    let schedules = on(Arc::new(store)).request_timeout(Duration::from_secs(1));
+    let began = tokio::time::Instant::now();
+    assert!(schedules.list().await.is_err());
+    assert_eq!(began.elapsed(), Duration::from_secs(10));
+}

@@ -1,10 +1,13 @@
 //! Which agents there are, and what they say about themselves.
 
 use super::super::assign::AgentFacts;
+use super::super::stored::Schedules;
 use super::{StoreAnswer, Term};
+use serde_json::Value;
 use std::sync::Arc;
 use tenure::id::WorkerId;
-
+use tenure::store::Read;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 /// Most agents read at the same time, and in one look.
@@ -26,14 +29,13 @@ impl Term<'_> {
         let (now, age) = (Instant::now(), self.inner.options.agent_interval);
         let old = |id: &&WorkerId| self.agents.get(*id).is_none_or(|(_, since)| now - *since >= age);
         let wanted: Vec<WorkerId> = active.into_iter().filter(old).take(AGENTS_PER_LOOK).cloned().collect();
-        let gate =
-            Arc::new(tokio::sync::Semaphore::new(AGENTS_AT_ONCE.min(self.inner.shelf.store.at_once())));
+        let turns = Arc::new(Semaphore::new(AGENTS_AT_ONCE.min(self.inner.schedules.store.at_once())));
         for id in wanted {
-            let (shelf, gate) = (self.inner.shelf.clone(), Arc::clone(&gate));
+            let (schedules, turns) = (self.inner.schedules.clone(), Arc::clone(&turns));
             self.reads.spawn(async move {
                 // The semaphore is never closed.
-                let _permit = gate.acquire().await;
-                let facts = shelf.agent(&id).await;
+                let _turn = turns.acquire().await;
+                let facts = read_agent(&schedules, &id).await;
                 StoreAnswer::Agent(id, facts)
             });
         }
@@ -49,4 +51,13 @@ impl Term<'_> {
         });
         self.reassign |= self.active_agents.replace(agents.collect());
     }
+}
+
+/// What a worker says about itself as an agent; `None` if it is not one.
+async fn read_agent(schedules: &Schedules, worker: &WorkerId) -> Result<Option<AgentFacts>, String> {
+    let Read::Found(object) = schedules.get_object(&schedules.keys.worker(worker)).await? else {
+        return Ok(None);
+    };
+    let value: Option<Value> = serde_json::from_slice(&object.body).ok();
+    Ok(value.and_then(|value| AgentFacts::from_payload(value.get("payload")?)))
 }

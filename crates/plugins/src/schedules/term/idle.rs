@@ -4,7 +4,6 @@
 use super::super::runner::{Inner, RunnerView, ScheduleError};
 use super::READ_RETRY;
 use tenure::process::ProcessContext;
-use tenure::store::List;
 
 /// Empties the view when the term is over, however it ends.
 pub(super) struct EmptyViewOnDrop<'a>(pub(super) &'a Inner);
@@ -16,14 +15,6 @@ impl Drop for EmptyViewOnDrop<'_> {
     }
 }
 
-/// Whether there is anything to do.
-enum Needed {
-    Yes,
-    No,
-    /// With the reason.
-    Unknown(String),
-}
-
 /// Waits until there is a schedule, or anything a former leader left.
 pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
     let mut asked = inner.asked.lock().await;
@@ -31,17 +22,17 @@ pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
     loop {
         // Only leaders write jobs: if there are none at the beginning, none will appear, except for a late last write by the
         // previous leader, which can wait for the next takeover.
-        let folders: &[&str] = if idle { &["schedules/"] } else { &["jobs/", "schedules/"] };
+        let folders: &[&str] = if idle { &["schedules"] } else { &["jobs", "schedules"] };
         let (found, pause) = match is_needed(inner, folders).await {
-            Needed::Yes => return,
-            Needed::No => {
+            Ok(true) => return,
+            Ok(false) => {
                 idle = true;
                 (None, inner.options.look_interval)
             }
-            Needed::Unknown(why) => (Some(why), READ_RETRY),
+            Err(why) => (Some(why), READ_RETRY),
         };
         if found.is_some() && found != trouble {
-            tracing::warn!(target: "tenure", "polls: {}", found.as_deref().unwrap_or_default());
+            tracing::warn!(target: "tenure", "cannot look for schedules: {}", found.as_deref().unwrap_or_default());
         }
         trouble = found;
         let epoch = context.epoch();
@@ -59,19 +50,14 @@ pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
     }
 }
 
-async fn is_needed(inner: &Inner, folders: &[&str]) -> Needed {
-    let root = inner.shelf.keys.root();
+/// Whether anything is in these folders.
+async fn is_needed(inner: &Inner, folders: &[&str]) -> Result<bool, String> {
     for folder in folders {
-        let folder = format!("{root}/{folder}");
-        let list = tokio::time::timeout(inner.shelf.timeout, inner.shelf.store.list(&folder, 1)).await;
-        match list {
-            Ok(List::Entries { entries, .. }) if entries.is_empty() => {}
-            Ok(List::Entries { .. }) => return Needed::Yes,
-            Ok(List::Unavailable(trouble) | List::Denied(trouble)) => {
-                return Needed::Unknown(format!("{folder}: {trouble}"));
-            }
-            Err(_) => return Needed::Unknown(format!("{folder}: no answer in time")),
+        let folder = format!("{}/{folder}/", inner.schedules.keys.root());
+        let (entries, _) = inner.schedules.list_folder(&folder, 1).await?;
+        if !entries.is_empty() {
+            return Ok(true);
         }
     }
-    Needed::No
+    Ok(false)
 }

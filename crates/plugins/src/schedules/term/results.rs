@@ -5,8 +5,8 @@ use crate::checks::report::JobReport;
 use crate::schedules::assign::CHECKS_KIND;
 use crate::schedules::runner::ScheduleEvent;
 use tenure::id::{JobId, ScheduleId, SeriesId};
-
 use tenure::job::{JobState, JobUpdate};
+use tenure::schedules::{ObservedJob, SchedulerCommand};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::time::Instant;
@@ -34,7 +34,8 @@ impl Term<'_> {
                 Ok(update) if update.late.is_none() => {
                     let over = update.state.is_final();
                     if is_scheduled(&update.series, &update.id) {
-                        self.planner.note(&update.series.schedule(), &update.id, !over);
+                        let (schedule, job) = (update.series.schedule(), update.id.clone());
+                        self.tell(SchedulerCommand::Note { schedule, job, open: !over });
                     }
                     if over {
                         self.take_result(&update.series.schedule(), update.state, &update.result);
@@ -54,23 +55,29 @@ impl Term<'_> {
     pub(super) async fn take_all_results(&mut self) {
         let jobs = self.dispatcher.jobs().await;
         let checks = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND);
-        self.planner.observe(checks.map(|job| (&job.series, &job.id, job.watermark, !job.state.is_final())));
+        let observed = checks.map(|job| ObservedJob {
+            series: job.series.clone(),
+            id: job.id.clone(),
+            watermark: job.watermark,
+            open: !job.state.is_final(),
+        });
+        self.tell(SchedulerCommand::Observe(observed.collect()));
         let over = jobs.iter().filter(|job| job.kind.as_str() == CHECKS_KIND && job.state.is_final());
         let mut reports: Vec<(ScheduleId, JobReport)> = over
             .filter_map(|job| Some((job.series.schedule(), JobReport::from_result(&job.result)?)))
             .collect();
         reports.sort_by_key(|(_, report)| report.due_ms);
         for (schedule, report) in reports {
-            self.judge(&schedule, &report);
+            self.apply(&schedule, &report);
         }
     }
 
     fn take_result(&mut self, schedule: &ScheduleId, state: JobState, result: &[u8]) {
-        if !self.planner.schedules().contains_key(schedule) {
+        if !self.scheduler.planner().schedules().contains_key(schedule) {
             return;
         }
         match JobReport::from_result(result) {
-            Some(report) => self.judge(schedule, &report),
+            Some(report) => self.apply(schedule, &report),
             None => {
                 self.counts.unreported += 1;
                 tracing::debug!(target: "tenure", schedule = schedule.as_str(), ?state, "a job ended without a result");
@@ -78,8 +85,8 @@ impl Term<'_> {
         }
     }
 
-    fn judge(&mut self, schedule: &ScheduleId, report: &JobReport) {
-        let Some(schedule) = self.planner.schedules().get(schedule) else { return };
+    fn apply(&mut self, schedule: &ScheduleId, report: &JobReport) {
+        let Some(schedule) = self.scheduler.planner().schedules().get(schedule) else { return };
         self.unannounced.extend(self.health.apply(schedule, report));
     }
 
@@ -90,7 +97,7 @@ impl Term<'_> {
             return Ok(());
         }
         self.next_save = now + SAVE_EVERY;
-        match self.file.save(self.context.guard(), &self.health).await {
+        match self.saved.save(self.context.guard(), &self.health).await {
             Ok(()) => {}
             Err(error) if error.is_fenced() => return Err(TermError::Superseded),
             Err(error) => {

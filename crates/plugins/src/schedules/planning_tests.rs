@@ -1,14 +1,15 @@
 //! How written schedules turn into plans. The core's tests cover the planner itself.
 
-use super::*;
-use crate::schedules::{Rules, read_file};
+use super::{Rules, Schedule, read_file};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tenure::id::{JobId, ScheduleId, SeriesId};
+use tenure::schedules::JobAnswer;
+
+type Planner = tenure::schedules::Planner<Schedule>;
 
 /// 2026-11-15 00:00 UTC.
 const START: u64 = 1_794_700_800_000;
-const MIN: u64 = 60_000;
 
 fn schedule(text: &str) -> Schedule {
     let text = format!("[{{id: web, checks: [{{name: a, kind: dns, host: localhost}}], {text}}}]");
@@ -54,9 +55,9 @@ impl Ledger {
                     self.watermark = due.due_ms;
                     self.open.insert(due.due_ms);
                     created.push(due.due_ms);
-                    planner.answered(&due, Answer::Created);
+                    planner.answered(&due, JobAnswer::Created);
                 } else {
-                    planner.answered(&due, Answer::Existed);
+                    planner.answered(&due, JobAnswer::Existed);
                 }
             }
             // A planner that just learned of existing jobs plans again at once.
@@ -71,101 +72,6 @@ impl Ledger {
     fn done(&mut self) {
         self.finished.append(&mut self.open);
     }
-}
-
-#[test]
-fn missed_due_times_follow_the_policy() {
-    // Nobody looked for ten and a half minutes.
-    let now = START + 10 * MIN + 30_000;
-    let nth = |n: u64| START + n * MIN;
-    for (policy, expected, missed) in [
-        ("skip", vec![], 9),
-        ("run_once", vec![nth(10)], 8),
-        ("catch_up(3)", vec![nth(8), nth(9), nth(10)], 6),
-        ("catch_up(100)", (2..=10).map(nth).collect(), 0),
-    ] {
-        let text = format!("every: 1m, overlap: allow, maxConcurrent: 100, misfire: {policy}");
-        let (mut planner, mut ledger) = (planner(&text), Ledger::default());
-        assert_eq!(ledger.tick(&mut planner, nth(1)), [nth(1)]);
-        ledger.done();
-        assert_eq!(ledger.tick(&mut planner, now), expected, "{policy}");
-        assert_eq!(planner.counts().missed, missed, "{policy}");
-        ledger.done();
-        assert_eq!(ledger.tick(&mut planner, now + 1000), [0; 0], "{policy}: decided once");
-        assert_eq!(planner.counts().missed, missed, "{policy}");
-        // The next due time is on time again.
-        assert_eq!(ledger.tick(&mut planner, nth(11)), [nth(11)], "{policy}");
-    }
-}
-
-#[test]
-fn within_the_threshold_nothing_counts_as_missed() {
-    for (late, expected) in [(0, 1), (5_000, 1), (5_001, 0)] {
-        let (mut planner, mut ledger) = (planner("every: 1m, misfire: skip"), Ledger::default());
-        assert_eq!(ledger.tick(&mut planner, START + MIN + late).len(), expected, "{late} ms late");
-    }
-    let text = "every: 1s, misfire: skip, misfireThreshold: 3s, overlap: allow, maxConcurrent: 100";
-    let (mut planner, mut ledger) = (planner(text), Ledger::default());
-    let now = START + 10_000;
-    let expected: Vec<u64> = (7..=10).map(|n| START + n * 1000).collect();
-    assert_eq!(ledger.tick(&mut planner, now), expected, "a hiccup loses nothing");
-}
-
-#[test]
-fn while_a_job_is_open_due_times_wait_and_then_count_as_missed() {
-    let (mut planner, mut ledger) = (planner("every: 1m"), Ledger::default());
-    assert_eq!(ledger.tick(&mut planner, START + MIN).len(), 1);
-    for second in 1..=200 {
-        assert_eq!(ledger.tick(&mut planner, START + MIN + second * 1000), [0; 0]);
-    }
-    assert_eq!(planner.counts().blocked, 3, "each is counted once");
-    let id = ScheduleId::new("web").expect("valid");
-    let view = planner.view(&id, START + MIN + 200_000).expect("known");
-    assert_eq!((view.open, view.blocked), (1, Some("schedule_full")));
-    assert!(!planner.has_room(&id));
-    ledger.done();
-    assert_eq!(ledger.tick(&mut planner, START + MIN + 201_000), [START + 4 * MIN], "run_once: the newest");
-    assert_eq!(planner.counts().missed, 2);
-}
-
-#[test]
-fn max_concurrent_bounds_what_is_open_and_the_oldest_goes_first() {
-    let text = "every: 1m, overlap: allow, maxConcurrent: 2, misfire: catch_up(4)";
-    let (mut planner, mut ledger) = (planner(text), Ledger::default());
-    let now = START + 5 * MIN + 30_000;
-    assert_eq!(ledger.tick(&mut planner, now), [START + 2 * MIN, START + 3 * MIN]);
-    assert_eq!(ledger.tick(&mut planner, now + 1000), [0; 0]);
-    ledger.done();
-    assert_eq!(ledger.tick(&mut planner, now + 2000), [START + 4 * MIN, START + 5 * MIN]);
-}
-
-#[test]
-fn jitter_delays_the_job_and_not_its_name() {
-    let (mut planner, mut ledger) =
-        (planner("every: 1m, jitter: 30s, misfireThreshold: 0s"), Ledger::default());
-    for second in 1..=360 {
-        let now = START + second * 1000;
-        for due in ledger.tick(&mut planner, now) {
-            assert_eq!((due - START) % MIN, 0);
-            let begins =
-                planner.schedules()[&ScheduleId::new("web").expect("valid")].timing.begins_ms("web", due);
-            assert!(begins <= now && now < begins + 1000, "at {now}, not at {begins}");
-        }
-        ledger.done();
-    }
-    assert!(ledger.created.len() >= 5, "{:?}", ledger.created);
-}
-
-#[test]
-fn higher_priorities_go_first_and_nothing_is_planned_for_the_disabled() {
-    let mut planner = Planner::default();
-    for (name, more) in [("low", "priority: 1"), ("high", "priority: 9"), ("off", "enabled: false")] {
-        let one = schedule(&format!("every: 1m, {more}"));
-        planner.put(Schedule { id: ScheduleId::new(name).expect("valid"), since_ms: START, ..one });
-    }
-    let planned: Vec<String> =
-        planner.plan(START + MIN).into_iter().map(|due| due.schedule.to_string()).collect();
-    assert_eq!(planned, ["high", "low"]);
 }
 
 /// A planner told only what changed plans the same as one told everything: at every tick, through jumps of the clock.
