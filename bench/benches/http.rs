@@ -44,8 +44,8 @@ impl Renewals {
         let (deadline, mut last) = (tokio::time::Instant::now() + PHASE, None);
         while let Ok(event) = tokio::time::timeout_at(deadline, events.recv()).await {
             let Ok(event) = event else { continue };
-            if let EventKind::LeaseRenewed { latency_ms, .. } = event.kind {
-                self.latencies_ms.push(latency_ms);
+            if let EventKind::LeaseRenewed { latency, .. } = event.kind {
+                self.latencies_ms.push(latency.as_millis() as u64);
                 let gap_ms = last.map_or(0, |last| event.boot_ms - last);
                 self.missed += u64::from(gap_ms > 2 * heartbeat_ms);
                 last = Some(event.boot_ms);

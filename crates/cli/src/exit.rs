@@ -3,7 +3,8 @@
 use crate::out::complain_lines;
 use std::fmt;
 use std::process::ExitCode;
-use tenure::StartError;
+use tenure::Error;
+use tenure::error::ErrorKind;
 
 /// Every way the binary ends, with what it means. The reference page is checked against this table.
 pub(crate) const CODES: &[(u8, &str)] = &[
@@ -103,12 +104,19 @@ impl From<tenure::store::OpenError> for Failure {
     }
 }
 
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Failure {
-        match error {
-            StartError::Settings(error) => Failure::usage(error),
-            StartError::Id(error) => Failure::usage(error),
-            StartError::Store(error) => error.into(),
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        match error.kind() {
+            ErrorKind::Invalid => Failure::usage(error),
+            ErrorKind::Unavailable | ErrorKind::Denied => Failure::store(error),
+            ErrorKind::Unreadable => Failure::unreadable(error),
+            ErrorKind::NotFound => Failure::missing(error),
+            ErrorKind::Taken
+            | ErrorKind::NotLeading
+            | ErrorKind::Fenced
+            | ErrorKind::Ended
+            | ErrorKind::Full
+            | ErrorKind::Raced => Failure::other(error),
         }
     }
 }
@@ -116,27 +124,6 @@ impl From<StartError> for Failure {
 impl From<tenure::settings::SettingsError> for Failure {
     fn from(error: tenure::settings::SettingsError) -> Failure {
         Failure::usage(error)
-    }
-}
-
-impl From<tenure::admin::StatusError> for Failure {
-    fn from(error: tenure::admin::StatusError) -> Failure {
-        match error {
-            tenure::admin::StatusError::Unavailable(_) | tenure::admin::StatusError::Denied(_) => {
-                Failure::store(error)
-            }
-            tenure::admin::StatusError::Unreadable { .. } => Failure::unreadable(error),
-        }
-    }
-}
-
-impl From<tenure::admin::StepDownError> for Failure {
-    fn from(error: tenure::admin::StepDownError) -> Failure {
-        match error {
-            tenure::admin::StepDownError::Store(error) => error.into(),
-            tenure::admin::StepDownError::Unknown(_) => Failure::store(error),
-            tenure::admin::StepDownError::Raced => Failure::other(error),
-        }
     }
 }
 

@@ -5,7 +5,6 @@ use crate::exit::Failure;
 use crate::out::{say, say_json};
 use crate::status::existing;
 use std::process::ExitCode;
-use std::time::Duration;
 use tenure::admin::{Forgot, forget_node};
 use tenure::{Namespace, NodeId};
 
@@ -15,8 +14,8 @@ pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
     let node = NodeId::new(&args.id).map_err(Failure::usage)?;
     let unknown = || Failure::missing(format!("there is no node {node} in {namespace}"));
     let lanes = existing(&settings).await?.ok_or_else(unknown)?;
-    let last_seen_ms_ago = match forget_node(&lanes, &namespace, &node).await? {
-        Forgot::Removed { last_seen_ms_ago } => last_seen_ms_ago,
+    let ago = match forget_node(&lanes, &namespace, &node).await? {
+        Forgot::Removed { last_seen_ago } => last_seen_ago,
         Forgot::Unknown => return Err(unknown()),
         Forgot::Leads => {
             return Err(Failure::other(format!(
@@ -26,10 +25,10 @@ pub(crate) async fn forget(args: OneArgs) -> Result<ExitCode, Failure> {
     };
     if args.json {
         let namespace = namespace.as_str();
-        let report = serde_json::json!({"namespace": namespace, "node": node.as_str(), "lastSeenMsAgo": last_seen_ms_ago});
+        let report = serde_json::json!({"namespace": namespace, "node": node.as_str(), "lastSeenMsAgo": ago.as_millis() as u64});
         say_json(&report.to_string());
     } else {
-        let ago = Duration::from_millis(last_seen_ms_ago).as_secs_f64();
+        let ago = ago.as_secs_f64();
         say!("removed {node}, last seen {ago:.1} s ago; if it is still running, it will register again");
     }
     Ok(ExitCode::SUCCESS)

@@ -69,9 +69,9 @@ pub(crate) async fn cost(args: CostArgs) -> Result<ExitCode, Failure> {
 /// What the nodes published; nothing if the store has not been made yet.
 async fn published(settings: &Settings) -> Result<ClusterMetrics, Failure> {
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let stale_after_ms = settings.presence_interval_ms.saturating_mul(PRESENCES_MISSED);
+    let stale_after = Duration::from_millis(settings.presence_interval_ms.saturating_mul(PRESENCES_MISSED));
     match existing(settings).await? {
-        Some(lanes) => Ok(ClusterMetrics::read(&lanes, &namespace, stale_after_ms).await?),
+        Some(lanes) => Ok(ClusterMetrics::read(&lanes, &namespace, stale_after).await?),
         None => Ok(ClusterMetrics {
             namespace: namespace.to_string(),
             nodes: Vec::new(),

@@ -58,11 +58,11 @@ async fn look(
     seat: &SeatArgs,
     wait_ms: u64,
 ) -> Result<Option<Status>, Failure> {
-    let keys = seat.keys(namespace)?;
+    let election = seat.election(namespace)?;
     match existing(settings).await? {
         Some(lanes) => {
             let most = Duration::from_millis(wait_ms);
-            Ok(Some(Status::read_at(&lanes, namespace, &keys, most).await?))
+            Ok(Some(Status::read_at(&lanes, &election, most).await?))
         }
         None => Ok(None),
     }

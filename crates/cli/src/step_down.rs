@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 use std::process::ExitCode;
 use std::time::Duration;
 use tenure::Namespace;
-use tenure::admin::{HandOver, StepDownAnswer, hand_over_at, request_step_down_at};
-use tenure::document::Keys;
+use tenure::admin::{Election, HandOver, StepDownAnswer, hand_over, request_step_down};
 use tenure::store::Lanes;
 
 /// The leader did not give up in time.
@@ -18,12 +17,12 @@ const STILL_LEADS: u8 = 1;
 pub(crate) async fn step_down(args: StepDownArgs) -> Result<ExitCode, Failure> {
     let settings = args.settings.load()?.settings;
     let namespace = Namespace::new(&settings.namespace).map_err(Failure::usage)?;
-    let keys = args.seat.keys(&namespace)?;
-    let report = Report { json: args.json, namespace, keys };
+    let election = args.seat.election(&namespace)?;
+    let report = Report { json: args.json, namespace, election };
     let Some(lanes) = existing(&settings).await? else {
         return Ok(report.no_leader(&format!("no leader: {} does not exist yet", settings.store)));
     };
-    match request_step_down_at(&lanes, &report.keys, &who()).await? {
+    match request_step_down(&lanes, &report.election, &who()).await? {
         StepDownAnswer::NoLeader { epoch: 0 } => Ok(report.no_leader("no leader: there has never been one")),
         StepDownAnswer::NoLeader { epoch } => {
             Ok(report.no_leader(&format!("no leader: the seat has been vacant since epoch {epoch}")))
@@ -49,7 +48,7 @@ fn who() -> String {
 struct Report {
     json: bool,
     namespace: Namespace,
-    keys: Keys,
+    election: Election,
 }
 
 impl Report {
@@ -87,7 +86,7 @@ impl Report {
             self.object(asked, "asked", Value::Null);
             return Ok(ExitCode::SUCCESS);
         }
-        match hand_over_at(lanes, &self.keys, epoch, Duration::from_millis(wait_ms)).await? {
+        match hand_over(lanes, &self.election, epoch, Duration::from_millis(wait_ms)).await? {
             HandOver::Led { node: next, epoch: later } => {
                 if next == node {
                     self.line(&format!(

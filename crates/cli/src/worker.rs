@@ -11,9 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::BootClock;
 use tenure::store::OpenOptions;
-use tenure::worker::{
-    Observer, Worker, WorkerEnd, WorkerError, WorkerList, WorkerPhase, WorkerSpec, WorkerState,
-};
+use tenure::worker::{Observer, Worker, WorkerEnd, WorkerList, WorkerPhase, WorkerSpec, WorkerState};
 use tenure::{Namespace, NodeId};
 
 /// The plugin of a worker that names none.
@@ -149,15 +147,5 @@ fn print(list: &WorkerList) {
     }
     if list.skipped > 0 {
         say!("{} other objects in `workers/` are not workers", list.skipped);
-    }
-}
-
-impl From<WorkerError> for Failure {
-    fn from(error: WorkerError) -> Failure {
-        match error {
-            WorkerError::Invalid { .. } => Failure::usage(error),
-            WorkerError::Unreadable { .. } => Failure::unreadable(error),
-            WorkerError::Held { .. } | WorkerError::Ended | _ => Failure::other(error),
-        }
     }
 }

@@ -18,7 +18,8 @@ use std::time::Duration;
 use tenure::clock::Clock;
 use tenure::id::{KindName, WorkerId};
 use tenure::job::{Handlers, JobRunner, Jobs, RunnerOptions};
-use tenure::worker::{Registrar, Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
+use tenure::plugin::NodeHandle;
+use tenure::worker::{Worker, WorkerEnd, WorkerPhase, WorkerSpec, WorkerStatus};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
@@ -133,7 +134,7 @@ pub(crate) struct RegistrationRequest {
 
 /// The workers registered through this node.
 pub(crate) struct HttpWorkers {
-    registrar: Registrar,
+    node: NodeHandle,
     jobs: Jobs,
     clock: Arc<dyn Clock>,
     rate_limit: Arc<RateLimit>,
@@ -145,7 +146,7 @@ pub(crate) struct HttpWorkers {
 
 impl HttpWorkers {
     pub(crate) fn new(
-        registrar: Registrar,
+        node: NodeHandle,
         jobs: Jobs,
         clock: Arc<dyn Clock>,
         rate_limit: Arc<RateLimit>,
@@ -153,7 +154,7 @@ impl HttpWorkers {
     ) -> HttpWorkers {
         let (max_workers, max_per_client) = (limits.workers, limits.workers_per_client);
         let (workers, joined) = (Mutex::default(), Notify::new());
-        HttpWorkers { registrar, jobs, clock, rate_limit, max_workers, max_per_client, workers, joined }
+        HttpWorkers { node, jobs, clock, rate_limit, max_workers, max_per_client, workers, joined }
     }
 
     /// Registers a worker. Must be called on the node's runtime. `false`: the same registration already exists, and this counted
@@ -173,7 +174,7 @@ impl HttpWorkers {
             }
         }
         let reserved = self.reserve(&workers, &request)?;
-        let worker = self.registrar.register_worker(&request.spec)?;
+        let worker = self.node.register_worker(&request.spec)?;
         let (status, jobs) = (worker.status(), Arc::new(HttpJobs::new(Arc::clone(&self.clock))));
         let handle = if request.kinds.is_empty() {
             WorkerHandle::Worker(worker)

@@ -175,7 +175,7 @@ fn assemble(
 ) -> io::Result<(Shared, tokio::sync::broadcast::Receiver<tenure::Event>)> {
     let runtime = parts.runtime.clone();
     let document = store_reads::bytes_of(&openapi::document());
-    let (state, events) = State::new(options, parts, document, closing.clone()).map_err(io::Error::other)?;
+    let (state, events) = State::new(options, parts, document, closing.clone());
     let watched = Arc::clone(&state);
     runtime.spawn(async move { watched.http_workers.watch(&closing).await });
     Ok((state, events))

@@ -155,7 +155,7 @@ impl From<&WorkerInfo> for KnownWorker {
             worker_id: worker.worker_id.to_string(),
             plugin_type: worker.plugin_type.to_string(),
             pod: worker.pod.to_string(),
-            timeout: worker.timeout_ms,
+            timeout: ms(worker.timeout),
             state: if worker.active { "active" } else { "inactive" },
         }
     }
@@ -256,7 +256,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             None
         }
     });
-    let (metrics, settings) = (state.annex.metrics(), state.annex.settings());
+    let (metrics, settings) = (state.node.metrics(), state.node.settings());
     let leader = leader(state, cluster.as_ref());
     let health = match leader.as_ref().is_some_and(LeaderView::may_act) || metrics.epoch == 0 {
         true => health,
@@ -281,7 +281,7 @@ pub(crate) async fn overview(state: &Shared) -> Overview {
             count: metrics.heartbeats,
             p50_ms: known.then_some(metrics.heartbeat_latency_p50),
             p99_ms: known.then_some(metrics.heartbeat_latency_p99),
-            samples_ms: state.annex.heartbeats(),
+            samples_ms: state.node.heartbeats().into_iter().map(ms).collect(),
         },
         requests: RequestsView {
             lease: metrics.requests.lease,
@@ -354,7 +354,7 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
     };
     let status = cluster.map(|cluster| &cluster.value.status).filter(|status| status.epoch == epoch);
     let seat = status.and_then(|status| status.leader.as_ref()).filter(|leader| leader.node == node);
-    let this = leads && node == state.annex.node().as_str();
+    let this = leads && node == state.node.id().as_str();
     Some(LeaderView {
         is_this_node: this,
         epoch,
@@ -362,8 +362,8 @@ pub(crate) fn leader(state: &Shared, cluster: Option<&Aged<Cluster>>) -> Option<
         seen_since: state.event_buffer.history().since(epoch).map(str::to_owned),
         lease_remaining_ms: remaining.filter(|_| this).map(ms),
         lease_hold_ms: seat
-            .map_or_else(|| state.annex.settings().core_config().hold_ms(), |seat| seat.lease_hold),
-        silent_ms: state.annex.leader_silent().map(ms),
+            .map_or_else(|| state.node.settings().core_config().hold_ms(), |seat| seat.lease_hold),
+        silent_ms: state.node.leader_silent().map(ms),
         renewals: seat.map(|seat| seat.renewals),
         asked_to_step_down: seat.map(|seat| seat.asked_to_step_down),
         node,
@@ -425,10 +425,10 @@ pub struct Leader {
 pub(crate) fn short(state: &Shared) -> Leader {
     let known = state.leadership.borrow();
     Leader {
-        namespace: state.annex.namespace().to_owned(),
+        namespace: state.namespace.to_string(),
         leader: known.leader.as_ref().map(ToString::to_string),
         epoch: known.epoch,
-        node: state.annex.node().to_string(),
+        node: state.node.id().to_string(),
         role: known.role.map(|role| role_name(role).to_owned()),
         is_leader: known.is_leader(),
         lease_remaining_ms: known.remaining().map(ms),

@@ -3,8 +3,8 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tenure::admin::{StatusError, StepDownError};
-use tenure::worker::WorkerError;
+use tenure::Error;
+use tenure::error::ErrorKind;
 use tenure_plugins::schedules::ScheduleError;
 use utoipa::ToSchema;
 
@@ -151,32 +151,18 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<StatusError> for Problem {
-    fn from(error: StatusError) -> Problem {
-        match error {
-            StatusError::Unavailable(_) | StatusError::Denied(_) => Problem::store(error),
-            StatusError::Unreadable { .. } => Problem::unreadable(error),
-        }
-    }
-}
-
-impl From<StepDownError> for Problem {
-    fn from(error: StepDownError) -> Problem {
-        match error {
-            StepDownError::Store(error) => error.into(),
-            StepDownError::Unknown(_) => Problem::store(error),
-            StepDownError::Raced => Problem::conflict("raced", error),
-        }
-    }
-}
-
-impl From<WorkerError> for Problem {
-    fn from(error: WorkerError) -> Problem {
-        match error {
-            WorkerError::Invalid { .. } => Problem::invalid(error),
-            WorkerError::Held { .. } => Problem::conflict("worker-held", error),
-            WorkerError::Unreadable { .. } => Problem::unreadable(error),
-            WorkerError::Ended | _ => Problem::gone(error),
+impl From<Error> for Problem {
+    fn from(error: Error) -> Problem {
+        match error.kind() {
+            ErrorKind::Invalid => Problem::invalid(error),
+            ErrorKind::Unavailable | ErrorKind::Denied => Problem::store(error),
+            ErrorKind::Unreadable => Problem::unreadable(error),
+            ErrorKind::NotFound => Problem::not_found("not-found", error),
+            ErrorKind::Ended => Problem::gone(error),
+            ErrorKind::Taken => Problem::conflict("worker-held", error),
+            ErrorKind::NotLeading | ErrorKind::Fenced | ErrorKind::Full | ErrorKind::Raced => {
+                Problem::conflict("raced", error)
+            }
         }
     }
 }

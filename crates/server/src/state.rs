@@ -12,12 +12,11 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::future::Future;
 use std::sync::Arc;
-use tenure::document::Annex;
-use tenure::id::IdError;
 use tenure::job::Jobs;
 use tenure::metrics::prometheus_client::registry::Registry;
+use tenure::plugin::NodeHandle;
 use tenure::settings::{Origin, Resolved};
-use tenure::worker::{Registrar, Workers};
+use tenure::worker::Workers;
 use tenure::{Event, Fence, Leadership, Namespace, Node, Role};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, broadcast, watch};
@@ -28,9 +27,8 @@ use utoipa::ToSchema;
 /// What the server uses of a node. It does not own the node and never keeps it from stopping.
 #[derive(Debug)]
 pub struct Parts {
-    pub(crate) annex: Annex,
+    pub(crate) node: NodeHandle,
     pub(crate) fence: Fence,
-    pub(crate) registrar: Registrar,
     pub(crate) jobs: Jobs,
     pub(crate) registry: Registry,
     pub(crate) events: broadcast::Receiver<Event>,
@@ -42,9 +40,8 @@ impl Parts {
     /// Must be called on the node's runtime: all requests to the store run there.
     pub fn of(node: &Node) -> Parts {
         Parts {
-            annex: node.annex(),
+            node: node.handle(),
             fence: node.fence(),
-            registrar: node.registrar(),
             jobs: node.jobs(),
             registry: node.registry(),
             events: node.events(),
@@ -104,7 +101,7 @@ pub(crate) type Shared = Arc<State>;
 
 pub(crate) struct State {
     pub(crate) options: Options,
-    pub(crate) annex: Annex,
+    pub(crate) node: NodeHandle,
     pub(crate) leadership: watch::Receiver<Leadership>,
     pub(crate) workers: watch::Receiver<Workers>,
     pub(crate) fence: Fence,
@@ -132,9 +129,9 @@ impl State {
         parts: Parts,
         openapi: Bytes,
         closing: CancellationToken,
-    ) -> Result<(Shared, broadcast::Receiver<Event>), IdError> {
-        let namespace = Namespace::new(parts.annex.namespace())?;
-        let store = StoreAccess::new(parts.annex.lanes(), namespace.clone(), parts.runtime);
+    ) -> (Shared, broadcast::Receiver<Event>) {
+        let namespace = parts.node.namespace();
+        let store = StoreAccess::new(parts.node.lanes(), namespace.clone(), parts.runtime);
         let limits = options.limits;
         let http = HttpConfig {
             listen: options.listen.to_string(),
@@ -145,16 +142,16 @@ impl State {
         let config = Config { settings: parts.config, http };
         let rate_limit = Arc::new(RateLimit::new(limits.store_per_second, limits.store_burst));
         let state = State {
-            leadership: parts.annex.leadership(),
-            workers: parts.annex.workers(),
+            leadership: parts.node.leadership(),
+            workers: parts.node.workers(),
             fence: parts.fence,
             registry: parts.registry,
             config: crate::store_reads::bytes_of(&config),
-            store_reads: StoreReads::new(store.clone(), parts.annex.clone(), &limits),
+            store_reads: StoreReads::new(store.clone(), parts.node.clone(), &limits),
             http_workers: HttpWorkers::new(
-                parts.registrar,
+                parts.node.clone(),
                 parts.jobs,
-                parts.annex.clock(),
+                parts.node.clock(),
                 Arc::clone(&rate_limit),
                 &limits,
             ),
@@ -163,7 +160,7 @@ impl State {
             step_downs: MinInterval::new(limits.step_down_pause),
             searches: SearchLimit::new(limits.fresh_per_request / 4),
             streams: Arc::new(Semaphore::new(limits.streams)),
-            annex: parts.annex,
+            node: parts.node,
             options,
             namespace,
             store,
@@ -171,7 +168,7 @@ impl State {
             openapi,
             signed: Mutex::default(),
         };
-        Ok((Arc::new(state), parts.events))
+        (Arc::new(state), parts.events)
     }
 
     /// Runs something on the node's runtime, which talks to the store. It continues if the client goes away, and is dropped when

@@ -13,9 +13,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::admin::{LeaderStatus, Status};
-use tenure::document::{Annex, Keys};
 use tenure::id::{CheckName, Namespace};
 use tenure::job::JobList;
+use tenure::plugin::NodeHandle;
 use tenure::store::{Lanes, Meter, Metered, Store};
 use tenure::worker::WorkerList;
 use tenure_plugins::checks::Health;
@@ -87,7 +87,7 @@ pub(crate) struct JobFacts {
 /// The documents that need the store.
 pub(crate) struct StoreReads {
     store: StoreAccess,
-    annex: Annex,
+    node: NodeHandle,
     cluster: Cached<Cluster>,
     workers: Cached<Serialized<WorkerList>>,
     schedules: Cached<Serialized<ScheduleFacts>>,
@@ -95,11 +95,11 @@ pub(crate) struct StoreReads {
 }
 
 impl StoreReads {
-    pub(crate) fn new(store: StoreAccess, annex: Annex, limits: &Limits) -> StoreReads {
+    pub(crate) fn new(store: StoreAccess, node: NodeHandle, limits: &Limits) -> StoreReads {
         let (fresh, per_request) = (limits.fresh, limits.fresh_per_request);
         StoreReads {
             store,
-            annex,
+            node,
             cluster: Cached::new(fresh, per_request),
             workers: Cached::new(fresh, per_request),
             schedules: Cached::new(fresh, per_request),
@@ -109,13 +109,13 @@ impl StoreReads {
 
     pub(crate) async fn cluster(&self) -> Answer<Aged<Cluster>> {
         // A newer epoch seen by this node makes what was read before stale.
-        let epoch = self.annex.leadership().borrow().epoch;
+        let epoch = self.node.leadership().borrow().epoch;
         if self.cluster.last().is_some_and(|last| last.value.status.epoch < epoch) {
             self.cluster.stale();
         }
-        let annex = self.annex.clone();
+        let node = self.node.clone();
         self.cluster
-            .get(&self.store.runtime, || counted(&self.store, move |store| cluster(store, annex)))
+            .get(&self.store.runtime, || counted(&self.store, move |store| cluster(store, node)))
             .await
     }
 
@@ -168,24 +168,24 @@ where
 }
 
 /// The node already takes part or watches, so it need not watch the holder again to know whether it is alive.
-async fn cluster(store: StoreAccess, annex: Annex) -> Answer<Cluster> {
-    let keys = Keys::global(&store.namespace);
-    let mut status = Status::read_at(&store.lanes, &store.namespace, &keys, Duration::ZERO).await?;
+async fn cluster(store: StoreAccess, node: NodeHandle) -> Answer<Cluster> {
+    let mut status = Status::read_at(&store.lanes, &store.namespace, Duration::ZERO).await?;
     let epoch = status.epoch;
     if let Some(leader) = &mut status.leader {
-        (leader.live, leader.watched_ms) = (is_seen_alive(&annex, leader, epoch), leader.lease_hold);
+        (leader.live, leader.watched_ms) = (is_seen_alive(&node, leader, epoch), leader.lease_hold);
     }
     let health = HealthView::read_with(&store.lanes, &store.namespace, &status).await.map_err(Problem::from);
     Ok(Cluster { status, health })
 }
 
 /// Whether this node leads itself, or has seen the leader renew within its hold.
-fn is_seen_alive(annex: &Annex, leader: &LeaderStatus, epoch: u64) -> bool {
-    let leadership = annex.leadership();
+fn is_seen_alive(node: &NodeHandle, leader: &LeaderStatus, epoch: u64) -> bool {
+    let leadership = node.leadership();
     let known = leadership.borrow();
-    let same = known.epoch == epoch && known.leader.as_ref().is_some_and(|node| node.as_str() == leader.node);
+    let same =
+        known.epoch == epoch && known.leader.as_ref().is_some_and(|known| known.as_str() == leader.node);
     let lately =
-        annex.leader_silent().is_some_and(|silent| silent <= Duration::from_millis(leader.lease_hold));
+        node.leader_silent().is_some_and(|silent| silent <= Duration::from_millis(leader.lease_hold));
     same && (known.is_leader() || lately)
 }
 

@@ -149,6 +149,8 @@ impl Trouble {
     }
 }
 
+impl std::error::Error for Trouble {}
+
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.kind.as_str(), self.detail)

@@ -2,20 +2,21 @@
 //!
 //! It sends what a [`Document`](tenure_core::document::Document) asks for and decides nothing.
 
-mod error;
 mod fields;
 mod inline;
+mod presences;
 mod seat;
 mod update;
 
-pub use error::DocumentError;
 pub(crate) use fields::{Fields, FieldsBody};
 pub(crate) use inline::{InlineDocument, Step, new_incarnation};
+pub use presences::{Presence, PresenceEntry, Presences};
 pub(crate) use seat::{SeatBody, SeatCodec};
 pub use update::Change;
 use update::TRIES;
 pub(crate) use update::Tries;
 
+use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use crate::keys::Keys;
 use parking_lot::Mutex;
@@ -102,6 +103,11 @@ impl Documents {
         Documents::new(store, Arc::from(namespace.as_str()), timeout).below(&Keys::global(namespace))
     }
 
+    /// Where they are: the beginning of their keys, without a trailing `/`.
+    pub fn prefix(&self) -> &str {
+        &self.root
+    }
+
     /// Changes the time limit of a request.
     #[must_use]
     pub fn request_timeout(self, timeout: Duration) -> Documents {
@@ -109,52 +115,37 @@ impl Documents {
     }
 
     /// The documents in a folder of these. Folders of Tenure's own are refused.
-    pub fn folder(&self, name: &DocumentName) -> Result<Documents, DocumentError> {
+    pub fn folder(&self, name: &DocumentName) -> Result<Documents, Error> {
         self.check(name)?;
         Ok(Documents { root: format!("{}/{name}", self.root).into(), in_folder: true, ..self.clone() })
     }
 
-    fn check(&self, name: &DocumentName) -> Result<(), DocumentError> {
+    fn check(&self, name: &DocumentName) -> Result<(), Error> {
         match !self.in_folder && RESERVED.contains(&name.as_str()) {
-            true => Err(DocumentError::Reserved(name.to_string())),
+            true => Err(Error::new(
+                ErrorKind::Invalid,
+                format_args!("the document name {:?} is reserved for Tenure's own objects", name.as_str()),
+            )),
             false => Ok(()),
         }
     }
 
     /// The document of this name.
-    pub(crate) fn named<C: Codec>(
-        &self,
-        name: &DocumentName,
-        codec: C,
-    ) -> Result<DocumentClient<C>, DocumentError> {
+    pub(crate) fn named<C: Codec>(&self, name: &DocumentName, codec: C) -> Result<DocumentClient<C>, Error> {
         self.check(name)?;
         Ok(self.at(format!("{}/{name}.json", self.root), codec))
     }
 
     /// Reads a document, with one request; `None` if nobody put one yet. Anybody may.
-    pub async fn read<T>(&self, name: &DocumentName) -> Result<Option<Found<T>>, DocumentError>
+    pub async fn read<T>(&self, name: &DocumentName) -> Result<Option<Found<T>>, Error>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
     {
         let client = self.named(name, Fields::<T>::new())?;
         let key = client.key().to_owned();
-        let get = tokio::time::timeout(self.timeout, self.store.get(&key, None));
-        let object = match get.await {
-            Ok(tenure_store::Read::Found(object)) => object,
-            Ok(tenure_store::Read::Absent | tenure_store::Read::Unchanged) => return Ok(None),
-            Ok(tenure_store::Read::Denied(trouble)) => return Err(DocumentError::Denied { key, trouble }),
-            Ok(tenure_store::Read::Unavailable(trouble)) => {
-                return Err(DocumentError::Unavailable { key, trouble, may_have_been_written: false });
-            }
-            Err(_) => {
-                let trouble = late();
-                return Err(DocumentError::Unavailable { key, trouble, may_have_been_written: false });
-            }
-        };
-        let (stamp, body, _) = client.codec.read(&object.body).map_err(|unreadable| {
-            let (newer, detail) = (unreadable.newer, unreadable.detail);
-            DocumentError::Blocked { key, newer, detail }
-        })?;
+        let Some(object) = self.get(&key).await? else { return Ok(None) };
+        let read = client.codec.read(&object.body);
+        let (stamp, body, _) = read.map_err(|unreadable| Error::unreadable(&key, unreadable.detail))?;
         let found = |body| Found { body, epoch: stamp.epoch.0, modified: object.modified };
         Ok(body.and_then(Arc::into_inner).map(|body| found(body.value)))
     }
@@ -171,15 +162,14 @@ impl Documents {
     ) -> Result<Change, E>
     where
         T: Serialize + DeserializeOwned + Send + Sync + 'static,
-        E: From<DocumentError>,
+        E: From<Error>,
     {
         let client = self.named(name, Fields::<T>::new())?;
         let change = |found: Option<&fields::Body<T>>, unsure: bool| {
             let found = found.and_then(Option::as_ref).map(|body| &body.value);
             let Some(new) = change(found, unsure)? else { return Ok(None) };
-            let key = client.key().to_owned();
             let body = FieldsBody::new(new, &client.kept());
-            Ok(Some(Some(body.map_err(|rule| DocumentError::Body { key, rule })?)))
+            Ok(Some(Some(body.map_err(|rule| client.invalid(&rule))?)))
         };
         client.update(TRIES, change).await
     }
@@ -283,6 +273,11 @@ impl<C: Codec> DocumentClient<C> {
     /// What the last read carries along.
     pub(crate) fn kept(&self) -> C::Kept {
         self.kept.lock().clone()
+    }
+
+    /// The body breaks this rule; nothing was sent.
+    pub(crate) fn invalid(&self, rule: &str) -> Error {
+        Error::new(ErrorKind::Invalid, format_args!("{}: {rule}", self.key))
     }
 
     /// The last complaint about it; empty if there is none.

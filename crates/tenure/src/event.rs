@@ -6,11 +6,13 @@ mod tests;
 
 pub use names::EVENT_NAMES;
 
-use crate::annex::News;
+use crate::process::ms;
+use crate::workers::WorkerInfo;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::NodeId;
 use tenure_core::{ElectionCause, LossReason, ProcessOutcome, SeatProblem};
-use tenure_core::{NodeId, PluginName, WorkerId};
 
 /// Something that happened to one node in one namespace.
 ///
@@ -45,14 +47,14 @@ pub enum EventKind {
     /// The startup wait has begun.
     StartupJitter {
         /// The length of the wait.
-        wait_ms: u64,
+        wait: Duration,
     },
     /// The node is known to the others.
     Joined,
     /// The seat is free; the node waits for its turn.
     AwaitingTurn {
         /// The shortest time until then.
-        wait_ms: u64,
+        wait: Duration,
     },
     /// The node is trying to claim the seat.
     ElectionStarted {
@@ -64,14 +66,14 @@ pub enum EventKind {
         /// The holder of the seat; `None` if the seat is vacant, absent or unreadable.
         leader: Option<NodeId>,
         /// How long the seat has been unchanged.
-        unchanged_ms: u64,
+        unchanged: Duration,
     },
     /// The leader has been silent for a whole expiry.
     LeaderDown {
         /// The silent leader.
         leader: NodeId,
         /// How long the seat has been unchanged.
-        unchanged_ms: u64,
+        unchanged: Duration,
     },
     /// The silent leader came back before anybody took over.
     LeaderRecovered {
@@ -102,7 +104,7 @@ pub enum EventKind {
         /// The new deadline on the boot-time clock.
         deadline_boot_ms: u64,
         /// From sending the renewal to its confirmation.
-        latency_ms: u64,
+        latency: Duration,
     },
     /// 80 % of the hold is gone without a renewal; work is being stopped.
     LeaseAtRisk {
@@ -165,33 +167,33 @@ pub enum EventKind {
         /// Number of consecutive deaths, including this one.
         attempt: u32,
         /// The pause before the next start.
-        wait_ms: u64,
+        wait: Duration,
     },
     /// A heartbeat cycle took too long. Reported at most once in 30 s; the metrics count every one.
     ContentionDetected {
         /// From when the cycle was due until its outcome was known.
-        duration_ms: u64,
+        duration: Duration,
         /// The heartbeat interval.
-        expected_ms: u64,
+        expected: Duration,
         /// For how much of it this node itself did not get to run: paused, suspended, or starved of CPU.
-        stalled_ms: u64,
+        stalled: Duration,
     },
     /// A worker is new.
-    WorkerRegistered(WorkerFacts),
+    WorkerRegistered(WorkerInfo),
     /// A worker's object is gone.
-    WorkerDeregistered(WorkerFacts),
+    WorkerDeregistered(WorkerInfo),
     /// A worker has been silent for its timeout. Reported once per silence, on every node.
-    WorkerTimeout(WorkerFacts),
+    WorkerTimeout(WorkerInfo),
     /// A silent worker is back.
-    WorkerRecovered(WorkerFacts),
+    WorkerRecovered(WorkerInfo),
     /// A worker of this process may work: its pod leads.
-    WorkerEnabled(WorkerFacts),
+    WorkerEnabled(WorkerInfo),
     /// A worker of this process must no longer work.
-    WorkerDisabled(WorkerFacts),
+    WorkerDisabled(WorkerInfo),
     /// Another process has the id of a worker of this process, which ends because of it.
     WorkerConflict {
         /// The worker of this process.
-        worker: WorkerFacts,
+        worker: WorkerInfo,
         /// The pod the other process runs on.
         other_pod: NodeId,
         /// The other process's incarnation, as 16 hex digits.
@@ -239,9 +241,9 @@ pub enum EventKind {
         /// How it ended.
         outcome: ProcessOutcome,
         /// How long it ran.
-        ran_ms: u64,
+        ran: Duration,
         /// When it is started again; `None` if it is not.
-        restart_in_ms: Option<u64>,
+        restart_in: Option<Duration>,
         /// Its error or panic message, if it failed.
         detail: Option<Arc<str>>,
     },
@@ -257,36 +259,34 @@ pub enum EventKind {
         /// What went wrong, as a short name.
         cause: &'static str,
         /// How long this node claims nothing.
-        hold_ms: u64,
+        hold: Duration,
     },
-    /// An event that a plugin emitted with [`Annex::tell`](crate::document::Annex::tell).
-    Plugin(News),
+    /// An event that a plugin emitted with [`NodeHandle::emit`](crate::plugin::NodeHandle::emit).
+    Plugin(PluginEvent),
     /// The node has left.
     Stopped,
 }
 
-/// A worker, as events describe it.
+/// An event of a plugin.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WorkerFacts {
-    /// The worker's id.
-    pub worker_id: WorkerId,
-    /// The plugin it works for.
-    pub plugin_type: PluginName,
-    /// The pod it runs on.
-    pub pod: NodeId,
-    /// How long it may stay silent before it counts as inactive.
-    pub timeout_ms: u64,
+pub struct PluginEvent {
+    /// The wire name, without the prefix.
+    pub name: &'static str,
+    /// One line for people.
+    pub sentence: String,
+    /// Whether it is logged as a warning.
+    pub alarming: bool,
+    /// A JSON object for programs.
+    pub fields: Value,
 }
 
-impl WorkerFacts {
-    fn to_json(&self) -> Value {
-        json!({
-            "workerId": self.worker_id.as_str(),
-            "pluginType": self.plugin_type.as_str(),
-            "pod": self.pod.as_str(),
-            "timeout": self.timeout_ms,
-        })
-    }
+fn worker_json(worker: &WorkerInfo) -> Value {
+    json!({
+        "workerId": worker.worker_id.as_str(),
+        "pluginType": worker.plugin_type.as_str(),
+        "pod": worker.pod.as_str(),
+        "timeout": ms(worker.timeout),
+    })
 }
 
 /// Why leadership ended.
@@ -382,7 +382,7 @@ impl EventKind {
             EventKind::ProcessExited { .. } => "process_exited",
             EventKind::ProcessStuck { .. } => "process_stuck",
             EventKind::ProcessesGaveUp { .. } => "processes_gave_up",
-            EventKind::Plugin(news) => news.name,
+            EventKind::Plugin(event) => event.name,
             EventKind::Stopped => "stopped",
         }
     }
@@ -398,15 +398,15 @@ impl EventKind {
             | EventKind::StoreRecovered
             | EventKind::ProcessesStuck
             | EventKind::Stopped => Value::Null,
-            EventKind::StartupJitter { wait_ms } | EventKind::AwaitingTurn { wait_ms } => {
-                json!({"waitMs": wait_ms})
+            EventKind::StartupJitter { wait } | EventKind::AwaitingTurn { wait } => {
+                json!({"waitMs": ms(*wait)})
             }
             EventKind::ElectionStarted { cause } => json!({"cause": cause_name(*cause)}),
-            EventKind::ElectionCheck { leader, unchanged_ms } => {
-                json!({"leader": id(leader), "unchangedMs": unchanged_ms})
+            EventKind::ElectionCheck { leader, unchanged } => {
+                json!({"leader": id(leader), "unchangedMs": ms(*unchanged)})
             }
-            EventKind::LeaderDown { leader, unchanged_ms } => {
-                json!({"leader": leader.as_str(), "unchangedMs": unchanged_ms})
+            EventKind::LeaderDown { leader, unchanged } => {
+                json!({"leader": leader.as_str(), "unchangedMs": ms(*unchanged)})
             }
             EventKind::LeaderRecovered { leader } => json!({"leader": leader.as_str()}),
             EventKind::LeaderChanged { previous, new } => {
@@ -418,8 +418,8 @@ impl EventKind {
             EventKind::BecameLeader { deadline_boot_ms } | EventKind::LeaseAtRisk { deadline_boot_ms } => {
                 json!({"deadlineBootMs": deadline_boot_ms})
             }
-            EventKind::LeaseRenewed { deadline_boot_ms, latency_ms } => {
-                json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": latency_ms})
+            EventKind::LeaseRenewed { deadline_boot_ms, latency } => {
+                json!({"deadlineBootMs": deadline_boot_ms, "latencyMs": ms(*latency)})
             }
             EventKind::LostLeadership { reason, vacated, acted_until_boot_ms } => {
                 json!({"reason": reason.as_str(), "vacated": vacated, "actedUntilBootMs": acted_until_boot_ms})
@@ -439,17 +439,17 @@ impl EventKind {
             EventKind::StoreUnavailable { detail }
             | EventKind::StoreDenied { detail }
             | EventKind::StoreUnsafe { detail } => json!({"detail": detail}),
-            EventKind::CandidateRestarted { attempt, wait_ms } => {
-                json!({"attempt": attempt, "waitMs": wait_ms})
+            EventKind::CandidateRestarted { attempt, wait } => {
+                json!({"attempt": attempt, "waitMs": ms(*wait)})
             }
             EventKind::WorkerRegistered(worker)
             | EventKind::WorkerDeregistered(worker)
             | EventKind::WorkerTimeout(worker)
             | EventKind::WorkerRecovered(worker)
             | EventKind::WorkerEnabled(worker)
-            | EventKind::WorkerDisabled(worker) => worker.to_json(),
+            | EventKind::WorkerDisabled(worker) => worker_json(worker),
             EventKind::WorkerConflict { worker, other_pod, other_incarnation } => {
-                let mut fields = worker.to_json();
+                let mut fields = worker_json(worker);
                 fields["otherPod"] = other_pod.as_str().into();
                 fields["otherIncarnation"] = other_incarnation.as_str().into();
                 fields
@@ -467,20 +467,21 @@ impl EventKind {
             EventKind::ProcessRestarted { process, attempt } => {
                 json!({"process": &**process, "attempt": attempt})
             }
-            EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => json!({
+            EventKind::ProcessExited { process, outcome, ran, restart_in, detail } => json!({
                 "process": &**process,
                 "outcome": outcome.as_str(),
-                "ranMs": ran_ms,
-                "restartInMs": restart_in_ms,
+                "ranMs": ms(*ran),
+                "restartInMs": restart_in.map(ms),
                 "detail": detail.as_deref(),
             }),
-            EventKind::Plugin(news) => news.fields.clone(),
-            EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
-                json!({"process": process.as_deref(), "cause": cause, "holdMs": hold_ms})
+            EventKind::Plugin(event) => event.fields.clone(),
+            EventKind::ProcessesGaveUp { process, cause, hold } => {
+                json!({"process": process.as_deref(), "cause": cause, "holdMs": ms(*hold)})
             }
-            EventKind::ContentionDetected { duration_ms, expected_ms, stalled_ms } => {
-                let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
-                json!({"duration": duration_ms, "expected": expected_ms, "ratio": ratio, "stalledMs": stalled_ms})
+            EventKind::ContentionDetected { duration, expected, stalled } => {
+                let (duration, expected) = (ms(*duration), ms(*expected));
+                let ratio = duration as f64 / expected.max(1) as f64;
+                json!({"duration": duration, "expected": expected, "ratio": ratio, "stalledMs": ms(*stalled)})
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A leader's document that the store itself protects from former leaders.
 
-use crate::documents::{DocumentError, Documents, Fields, FieldsBody, InlineDocument, Step, new_incarnation};
+use crate::documents::{Documents, Fields, FieldsBody, InlineDocument, Step, new_incarnation};
+use crate::error::Error;
 use crate::guard::LeaderGuard;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -66,7 +67,7 @@ pub struct FencedDocument<T: Serialize + DeserializeOwned + Send + Sync + 'stati
     /// Why this leader may no longer write it.
     fenced: Option<String>,
     /// What stands there cannot be read.
-    blocked: Option<DocumentError>,
+    blocked: Option<Error>,
 }
 
 impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> {
@@ -77,7 +78,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
         documents: &Documents,
         name: &DocumentName,
         guard: &LeaderGuard,
-    ) -> Result<FencedDocument<T>, DocumentError> {
+    ) -> Result<FencedDocument<T>, Error> {
         FencedDocument::open_as(documents, name, guard, Unreadable::LeaveAlone).await
     }
 
@@ -87,7 +88,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
         documents: &Documents,
         name: &DocumentName,
         guard: &LeaderGuard,
-    ) -> Result<FencedDocument<T>, DocumentError> {
+    ) -> Result<FencedDocument<T>, Error> {
         FencedDocument::open_as(documents, name, guard, Unreadable::Replace).await
     }
 
@@ -96,7 +97,7 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
         name: &DocumentName,
         guard: &LeaderGuard,
         unreadable: Unreadable,
-    ) -> Result<FencedDocument<T>, DocumentError> {
+    ) -> Result<FencedDocument<T>, Error> {
         let epoch = guard.epoch();
         let writer = Writer::Owner { epoch: Epoch(epoch), me: new_incarnation() };
         let rules = Rules { writer, adopt: true, unreadable, retry: RETRY };
@@ -123,39 +124,34 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
     }
 
     /// Writes this body, and returns when it stands. Lost answers are looked up, so `Ok` is certain; after an error,
-    /// [`may_have_been_written`](DocumentError::may_have_been_written) says whether the body can be there all the same, and
+    /// [`may_have_been_written`](Error::may_have_been_written) says whether the body can be there all the same, and
     /// the next call settles it. Once fenced, every further call is.
     ///
     /// Dropping the returned future is safe: the next call finds out what became of it.
-    pub async fn put(&mut self, guard: &LeaderGuard, body: T) -> Result<(), DocumentError> {
-        let body = FieldsBody::new(body, &self.inline.client().kept())
-            .map_err(|rule| DocumentError::Body { key: self.key().to_owned(), rule })?;
+    pub async fn put(&mut self, guard: &LeaderGuard, body: T) -> Result<(), Error> {
+        let client = self.inline.client();
+        let body = FieldsBody::new(body, &client.kept()).map_err(|rule| client.invalid(&rule))?;
         self.inline.document().touch();
         self.stand(guard, Some(body)).await
     }
 
     /// Sends what it takes until the newest revision stands. Without a body, what was found is written back.
-    async fn stand(
-        &mut self,
-        guard: &LeaderGuard,
-        body: Option<Arc<FieldsBody<T>>>,
-    ) -> Result<(), DocumentError> {
+    async fn stand(&mut self, guard: &LeaderGuard, body: Option<Arc<FieldsBody<T>>>) -> Result<(), Error> {
         let opening = body.is_none();
         let revision = self.inline.document().revision();
         let (mut failures, mut unsure) = (0, false);
         if guard.epoch() != self.epoch {
             let (opened, held) = (self.epoch, guard.epoch());
-            return Err(self.inline.fenced(
-                format!("it was opened in epoch {opened}, but the guard is of epoch {held}: open it again"),
-                false,
-            ));
+            let detail =
+                format!("it was opened in epoch {opened}, but the guard is of epoch {held}: open it again");
+            return Err(self.inline.fenced(&detail, false));
         }
         for _ in 0..REQUESTS_MAX {
             if let Some(detail) = &self.fenced {
-                return Err(self.inline.fenced(detail.clone(), unsure));
+                return Err(self.inline.fenced(detail, unsure));
             }
             if let Err(ended) = guard.check() {
-                return Err(self.inline.fenced(ended.to_string(), unsure));
+                return Err(self.inline.fenced(&ended.to_string(), unsure));
             }
             let writes = match &body {
                 Some(body) => Some(body.clone()),
@@ -182,8 +178,8 @@ impl<T: Serialize + DeserializeOwned + Send + Sync + 'static> FencedDocument<T> 
                 }
                 What::Overtaken(_) => self.fenced = Some("somebody else owns it now".to_owned()),
                 What::Loaded if !opening => self.fenced = Some("somebody else owns it now".to_owned()),
-                What::Blocked { newer, .. } => {
-                    self.blocked = Some(self.inline.blocked(newer));
+                What::Blocked { .. } => {
+                    self.blocked = Some(self.inline.blocked());
                     break;
                 }
                 What::Failed { denied: true, .. } => return Err(self.inline.failed(true, unsure)),

@@ -1,11 +1,11 @@
 //! Forgetting nodes that are gone: the leader does it after `nodeRetention`, an operator at once.
 
+use crate::error::{Error, listed};
 use crate::keys::Keys;
+use crate::status::{NODES_MAX, Roles, read_seat};
+use std::time::Duration;
 use tenure_core::{Namespace, NodeId};
-
-use crate::status::{NODES_MAX, Roles, StatusError, read_seat};
-
-use tenure_store::{Entry, Lanes, List, Remove, StoreTime};
+use tenure_store::{Entry, Lanes, Remove, StoreTime};
 
 /// Most presences removed in one go; the rest follow next time.
 const FORGOTTEN_MAX: usize = 100;
@@ -29,7 +29,7 @@ pub enum Forgot {
     /// The presence is removed. A node that still runs writes it again.
     Removed {
         /// How long ago it was last heard of, by the store's clock.
-        last_seen_ms_ago: u64,
+        last_seen_ago: Duration,
     },
     /// The node leads, so nothing was done.
     Leads,
@@ -38,14 +38,10 @@ pub enum Forgot {
 }
 
 /// Removes a node's presence, unless it leads.
-pub async fn forget_node(lanes: &Lanes, namespace: &Namespace, node: &NodeId) -> Result<Forgot, StatusError> {
+pub async fn forget_node(lanes: &Lanes, namespace: &Namespace, node: &NodeId) -> Result<Forgot, Error> {
     let keys = Keys::global(namespace);
     let found = read_seat(lanes, &keys, None).await?;
-    let entries = match lanes.bulk.list(&keys.nodes(), NODES_MAX).await {
-        List::Entries { entries, .. } => entries,
-        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-        List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-    };
+    let (entries, _) = listed(lanes.bulk.list(&keys.nodes(), NODES_MAX).await)?;
     let key = keys.node(node);
     let Some(entry) = entries.iter().find(|entry| entry.key == key) else { return Ok(Forgot::Unknown) };
     let (role, last_seen_ms_ago) =
@@ -54,9 +50,9 @@ pub async fn forget_node(lanes: &Lanes, namespace: &Namespace, node: &NodeId) ->
         return Ok(Forgot::Leads);
     }
     match lanes.bulk.remove(&key).await {
-        Remove::Done => Ok(Forgot::Removed { last_seen_ms_ago }),
-        Remove::Unavailable(trouble) | Remove::Unknown(trouble) => Err(StatusError::Unavailable(trouble)),
-        Remove::Denied(trouble) => Err(StatusError::Denied(trouble)),
+        Remove::Done => Ok(Forgot::Removed { last_seen_ago: Duration::from_millis(last_seen_ms_ago) }),
+        Remove::Unavailable(trouble) | Remove::Unknown(trouble) => Err(Error::unavailable(trouble)),
+        Remove::Denied(trouble) => Err(Error::denied(trouble)),
     }
 }
 

@@ -16,7 +16,7 @@ mod view;
 pub use assign::{Assign, Candidate, LeastLoaded};
 pub use dispatcher::{Dispatcher, DispatcherEnd, DispatcherOptions, JobCounts, Submitted};
 pub use runner::{Handlers, JobContext, JobOutcome, JobRunner, RunnerEnd, RunnerOptions};
-pub use spec::{JobError, JobSpec, SubmitError};
+pub use spec::JobSpec;
 pub use tenure_core::{ClaimerCounts, JobLimits, JobRecord, JobState, JobUpdate, LateResult, OutcomeKind};
 pub use view::JobList;
 

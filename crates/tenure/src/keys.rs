@@ -1,10 +1,40 @@
 //! Where objects are on the store.
 
-use tenure_core::{DocumentName, Namespace, NodeId, PluginName, WorkerId};
+use tenure_core::{Namespace, NodeId, PluginName, WorkerId};
 
-/// The keys of one namespace.
+/// Which election of a namespace is meant: the one its nodes share, or one of its own that a plugin, a lock or a command has.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Keys {
+pub struct Election {
+    /// The namespace.
+    pub namespace: Namespace,
+    /// Whose election it is; `None` for the one that the namespace's nodes share.
+    pub plugin: Option<PluginName>,
+}
+
+impl Election {
+    pub(crate) fn keys(&self) -> Keys {
+        match &self.plugin {
+            Some(plugin) => Keys::per_plugin(&self.namespace, plugin),
+            None => Keys::global(&self.namespace),
+        }
+    }
+}
+
+impl From<&Namespace> for Election {
+    fn from(namespace: &Namespace) -> Election {
+        Election { namespace: namespace.clone(), plugin: None }
+    }
+}
+
+impl From<&Election> for Election {
+    fn from(election: &Election) -> Election {
+        election.clone()
+    }
+}
+
+/// The keys of one election.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Keys {
     root: String,
 }
 
@@ -15,90 +45,90 @@ impl Keys {
     pub(crate) const PLUGIN_ROOT: &str = "plg_coordinator/";
 
     /// The keys of a namespace's shared election.
-    pub fn global(namespace: &Namespace) -> Keys {
+    pub(crate) fn global(namespace: &Namespace) -> Keys {
         Keys { root: format!("{}{namespace}", Keys::GLOBAL_ROOT) }
     }
 
     /// The keys of a plugin's own election.
-    pub fn per_plugin(namespace: &Namespace, plugin: &PluginName) -> Keys {
+    pub(crate) fn per_plugin(namespace: &Namespace, plugin: &PluginName) -> Keys {
         Keys { root: format!("{}{namespace}/{plugin}", Keys::PLUGIN_ROOT) }
     }
 
+    /// The keys below this prefix, which has no trailing `/`.
+    pub(crate) fn below(root: &str) -> Keys {
+        Keys { root: root.to_owned() }
+    }
+
     /// Prefix of everything in the namespace, without a trailing `/`.
-    pub fn root(&self) -> &str {
+    pub(crate) fn root(&self) -> &str {
         &self.root
     }
 
     /// The key of the seat.
-    pub fn seat(&self) -> String {
+    pub(crate) fn seat(&self) -> String {
         format!("{}/seat.json", self.root)
     }
 
     /// The folder of presences, ending in `/`.
-    pub fn nodes(&self) -> String {
+    pub(crate) fn nodes(&self) -> String {
         format!("{}/nodes/", self.root)
     }
 
     /// The key of a node's presence.
-    pub fn node(&self, node: &NodeId) -> String {
+    pub(crate) fn node(&self, node: &NodeId) -> String {
         format!("{}/nodes/{node}.json", self.root)
     }
 
     /// The node whose presence this key is; `None` for any other key.
-    pub fn node_of(&self, key: &str) -> Option<NodeId> {
+    pub(crate) fn node_of(&self, key: &str) -> Option<NodeId> {
         let name = key.strip_prefix(&self.nodes())?.strip_suffix(".json")?;
         NodeId::new(name).ok()
     }
 
     /// The folder of workers, ending in `/`.
-    pub fn workers(&self) -> String {
+    pub(crate) fn workers(&self) -> String {
         format!("{}/workers/", self.root)
     }
 
     /// The key of a worker's object.
-    pub fn worker(&self, worker: &WorkerId) -> String {
+    pub(crate) fn worker(&self, worker: &WorkerId) -> String {
         format!("{}/workers/{worker}.json", self.root)
     }
 
     /// The worker whose object this key is; `None` for any other key.
-    pub fn worker_of(&self, key: &str) -> Option<WorkerId> {
+    pub(crate) fn worker_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/workers/")?.strip_suffix(".json")?;
         WorkerId::new(name).ok()
     }
 
     /// The key of a shard of the job ledger.
-    pub fn ledger(&self, shard: usize) -> String {
+    pub(crate) fn ledger(&self, shard: usize) -> String {
         format!("{}/jobs/ledger-{shard}.json", self.root)
     }
 
     /// The folder of inboxes, ending in `/`.
-    pub fn inboxes(&self) -> String {
+    pub(crate) fn inboxes(&self) -> String {
         format!("{}/jobs/inbox/", self.root)
     }
 
     /// The key of a worker's inbox.
-    pub fn inbox(&self, worker: &WorkerId) -> String {
+    pub(crate) fn inbox(&self, worker: &WorkerId) -> String {
         format!("{}/jobs/inbox/{worker}.json", self.root)
     }
 
     /// The worker whose inbox this key is; `None` for any other key.
-    pub fn inbox_of(&self, key: &str) -> Option<WorkerId> {
+    pub(crate) fn inbox_of(&self, key: &str) -> Option<WorkerId> {
         let name = key.strip_prefix(&*self.root)?.strip_prefix("/jobs/inbox/")?.strip_suffix(".json")?;
         WorkerId::new(name).ok()
     }
 
     /// The folder of archived jobs, ending in `/`.
-    pub fn done(&self) -> String {
+    pub(crate) fn done(&self) -> String {
         format!("{}/jobs/done/", self.root)
     }
 
-    /// The key of a leader's document that is not one of the protocol's own.
-    pub fn document(&self, name: &DocumentName) -> String {
-        format!("{}/{name}.json", self.root)
-    }
-
     /// The key of the snapshot that the leader publishes about the workers.
-    pub fn snapshot(&self) -> String {
+    pub(crate) fn snapshot(&self) -> String {
         format!("{}/snapshot.json", self.root)
     }
 }

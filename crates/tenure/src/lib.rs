@@ -33,11 +33,11 @@
 //! effect. Check immediately before each effect, keep effects short, and let the receiver refuse stale epochs with a
 //! [`Fence`].
 
-mod annex;
 pub mod clock;
 mod diagnostics;
 mod documents;
 mod election;
+pub mod error;
 pub mod event;
 pub mod fence;
 mod fenced_document;
@@ -69,20 +69,16 @@ mod workers;
 /// Looking at a namespace from outside and stepping in: status, step-down, namespaces, forgetting a node.
 pub mod admin {
     pub use crate::forget::{Forgot, forget_node};
+    pub use crate::keys::Election;
     pub use crate::namespaces::{NamespaceSummary, Namespaces};
-    pub use crate::status::{LeaderStatus, NodeStatus, SeatHolder, Status, StatusError, WATCH_MAX_MS};
-    pub use crate::step_down::{
-        AskedLeader, HandOver, StepDownAnswer, StepDownError, hand_over, hand_over_at, request_step_down,
-        request_step_down_at,
-    };
+    pub use crate::status::{LeaderStatus, NodeStatus, SeatHolder, Status, WATCH_MAX};
+    pub use crate::step_down::{AskedLeader, HandOver, StepDownAnswer, hand_over, request_step_down};
 }
 
 /// Documents that a leader keeps beside the seat, and the presences of nodes.
 pub mod document {
-    pub use crate::annex::{Annex, News, Presence, PresenceEntry, Presences};
-    pub use crate::documents::{Change, DocumentError, Documents, Found};
+    pub use crate::documents::{Change, Documents, Found, Presence, PresenceEntry, Presences};
     pub use crate::fenced_document::FencedDocument;
-    pub use crate::keys::Keys;
 }
 
 /// Ids, each of its own type: a worker's id cannot be taken for a job's.
@@ -104,19 +100,20 @@ pub mod machine {
 /// Workers: registered processes that take work, with a heartbeat of their own.
 pub mod worker {
     pub use crate::workers::{
-        Observer, Registrar, Worker, WorkerEnd, WorkerError, WorkerInfo, WorkerLife, WorkerList, WorkerPhase,
-        WorkerRow, WorkerSpec, WorkerState, WorkerStatus, Workers,
+        Observer, SeenWorker, Worker, WorkerEnd, WorkerInfo, WorkerList, WorkerPhase, WorkerRow, WorkerSpec,
+        WorkerState, WorkerStatus, Workers,
     };
 }
 
 pub use async_trait::async_trait;
+pub use error::Error;
 pub use event::Event;
 pub use fence::{Fence, TaskStamp};
 pub use fenced_document::FencedDocument;
 pub use guard::{LeaderGuard, Leadership, LeadershipEnded};
 #[doc(hidden)]
 pub use mutant::DriverMutant;
-pub use node::{Node, NodeBuilder, NotLeading, StartError, StopReason};
+pub use node::{Node, NodeBuilder, StopReason};
 pub use settings::Settings;
 #[doc(hidden)]
 pub use tenure_core::{Mutant, mutants};

@@ -1,13 +1,12 @@
 //! Which namespaces a store holds.
 
+use crate::error::{Error, listed};
 use crate::keys::Keys;
-use tenure_core::Namespace;
-
-use crate::status::{StatusError, read_seat};
+use crate::status::read_seat;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::SeatState;
-use tenure_store::{Lanes, List};
+use tenure_core::{Namespace, SeatState};
+use tenure_store::Lanes;
 
 /// Most objects to look through below each of the two roots.
 const OBJECTS_MAX: usize = 50_000;
@@ -42,7 +41,7 @@ pub struct NamespaceSummary {
 
 impl Namespaces {
     /// Lists the namespaces and reads the seat of each.
-    pub async fn read(lanes: &Lanes) -> Result<Namespaces, StatusError> {
+    pub async fn read(lanes: &Lanes) -> Result<Namespaces, Error> {
         let (shared, more_shared) = below(lanes, Keys::GLOBAL_ROOT).await?;
         let (own, more_own) = below(lanes, Keys::PLUGIN_ROOT).await?;
         let mut found: BTreeMap<Namespace, NamespaceSummary> = BTreeMap::new();
@@ -64,7 +63,7 @@ impl Namespaces {
                     one.held_by = held.then(|| found.seat.holder.node.to_string());
                 }
                 Ok(None) => {}
-                Err(StatusError::Unreadable { detail, .. }) => one.problem = Some(detail),
+                Err(error) if error.is_unreadable() => one.problem = Some(error.detail()),
                 Err(error) => return Err(error),
             }
         }
@@ -73,12 +72,8 @@ impl Namespaces {
 }
 
 /// Every object below a root: its namespace, and the rest of its key.
-async fn below(lanes: &Lanes, root: &str) -> Result<(Vec<(Namespace, String)>, bool), StatusError> {
-    let (entries, more) = match lanes.bulk.list(root, OBJECTS_MAX).await {
-        List::Entries { entries, more } => (entries, more),
-        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-        List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-    };
+async fn below(lanes: &Lanes, root: &str) -> Result<(Vec<(Namespace, String)>, bool), Error> {
+    let (entries, more) = listed(lanes.bulk.list(root, OBJECTS_MAX).await)?;
     let place = |key: &str| {
         let (namespace, path) = key.strip_prefix(root)?.split_once('/')?;
         Some((Namespace::new(namespace).ok()?, path.to_owned()))

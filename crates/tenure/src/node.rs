@@ -1,11 +1,14 @@
 //! A node: the handle that an application holds. A supervisor keeps its candidate alive.
 
+mod handle;
 mod supervisor;
 
-use crate::annex::Annex;
+pub use handle::NodeHandle;
+
 use crate::clock::{BootClock, Clock};
 use crate::documents::Documents;
 use crate::election::{Command, ElectionOutputs, Reporter};
+use crate::error::Error;
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
@@ -13,41 +16,19 @@ use crate::job::Jobs;
 use crate::keys::Keys;
 use crate::metrics::{Counters, Metrics};
 use crate::process::{Parts, StandAside};
-use crate::settings::{Settings, SettingsError};
-use crate::workers::{
-    Pointers, Registrar, Sweeper, Worker, WorkerError, WorkerHost, WorkerRegistry, WorkerSpec, Workers,
-};
+use crate::settings::Settings;
+use crate::workers::{SnapshotPointers, Sweeper, Worker, WorkerHost, WorkerRegistry, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 use supervisor::Supervisor;
-use tenure_core::IdError;
 use tenure_core::{Namespace, NodeId, PluginName};
-use tenure_store::{Lanes, OpenError, OpenOptions};
+use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 /// A reader that falls further behind than this learns how many events it missed.
 pub(crate) const EVENTS_KEPT: usize = 1024;
-
-/// Why a node could not be started. Nothing was written.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The settings are wrong.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// The namespace or node id is wrong.
-    #[error(transparent)]
-    Id(#[from] IdError),
-    /// The store could not be opened.
-    #[error(transparent)]
-    Store(#[from] OpenError),
-}
-
-/// The node does not lead; only a leader can step down.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("this node does not lead")]
-pub struct NotLeading;
 
 /// Why a node ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,18 +43,11 @@ pub enum StopReason {
 /// the same and waits.
 #[derive(Debug)]
 pub struct Node {
-    id: NodeId,
+    handle: NodeHandle,
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Event>,
-    leadership: watch::Receiver<Leadership>,
     fence: Fence,
     ended: watch::Receiver<Option<StopReason>>,
-    reporter: Reporter,
-    lanes: Lanes,
     supervisor: JoinHandle<()>,
-    workers: watch::Receiver<Workers>,
-    registry: WorkerRegistry,
-    host: WorkerHost,
     jobs: Jobs,
     sweeper: JoinHandle<()>,
 }
@@ -139,7 +113,7 @@ impl NodeBuilder {
 
     /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
     /// trying, and reports it in its events.
-    pub async fn start(self) -> Result<Node, StartError> {
+    pub async fn start(self) -> Result<Node, Error> {
         let id = self.settings.node.clone();
         let namespace = Namespace::new(&self.settings.namespace)?;
         let keys = match &self.plugin {
@@ -156,7 +130,6 @@ impl NodeBuilder {
         };
         let clock = crate::mutant::clock(self.clock, self.settings.heartbeat_interval_ms);
         let (commands, inbox) = mpsc::channel(16);
-        let events = self.events;
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
         let counters = Arc::new(Counters::new(&self.settings, Arc::clone(&clock), watcher.clone()));
@@ -167,13 +140,14 @@ impl NodeBuilder {
         let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&clock), counters.drift());
         let reporter = Reporter {
             namespace: Arc::from(namespace.as_str()),
-            node: id.clone(),
+            node: id,
             prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
             clock,
-            events: events.clone(),
+            events: self.events,
             counters: Arc::clone(&counters),
         };
-        let ((registry, workers), pointers) = (WorkerRegistry::new(reporter.clone()), Pointers::default());
+        let ((registry, workers), pointers) =
+            (WorkerRegistry::new(reporter.clone()), SnapshotPointers::default());
         let settings = Arc::new(self.settings.clone());
         let jobs = Jobs {
             store: counters.meter_jobs(&lanes.bulk),
@@ -183,14 +157,8 @@ impl NodeBuilder {
             fence: fence.clone(),
             workers: workers.clone(),
         };
-        let host = WorkerHost::new(
-            Arc::clone(&lanes.bulk),
-            keys.clone(),
-            settings,
-            reporter.clone(),
-            watcher.clone(),
-        );
         let (bulk, known) = (Arc::clone(&lanes.bulk), watcher.clone());
+        let host = WorkerHost::new(Arc::clone(&bulk), keys.clone(), settings, reporter.clone(), watcher);
         let sweeper =
             Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), registry.clone());
         let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
@@ -200,7 +168,7 @@ impl NodeBuilder {
             lanes: lanes.clone(),
             floor: self.floor,
             outputs: ElectionOutputs {
-                reporter: reporter.clone(),
+                reporter,
                 leadership,
                 fence: fence.clone(),
                 #[cfg(feature = "explore")]
@@ -211,28 +179,14 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        Ok(Node {
-            id,
-            commands,
-            events,
-            leadership: watcher,
-            fence,
-            ended,
-            reporter,
-            lanes,
-            supervisor,
-            workers,
-            registry,
-            host,
-            jobs,
-            sweeper,
-        })
+        let handle = NodeHandle { lanes, host, workers, registry };
+        Ok(Node { handle, commands, fence, ended, supervisor, jobs, sweeper })
     }
 }
 
 impl Node {
     /// Starts a node on the store that its settings name.
-    pub async fn start(settings: Settings) -> Result<Node, StartError> {
+    pub async fn start(settings: Settings) -> Result<Node, Error> {
         Node::builder(settings).start().await
     }
 
@@ -254,17 +208,17 @@ impl Node {
 
     /// This node's id.
     pub fn id(&self) -> &NodeId {
-        &self.id
+        self.handle.id()
     }
 
     /// Leadership as this node sees it, with every change.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.clone()
+        self.handle.leadership()
     }
 
     /// Events from now on; [`NodeBuilder::events`] delivers them from the start.
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+        self.reporter().events.subscribe()
     }
 
     /// The fence that hears of every leader change this node sees. Clones share it: give one to every receiver of tasks in
@@ -277,20 +231,15 @@ impl Node {
     ///
     /// All nodes but the leader learn of changes from its snapshots, so a few seconds late.
     pub fn workers(&self) -> watch::Receiver<Workers> {
-        self.workers.clone()
+        self.handle.workers()
     }
 
     /// Registers a worker of this process. The specification is checked at once; the registration itself continues in the
     /// background: [`Worker::registered`] waits for it.
     ///
     /// The worker is enabled while this node leads.
-    pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
-        self.host.register(&spec)
-    }
-
-    /// Registers workers like [`register_worker`](Node::register_worker), without holding the node.
-    pub fn registrar(&self) -> Registrar {
-        Registrar(self.host.clone())
+    pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, Error> {
+        self.handle.register_worker(&spec)
     }
 
     /// Where this namespace's jobs are: for [`job::Dispatcher::start`](crate::job::Dispatcher::start) on the leader and
@@ -301,25 +250,17 @@ impl Node {
 
     /// The documents of the namespace: for a [`FencedDocument`](crate::FencedDocument) while this node leads, and for reading.
     pub fn documents(&self) -> Documents {
-        self.annex().documents()
+        self.handle.documents()
     }
 
-    /// What a plugin may build on: the leader's documents, the presences, this node's figures and event channel.
-    pub fn annex(&self) -> Annex {
-        Annex {
-            lanes: self.lanes.clone(),
-            keys: self.jobs.keys(),
-            settings: Arc::clone(&self.jobs.settings),
-            reporter: self.reporter.clone(),
-            leadership: self.leadership(),
-            workers: self.workers(),
-            registry: self.registry.clone(),
-        }
+    /// What plugins and servers use of this node, without holding it.
+    pub fn handle(&self) -> NodeHandle {
+        self.handle.clone()
     }
 
     /// How coordination is doing and what it costs, as measured by this node.
     pub fn metrics(&self) -> Metrics {
-        self.reporter.counters.metrics()
+        self.handle.metrics()
     }
 
     /// Adds these figures to the application's own registry, where they are read at every scrape. For several nodes in one
@@ -341,17 +282,17 @@ impl Node {
     }
 
     pub(crate) fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.reporter.counters)
+        Arc::clone(&self.reporter().counters)
     }
 
     /// For whoever emits events in this node's name.
     pub(crate) fn reporter(&self) -> &Reporter {
-        &self.reporter
+        self.handle.reporter()
     }
 
     /// This node's access to the store, counted with its own requests.
     pub(crate) fn lanes(&self) -> &Lanes {
-        &self.lanes
+        self.handle.lanes()
     }
 
     /// Claims above this epoch from now on. A leader whose epoch is not above it hands over, to claim again.
@@ -381,18 +322,18 @@ impl Node {
     }
 
     /// Hands leadership over and continues as a standby. Completes when this node no longer leads.
-    pub async fn step_down(&self) -> Result<(), NotLeading> {
+    pub async fn step_down(&self) -> Result<(), Error> {
         let (reply, done) = oneshot::channel();
-        self.commands.send(Command::StepDown(reply)).await.map_err(|_| NotLeading)?;
+        self.commands.send(Command::StepDown(reply)).await.map_err(|_| Error::not_leading())?;
         match done.await {
             Ok(true) => Ok(()),
-            Ok(false) | Err(_) => Err(NotLeading),
+            Ok(false) | Err(_) => Err(Error::not_leading()),
         }
     }
 
     /// Hands leadership over like [`step_down`](Node::step_down), and claims nothing for this long: this node cannot do the
     /// leader's work for now. A [`Supervisor`](crate::process::Supervisor) requests this when its processes cannot run.
-    pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
+    pub async fn stand_aside(&self, hold: Duration) -> Result<(), Error> {
         stand_aside(self.commands.clone(), hold).await
     }
 
@@ -401,10 +342,10 @@ impl Node {
         let commands = self.commands.downgrade();
         let stand_aside: StandAside = Arc::new(move |hold| {
             let commands = commands.upgrade();
-            Box::pin(async move { stand_aside(commands.ok_or(NotLeading)?, hold).await })
+            Box::pin(async move { stand_aside(commands.ok_or_else(Error::not_leading)?, hold).await })
         });
-        let (leadership, reporter) = (self.leadership(), self.reporter.clone());
-        Parts { leadership, reporter, drain: self.host.drain(), stand_aside }
+        let (leadership, reporter) = (self.leadership(), self.reporter().clone());
+        Parts { leadership, reporter, drain: self.handle.host.drain(), stand_aside }
     }
 
     /// Completes when the node has ended, for whatever reason.
@@ -427,11 +368,11 @@ impl Node {
     }
 }
 
-async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<(), NotLeading> {
+async fn stand_aside(commands: mpsc::Sender<Command>, hold: Duration) -> Result<(), Error> {
     let (reply, done) = oneshot::channel();
     let command = Command::StandAside(crate::process::ms(hold), reply);
-    commands.send(command).await.map_err(|_| NotLeading)?;
+    commands.send(command).await.map_err(|_| Error::not_leading())?;
     // A waiting caller must not keep the node from leaving.
     drop(commands);
-    if done.await.unwrap_or(false) { Ok(()) } else { Err(NotLeading) }
+    if done.await.unwrap_or(false) { Ok(()) } else { Err(Error::not_leading()) }
 }

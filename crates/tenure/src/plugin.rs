@@ -1,6 +1,7 @@
 //! Plugins: code that takes part in an election without running one.
 
-pub use crate::service::{AttachError, PluginHandle, Service, Services};
+pub use crate::node::NodeHandle;
+pub use crate::service::{PluginHandle, Service, Services};
 
 use crate::event::Event;
 use crate::guard::{LeaderGuard, Leadership};

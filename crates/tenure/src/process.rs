@@ -12,6 +12,7 @@ pub use tenure_core::{ProcessOutcome, ProcessState, Restart};
 
 pub(crate) use host::{Parts, StandAside};
 
+use crate::error::{Error, ErrorKind};
 use crate::event::EventKind;
 use crate::shell::{Restarts, Shell};
 use runner::{Life, Runner};
@@ -19,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::ProcessName;
-use tenure_core::{IdError, Supervision, SupervisionConfig};
+use tenure_core::{Supervision, SupervisionConfig};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -30,20 +31,6 @@ const DEATHS: Restarts = Restarts {
     most: Duration::from_secs(300),
     forgiven_after: Duration::from_secs(60),
 };
-
-/// Why processes cannot be supervised. Nothing was started.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum ProcessError {
-    /// A name is not a valid id.
-    #[error("process name: {0}")]
-    Name(#[from] IdError),
-    /// Two processes have the same name.
-    #[error("two processes are named {0:?}: names must be unique")]
-    NameTaken(String),
-    /// No process was given.
-    #[error("a supervisor needs at least one process")]
-    Nothing,
-}
 
 /// Runs processes while a node leads, and only then.
 ///
@@ -131,17 +118,20 @@ impl Supervisor {
     ///
     /// This does not keep the node alive: a node that is dropped or shut down stops its processes first, and the supervisor
     /// ends with it. Must be called on a runtime.
-    pub fn run(self, on: &impl ProcessHost) -> Result<Processes, ProcessError> {
+    pub fn run(self, on: &impl ProcessHost) -> Result<Processes, Error> {
         let mut names: Vec<&str> = Vec::new();
         for spec in &self.specs {
-            ProcessName::new(spec.name())?;
-            if names.contains(&spec.name()) {
-                return Err(ProcessError::NameTaken(spec.name().to_owned()));
+            let name = spec.name();
+            ProcessName::new(name)
+                .map_err(|error| Error::new(ErrorKind::Invalid, format_args!("process name: {error}")))?;
+            if names.contains(&name) {
+                let sentence = format_args!("two processes are named {name:?}: names must be unique");
+                return Err(Error::new(ErrorKind::Taken, sentence));
             }
-            names.push(spec.name());
+            names.push(name);
         }
         if names.is_empty() {
-            return Err(ProcessError::Nothing);
+            return Err(Error::new(ErrorKind::Invalid, "a supervisor needs at least one process"));
         }
         let parts = on.parts();
         let status = watch::Sender::new(SupervisorStatus::of(&self.specs));
@@ -204,7 +194,7 @@ async fn watch_over(life: Life) {
 async fn stand_aside(life: &Life, hold: Duration) {
     let epoch = life.parts.leadership.borrow().epoch;
     let cause = "supervisor died";
-    let gave_up = EventKind::ProcessesGaveUp { process: None, cause, hold_ms: ms(hold) };
+    let gave_up = EventKind::ProcessesGaveUp { process: None, cause, hold };
     life.parts.reporter.emit(epoch, gave_up);
     loop {
         // Not leading is just as good.

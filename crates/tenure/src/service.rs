@@ -9,14 +9,15 @@ mod seats;
 pub use handle::PluginHandle;
 
 use crate::clock::{BootClock, Clock};
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
-use crate::node::{Node, NodeBuilder, StartError};
+use crate::node::{Node, NodeBuilder};
 use crate::plugin::{Mode, Plugin};
-use crate::settings::{CoordinationMode, Settings, SettingsError};
+use crate::settings::{CoordinationMode, Settings};
 use handle::{ArbiterHandle, Attached};
 use host::Host;
 use keeper::{Face, Keeper};
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tenure_core::{FenceRule, IdError, Role};
+use tenure_core::{FenceRule, Role};
 use tenure_core::{Namespace, PluginName};
 use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, watch};
@@ -34,31 +35,6 @@ use tokio_util::sync::CancellationToken;
 
 /// A reader of a plugin's events that falls further behind than this learns how many it missed.
 const EVENTS_KEPT: usize = 1024;
-
-/// Why a plugin could not be attached. Nothing was started.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// The plugin's name cannot be part of a key.
-    #[error("plugin name: {0}")]
-    Name(#[from] IdError),
-    /// There is already a plugin with that name.
-    #[error("namespace {namespace} already has a plugin {plugin:?} in this process: names must be unique")]
-    NameTaken {
-        /// The name of the plugin.
-        plugin: String,
-        /// The namespace it was to be attached to.
-        namespace: String,
-    },
-    /// The settings are wrong, or the store could not be opened.
-    #[error(transparent)]
-    Start(#[from] StartError),
-}
-
-impl From<SettingsError> for AttachError {
-    fn from(error: SettingsError) -> AttachError {
-        AttachError::Start(error.into())
-    }
-}
 
 /// The services of a process: one per store and namespace. Clones share the table.
 #[derive(Clone, Default)]
@@ -138,15 +114,19 @@ impl Services {
     /// With `coordinationMode` `global` it shares the namespace's service, which the first such plugin starts with *its*
     /// settings. If a later plugin asks for something else, one warning says so, and nothing changes. With any other mode
     /// the plugin gets its own election. Does not wait for the store to answer.
-    pub async fn attach(&self, plugin: impl Plugin, settings: Settings) -> Result<PluginHandle, AttachError> {
+    pub async fn attach(&self, plugin: impl Plugin, settings: Settings) -> Result<PluginHandle, Error> {
         settings.check()?;
-        let name = PluginName::new(plugin.name())?;
+        let name = PluginName::new(plugin.name())
+            .map_err(|error| Error::new(ErrorKind::Invalid, format_args!("plugin name: {error}")))?;
         let namespace = Namespace::new(&settings.namespace)?;
         let slot = self.slot(&settings);
         let mut state = slot.state.lock().await;
         if state.names.contains_key(&name) {
-            let (plugin, namespace) = (name.to_string(), namespace.to_string());
-            return Err(AttachError::NameTaken { plugin, namespace });
+            let sentence = format_args!(
+                "namespace {namespace} already has a plugin {:?} in this process: names must be unique",
+                name.as_str()
+            );
+            return Err(Error::new(ErrorKind::Taken, sentence));
         }
         let plugin: Arc<dyn Plugin> = Arc::new(plugin);
         let (arbiter, host, leave) = match settings.coordination_mode {
@@ -193,7 +173,7 @@ impl Services {
         name: &PluginName,
         plugin: Arc<dyn Plugin>,
         settings: &Settings,
-    ) -> Result<(ArbiterHandle, HostTasks, CancellationToken), StartError> {
+    ) -> Result<(ArbiterHandle, HostTasks, CancellationToken), Error> {
         let lanes = open(&self.hooks, settings).await?;
         let builder = self.hooks.builder(settings, &lanes).per_plugin(name);
         let events = builder.events();
@@ -219,7 +199,7 @@ fn grace(settings: &Settings) -> Duration {
     Duration::from_millis(settings.drain_timeout_ms / 2)
 }
 
-async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, StartError> {
+async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, Error> {
     match &hooks.lanes {
         Some(lanes) => Ok(lanes.clone()),
         None => {
@@ -291,11 +271,7 @@ impl fmt::Debug for Service {
 }
 
 impl Service {
-    async fn start(
-        hooks: &Hooks,
-        settings: &Settings,
-        namespace: &Namespace,
-    ) -> Result<Arc<Service>, StartError> {
+    async fn start(hooks: &Hooks, settings: &Settings, namespace: &Namespace) -> Result<Arc<Service>, Error> {
         let lanes = open(hooks, settings).await?;
         let node = hooks.builder(settings, &lanes).start().await?;
         let store = Arc::clone(&node.lanes().bulk);

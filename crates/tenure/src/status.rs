@@ -1,13 +1,12 @@
 //! Looks at a namespace from outside, without taking part. Writes nothing.
 
-use crate::keys::Keys;
-use tenure_core::Namespace;
-
+use crate::error::{Error, found, listed};
+use crate::keys::{Election, Keys};
 use crate::wire::{Deposed, SeatDocument};
 use serde::Serialize;
 use std::time::Duration;
-use tenure_core::{Seat, SeatState};
-use tenure_store::{Entry, Lanes, List, Read, StoreTime, Trouble, Version};
+use tenure_core::{Namespace, Seat, SeatState};
+use tenure_store::{Entry, Lanes, StoreTime, Version};
 use tokio::time::Instant;
 
 /// Most presences shown.
@@ -20,7 +19,7 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(200);
 const PRESENCE_DEFAULT_MS: u64 = 20_000;
 
 /// Longest time to watch a holder unless the caller says otherwise, whatever its lease.
-pub const WATCH_MAX_MS: u64 = 15_000;
+pub const WATCH_MAX: Duration = Duration::from_secs(15);
 
 /// Dates of answers, and object times in some stores, are whole seconds.
 const ROUNDING_MS: u64 = 1000;
@@ -84,42 +83,22 @@ pub struct NodeStatus {
     pub last_seen_ms_ago: u64,
 }
 
-/// Why a namespace could not be read.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum StatusError {
-    /// The store does not answer.
-    #[error("the store does not answer: {0}")]
-    Unavailable(Trouble),
-    /// The store refuses.
-    #[error("the store refuses: {0}")]
-    Denied(Trouble),
-    /// An object is not what it should be: the seat, or the snapshot of the workers.
-    #[error("the object {key} cannot be read: {detail}")]
-    Unreadable {
-        /// The key of the object.
-        key: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-}
-
 impl Status {
     /// Reads the namespace and watches the holder for at most one hold to see it renew, but never for more than
-    /// [`WATCH_MAX_MS`]. A live holder is recognised within one of its heartbeats. As for a standby, only an observed change
+    /// [`WATCH_MAX`]. A live holder is recognised within one of its heartbeats. As for a standby, only an observed change
     /// counts, never a time stamp.
-    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Status, StatusError> {
-        let most = Duration::from_millis(WATCH_MAX_MS);
-        Status::read_at(lanes, namespace, &Keys::global(namespace), most).await
+    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Status, Error> {
+        Status::read_at(lanes, namespace, WATCH_MAX).await
     }
 
-    /// Like [`read`](Status::read), for an election of its own in that namespace, below these keys: a plugin's, a lock's, a
-    /// command's. `most` limits the whole watching; at most a day.
+    /// Like [`read`](Status::read), for any election. `most` limits the whole watching; at most a day.
     pub async fn read_at(
         lanes: &Lanes,
-        namespace: &Namespace,
-        keys: &Keys,
+        election: impl Into<Election>,
         most: Duration,
-    ) -> Result<Status, StatusError> {
+    ) -> Result<Status, Error> {
+        let election = election.into();
+        let keys = &election.keys();
         let most = most.min(Duration::from_secs(24 * 3600));
         let end = Instant::now() + most;
         let mut found = read_seat(lanes, keys, None).await?;
@@ -137,11 +116,7 @@ impl Status {
                 break;
             }
         }
-        let entries = match lanes.bulk.list(&keys.nodes(), NODES_MAX).await {
-            List::Entries { entries, .. } => entries,
-            List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-            List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-        };
+        let (entries, _) = listed(lanes.bulk.list(&keys.nodes(), NODES_MAX).await)?;
         let leader =
             found.as_ref().filter(|found| found.seat.state == SeatState::Held).map(|found| LeaderStatus {
                 node: found.seat.holder.node.to_string(),
@@ -161,7 +136,7 @@ impl Status {
             Some(NodeStatus { node, role, last_seen_ms_ago })
         });
         Ok(Status {
-            namespace: namespace.to_string(),
+            namespace: election.namespace.to_string(),
             store: lanes.lease.describe(),
             epoch: found.as_ref().map_or(0, |found| found.seat.epoch.0),
             nodes: nodes.collect(),
@@ -227,9 +202,9 @@ pub struct SeatHolder {
 }
 
 impl SeatHolder {
-    /// Reads the seat below these keys; `None` if nobody holds it.
-    pub async fn read(lanes: &Lanes, keys: &Keys) -> Result<Option<SeatHolder>, StatusError> {
-        let found = read_seat(lanes, keys, None).await?;
+    /// Reads the seat; `None` if nobody holds it.
+    pub async fn read(lanes: &Lanes, election: impl Into<Election>) -> Result<Option<SeatHolder>, Error> {
+        let found = read_seat(lanes, &election.into().keys(), None).await?;
         Ok(found.filter(|found| found.seat.state == SeatState::Held).map(|found| SeatHolder {
             node: found.seat.holder.node.to_string(),
             since: found.document.claimed_at,
@@ -250,18 +225,11 @@ pub(crate) async fn read_seat(
     lanes: &Lanes,
     keys: &Keys,
     unless: Option<&Version>,
-) -> Result<Option<FoundSeat>, StatusError> {
-    match lanes.lease.get(&keys.seat(), unless).await {
-        Read::Found(object) => match SeatDocument::parse(&object.body) {
-            Ok((document, seat)) => {
-                Ok(Some(FoundSeat { document, seat, version: object.version, modified: object.modified }))
-            }
-            Err(unreadable) => Err(StatusError::Unreadable { key: keys.seat(), detail: unreadable.detail }),
-        },
-        Read::Absent | Read::Unchanged => Ok(None),
-        Read::Unavailable(trouble) => Err(StatusError::Unavailable(trouble)),
-        Read::Denied(trouble) => Err(StatusError::Denied(trouble)),
-    }
+) -> Result<Option<FoundSeat>, Error> {
+    let Some(object) = found(lanes.lease.get(&keys.seat(), unless).await)? else { return Ok(None) };
+    let (document, seat) = SeatDocument::parse(&object.body)
+        .map_err(|unreadable| Error::unreadable(&keys.seat(), unreadable.detail))?;
+    Ok(Some(FoundSeat { document, seat, version: object.version, modified: object.modified }))
 }
 
 /// Watches the seat for one hold of its holder, which renews within it if it is alive, but not beyond `end`.
@@ -270,7 +238,7 @@ async fn next_change(
     keys: &Keys,
     seen: &FoundSeat,
     end: Instant,
-) -> Result<Option<FoundSeat>, StatusError> {
+) -> Result<Option<FoundSeat>, Error> {
     let deadline = end.min(Instant::now() + Duration::from_millis(seen.seat.lease.hold_ms));
     while Instant::now() < deadline {
         tokio::time::sleep(LOOK_EVERY).await;

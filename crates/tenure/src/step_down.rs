@@ -9,13 +9,14 @@
 //! leader whose work does not stop keeps the seat until its expiry. [`hand_over`] reports the outcome. To standbys, a mark
 //! on a dead leader's seat is a change like any other, and can delay a takeover by one expiry.
 
-use crate::documents::{DocumentError, Documents, SeatBody, SeatCodec, Tries};
-use crate::keys::Keys;
-use crate::status::{LOOK_EVERY, StatusError, read_seat};
+use crate::documents::{Documents, SeatBody, SeatCodec, Tries};
+use crate::error::{Error, ErrorKind};
+use crate::keys::Election;
+use crate::status::{LOOK_EVERY, read_seat};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{Namespace, SeatState};
-use tenure_store::{Lanes, Trouble};
+use tenure_core::SeatState;
+use tenure_store::Lanes;
 
 /// How often to try the mark: the leader may renew between the read and the write, or the store may not answer.
 const ATTEMPTS_MAX: u32 = 5;
@@ -59,38 +60,16 @@ pub enum StepDownAnswer {
     },
 }
 
-/// Why the leader could not be asked.
-#[derive(Clone, PartialEq, Debug, thiserror::Error)]
-pub enum StepDownError {
-    /// The seat could not be read or written. The leader was not asked.
-    #[error(transparent)]
-    Store(#[from] StatusError),
-    /// Somebody else rewrote the seat before every attempt. The leader was not asked.
-    #[error("the seat changed during each of {ATTEMPTS_MAX} attempts; try again")]
-    Raced,
-    /// The mark may be on the seat, or may still get there.
-    #[error("it is not known whether the leader was asked: {0}")]
-    Unknown(Trouble),
-}
-
-/// Asks the leader of the namespace to hand over, and returns who that is. Does not wait for it: see [`hand_over`].
+/// Asks the leader of an election, usually a namespace's, to hand over, and returns who that is. Does not wait for it: see [`hand_over`].
 ///
 /// `by` is kept on the seat for people. The request is meant for the present leader only: if that leader ends by itself in
 /// the meantime, its successor is not asked. Two operators, or one with a slow store, must not depose two leaders.
 pub async fn request_step_down(
     lanes: &Lanes,
-    namespace: &Namespace,
+    election: impl Into<Election>,
     by: &str,
-) -> Result<StepDownAnswer, StepDownError> {
-    request_step_down_at(lanes, &Keys::global(namespace), by).await
-}
-
-/// Like [`request_step_down`], for an election of its own below these keys: a plugin's, a lock's, a command's.
-pub async fn request_step_down_at(
-    lanes: &Lanes,
-    keys: &Keys,
-    by: &str,
-) -> Result<StepDownAnswer, StepDownError> {
+) -> Result<StepDownAnswer, Error> {
+    let keys = election.into().keys();
     let by: String = by.chars().filter(|c| !c.is_control()).take(BY_MAX).collect();
     let documents = Documents::new(Arc::clone(&lanes.lease), Arc::from(keys.root()), REQUEST_TIMEOUT);
     let mut meant: Option<AskedLeader> = None;
@@ -110,39 +89,45 @@ pub async fn request_step_down_at(
     match (asked, meant) {
         (Ok(_), Some(leader)) => Ok(StepDownAnswer::Asked(leader)),
         // A change that was made had somebody to ask.
-        (Ok(_), None) => Err(StepDownError::Raced),
+        (Ok(_), None) => Err(raced()),
         (Err(Outcome::Answer(answer)), _) => Ok(answer),
-        (Err(Outcome::Failed(error)), _) => Err(error.into()),
+        (Err(Outcome::Failed(error)), _) => Err(not_asked(&error, &keys.seat())),
     }
 }
 
 /// Why the mark was not written.
 enum Outcome {
     Answer(StepDownAnswer),
-    Failed(DocumentError),
+    Failed(Error),
 }
 
-impl From<DocumentError> for Outcome {
-    fn from(error: DocumentError) -> Outcome {
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Outcome {
         Outcome::Failed(error)
     }
 }
 
-impl From<DocumentError> for StepDownError {
-    fn from(error: DocumentError) -> StepDownError {
-        match error {
-            DocumentError::Unavailable { trouble, may_have_been_written: true, .. } => {
-                StepDownError::Unknown(trouble)
-            }
-            DocumentError::Raced { .. } => StepDownError::Raced,
-            other @ (DocumentError::Unavailable { .. }
-            | DocumentError::Denied { .. }
-            | DocumentError::Blocked { .. }
-            | DocumentError::Fenced { .. }
-            | DocumentError::Reserved(_)
-            | DocumentError::Body { .. }) => StatusError::from(other).into(),
-        }
+fn raced() -> Error {
+    let sentence = format_args!("the seat changed during each of {ATTEMPTS_MAX} attempts; try again");
+    Error::new(ErrorKind::Raced, sentence)
+}
+
+/// Why the leader was not asked, in the words of somebody who wanted to.
+fn not_asked(error: &Error, seat: &str) -> Error {
+    let (kind, detail) = (error.kind(), error.detail());
+    if kind == ErrorKind::Raced {
+        return raced();
     }
+    if error.is_unreadable() {
+        return Error::unreadable(seat, detail);
+    }
+    let may_have_been_written = error.may_have_been_written();
+    let said = match (may_have_been_written, error.is_denied()) {
+        (true, _) => "it is not known whether the leader was asked",
+        (false, true) => "the store refuses",
+        (false, false) => "the store does not answer",
+    };
+    Error::new(kind, format_args!("{said}: {detail}")).perhaps_written(may_have_been_written)
 }
 
 /// The seat, if the intended leader holds it; otherwise the answer.
@@ -177,23 +162,14 @@ pub enum HandOver {
 /// Waits, at most for the given time, until somebody leads in a later epoch than this one, and returns the state.
 pub async fn hand_over(
     lanes: &Lanes,
-    namespace: &Namespace,
+    election: impl Into<Election>,
     epoch: u64,
     within: Duration,
-) -> Result<HandOver, StatusError> {
-    hand_over_at(lanes, &Keys::global(namespace), epoch, within).await
-}
-
-/// Like [`hand_over`], for an election of its own below these keys.
-pub async fn hand_over_at(
-    lanes: &Lanes,
-    keys: &Keys,
-    epoch: u64,
-    within: Duration,
-) -> Result<HandOver, StatusError> {
+) -> Result<HandOver, Error> {
+    let keys = election.into().keys();
     let deadline = tokio::time::Instant::now() + within;
     loop {
-        let stands = match read_seat(lanes, keys, None).await? {
+        let stands = match read_seat(lanes, &keys, None).await? {
             Some(found) if found.seat.state == SeatState::Held && found.seat.epoch.0 > epoch => {
                 let (node, epoch) = (found.seat.holder.node.to_string(), found.seat.epoch.0);
                 return Ok(HandOver::Led { node, epoch });

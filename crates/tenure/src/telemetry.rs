@@ -1,6 +1,7 @@
 //! Events as log lines: one sentence for people, and the same facts as fields for machines.
 
 use crate::event::{Event, EventKind, LostReason, cause_name};
+use crate::process::ms;
 use tenure_core::{LossReason, SeatProblem};
 
 /// Logged when a plugin is refused the global seat. The exact words of the documents.
@@ -26,17 +27,22 @@ pub(crate) fn log(event: &Event) {
     }
     match &event.kind {
         EventKind::Ineligible => say!(info, "not eligible: takes no part in the election"),
-        EventKind::StartupJitter { wait_ms } => {
+        EventKind::StartupJitter { wait } => {
+            let wait_ms = ms(*wait);
             say!(info, "waiting {wait_ms} ms before the first request (startup jitter)")
         }
         EventKind::Joined => say!(info, "joined the namespace"),
-        EventKind::AwaitingTurn { wait_ms } => say!(info, "no leader; may claim the seat in {wait_ms} ms"),
+        EventKind::AwaitingTurn { wait } => {
+            say!(info, "no leader; may claim the seat in {} ms", ms(*wait))
+        }
         EventKind::ElectionStarted { cause } => say!(info, "trying for the seat ({})", cause_name(*cause)),
-        EventKind::ElectionCheck { leader, unchanged_ms } => {
+        EventKind::ElectionCheck { leader, unchanged } => {
+            let unchanged_ms = ms(*unchanged);
             let leader = leader.as_ref().map_or("nobody", |node| node.as_str());
             say!(debug, leader, unchanged_ms, "read the seat")
         }
-        EventKind::LeaderDown { leader, unchanged_ms } => {
+        EventKind::LeaderDown { leader, unchanged } => {
+            let unchanged_ms = ms(*unchanged);
             say!(
                 warn,
                 leader = leader.as_str(),
@@ -57,7 +63,7 @@ pub(crate) fn log(event: &Event) {
             say!(debug, previous_leader = before, new_leader = new.as_str(), "leader change seen")
         }
         EventKind::BecameLeader { .. } => say!(info, "LEADING in epoch {}", event.epoch),
-        EventKind::LeaseRenewed { latency_ms, .. } => say!(debug, latency_ms, "lease renewed"),
+        EventKind::LeaseRenewed { latency, .. } => say!(debug, latency_ms = ms(*latency), "lease renewed"),
         EventKind::LeaseAtRisk { .. } => {
             say!(warn, "no renewal for 80 % of the hold: stopping work")
         }
@@ -112,11 +118,12 @@ pub(crate) fn log(event: &Event) {
         EventKind::ProcessesStuck => {
             say!(error, "work did not stop in time; the seat is not vacated and its lease must run out")
         }
-        EventKind::CandidateRestarted { attempt, wait_ms } => {
-            say!(error, attempt, "the candidate died; restarting it in {wait_ms} ms")
+        EventKind::CandidateRestarted { attempt, wait } => {
+            say!(error, attempt, "the candidate died; restarting it in {} ms", ms(*wait))
         }
-        EventKind::ContentionDetected { duration_ms, expected_ms, stalled_ms } => {
-            let ratio = *duration_ms as f64 / (*expected_ms).max(1) as f64;
+        EventKind::ContentionDetected { duration, expected, stalled } => {
+            let (duration_ms, expected_ms, stalled_ms) = (ms(*duration), ms(*expected), ms(*stalled));
+            let ratio = duration_ms as f64 / expected_ms.max(1) as f64;
             say!(
                 warn,
                 duration = duration_ms,
@@ -145,7 +152,7 @@ pub(crate) fn log(event: &Event) {
             "worker {} on {} has been silent for {} ms",
             worker.worker_id,
             worker.pod,
-            worker.timeout_ms
+            ms(worker.timeout)
         ),
         EventKind::WorkerRecovered(worker) => {
             say!(info, worker = worker.worker_id.as_str(), "worker {} is back", worker.worker_id)
@@ -179,7 +186,8 @@ pub(crate) fn log(event: &Event) {
         EventKind::ProcessRestarted { process, attempt } => {
             say!(info, process = &**process, attempt, "process {process} restarted (start {attempt})")
         }
-        EventKind::ProcessExited { process, outcome, ran_ms, restart_in_ms, detail } => {
+        EventKind::ProcessExited { process, outcome, ran, restart_in, detail } => {
+            let (ran_ms, restart_in_ms) = (ms(*ran), restart_in.map(ms));
             let next = restart_in_ms.map_or(String::new(), |ms| format!("; restarting it in {ms} ms"));
             let detail = detail.as_ref().map_or(String::new(), |detail| format!(": {detail}"));
             let (process, outcome) = (&**process, outcome.as_str());
@@ -194,7 +202,8 @@ pub(crate) fn log(event: &Event) {
             process = &**process,
             "process {process} did not stop: it has lost its guard, and this node does not lead until it has ended"
         ),
-        EventKind::ProcessesGaveUp { process, cause, hold_ms } => {
+        EventKind::ProcessesGaveUp { process, cause, hold } => {
+            let hold_ms = ms(*hold);
             let process = process.as_deref();
             let whose = process.map_or(String::new(), |process| format!(" of process {process}"));
             say!(error, process, cause, "giving up leadership for {hold_ms} ms because{whose}: {cause}")

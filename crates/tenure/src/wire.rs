@@ -405,13 +405,13 @@ impl PresenceDocument {
         serde_json::to_vec(self).expect("plain text fields always serialize")
     }
 
-    /// The figures in a presence that may be anything at all.
-    pub(crate) fn metrics_in(body: &[u8]) -> Option<Metrics> {
+    /// Reads an object that may be anything at all.
+    pub(crate) fn parse(body: &[u8]) -> Option<PresenceDocument> {
         if body.len() > DOCUMENT_MAX_BYTES {
             return None;
         }
         let document: PresenceDocument = serde_json::from_slice(body).ok()?;
-        document.metrics.filter(|_| document.v == VERSION)
+        (document.v == VERSION).then_some(document)
     }
 }
 
@@ -514,9 +514,9 @@ mod tests {
         let body =
             PresenceDocument::new(&seat().holder, nonce, "2026-01-01T00:00:00Z", metrics.clone()).to_bytes();
         assert!(body.len() <= 4096, "{} bytes", body.len());
-        assert_eq!(PresenceDocument::metrics_in(&body), Some(metrics));
+        assert_eq!(PresenceDocument::parse(&body).and_then(|read| read.metrics), Some(metrics));
         for other in [&b""[..], b"null", b"{\"v\":1}", &[b'['; 70_000], &body[..body.len() / 2]] {
-            assert_eq!(PresenceDocument::metrics_in(other), None);
+            assert_eq!(PresenceDocument::parse(other), None);
         }
     }
 

@@ -5,7 +5,6 @@
 
 mod documents;
 mod observer;
-mod registrar;
 mod registry;
 mod spec;
 mod sweeper;
@@ -13,15 +12,14 @@ mod view;
 mod worker;
 
 pub use observer::Observer;
-pub use registrar::Registrar;
-pub use registry::{WorkerInfo, WorkerLife, Workers};
-pub use spec::{WorkerError, WorkerSpec};
+pub use registry::{SeenWorker, WorkerInfo, Workers};
+pub use spec::WorkerSpec;
 pub use view::{WorkerList, WorkerRow, WorkerState};
 pub use worker::{Worker, WorkerEnd, WorkerPhase, WorkerStatus};
 
 pub(crate) use documents::WorkerDocument;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use documents::{SnapshotDocument, TIMEOUT_MAX_MS};
-pub(crate) use registry::{Pointers, WorkerRegistry};
+pub(crate) use registry::{SnapshotPointers, WorkerRegistry};
 pub(crate) use sweeper::Sweeper;
 pub(crate) use worker::WorkerHost;

@@ -75,7 +75,7 @@ async fn td1_a_leader_that_is_back_within_the_delay_is_not_replaced() {
     a.link.cut(true);
     let down = b.event(|kind| matches!(kind, EventKind::LeaderDown { .. })).await;
     let waits = b.event(|kind| matches!(kind, EventKind::AwaitingTurn { .. })).await;
-    assert_eq!((down.epoch, waits.kind), (1, EventKind::AwaitingTurn { wait_ms: 5000 }));
+    assert_eq!((down.epoch, waits.kind), (1, EventKind::AwaitingTurn { wait: Duration::from_secs(5) }));
     sleep_ms(1000).await;
     a.link.cut(false);
     assert_eq!(a.became_leader().await.epoch, 2);
@@ -107,16 +107,15 @@ async fn two_processes_under_one_id_say_so_in_their_presence() {
     let rig = Rig::new();
     let (one, two) = (rig.join("pod-a").await, rig.join("pod-a").await);
     let conflict = async |member: &Member| {
-        let annex = member.node.annex();
-        annex.presence(annex.node()).await.expect("answered").expect("there").conflict
+        member.node.documents().presence(member.node.id()).await.expect("answered").expect("there").conflict
     };
     sleep_ms(10_000).await;
     assert!(!conflict(&one).await, "not after the first time");
     sleep_ms(120_000).await;
-    assert!(conflict(&one).await && (one.node.annex().node_conflict() || two.node.annex().node_conflict()));
+    assert!(conflict(&one).await && (one.node.handle().has_conflict() || two.node.handle().has_conflict()));
     two.link.cut(true);
     sleep_ms(120_000).await;
-    assert!(!conflict(&one).await && !one.node.annex().node_conflict(), "one of them is gone");
+    assert!(!conflict(&one).await && !one.node.handle().has_conflict(), "one of them is gone");
 }
 
 /// A node with other settings says so once and goes by the leader's until it leads: it looks as seldom as the others.

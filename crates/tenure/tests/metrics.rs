@@ -172,7 +172,7 @@ async fn presences_carry_the_figures_and_cost_no_request_more() {
     sleep_ms(60_000).await;
     let namespace = Namespace::new("test").expect("valid");
     let lanes = Lanes::same(rig.store.clone());
-    let cluster = ClusterMetrics::read(&lanes, &namespace, 45_000).await.expect("figures");
+    let cluster = ClusterMetrics::read(&lanes, &namespace, Duration::from_secs(45)).await.expect("figures");
     let names: Vec<_> = cluster.nodes.iter().map(|node| (node.node.as_str(), node.live)).collect();
     assert_eq!(names, [("pod-a", true), ("pod-b", false), ("pod-z", false)]);
     let a = cluster.nodes[0].metrics.as_ref().expect("published");

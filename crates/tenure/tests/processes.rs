@@ -13,10 +13,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tenure::clock::Clock;
+use tenure::error::ErrorKind;
 use tenure::event::EventKind;
-use tenure::process::{
-    ProcessContext, ProcessError, ProcessSpec, ProcessState, Processes, Restart, Supervisor,
-};
+use tenure::process::{ProcessContext, ProcessSpec, ProcessState, Processes, Restart, Supervisor};
 use tenure::settings::Preset;
 use tenure::{LeadershipEnded, Node, Settings};
 use tokio::time::Instant;
@@ -494,9 +493,10 @@ async fn wrong_declarations_are_refused_and_nothing_is_started() {
     let rig = Rig::new();
     let a = rig.join("pod-a").await;
     let spec = |name: &str| failing(name, 0, Ok(())).0;
-    assert_eq!(Supervisor::new([]).run(&a.node).err(), Some(ProcessError::Nothing));
-    let twice = Supervisor::new([spec("poll"), spec("poll")]).run(&a.node).err();
-    assert_eq!(twice, Some(ProcessError::NameTaken("poll".to_owned())));
+    let nothing = Supervisor::new([]).run(&a.node).expect_err("refused");
+    assert_eq!(nothing.to_string(), "a supervisor needs at least one process");
+    let twice = Supervisor::new([spec("poll"), spec("poll")]).run(&a.node).expect_err("refused");
+    assert_eq!(twice.kind(), ErrorKind::Taken, "{twice}");
     let bad = Supervisor::new([spec("a/b")]).run(&a.node).expect_err("refused").to_string();
     assert!(bad.starts_with("process name:") && bad.contains("a/b"), "{bad}");
 }

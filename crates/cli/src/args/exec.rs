@@ -8,7 +8,7 @@ use crate::log::LogForm;
 use clap::{Args, Subcommand};
 use std::ffi::OsString;
 use std::path::Path;
-use tenure::document::Keys;
+use tenure::admin::Election;
 use tenure::id::{Namespace, PluginName};
 
 /// How much time a command gets to end.
@@ -124,13 +124,14 @@ impl SeatArgs {
         exec.or_else(|| self.lock.as_ref().map(|name| format!("for the lock {name}")))
     }
 
-    pub(crate) fn keys(&self, namespace: &Namespace) -> Result<Keys, Failure> {
+    /// The election that is meant.
+    pub(crate) fn election(&self, namespace: &Namespace) -> Result<Election, Failure> {
         let seat = match (&self.exec, &self.lock) {
-            (Some(name), _) => exec_seat(name)?,
-            (None, Some(name)) => lock_seat(name)?,
-            (None, None) => return Ok(Keys::global(namespace)),
+            (Some(name), _) => Some(exec_seat(name)?),
+            (None, Some(name)) => Some(lock_seat(name)?),
+            (None, None) => None,
         };
-        Ok(Keys::per_plugin(namespace, &seat))
+        Ok(Election { namespace: namespace.clone(), plugin: seat })
     }
 }
 

@@ -15,8 +15,7 @@ use crate::out::complain;
 use crate::run::{Signals, Startup};
 use std::process::ExitCode;
 use std::time::Duration;
-use tenure::admin::SeatHolder;
-use tenure::document::Keys;
+use tenure::admin::{Election, SeatHolder};
 use tenure::id::{Namespace, NodeId, PluginName};
 use tenure::settings::{Resolved, Source};
 use tenure::store::{Lanes, OpenOptions, StoreUrl};
@@ -85,7 +84,7 @@ pub(crate) async fn lock(args: LockArgs) -> Result<ExitCode, Failure> {
 struct Wanted<'a> {
     name: &'a str,
     lanes: Lanes,
-    keys: Keys,
+    election: Election,
     request_timeout: Duration,
 }
 
@@ -95,7 +94,8 @@ impl Wanted<'_> {
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let options = OpenOptions::with_request_timeout(request_timeout);
         let lanes = tenure::store::open(&settings.store, &options).await?;
-        Ok(Wanted { name, lanes, keys: Keys::per_plugin(&namespace, seat), request_timeout })
+        let election = Election { namespace, plugin: Some(seat.clone()) };
+        Ok(Wanted { name, lanes, election, request_timeout })
     }
 
     /// One request that failed proves nothing, unless there is no time for another.
@@ -111,7 +111,7 @@ impl Wanted<'_> {
     }
 
     async fn look(&self) -> Result<Option<SeatHolder>, Failure> {
-        Ok(SeatHolder::read(&self.lanes, &self.keys).await?)
+        Ok(SeatHolder::read(&self.lanes, &self.election).await?)
     }
 
     /// The time is up: who holds the lock, or what keeps us from it. `theirs` is the newest epoch that was not ours when we

@@ -13,7 +13,7 @@
 //! let processes = Supervisor::new([health.process()]).run(&node)?;
 //! processes.running("ClusterHealth").await;
 //! health.published().wait_for(|document| document.is_some()).await?;
-//! let view = HealthView::read(&node.annex()).await?;
+//! let view = HealthView::read(&node.handle()).await?;
 //! assert_eq!(view.status, HealthStatus::Degraded, "nobody could take over");
 //! node.shutdown().await;
 //! # Ok(()) }
@@ -48,8 +48,8 @@ pub use reader::{HealthView, ViewNode};
 use process::HealthProcess;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::document::Annex;
 use tenure::metrics::{FigureKind, PluginFigure};
+use tenure::plugin::NodeHandle;
 use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::{Node, Settings};
 use tokio::sync::{broadcast, watch};
@@ -144,7 +144,7 @@ impl HealthOptions {
 /// The health of the cluster a node belongs to. Runs as a process of the leader.
 #[derive(Clone)]
 pub struct ClusterHealth {
-    annex: Annex,
+    node: NodeHandle,
     options: HealthOptions,
     probes: Vec<Arc<dyn Probe>>,
     channels: Channels,
@@ -160,13 +160,13 @@ struct Channels {
 impl ClusterHealth {
     /// Creates it with the options that fit the node's settings, and no probes.
     pub fn new(node: &Node) -> ClusterHealth {
-        let annex = node.annex();
-        let options = HealthOptions::of(annex.settings());
+        let handle = node.handle();
+        let options = HealthOptions::of(handle.settings());
         let channels =
             Channels { events: broadcast::channel(1024).0, published: Arc::new(watch::Sender::new(None)) };
         let published = channels.published.subscribe();
         node.jobs().plugin_figures().publish(PROCESS, move || vec![figure(published.borrow().as_ref())]);
-        ClusterHealth { annex, options, probes: Vec::new(), channels }
+        ClusterHealth { node: handle, options, probes: Vec::new(), channels }
     }
 
     /// Replaces the options.
@@ -187,7 +187,7 @@ impl ClusterHealth {
     pub fn process(&self) -> ProcessSpec {
         let this = self.clone();
         ProcessSpec::new(PROCESS, move |context: ProcessContext| {
-            HealthProcess::new(&this.annex, &this.options, &this.probes, &this.channels, context).run()
+            HealthProcess::new(&this.node, &this.options, &this.probes, &this.channels, context).run()
         })
     }
 
@@ -202,13 +202,13 @@ impl ClusterHealth {
     }
 
     /// Reads the health of the cluster, on any node; see [`HealthView::read`].
-    pub async fn read(&self) -> Result<HealthView, tenure::admin::StatusError> {
-        HealthView::read(&self.annex).await
+    pub async fn read(&self) -> Result<HealthView, tenure::Error> {
+        HealthView::read(&self.node).await
     }
 }
 
 impl std::fmt::Debug for ClusterHealth {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ClusterHealth({:?}, {} probes)", self.annex, self.probes.len())
+        write!(f, "ClusterHealth({:?}, {} probes)", self.node, self.probes.len())
     }
 }

@@ -9,7 +9,9 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::clock::Clock;
-use tenure::document::{Annex, News, Presence, PresenceEntry};
+use tenure::document::{Presence, PresenceEntry};
+use tenure::event::PluginEvent;
+use tenure::plugin::NodeHandle;
 use tenure::process::ProcessContext;
 use tenure::{FencedDocument, LeadershipEnded, NodeId};
 
@@ -21,7 +23,7 @@ const RETRY_MAX_MS: u64 = 5000;
 
 /// One term of the process.
 pub(super) struct HealthProcess {
-    annex: Annex,
+    node: NodeHandle,
     clock: Arc<dyn Clock>,
     context: ProcessContext,
     config: AssessmentConfig,
@@ -39,17 +41,17 @@ pub(super) struct HealthProcess {
 
 impl HealthProcess {
     pub(super) fn new(
-        annex: &Annex,
+        node: &NodeHandle,
         options: &HealthOptions,
         probes: &[Arc<dyn Probe>],
         channels: &Channels,
         context: ProcessContext,
     ) -> HealthProcess {
-        let clock = annex.clock();
+        let clock = node.clock();
         HealthProcess {
-            annex: annex.clone(),
+            node: node.clone(),
             clock,
-            config: options.assessment(annex.settings()),
+            config: options.assessment(node.settings()),
             options: options.clone(),
             probes: probes.to_vec(),
             channels: channels.clone(),
@@ -80,7 +82,7 @@ impl HealthProcess {
         // Judging without knowing what was already announced would announce it twice.
         let mut document = self.open(Duration::from_millis(retry_ms)).await?;
         self.told = document.get().cloned();
-        let (epoch, me) = (self.context.epoch(), self.annex.node().as_str());
+        let (epoch, me) = (self.context.epoch(), self.node.id().as_str());
         let mut assessment = Assessment::new(self.config.clone(), epoch, me, self.told.as_ref());
         let mut due_ms = self.clock.now_ms();
         loop {
@@ -99,7 +101,7 @@ impl HealthProcess {
 
     /// Takes `health.json` over. It is derived, so one that cannot be read is replaced.
     async fn open(&self, pause: Duration) -> Result<FencedDocument<HealthDocument>, LeadershipEnded> {
-        let (documents, name) = (self.annex.documents(), health_name());
+        let (documents, name) = (self.node.documents(), health_name());
         loop {
             match FencedDocument::open_or_replace(&documents, &name, self.context.guard()).await {
                 Ok(document) => return Ok(document),
@@ -116,7 +118,7 @@ impl HealthProcess {
 
     fn say(&mut self, sentence: String) {
         if self.said.as_ref() != Some(&sentence) {
-            tracing::warn!(target: "tenure", namespace = self.annex.namespace(), epoch = self.context.epoch(), "{sentence}");
+            tracing::warn!(target: "tenure", namespace = self.node.namespace().as_str(), epoch = self.context.epoch(), "{sentence}");
             self.said = Some(sentence);
         }
     }
@@ -125,12 +127,12 @@ impl HealthProcess {
 
     async fn look(&mut self, assessment: &mut Assessment, late_ms: u64) {
         if self.deposed.is_none() {
-            self.deposed = self.annex.deposed().await.ok();
+            self.deposed = self.node.documents().deposed().await.ok();
         }
         let sent_ms = self.clock.now_ms();
-        let list = match self.annex.presences(LIST_MAX).await {
+        let list = match self.node.documents().presences(LIST_MAX).await {
             Ok(found) => {
-                let present = self.annex.lanes().bulk.now();
+                let present = self.node.lanes().bulk.now();
                 let listed = |mark: PresenceEntry| Listed {
                     age_ms: present.map(|present| present.0.saturating_sub(mark.modified.0)),
                     deposed: self
@@ -152,29 +154,29 @@ impl HealthProcess {
         for name in assessment.take_list(Listing { sent_ms, now_ms, late_ms, list }) {
             let Ok(node) = NodeId::new(&name) else { continue };
             // One at a time: there are few, and there is no hurry.
-            let found = self.annex.presence(&node).await;
+            let found = self.node.documents().presence(&node).await;
             let facts = found.ok().flatten().map(|presence| facts(&presence));
             assessment.read(self.clock.now_ms(), &name, facts);
         }
         if self.incarnation.is_none()
-            && let Ok(Some(mine)) = self.annex.presence(self.annex.node()).await
+            && let Ok(Some(mine)) = self.node.documents().presence(self.node.id()).await
         {
             self.incarnation = Some(mine.incarnation);
         }
     }
 
     async fn leader_facts(&self) -> LeaderFacts {
-        let metrics = self.annex.metrics();
+        let metrics = self.node.metrics();
         let facts = Facts {
             incarnation: self.incarnation.clone().unwrap_or_default(),
             version: concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned(),
             contention: metrics.contention_events,
             fallback: metrics.plugins_in_fallback,
-            conflict: self.annex.node_conflict(),
+            conflict: self.node.has_conflict(),
         };
         let probes = run_all(&self.probes, self.options.probe_timeout).await;
         let before = self.told.as_ref().map(|document| &document.workers);
-        let workers = workers_health(&self.annex.workers().borrow(), &self.annex.worker_lives(), before);
+        let workers = workers_health(&self.node.workers().borrow(), &self.node.seen_workers(), before);
         LeaderFacts { facts, p99_ms: metrics.heartbeat_latency_p99, workers, probes }
     }
 
@@ -212,8 +214,8 @@ impl HealthProcess {
     fn tell(&mut self, document: HealthDocument) {
         let epoch = self.context.epoch();
         for transition in transitions(self.told.as_ref(), &document) {
-            self.annex.tell(epoch, news(&transition));
-            let namespace = Arc::from(self.annex.namespace());
+            self.node.emit(epoch, plugin_event(&transition));
+            let namespace = Arc::from(self.node.namespace().as_str());
             // An error means that nobody listens, so nobody misses it.
             let _ = self.channels.events.send(HealthEvent { namespace, epoch, transition });
         }
@@ -235,7 +237,7 @@ fn facts(presence: &Presence) -> Facts {
 }
 
 /// The event. `node` is the announcing node, so `subject` names the node it is about.
-fn news(transition: &Transition) -> News {
+fn plugin_event(transition: &Transition) -> PluginEvent {
     let (name, alarming, sentence, fields) = match transition {
         Transition::NodeUp { node } => {
             ("node_up", false, format!("node {node} is up"), json!({"subject": node}))
@@ -256,5 +258,5 @@ fn news(transition: &Transition) -> News {
             )
         }
     };
-    News { name, sentence, alarming, fields }
+    PluginEvent { name, sentence, alarming, fields }
 }

@@ -6,10 +6,12 @@ use super::document::{
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::admin::{Status, StatusError};
-use tenure::document::{Annex, Documents, Keys};
+use tenure::Error;
+use tenure::admin::Status;
+use tenure::document::Documents;
 use tenure::id::Namespace;
-use tenure::store::{Lanes, Read};
+use tenure::plugin::NodeHandle;
+use tenure::store::Lanes;
 
 /// The time limit of a read; the store's own is shorter as a rule.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
@@ -77,17 +79,13 @@ pub struct ViewNode {
 
 impl HealthView {
     /// Reads the health on any node, leader or not. [`read_from`](HealthView::read_from) says what it costs.
-    pub async fn read(annex: &Annex) -> Result<HealthView, StatusError> {
-        let namespace = Namespace::new(annex.namespace()).map_err(|error| StatusError::Unreadable {
-            key: annex.namespace().to_owned(),
-            detail: error.to_string(),
-        })?;
-        HealthView::read_from(annex.lanes(), &namespace).await
+    pub async fn read(node: &NodeHandle) -> Result<HealthView, Error> {
+        HealthView::read_from(node.lanes(), &node.namespace()).await
     }
 
     /// Reads the health from outside: watches the seat until its holder renews (for at most one hold), then one list and two
     /// reads.
-    pub async fn read_from(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, StatusError> {
+    pub async fn read_from(lanes: &Lanes, namespace: &Namespace) -> Result<HealthView, Error> {
         let status = Status::read(lanes, namespace).await?;
         HealthView::read_with(lanes, namespace, &status).await
     }
@@ -97,15 +95,12 @@ impl HealthView {
         lanes: &Lanes,
         namespace: &Namespace,
         status: &Status,
-    ) -> Result<HealthView, StatusError> {
+    ) -> Result<HealthView, Error> {
         let documents = Documents::of_namespace(Arc::clone(&lanes.bulk), namespace, READ_TIMEOUT);
         let found = documents.read::<HealthDocument>(&health_name()).await?;
         let found = found.map(|found| (HealthDocument { epoch: found.epoch, ..found.body }, found.modified));
         // A living leader wrote its seat just now, so that time is the store's clock.
-        let newest = match lanes.lease.get(&Keys::global(namespace).seat(), None).await {
-            Read::Found(object) => Some(object.modified),
-            Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => None,
-        };
+        let newest = documents.seat_written().await.unwrap_or_default();
         let age_ms =
             newest.zip(found.as_ref()).map(|(newest, (_, written))| newest.0.saturating_sub(written.0));
         let found = found.map(|(document, _)| document);

@@ -2,8 +2,9 @@
 
 use super::document::{NodeState, WORKERS_MAX, WorkerHealth, WorkersHealth};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use tenure::id::WorkerId;
-use tenure::worker::{WorkerInfo, WorkerLife, Workers};
+use tenure::worker::{SeenWorker, WorkerInfo, Workers};
 
 /// How long a worker that left is still shown; nodes have the same limit.
 const LEFT_SHOWN_MS: u64 = 3600 * 1000;
@@ -12,31 +13,31 @@ const LEFT_SHOWN_MS: u64 = 3600 * 1000;
 /// leader read about the others. Once there are more workers than are listed, one that left may be missing.
 pub(super) fn workers_health(
     workers: &Workers,
-    lives: &BTreeMap<WorkerId, WorkerLife>,
+    seen: &BTreeMap<WorkerId, SeenWorker>,
     before: Option<&WorkersHealth>,
 ) -> WorkersHealth {
     // The newest sign of life from any worker is the best estimate of the store's clock here.
-    let now_ms = lives.values().map(|life| life.last_seen_ms).max().unwrap_or(0);
+    let now_ms = seen.values().map(|worker| worker.last_seen.0).max().unwrap_or(0);
     let known: BTreeMap<&str, &WorkerHealth> =
         before.iter().flat_map(|before| &before.list).map(|row| (row.worker_id.as_str(), row)).collect();
     let row = |worker: &WorkerInfo| {
-        let (life, old) = (lives.get(&worker.worker_id), known.get(worker.worker_id.as_str()));
-        let last_seen = life.map_or(0, |life| life.last_seen_ms).max(old.map_or(0, |old| old.last_seen));
-        let quiet = now_ms.saturating_sub(last_seen) > worker.timeout_ms / 2;
+        let (seen, old) = (seen.get(&worker.worker_id), known.get(worker.worker_id.as_str()));
+        let last_seen = seen.map_or(0, |seen| seen.last_seen.0).max(old.map_or(0, |old| old.last_seen));
+        let quiet = Duration::from_millis(now_ms.saturating_sub(last_seen)) > worker.timeout / 2;
         WorkerHealth {
             worker_id: worker.worker_id.to_string(),
             state: match worker.active {
                 false => NodeState::Down,
-                true if life.is_some() && quiet => NodeState::Suspect,
+                true if seen.is_some() && quiet => NodeState::Suspect,
                 true => NodeState::Up,
             },
             plugin_type: worker.plugin_type.to_string(),
             pod: worker.pod.to_string(),
-            incarnation: life
-                .and_then(|life| life.incarnation.clone())
+            incarnation: seen
+                .and_then(|seen| seen.incarnation.clone())
                 .or_else(|| old.and_then(|old| old.incarnation.clone())),
-            version: life
-                .and_then(|life| life.software.clone())
+            version: seen
+                .and_then(|seen| seen.software.clone())
                 .or_else(|| old.and_then(|old| old.version.clone())),
             last_seen,
         }
@@ -45,7 +46,7 @@ pub(super) fn workers_health(
     let here: BTreeSet<&str> = workers.list.iter().map(|worker| worker.worker_id.as_str()).collect();
     let whole = workers.list.len() as u64 == workers.active + workers.inactive;
     // A leader that has not swept yet has seen no worker, so it must not report any as left.
-    if whole && !lives.is_empty() {
+    if whole && !seen.is_empty() {
         let gone = known.values().filter(|row| !here.contains(row.worker_id.as_str()));
         // A worker that was down did not leave: retention removed it.
         let shown = gone.filter(|row| {

@@ -13,10 +13,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::Node;
-use tenure::document::{Annex, News};
+use tenure::event::PluginEvent;
 use tenure::id::IdError;
 use tenure::id::{CheckName, JobId, Namespace, ScheduleId, WorkerId};
 use tenure::job::{JobCounts, JobState, Jobs, Submitted};
+use tenure::plugin::NodeHandle;
 use tenure::process::{ProcessContext, ProcessSpec};
 use tenure::schedules::{PlanCounts, SeriesView};
 use tenure::store::Store;
@@ -105,7 +106,7 @@ impl ScheduleEvent {
     }
 
     /// The event as the node emits it.
-    pub(super) fn news(&self) -> News {
+    pub(super) fn plugin_event(&self) -> PluginEvent {
         let (alarming, sentence) = match self {
             ScheduleEvent::CheckFailing(told) => {
                 let Transition { schedule, check, in_a_row, detail, .. } = told;
@@ -119,7 +120,7 @@ impl ScheduleEvent {
                 (true, format!("schedule {schedule} is invalid and does not run: {}", problems.join("; ")))
             }
         };
-        News { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
+        PluginEvent { name: self.name(), sentence: clean(&sentence), alarming, fields: self.fields() }
     }
 
     /// The event's fields without its name.
@@ -234,7 +235,7 @@ pub enum ScheduleError {
     Store(String),
     /// The ledger refused the job.
     #[error(transparent)]
-    Submit(#[from] tenure::job::SubmitError),
+    Submit(#[from] tenure::Error),
 }
 
 /// A request to run a job now.
@@ -256,7 +257,7 @@ pub(super) struct Inner {
     pub(super) asked: Mutex<mpsc::Receiver<RunNow>>,
     ask: mpsc::Sender<RunNow>,
     /// Where events are emitted in addition to its own channel.
-    pub(super) annex: Option<Annex>,
+    pub(super) node: Option<NodeHandle>,
     pub(super) figures: Arc<ScheduleFigures>,
 }
 
@@ -268,7 +269,7 @@ pub struct ScheduleRunner(Arc<Inner>);
 
 impl std::fmt::Debug for ScheduleRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ScheduleRunner({})", self.0.schedules.keys.root())
+        write!(f, "ScheduleRunner({})", self.0.schedules.prefix())
     }
 }
 
@@ -292,18 +293,18 @@ impl ScheduleRunner {
         let read = Arc::clone(&figures);
         place.plugin_figures().publish(SCHEDULES_PROCESS, move || read.read());
         let inner =
-            Inner { place, workers, schedules, options, view, events, asked, ask, annex: None, figures };
+            Inner { place, workers, schedules, options, view, events, asked, ask, node: None, figures };
         ScheduleRunner(Arc::new(inner))
     }
 
     /// Creates one for this node. It uses the node's own connection to the store, so its requests count as the node's, and its
     /// events are emitted along with the node's.
     pub fn for_node(node: &Node, options: ScheduleOptions) -> Result<ScheduleRunner, IdError> {
-        let annex = node.annex();
-        let (namespace, store) = (Namespace::new(annex.namespace())?, Arc::clone(&annex.lanes().bulk));
+        let handle = node.handle();
+        let (namespace, store) = (handle.namespace(), Arc::clone(&handle.lanes().bulk));
         let mut runner = ScheduleRunner::new(node.jobs(), node.workers(), store, &namespace, options);
         if let Some(inner) = Arc::get_mut(&mut runner.0) {
-            inner.annex = Some(annex);
+            inner.node = Some(handle);
         }
         Ok(runner)
     }
@@ -362,13 +363,13 @@ mod tests {
             in_a_row: 3,
             detail: detail.clone(),
         };
-        let failing = ScheduleEvent::CheckFailing(told.clone()).news();
+        let failing = ScheduleEvent::CheckFailing(told.clone()).plugin_event();
         assert_eq!(
             failing.sentence,
             "check home of web failed 3 times in a row: refused12:00 INFO all is well[2J"
         );
         assert_eq!((failing.alarming, &failing.fields["detail"]), (true, &json!(detail)));
-        let recovered = ScheduleEvent::CheckRecovered(told).news();
+        let recovered = ScheduleEvent::CheckRecovered(told).plugin_event();
         assert_eq!((recovered.alarming, &*recovered.sentence), (false, "check home of web is well again"));
     }
 }

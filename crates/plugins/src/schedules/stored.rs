@@ -17,9 +17,12 @@ use super::schedule::{RunRequest, Schedule};
 use crate::checks::health::Health;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tenure::document::{DocumentError, Documents, Keys};
+use tenure::Error;
+use tenure::document::Documents;
+use tenure::error::ErrorKind;
 use tenure::id::{DocumentName, Namespace, ScheduleId};
 use tenure::store::{Read, Remove, Store};
 
@@ -44,7 +47,6 @@ const RAN_MAX: usize = 16;
 #[derive(Clone)]
 pub struct Schedules {
     pub(super) store: Arc<dyn Store>,
-    pub(super) keys: Keys,
     timeout: Duration,
     rules: Rules,
     documents: Documents,
@@ -52,7 +54,7 @@ pub struct Schedules {
 
 impl std::fmt::Debug for Schedules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Schedules({})", self.keys.root())
+        write!(f, "Schedules({})", self.prefix())
     }
 }
 
@@ -61,7 +63,7 @@ impl Schedules {
     pub fn new(store: Arc<dyn Store>, namespace: &Namespace) -> Schedules {
         let timeout = Duration::from_secs(5);
         let documents = Documents::of_namespace(Arc::clone(&store), namespace, timeout);
-        Schedules { store, keys: Keys::global(namespace), timeout, rules: Rules::default(), documents }
+        Schedules { store, timeout, rules: Rules::default(), documents }
     }
 
     /// Allows custom kinds of checks.
@@ -75,12 +77,17 @@ impl Schedules {
         Schedules { timeout, documents, ..self }
     }
 
+    /// Where the namespace's objects are, without a trailing `/`.
+    pub(super) fn prefix(&self) -> &str {
+        self.documents.prefix()
+    }
+
     fn key(&self, id: &ScheduleId) -> String {
-        format!("{}/schedules/{id}.json", self.keys.root())
+        format!("{}/schedules/{id}.json", self.prefix())
     }
 
     /// The documents in this folder of the namespace.
-    pub(super) fn folder(&self, name: &str) -> Result<Documents, DocumentError> {
+    pub(super) fn folder(&self, name: &str) -> Result<Documents, Error> {
         self.documents.folder(&document_name(name))
     }
 
@@ -243,10 +250,11 @@ impl Schedules {
             async { self.folder("schedules")?.update(&document_name(id.as_str()), change).await }.await;
         changed.map_err(|failed| match failed {
             Failed::Change(error) => error,
-            Failed::Document(DocumentError::Blocked { detail, .. }) => {
+            Failed::Document(error) if error.is_unreadable() => {
+                let detail = error.source().unwrap_or(&error).to_string();
                 refused(id, Problems::one(Problem::new(None, "", "", detail)))
             }
-            Failed::Document(DocumentError::Raced { may_have_been_written: false, .. }) => {
+            Failed::Document(error) if error.kind() == ErrorKind::Raced && !error.may_have_been_written() => {
                 ScheduleError::Raced(id.to_string())
             }
             Failed::Document(error) => ScheduleError::Store(error.to_string()),
@@ -257,11 +265,11 @@ impl Schedules {
 /// Why a change was not made.
 enum Failed {
     Change(ScheduleError),
-    Document(DocumentError),
+    Document(Error),
 }
 
-impl From<DocumentError> for Failed {
-    fn from(error: DocumentError) -> Failed {
+impl From<Error> for Failed {
+    fn from(error: Error) -> Failed {
         Failed::Document(error)
     }
 }

@@ -18,8 +18,9 @@ use crate::checks::health::{Health, Transition};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::Error;
 use tenure::id::{JobId, ScheduleId, WorkerId};
-use tenure::job::{Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobUpdate, SubmitError};
+use tenure::job::{Dispatcher, DispatcherEnd, DispatcherOptions, JobRecord, JobUpdate};
 use tenure::machine::Out;
 use tenure::process::ProcessContext;
 use tenure::schedules::{Scheduler, SchedulerCommand};
@@ -71,7 +72,7 @@ struct Term<'a> {
     /// Callers who wait for a job they asked for.
     replies: BTreeMap<JobId, Vec<Reply>>,
     /// What the ledger refused in the last round, and why.
-    refusals: BTreeMap<JobId, SubmitError>,
+    refusals: BTreeMap<JobId, Error>,
     /// Requests in schedules, by name, that are served and not noted on the store yet.
     served: BTreeMap<ScheduleId, Vec<String>>,
     health: Health,
@@ -337,10 +338,10 @@ impl Term<'_> {
     }
 
     fn announce(&self, event: ScheduleEvent) {
-        match &self.inner.annex {
+        match &self.inner.node {
             // The node's own events are logged as well.
-            Some(annex) => annex.tell(self.context.epoch(), event.news()),
-            None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.news().sentence),
+            Some(node) => node.emit(self.context.epoch(), event.plugin_event()),
+            None => tracing::info!(target: "tenure", "{}: {}", event.name(), event.plugin_event().sentence),
         }
         // An error means that nobody listens.
         let _ = self.inner.events.send(event);

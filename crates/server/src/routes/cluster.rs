@@ -54,14 +54,14 @@ pub(crate) struct Nodes<'a> {
 #[utoipa::path(get, path = "/v1/nodes", tag = "cluster", responses((status = 200, description = "`namespace` and `nodes`; Age says how old", body = Nodes<'_>)))]
 pub(crate) async fn nodes(State(state): State<Shared>) -> Answer<Response> {
     let found = state.store_reads.cluster().await?;
-    let body = Nodes { namespace: state.annex.namespace(), nodes: node_rows(&found.value) };
+    let body = Nodes { namespace: state.namespace.as_str(), nodes: node_rows(&found.value) };
     Ok(aged(&found, bytes_of(&body)))
 }
 
 /// This node's figures, under the names of `tenure metrics --json`; from memory
 #[utoipa::path(get, path = "/v1/metrics", tag = "cluster", responses((status = 200, description = "the figures", body = Metrics)))]
 pub(crate) async fn metrics(State(state): State<Shared>) -> Response {
-    json(bytes_of(&state.annex.metrics()))
+    json(bytes_of(&state.node.metrics()))
 }
 
 /// How the cluster is doing, as `tenure health --json` has it; a few seconds old
@@ -228,7 +228,7 @@ pub(crate) async fn step_down(
     }
     state.rate_limit.take(5.0 + (ask.wait_ms / 200) as f64)?;
     state.step_downs.take()?;
-    let (store, by) = (state.store.clone(), format!("over HTTP, through node {}", state.annex.node()));
+    let (store, by) = (state.store.clone(), format!("over HTTP, through node {}", state.node.id()));
     let asked = state.on_node(async move {
         let answer = request_step_down(&store.lanes, &store.namespace, &by).await?;
         let asked = match answer {

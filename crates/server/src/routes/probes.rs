@@ -41,7 +41,7 @@ pub(crate) async fn readyz(State(state): State<Shared>) -> Answer<&'static str> 
     }
     let (joined, trouble) = {
         let known = state.leadership.borrow();
-        (known.role.is_some() || !state.annex.settings().eligible, known.store_trouble)
+        (known.role.is_some() || !state.node.settings().eligible, known.store_trouble)
     };
     match (joined, trouble) {
         (_, true) => Err(Problem::busy("the store does not answer, or refuses")),

@@ -70,7 +70,7 @@ impl NewWorker {
         if let Some(pod) = self.pod {
             spec = spec.pod(pod);
         }
-        let settings = state.annex.settings();
+        let settings = state.node.settings();
         let most_ms = u64::try_from(state.options.limits.worker_timeout.as_millis()).unwrap_or(u64::MAX);
         let timeout_ms = self.timeout.unwrap_or(settings.worker_timeout_ms.min(most_ms));
         if timeout_ms > most_ms {

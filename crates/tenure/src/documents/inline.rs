@@ -1,7 +1,9 @@
 //! A document whose requests are sent, one after the other, by whoever waits for it.
 
-use super::{Codec, DocumentClient, DocumentError};
+use super::{Codec, DocumentClient};
+use crate::error::{Detail, Error, ErrorKind};
 use crate::guard::LeaderGuard;
+use std::fmt::Display;
 use std::time::Duration;
 use tenure_core::document::{Content, Document, DocumentAnswer, DocumentRequest, Rules, What};
 use tenure_core::machine::{Request, RequestId};
@@ -102,25 +104,30 @@ impl<C: Codec<Body: Clone>> InlineDocument<C> {
 
     // ---- errors ----
 
-    pub(crate) fn fenced(&self, detail: String, may_have_been_written: bool) -> DocumentError {
-        DocumentError::Fenced { key: self.client.key().to_owned(), detail, may_have_been_written }
+    fn error(&self, kind: ErrorKind, detail: impl Display, may_have_been_written: bool) -> Error {
+        let doubt = if may_have_been_written { "; it may or may not have been written" } else { "" };
+        Error::new(kind, format_args!("{}: {detail}{doubt}", self.client.key()))
+            .perhaps_written(may_have_been_written)
     }
 
-    pub(crate) fn blocked(&self, newer: bool) -> DocumentError {
-        let (key, said) = (self.client.key().to_owned(), self.client.trouble());
+    pub(crate) fn fenced(&self, detail: &str, may_have_been_written: bool) -> Error {
+        self.error(ErrorKind::Fenced, detail, may_have_been_written)
+    }
+
+    pub(crate) fn blocked(&self) -> Error {
+        let said = self.client.trouble();
         let detail = said.strip_prefix(&format!("is not {}: ", C::WHAT)).unwrap_or(&said).to_owned();
-        DocumentError::Blocked { key, newer, detail }
+        let sentence = format_args!("{} was left alone: {detail}", self.client.key());
+        Error::new(ErrorKind::Unreadable, sentence).because(Detail(detail))
     }
 
-    pub(crate) fn failed(&self, denied: bool, may_have_been_written: bool) -> DocumentError {
-        let (key, trouble) = (self.client.key().to_owned(), self.client.last_trouble());
-        match denied && !may_have_been_written {
-            true => DocumentError::Denied { key, trouble },
-            false => DocumentError::Unavailable { key, trouble, may_have_been_written },
-        }
+    pub(crate) fn failed(&self, denied: bool, may_have_been_written: bool) -> Error {
+        let kind = if denied && !may_have_been_written { ErrorKind::Denied } else { ErrorKind::Unavailable };
+        let trouble = self.client.last_trouble();
+        self.error(kind, &trouble, may_have_been_written).because(trouble)
     }
 
-    pub(crate) fn raced(&self, may_have_been_written: bool) -> DocumentError {
-        DocumentError::Raced { key: self.client.key().to_owned(), may_have_been_written }
+    pub(crate) fn raced(&self, may_have_been_written: bool) -> Error {
+        self.error(ErrorKind::Raced, "somebody else changed it during every attempt", may_have_been_written)
     }
 }

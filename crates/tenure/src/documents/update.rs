@@ -1,7 +1,8 @@
 //! Changing a document that has many writers, or somebody else's.
 
 use super::inline::{InlineDocument, Step, new_incarnation};
-use super::{Codec, DocumentClient, DocumentError};
+use super::{Codec, DocumentClient};
+use crate::error::Error;
 use tenure_core::document::{BackOff, Rules, Unreadable, What, Writer};
 
 /// How often a change is tried.
@@ -48,7 +49,7 @@ impl<C: Codec<Body: Clone>> DocumentClient<C> {
     /// Reads, asks `change` what to write, and writes it on condition that nobody was faster; asks again if somebody was.
     /// Epoch and owner stay as they are. The second argument of `change` says that an earlier write of this call may have
     /// landed.
-    pub(crate) async fn update<E: From<DocumentError>>(
+    pub(crate) async fn update<E: From<Error>>(
         &self,
         tries: Tries,
         mut change: impl FnMut(Option<&C::Body>, bool) -> Result<Option<C::Body>, E>,
@@ -86,7 +87,7 @@ impl<C: Codec<Body: Clone>> DocumentClient<C> {
                     };
                     document.document().touch();
                 }
-                What::Blocked { newer, .. } => return Err(document.blocked(newer).into()),
+                What::Blocked { .. } => return Err(document.blocked().into()),
                 What::Failed { denied: true, .. } => return Err(document.failed(true, unsure).into()),
                 What::Failed { .. } if unknown => {}
                 What::Failed { .. } => {

@@ -295,10 +295,12 @@ impl ElectionHost {
         let detail = || self.store.last_trouble();
         let (epoch, kind) = match event {
             Core::Ineligible => (known, EventKind::Ineligible),
-            Core::JitterStarted { wait_ms } => (known, EventKind::StartupJitter { wait_ms }),
+            Core::JitterStarted { wait_ms } => {
+                (known, EventKind::StartupJitter { wait: Duration::from_millis(wait_ms) })
+            }
             Core::Joined => (known, EventKind::Joined),
             Core::AwaitingTurn { ready_at } => {
-                (known, EventKind::AwaitingTurn { wait_ms: ready_at.since(now) })
+                (known, EventKind::AwaitingTurn { wait: Duration::from_millis(ready_at.since(now)) })
             }
             Core::ElectionStarted { cause } => {
                 // The election was found at startup, but others have led before.
@@ -307,10 +309,10 @@ impl ElectionHost {
                 (known, EventKind::ElectionStarted { cause })
             }
             Core::ElectionCheck { leader, unchanged_ms } => {
-                (known, EventKind::ElectionCheck { leader, unchanged_ms })
+                (known, EventKind::ElectionCheck { leader, unchanged: Duration::from_millis(unchanged_ms) })
             }
             Core::LeaderDown { leader, epoch, unchanged_ms } => {
-                (epoch, EventKind::LeaderDown { leader, unchanged_ms })
+                (epoch, EventKind::LeaderDown { leader, unchanged: Duration::from_millis(unchanged_ms) })
             }
             Core::LeaderRecovered { leader, epoch } => (epoch, EventKind::LeaderRecovered { leader }),
             Core::LeaderChanged { previous, new, epoch } => {
@@ -324,9 +326,13 @@ impl ElectionHost {
             Core::BecameLeader { epoch, deadline } => {
                 (epoch, EventKind::BecameLeader { deadline_boot_ms: deadline.0 })
             }
-            Core::LeaseRenewed { epoch, deadline, latency_ms } => {
-                (epoch, EventKind::LeaseRenewed { deadline_boot_ms: deadline.0, latency_ms })
-            }
+            Core::LeaseRenewed { epoch, deadline, latency_ms } => (
+                epoch,
+                EventKind::LeaseRenewed {
+                    deadline_boot_ms: deadline.0,
+                    latency: Duration::from_millis(latency_ms),
+                },
+            ),
             Core::LeaseAtRisk { epoch, deadline } => {
                 (epoch, EventKind::LeaseAtRisk { deadline_boot_ms: deadline.0 })
             }

@@ -5,7 +5,7 @@ use crate::metrics::Counters;
 use crate::mutant::DriverMutant;
 use crate::settings::Settings;
 use crate::wire::{PresenceDocument, SeatDocument, told};
-use crate::workers::Pointers;
+use crate::workers::SnapshotPointers;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(crate) struct SeatClient {
     /// The figures that the node publishes with its presence.
     counters: Arc<Counters>,
     /// Which snapshot of the workers is the newest: what the seat says, and what this node wants it to say.
-    pointers: Pointers,
+    pointers: SnapshotPointers,
     /// The seat document last read or written, by version: whatever it carries beyond the record must survive a rewrite.
     document: Arc<Mutex<Option<(Version, SeatDocument)>>>,
     /// Where the leader's settings differ from this node's.
@@ -67,7 +67,7 @@ impl SeatClient {
         me: Holder,
         settings: &Settings,
         counters: Arc<Counters>,
-        pointers: Pointers,
+        pointers: SnapshotPointers,
     ) -> SeatClient {
         let request_timeout = Duration::from_millis(settings.request_timeout_ms);
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));

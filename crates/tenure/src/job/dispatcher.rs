@@ -3,8 +3,9 @@
 use super::assign::{Assign, LeastLoaded};
 use super::carrier::LeaderStore;
 use super::pool::Pool;
-use super::spec::{JobSpec, SubmitError};
+use super::spec::JobSpec;
 use super::{Jobs, RETIRE_MS, SHARDS};
+use crate::error::{Error, ErrorKind};
 use crate::guard::LeaderGuard;
 use crate::metrics::Counters;
 use crate::shell::{Commands, Happening, Host, Look, Shell};
@@ -163,9 +164,9 @@ impl Dispatcher {
     }
 
     /// Submits a job. Completes once the job is in the ledger.
-    pub async fn submit(&self, spec: JobSpec) -> Result<Submitted, SubmitError> {
+    pub async fn submit(&self, spec: JobSpec) -> Result<Submitted, Error> {
         let mut answers = self.submit_all([spec]).await?;
-        answers.pop().unwrap_or(Err(SubmitError::Ended))
+        answers.pop().unwrap_or_else(|| Err(ended()))
     }
 
     /// Submits several jobs at once, which costs one write instead of many. Submits nothing if one of them is invalid. The
@@ -173,21 +174,27 @@ impl Dispatcher {
     pub async fn submit_all(
         &self,
         specs: impl IntoIterator<Item = JobSpec>,
-    ) -> Result<Vec<Result<Submitted, SubmitError>>, SubmitError> {
+    ) -> Result<Vec<Result<Submitted, Error>>, Error> {
         let records = specs.into_iter().map(|spec| spec.check()).collect::<Result<Vec<_>, _>>()?;
         let (reply, answers) = oneshot::channel();
         let sent = self.commands.send(Command::Submit(records, reply)).await;
-        sent.map_err(|_| SubmitError::Ended)?;
-        let answers = answers.await.map_err(|_| SubmitError::Ended)?;
+        sent.map_err(|_| ended())?;
+        let answers = answers.await.map_err(|_| ended())?;
         Ok(answers
             .into_iter()
             .map(|answer| match answer {
                 SubmitAnswer::Created => Ok(Submitted::Created),
                 SubmitAnswer::Exists => Ok(Submitted::Exists),
                 SubmitAnswer::BelowWatermark => Ok(Submitted::BelowWatermark),
-                SubmitAnswer::Full => Err(SubmitError::Full),
-                SubmitAnswer::Blocked => Err(SubmitError::Blocked),
-                SubmitAnswer::Ended => Err(SubmitError::Ended),
+                SubmitAnswer::Full => Err(Error::new(
+                    ErrorKind::Full,
+                    "the ledger is full: it has no room for more open jobs of this series",
+                )),
+                SubmitAnswer::Blocked => Err(Error::new(
+                    ErrorKind::Unreadable,
+                    "the ledger of this series cannot be read and is left alone: see the log",
+                )),
+                SubmitAnswer::Ended => Err(ended()),
             })
             .collect())
     }
@@ -254,6 +261,12 @@ impl Dispatcher {
         let reason = ended.wait_for(Option::is_some).await.ok().and_then(|reason| *reason);
         reason.unwrap_or(DispatcherEnd::LeadershipEnded)
     }
+}
+
+/// Leadership ended with the dispatcher; the job may be submitted again to the next leader.
+fn ended() -> Error {
+    Error::new(ErrorKind::Fenced, "the dispatcher has ended; the job may or may not exist")
+        .perhaps_written(true)
 }
 
 /// A batch that waits for its answers, and how many are missing.

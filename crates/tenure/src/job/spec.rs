@@ -1,5 +1,6 @@
 //! The specification of a job, checked before anything is written.
 
+use crate::error::{Error, ErrorKind};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -106,25 +107,25 @@ impl JobSpec {
     }
 
     /// The record for the ledger, before anything has happened to the job.
-    pub fn record(&self) -> Result<JobRecord, JobError> {
+    pub fn record(&self) -> Result<JobRecord, Error> {
         self.check()
     }
 
-    pub(crate) fn check(&self) -> Result<JobRecord, JobError> {
+    pub(crate) fn check(&self) -> Result<JobRecord, Error> {
         let ms = |field: &'static str, time: Duration, least: u64| {
             let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
             let rule = "must be at least 1 ms (a backoff may be 0) and at most a day";
             match (least..=TIME_MAX_MS).contains(&ms) {
                 true => Ok(ms),
-                false => Err(JobError::new(field, format!("{ms} ms"), rule)),
+                false => Err(invalid(field, format_args!("{ms} ms"), rule)),
             }
         };
         if self.payload.len() > JOB_PAYLOAD_MAX_BYTES {
-            let value = format!("{} bytes", self.payload.len());
-            return Err(JobError::new("payload", value, "must be at most 16384 bytes"));
+            let value = format_args!("{} bytes", self.payload.len());
+            return Err(invalid("payload", value, "must be at most 16384 bytes"));
         }
         if !(1..=ATTEMPTS_MAX).contains(&self.attempts) {
-            return Err(JobError::new("attempts", self.attempts, "must be 1 to 100"));
+            return Err(invalid("attempts", self.attempts, "must be 1 to 100"));
         }
         Ok(JobRecord {
             id: id("id", &self.id)?,
@@ -154,48 +155,12 @@ impl JobSpec {
     }
 }
 
-/// Why a job is invalid. Nothing was written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JobError {
-    /// The name of the invalid field.
-    pub field: &'static str,
-    /// The invalid value.
-    pub value: String,
-    /// What the value must be.
-    pub rule: &'static str,
+/// This field breaks this rule. Nothing was written.
+fn invalid(field: &str, value: impl fmt::Display, rule: &str) -> Error {
+    let value = crate::wire::told(&value.to_string());
+    Error::new(ErrorKind::Invalid, format_args!("`{field}` of a job is {value:?}: it {rule}"))
 }
 
-impl JobError {
-    fn new(field: &'static str, value: impl fmt::Display, rule: &'static str) -> JobError {
-        JobError { field, value: crate::wire::told(&value.to_string()), rule }
-    }
-}
-
-impl fmt::Display for JobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` of a job is {:?}: it {}", self.field, self.value, self.rule)
-    }
-}
-
-impl std::error::Error for JobError {}
-
-/// Why a job was not accepted.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum SubmitError {
-    /// The job is invalid. Nothing was written.
-    #[error(transparent)]
-    Job(#[from] JobError),
-    /// Its part of the ledger is full, and nothing was written. Try again once jobs have ended.
-    #[error("the ledger is full: it has no room for more open jobs of this series")]
-    Full,
-    /// Its part of the ledger cannot be read and is left alone. Nothing was written.
-    #[error("the ledger of this series cannot be read and is left alone: see the log")]
-    Blocked,
-    /// The dispatcher has ended, and the job may or may not exist: submit it again to the next leader.
-    #[error("the dispatcher has ended; the job may or may not exist")]
-    Ended,
-}
-
-fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, JobError> {
-    text.parse().map_err(|error: IdError| JobError::new(field, &error.value, error.rule))
+fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, Error> {
+    text.parse().map_err(|error: IdError| invalid(field, &error.value, error.rule))
 }

@@ -3,13 +3,12 @@
 use super::SHARDS;
 use super::documents::{InboxCodec, LedgerCodec};
 use crate::documents::Codec;
+use crate::error::{Error, found, listed};
 use crate::keys::Keys;
-use crate::status::StatusError;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use tenure_core::{EntryState, JobRecord, JobState, job_shard};
 use tenure_core::{JobId, Namespace, SeriesId, WorkerId};
-use tenure_store::{Lanes, List, Object, Read, Store};
+use tenure_store::Lanes;
 
 /// Most batches of finished jobs to search for one job, newest first.
 const DONE_READ_MAX: usize = 256;
@@ -33,7 +32,7 @@ impl JobList {
     /// Not promised: that this shows a single moment; the parts are read one after the other. `acked` and `running` appear
     /// in inboxes first; see [`ask_workers`](JobList::ask_workers). What the last leader wrote stays, whether anybody leads
     /// or not.
-    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<JobList, StatusError> {
+    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<JobList, Error> {
         JobList::parts(lanes, namespace, 0..SHARDS).await
     }
 
@@ -42,7 +41,7 @@ impl JobList {
         lanes: &Lanes,
         namespace: &Namespace,
         series: &SeriesId,
-    ) -> Result<JobList, StatusError> {
+    ) -> Result<JobList, Error> {
         let shard = job_shard(series, SHARDS);
         JobList::parts(lanes, namespace, shard..=shard).await
     }
@@ -51,12 +50,12 @@ impl JobList {
         lanes: &Lanes,
         namespace: &Namespace,
         shards: impl Iterator<Item = usize>,
-    ) -> Result<JobList, StatusError> {
+    ) -> Result<JobList, Error> {
         let keys = Keys::global(namespace);
         let mut list = JobList::default();
         for shard in shards {
             let key = keys.ledger(shard);
-            let Some(object) = found(&lanes.bulk, &key).await? else { continue };
+            let Some(object) = found(lanes.bulk.get(&key, None).await)? else { continue };
             match LedgerCodec.read(&object.body) {
                 Ok((_, doc, _)) => list.jobs.extend(doc.jobs),
                 Err(unreadable) => list.unreadable.push((key, unreadable.detail)),
@@ -73,13 +72,13 @@ impl JobList {
         lanes: &Lanes,
         namespace: &Namespace,
         most: usize,
-    ) -> Result<(), StatusError> {
+    ) -> Result<(), Error> {
         let keys = Keys::global(namespace);
         let out = self.jobs.iter().filter(|job| job.state.is_out());
         let workers: BTreeSet<WorkerId> = out.filter_map(|job| job.worker.clone()).collect();
         let mut said = BTreeMap::new();
         for worker in workers.into_iter().take(most) {
-            let Some(object) = found(&lanes.bulk, &keys.inbox(&worker)).await? else { continue };
+            let Some(object) = found(lanes.bulk.get(&keys.inbox(&worker), None).await)? else { continue };
             // An inbox that cannot be read is the leader's business; it says nothing here.
             let Ok((_, doc, _)) = InboxCodec(worker.clone()).read(&object.body) else { continue };
             for entry in doc.entries {
@@ -102,18 +101,14 @@ impl JobList {
 
     /// Finds one job: in the ledger and its worker's inbox, or in the archive, as far as that is kept (`jobRetention`) and
     /// in its newest 256 batches.
-    pub async fn find(
-        lanes: &Lanes,
-        namespace: &Namespace,
-        id: &JobId,
-    ) -> Result<Option<JobRecord>, StatusError> {
+    pub async fn find(lanes: &Lanes, namespace: &Namespace, id: &JobId) -> Result<Option<JobRecord>, Error> {
         let mut list = JobList::read(lanes, namespace).await?;
         list.jobs.retain(|job| job.id == *id);
         if list.jobs.is_empty() {
             let found = put_away(lanes, &Keys::global(namespace), id).await?;
             return match list.unreadable.pop() {
                 // The job may be in the unreadable part.
-                Some((key, detail)) if found.is_none() => Err(StatusError::Unreadable { key, detail }),
+                Some((key, detail)) if found.is_none() => Err(Error::unreadable(&key, detail)),
                 Some(_) | None => Ok(found),
             };
         }
@@ -122,24 +117,11 @@ impl JobList {
     }
 }
 
-async fn found(store: &Arc<dyn Store>, key: &str) -> Result<Option<Object>, StatusError> {
-    match store.get(key, None).await {
-        Read::Found(object) => Ok(Some(object)),
-        Read::Absent | Read::Unchanged => Ok(None),
-        Read::Unavailable(trouble) => Err(StatusError::Unavailable(trouble)),
-        Read::Denied(trouble) => Err(StatusError::Denied(trouble)),
-    }
-}
-
-async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRecord>, StatusError> {
-    let mut batches = match lanes.bulk.list(&keys.done(), DONE_LIST_MAX).await {
-        List::Entries { entries, .. } => entries,
-        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-        List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-    };
+async fn put_away(lanes: &Lanes, keys: &Keys, id: &JobId) -> Result<Option<JobRecord>, Error> {
+    let (mut batches, _) = listed(lanes.bulk.list(&keys.done(), DONE_LIST_MAX).await)?;
     batches.sort_by_key(|batch| std::cmp::Reverse(batch.modified.0));
     for batch in batches.iter().take(DONE_READ_MAX) {
-        let Some(object) = found(&lanes.bulk, &batch.key).await? else { continue };
+        let Some(object) = found(lanes.bulk.get(&batch.key, None).await)? else { continue };
         let Ok((_, doc, _)) = LedgerCodec.read(&object.body) else { continue };
         if let Some(job) = doc.jobs.into_iter().find(|job| job.id == *id) {
             return Ok(Some(job));

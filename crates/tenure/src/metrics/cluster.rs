@@ -1,13 +1,14 @@
 //! Figures of a whole namespace, from the presences that its nodes write anyway. Writes nothing.
 
 use super::Metrics;
+use crate::error::{Error, found, listed};
 use crate::keys::Keys;
-use tenure_core::Namespace;
-
-use crate::status::{Roles, StatusError, read_seat};
+use crate::status::{Roles, read_seat};
 use crate::wire::PresenceDocument;
 use serde::Serialize;
-use tenure_store::{Lanes, List, Read};
+use std::time::Duration;
+use tenure_core::Namespace;
+use tenure_store::Lanes;
 
 /// Most nodes to read.
 const NODES_MAX: usize = 10_000;
@@ -64,32 +65,24 @@ pub struct Totals {
 
 impl ClusterMetrics {
     /// Reads the seat and the presences: one list, then one read per node. A node that is gone, or whose presence is older
-    /// than `stale_after_ms`, is shown but not counted.
+    /// than `stale_after`, is shown but not counted.
     pub async fn read(
         lanes: &Lanes,
         namespace: &Namespace,
-        stale_after_ms: u64,
-    ) -> Result<ClusterMetrics, StatusError> {
+        stale_after: Duration,
+    ) -> Result<ClusterMetrics, Error> {
         let keys = Keys::global(namespace);
-        let entries = match lanes.bulk.list(&keys.nodes(), NODES_MAX).await {
-            List::Entries { entries, .. } => entries,
-            List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-            List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-        };
-        let found = read_seat(lanes, &keys, None).await?;
-        let roles = Roles::new(lanes, found.as_ref(), &entries);
+        let (entries, _) = listed(lanes.bulk.list(&keys.nodes(), NODES_MAX).await)?;
+        let seat = read_seat(lanes, &keys, None).await?;
+        let roles = Roles::new(lanes, seat.as_ref(), &entries);
         let mut nodes = Vec::new();
         for entry in &entries {
             let Some(node) = keys.node_of(&entry.key) else { continue };
-            let metrics = match lanes.bulk.get(&entry.key, None).await {
-                Read::Found(object) => PresenceDocument::metrics_in(&object.body),
-                // It left between the list and the read.
-                Read::Absent | Read::Unchanged => continue,
-                Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-                Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-            };
+            // It may have left between the list and the read.
+            let Some(object) = found(lanes.bulk.get(&entry.key, None).await)? else { continue };
+            let metrics = PresenceDocument::parse(&object.body).and_then(|presence| presence.metrics);
             let (role, last_seen_ms_ago) = roles.of(node.as_str(), entry.modified);
-            let live = last_seen_ms_ago < stale_after_ms && role != "gone";
+            let live = Duration::from_millis(last_seen_ms_ago) < stale_after && role != "gone";
             nodes.push(NodeMetrics { node: node.to_string(), role, last_seen_ms_ago, live, metrics });
         }
         let totals = Totals::of(&nodes);

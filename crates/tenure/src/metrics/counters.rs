@@ -9,6 +9,7 @@ use crate::settings::Settings;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 use tenure_core::{ContentionWatch, Cycle, ElectionDurations, HeartbeatLatencies, Role, Time};
 use tenure_store::{Lanes, Meter, Metered, Store};
 use tokio::sync::watch;
@@ -290,9 +291,9 @@ impl Counters {
     /// The same for a cycle that has lasted too long and may not have ended.
     pub(crate) fn contended(&self, now: Time, cycle: Cycle) -> Option<EventKind> {
         self.tally.lock().contention.cycle(now, cycle.duration_ms).then_some(EventKind::ContentionDetected {
-            duration_ms: cycle.duration_ms,
-            expected_ms: self.expected_ms,
-            stalled_ms: cycle.stalled_ms,
+            duration: Duration::from_millis(cycle.duration_ms),
+            expected: Duration::from_millis(self.expected_ms),
+            stalled: Duration::from_millis(cycle.stalled_ms),
         })
     }
 

@@ -5,10 +5,9 @@ use crate::election::{Command, ElectionHost, ElectionOutputs, SeatClient};
 use crate::event::{EventKind, LostReason};
 use crate::guard::Leadership;
 use crate::keys::Keys;
-use crate::process::ms;
 use crate::settings::Settings;
 use crate::shell::{Commands, Restarts, Shell, restarted};
-use crate::workers::Pointers;
+use crate::workers::SnapshotPointers;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Coordinator, Epoch, Holder, Incarnation, Role, StopCause};
@@ -27,7 +26,7 @@ pub(super) struct Supervisor {
     pub(super) settings: Settings,
     pub(super) lanes: Lanes,
     pub(super) outputs: ElectionOutputs,
-    pub(super) pointers: Pointers,
+    pub(super) pointers: SnapshotPointers,
     pub(super) random: Option<u64>,
     pub(super) floor: u64,
     pub(super) end: watch::Sender<Option<StopReason>>,
@@ -81,7 +80,7 @@ impl Supervisor {
             self.outputs.emit(last.epoch, lost);
         }
         self.outputs.leadership.send_modify(|leadership| leadership.role = None);
-        let restarted = EventKind::CandidateRestarted { attempt: deaths, wait_ms: ms(pause) };
+        let restarted = EventKind::CandidateRestarted { attempt: deaths, wait: pause };
         self.outputs.emit(last.epoch, restarted);
     }
 }

@@ -1,8 +1,9 @@
 //! Where processes may run: on whatever leads.
 
 use crate::election::Reporter;
+use crate::error::Error;
 use crate::guard::Leadership;
-use crate::node::{Node, NotLeading};
+use crate::node::Node;
 use crate::service::{PluginHandle, Service};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(crate) type StandAside =
-    Arc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = Result<(), NotLeading>> + Send>> + Send + Sync>;
+    Arc<dyn Fn(Duration) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> + Send + Sync>;
 
 /// What a supervisor needs from whatever leads. Keeps nothing alive.
 #[derive(Clone)]

@@ -311,13 +311,19 @@ impl Runner {
                     }
                     ProcessOutcome::Done | ProcessOutcome::Aborted => None,
                 };
-                EventKind::ProcessExited { process: name(process), outcome, ran_ms, restart_in_ms, detail }
+                let (process, ran) = (name(process), Duration::from_millis(ran_ms));
+                let restart_in = restart_in_ms.map(Duration::from_millis);
+                EventKind::ProcessExited { process, outcome, ran, restart_in, detail }
             }
             SupervisionEvent::Stuck { process } => EventKind::ProcessStuck { process: name(process) },
             SupervisionEvent::GaveUp { process, cause, hold_ms } => {
                 self.life.status.send_modify(|status| status.gave_up += 1);
                 let process = Some(name(process));
-                EventKind::ProcessesGaveUp { process, cause: cause.as_str(), hold_ms }
+                EventKind::ProcessesGaveUp {
+                    process,
+                    cause: cause.as_str(),
+                    hold: Duration::from_millis(hold_ms),
+                }
             }
         };
         self.life.parts.reporter.emit(epoch.0, kind);

@@ -2,15 +2,16 @@
 
 use super::keeper::{Command, Face};
 use super::{Service, Slot, mover};
+use crate::error::Error;
 use crate::event::Event;
 use crate::fence::Fence;
 use crate::guard::Leadership;
 use crate::job::Jobs;
 use crate::metrics::Metrics;
-use crate::node::{Node, NotLeading};
+use crate::node::Node;
 use crate::plugin::Mode;
 use crate::process::{Parts, StandAside};
-use crate::workers::{Worker, WorkerError, WorkerSpec, Workers};
+use crate::workers::{Worker, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,7 +141,7 @@ impl PluginHandle {
 
     /// Registers a worker of this plugin. It is enabled while the plugin leads, whichever arbiter decides that, and its
     /// object is where that arbiter is: it moves with the plugin into fallback, and the handle stays.
-    pub fn register_worker(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
+    pub fn register_worker(&self, spec: &WorkerSpec) -> Result<Worker, Error> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
             ArbiterHandle::Shared { service, face, .. } => mover::register(service, face, spec),
@@ -180,7 +181,7 @@ impl PluginHandle {
     }
 
     /// Hands leadership over. In global mode that is the whole namespace's: every plugin of this process is demoted.
-    pub async fn step_down(&self) -> Result<(), NotLeading> {
+    pub async fn step_down(&self) -> Result<(), Error> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.step_down().await,
             ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), None).await,
@@ -188,7 +189,7 @@ impl PluginHandle {
     }
 
     /// Like [`step_down`](PluginHandle::step_down), and the node claims nothing for this long; see [`Node::stand_aside`].
-    pub async fn stand_aside(&self, hold: Duration) -> Result<(), NotLeading> {
+    pub async fn stand_aside(&self, hold: Duration) -> Result<(), Error> {
         match &self.attached().arbiter {
             ArbiterHandle::Own { node, .. } => node.stand_aside(hold).await,
             ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), Some(hold)).await,
@@ -203,7 +204,7 @@ impl PluginHandle {
                 let commands = commands.downgrade();
                 let stand_aside: StandAside = Arc::new(move |hold| {
                     let commands = commands.upgrade();
-                    Box::pin(async move { ask(commands.ok_or(NotLeading)?, Some(hold)).await })
+                    Box::pin(async move { ask(commands.ok_or_else(Error::not_leading)?, Some(hold)).await })
                 });
                 Parts { leadership: face.leadership.subscribe(), stand_aside, ..service.node.process_parts() }
             }
@@ -218,11 +219,11 @@ impl PluginHandle {
     }
 }
 
-async fn ask(commands: mpsc::Sender<Command>, hold: Option<Duration>) -> Result<(), NotLeading> {
+async fn ask(commands: mpsc::Sender<Command>, hold: Option<Duration>) -> Result<(), Error> {
     let (reply, done) = oneshot::channel();
-    commands.send(Command::StepDown(hold, reply)).await.map_err(|_| NotLeading)?;
+    commands.send(Command::StepDown(hold, reply)).await.map_err(|_| Error::not_leading())?;
     drop(commands);
-    done.await.map_err(|_| NotLeading)?
+    done.await.map_err(|_| Error::not_leading())?
 }
 
 impl Drop for PluginHandle {

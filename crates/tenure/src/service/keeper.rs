@@ -3,12 +3,13 @@
 
 use super::Service;
 use super::seats::{Seen, look_every};
+use crate::error::Error;
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::metrics::Counters;
-use crate::node::{Node, NotLeading};
+use crate::node::Node;
 use crate::plugin::Mode;
 use crate::workers::Workers;
 use parking_lot::Mutex;
@@ -23,7 +24,7 @@ use tokio::task::{AbortHandle, JoinSet};
 /// Requests from the handle to the keeper.
 pub(super) enum Command {
     /// Hand over; given a time, also claim nothing for that long.
-    StepDown(Option<Duration>, oneshot::Sender<Result<(), NotLeading>>),
+    StepDown(Option<Duration>, oneshot::Sender<Result<(), Error>>),
     Leave,
 }
 
@@ -389,7 +390,7 @@ impl Keeper {
         self.service.node.reporter().emit(epoch, kind);
     }
 
-    fn step_down(&self, hold: Option<Duration>, reply: oneshot::Sender<Result<(), NotLeading>>) {
+    fn step_down(&self, hold: Option<Duration>, reply: oneshot::Sender<Result<(), Error>>) {
         let own = self.own.as_ref().map(|own| Arc::clone(&own.node));
         let service = Arc::clone(&self.service);
         let in_force = self.arbiter.in_force();
@@ -402,7 +403,7 @@ impl Keeper {
             let answer = match (node, hold) {
                 (Some(node), None) => node.step_down().await,
                 (Some(node), Some(hold)) => node.stand_aside(hold).await,
-                (None, _) => Err(NotLeading),
+                (None, _) => Err(Error::not_leading()),
             };
             let _ = reply.send(answer);
         });

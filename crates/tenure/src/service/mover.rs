@@ -2,8 +2,9 @@
 
 use super::Service;
 use super::keeper::Face;
+use crate::error::Error;
 use crate::keys::Keys;
-use crate::workers::{Worker, WorkerEnd, WorkerError, WorkerHost, WorkerPhase, WorkerSpec, WorkerStatus};
+use crate::workers::{Worker, WorkerEnd, WorkerHost, WorkerPhase, WorkerSpec, WorkerStatus};
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -11,11 +12,7 @@ use tokio_util::sync::CancellationToken;
 /// Registers a worker where its plugin is, now and later.
 ///
 /// While it moves it keeps what it has: what enables it is the leadership of the arbiter in force, not where its object is.
-pub(super) fn register(
-    service: &Arc<Service>,
-    face: &Face,
-    spec: &WorkerSpec,
-) -> Result<Worker, WorkerError> {
+pub(super) fn register(service: &Arc<Service>, face: &Face, spec: &WorkerSpec) -> Result<Worker, Error> {
     let store = Arc::clone(&service.node.lanes().bulk);
     let (settings, reporter) = (Arc::new(service.settings.clone()), service.node.reporter().clone());
     let mut keys = face.keys.subscribe();
@@ -26,7 +23,7 @@ pub(super) fn register(
     let (stop, stopped) = oneshot::channel();
     let silent = CancellationToken::new();
     let worker =
-        Worker::shown(first.facts().clone(), face.leadership.subscribe(), watcher, stop, silent.clone());
+        Worker::shown(first.info().clone(), face.leadership.subscribe(), watcher, stop, silent.clone());
     let mover = Mover { spec: spec.clone(), host, keys, status, now: first };
     tokio::spawn(mover.run(stopped, silent));
     Ok(worker)

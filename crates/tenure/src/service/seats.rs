@@ -1,7 +1,8 @@
 //! Looks at seats from outside their election: does somebody act by the other one?
 
 use crate::clock::Clock;
-use crate::documents::{DocumentError, Documents, SeatBody, SeatCodec, Tries};
+use crate::documents::{Documents, SeatBody, SeatCodec, Tries};
+use crate::error::Error;
 use crate::keys::Keys;
 use crate::settings::Settings;
 use crate::wire::SeatDocument;
@@ -134,7 +135,7 @@ impl SeatWatch {
             let seat = Seat { state: SeatState::Vacant, ..there.seat.clone() };
             let now = format!("{:.3}", jiff::Timestamp::now());
             let document = SeatDocument::new(&seat, Some(&there.document), now, Map::new(), None);
-            Ok::<_, Option<DocumentError>>(Some(SeatBody { document, seat }))
+            Ok::<_, Option<Error>>(Some(SeatBody { document, seat }))
         };
         let documents = Documents::new(Arc::clone(&self.store), Arc::from(&*self.key), self.timeout);
         match documents.at(self.key.clone(), SeatCodec).update(ONCE, vacate).await {

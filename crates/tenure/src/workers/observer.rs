@@ -1,11 +1,12 @@
 //! An observer: knows who leads without taking part, for processes that have workers but no node.
 
-use super::registry::{Pointers, WorkerRegistry, Workers};
-use super::spec::{WorkerError, WorkerSpec};
+use super::registry::{SnapshotPointers, WorkerRegistry, Workers};
+use super::spec::WorkerSpec;
 use super::sweeper::Sweeper;
 use super::worker::{Worker, WorkerHost};
 use crate::clock::Clock;
 use crate::election::Reporter;
+use crate::error::Error;
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
@@ -14,7 +15,7 @@ use tenure_core::{Namespace, NodeId};
 
 use crate::job::Jobs;
 use crate::metrics::{Counters, Metrics};
-use crate::node::{EVENTS_KEPT, StartError, StopReason};
+use crate::node::{EVENTS_KEPT, StopReason};
 use crate::settings::Settings;
 use crate::wire::SeatDocument;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ pub struct Observer {
 
 impl Observer {
     /// Starts looking. Does not wait for the store to answer. Must be called on a tokio runtime.
-    pub fn start(settings: Settings, lanes: Lanes, clock: Arc<dyn Clock>) -> Result<Observer, StartError> {
+    pub fn start(settings: Settings, lanes: Lanes, clock: Arc<dyn Clock>) -> Result<Observer, Error> {
         let namespace = Namespace::new(&settings.namespace)?;
         let (keys, pod) = (Keys::global(&namespace), settings.node.clone());
         let (leadership, watcher) = watch::channel(Leadership::default());
@@ -62,7 +63,7 @@ impl Observer {
             events: events.clone(),
             counters: Arc::clone(&counters),
         };
-        let pointers = Pointers::default();
+        let pointers = SnapshotPointers::default();
         let (registry, workers) = WorkerRegistry::new(reporter.clone());
         let bulk = Arc::clone(&lanes.bulk);
         let sweeper = Sweeper::new(
@@ -148,7 +149,7 @@ impl Observer {
 
     /// Registers a worker of this process; see [`Node::register_worker`](crate::Node::register_worker). The worker is
     /// enabled while this pod is seen to lead. Keep the observer: dropping it disables its workers at once.
-    pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, WorkerError> {
+    pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, Error> {
         self.host.register(&spec)
     }
 }
@@ -162,7 +163,7 @@ struct Look {
     reporter: Reporter,
     fence: Fence,
     leadership: watch::Sender<Leadership>,
-    pointers: Pointers,
+    pointers: SnapshotPointers,
     seen: Option<(Version, Seat)>,
     /// Held while this pod is seen to lead; whoever works has clones of it.
     guard: Option<LeaderGuard>,

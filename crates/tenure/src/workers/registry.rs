@@ -1,15 +1,17 @@
 //! What this node knows about the workers, and how news reaches it.
 
 use crate::election::Reporter;
-use crate::event::{EventKind, WorkerFacts};
+use crate::event::EventKind;
 use crate::wire::SnapshotPointer;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::{
-    DispatchCommand, KnownWorkers, Listed, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent,
+    DispatchCommand, KnownWorker, KnownWorkers, Listed, SnapshotId, WorkerChange, WorkerDetails, WorkerEvent,
 };
 use tenure_core::{NodeId, PluginName, WorkerId};
+use tenure_store::StoreTime;
 use tokio::sync::watch;
 
 /// The workers of a namespace, as one node knows them.
@@ -45,7 +47,7 @@ impl Workers {
     }
 }
 
-/// A worker, as a node knows it.
+/// A worker: what it says about itself, and what the leader says about it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WorkerInfo {
@@ -56,21 +58,21 @@ pub struct WorkerInfo {
     /// The pod it runs on.
     pub pod: NodeId,
     /// How long it may stay silent before it counts as inactive.
-    pub timeout_ms: u64,
-    /// Whether it counts as alive.
+    pub timeout: Duration,
+    /// Whether it counts as alive. One that has just deregistered does not.
     pub active: bool,
 }
 
 /// What a leader saw of a worker.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct WorkerLife {
+pub struct SeenWorker {
     /// The worker's incarnation as 16 hex digits; `None` until this leader has read its object.
     pub incarnation: Option<String>,
     /// Its software; `None` until this leader has read its object, or if the object does not say.
     pub software: Option<String>,
-    /// When its object last changed, in ms on the store's clock.
-    pub last_seen_ms: u64,
+    /// When its object last changed, on the store's clock.
+    pub last_seen: StoreTime,
 }
 
 /// Shows what is known of the workers, and reports what changed. Clones share it.
@@ -79,7 +81,7 @@ pub(crate) struct WorkerRegistry {
     known_workers: Arc<Mutex<KnownWorkers>>,
     workers: watch::Sender<Workers>,
     /// What this node saw of each worker in its last sweep, while it leads.
-    lives: Arc<Mutex<BTreeMap<WorkerId, WorkerLife>>>,
+    seen: Arc<Mutex<BTreeMap<WorkerId, SeenWorker>>>,
     pub(crate) reporter: Reporter,
 }
 
@@ -87,7 +89,7 @@ impl WorkerRegistry {
     pub(crate) fn new(reporter: Reporter) -> (WorkerRegistry, watch::Receiver<Workers>) {
         let (workers, watcher) = watch::channel(Workers::default());
         let registry =
-            WorkerRegistry { known_workers: Arc::default(), workers, lives: Arc::default(), reporter };
+            WorkerRegistry { known_workers: Arc::default(), workers, seen: Arc::default(), reporter };
         (registry, watcher)
     }
 
@@ -104,12 +106,12 @@ impl WorkerRegistry {
 
     /// What the snapshot last applied says about a worker.
     pub(crate) fn tell(&self, event: WorkerEvent) {
-        let facts = facts(event.worker, &event.details);
+        let info = |active: bool| WorkerInfo::new(&event.worker, &event.details, active);
         let kind = match event.change {
-            WorkerChange::Registered => EventKind::WorkerRegistered(facts),
-            WorkerChange::Timeout => EventKind::WorkerTimeout(facts),
-            WorkerChange::Recovered => EventKind::WorkerRecovered(facts),
-            WorkerChange::Deregistered => EventKind::WorkerDeregistered(facts),
+            WorkerChange::Registered => EventKind::WorkerRegistered(info(true)),
+            WorkerChange::Timeout => EventKind::WorkerTimeout(info(false)),
+            WorkerChange::Recovered => EventKind::WorkerRecovered(info(true)),
+            WorkerChange::Deregistered => EventKind::WorkerDeregistered(info(false)),
         };
         let epoch = self.workers.borrow().epoch;
         self.reporter.emit(epoch, kind);
@@ -121,44 +123,42 @@ impl WorkerRegistry {
         self.workers.send_if_modified(|known| std::mem::replace(&mut known.listed, listed) != listed);
     }
 
-    pub(crate) fn lives(&self) -> BTreeMap<WorkerId, WorkerLife> {
-        self.lives.lock().clone()
+    pub(crate) fn seen(&self) -> BTreeMap<WorkerId, SeenWorker> {
+        self.seen.lock().clone()
     }
 
     /// A complete sweep found these.
     pub(crate) fn swept(&self, listed: &[Listed]) {
-        let mut lives = self.lives.lock();
-        let mut known = std::mem::take(&mut *lives);
-        let life = |line: &Listed| {
-            let mut life = known.remove(&line.worker).unwrap_or_default();
-            life.last_seen_ms = line.modified_ms;
-            (line.worker.clone(), life)
+        let mut seen = self.seen.lock();
+        let mut known = std::mem::take(&mut *seen);
+        let seen_now = |line: &Listed| {
+            let old = known.remove(&line.worker);
+            let (incarnation, software) = old.map_or((None, None), |old| (old.incarnation, old.software));
+            let last_seen = StoreTime(line.modified_ms);
+            (line.worker.clone(), SeenWorker { incarnation, software, last_seen })
         };
-        *lives = listed.iter().map(life).collect();
+        *seen = listed.iter().map(seen_now).collect();
     }
 
     /// A worker's object was read.
     pub(crate) fn read(&self, worker: &WorkerId, incarnation: String, software: String) {
-        let mut lives = self.lives.lock();
-        let Some(life) = lives.get_mut(worker) else { return };
-        life.incarnation = Some(incarnation);
+        let mut seen = self.seen.lock();
+        let Some(worker) = seen.get_mut(worker) else { return };
+        worker.incarnation = Some(incarnation);
         // A worker in another language need not say.
-        life.software = Some(software).filter(|software| !software.is_empty());
+        worker.software = Some(software).filter(|software| !software.is_empty());
     }
 
     /// This node no longer sweeps.
-    pub(crate) fn forget_lives(&self) {
-        self.lives.lock().clear();
+    pub(crate) fn forget_seen(&self) {
+        self.seen.lock().clear();
     }
 
     fn show(&self, known_workers: &KnownWorkers, id: SnapshotId) {
-        let list = known_workers.workers().map(|(worker, entry)| WorkerInfo {
-            worker_id: worker.clone(),
-            plugin_type: entry.details.plugin_type.clone(),
-            pod: entry.details.pod.clone(),
-            timeout_ms: entry.details.timeout_ms,
-            active: entry.active,
-        });
+        let info = |(worker, entry): (&WorkerId, &KnownWorker)| {
+            WorkerInfo::new(worker, &entry.details, entry.active)
+        };
+        let list = known_workers.workers().map(info);
         let ((active, inactive), skipped) = (known_workers.counts(), known_workers.skipped());
         let (epoch, list, listed) = (id.epoch.0, list.collect(), self.workers.borrow().listed);
         let now = Workers { epoch, active, inactive, skipped, list, listed };
@@ -170,27 +170,30 @@ impl WorkerRegistry {
     }
 }
 
-pub(crate) fn facts(worker_id: WorkerId, details: &WorkerDetails) -> WorkerFacts {
-    let WorkerDetails { plugin_type, pod, timeout_ms } = details.clone();
-    WorkerFacts { worker_id, plugin_type, pod, timeout_ms }
+impl WorkerInfo {
+    pub(crate) fn new(worker: &WorkerId, details: &WorkerDetails, active: bool) -> WorkerInfo {
+        let WorkerDetails { plugin_type, pod, timeout_ms } = details.clone();
+        let timeout = Duration::from_millis(timeout_ms);
+        WorkerInfo { worker_id: worker.clone(), plugin_type, pod, timeout, active }
+    }
 }
 
 /// The newest snapshot. The seat names it, so that standbys learn of it with the look they make anyway. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Pointers {
+pub(crate) struct SnapshotPointers {
     /// What the leader wants the seat to name, and in which epoch.
     wanted: Arc<Mutex<Option<(u64, SnapshotPointer)>>>,
     /// What the seat names, once it was seen.
     seen: watch::Sender<Option<Option<SnapshotPointer>>>,
 }
 
-impl Default for Pointers {
-    fn default() -> Pointers {
-        Pointers { wanted: Arc::default(), seen: watch::Sender::new(None) }
+impl Default for SnapshotPointers {
+    fn default() -> SnapshotPointers {
+        SnapshotPointers { wanted: Arc::default(), seen: watch::Sender::new(None) }
     }
 }
 
-impl Pointers {
+impl SnapshotPointers {
     /// A seat was read.
     pub(crate) fn saw(&self, pointer: Option<SnapshotPointer>) {
         let named = Some(pointer);

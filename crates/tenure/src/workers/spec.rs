@@ -1,13 +1,12 @@
 //! What a worker says about itself, checked before anything is written.
 
-use std::str::FromStr;
-use tenure_core::IdError;
-use tenure_core::{NodeId, PluginName, WorkerId};
-
 use super::documents::TIMEOUT_MAX_MS;
+use crate::error::{Error, ErrorKind};
 use crate::settings::Settings;
 use serde_json::{Map, Value};
+use std::str::FromStr;
 use std::time::Duration;
+use tenure_core::{IdError, NodeId, PluginName, WorkerId};
 
 /// The largest payload, encoded as JSON.
 pub(crate) const PAYLOAD_MAX_BYTES: usize = 8 * 1024;
@@ -61,43 +60,6 @@ impl WorkerSpec {
     }
 }
 
-/// Why a worker cannot be registered, or is no longer registered.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum WorkerError {
-    /// The specification breaks a rule. Nothing was written.
-    #[error("worker: {field} = {value}: {rule}")]
-    Invalid {
-        /// The name of the field.
-        field: &'static str,
-        /// The field's value, truncated.
-        value: String,
-        /// The rule that it breaks.
-        rule: String,
-    },
-    /// Another live process has the id.
-    #[error("worker id {worker:?} is held by another live process, on pod {pod} (incarnation {incarnation})")]
-    Held {
-        /// The worker's id.
-        worker: String,
-        /// The pod the other process runs on.
-        pod: String,
-        /// The other process's incarnation.
-        incarnation: String,
-    },
-    /// The object under the id is not a worker's. It is left alone.
-    #[error("the object {key} {detail}")]
-    Unreadable {
-        /// The key of the object.
-        key: String,
-        /// What is wrong with it.
-        detail: String,
-    },
-    /// The worker was registered and no longer is.
-    #[error("the worker is no longer registered")]
-    Ended,
-}
-
 /// A specification that passed the checks.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct CheckedSpec {
@@ -108,33 +70,33 @@ pub(crate) struct CheckedSpec {
     pub(crate) payload: Map<String, Value>,
 }
 
-fn id<T: FromStr<Err = IdError>>(field: &'static str, text: &str) -> Result<T, WorkerError> {
-    text.parse().map_err(|error: IdError| WorkerError::Invalid {
-        field,
-        value: format!("{:?}", error.value),
-        rule: format!("an id {}", error.rule),
-    })
+fn id<T: FromStr<Err = IdError>>(field: &str, text: &str) -> Result<T, Error> {
+    let wrong =
+        |error: IdError| invalid(field, &format!("{:?}", error.value), &format!("an id {}", error.rule));
+    text.parse().map_err(wrong)
+}
+
+/// A field of the specification breaks this rule.
+fn invalid(field: &str, value: &str, rule: &str) -> Error {
+    Error::new(ErrorKind::Invalid, format_args!("worker: {field} = {value}: {rule}"))
 }
 
 impl WorkerSpec {
     /// Checks the rules, under these settings. Registering makes the same checks.
-    pub fn validate(&self, settings: &Settings) -> Result<(), WorkerError> {
+    pub fn validate(&self, settings: &Settings) -> Result<(), Error> {
         self.check(settings).map(drop)
     }
 
-    pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, WorkerError> {
+    pub(crate) fn check(&self, settings: &Settings) -> Result<CheckedSpec, Error> {
         let heartbeat_ms = settings.worker_heartbeat_interval_ms;
         let timeout_ms = self.timeout_ms.unwrap_or(settings.worker_timeout_ms);
         let (least_ms, most_ms) = (2 * heartbeat_ms, TIMEOUT_MAX_MS);
         if !(least_ms..=most_ms).contains(&timeout_ms) {
-            return Err(WorkerError::Invalid {
-                field: "timeout",
-                value: timeout_ms.to_string(),
-                rule: format!(
-                    "must be {least_ms} to {most_ms} ms, at least 2 × `workerHeartbeatInterval` ({heartbeat_ms}): otherwise \
-                     the worker looks dead between two heartbeats"
-                ),
-            });
+            let rule = format!(
+                "must be {least_ms} to {most_ms} ms, at least 2 × `workerHeartbeatInterval` ({heartbeat_ms}): otherwise \
+                 the worker looks dead between two heartbeats"
+            );
+            return Err(invalid("timeout", &timeout_ms.to_string(), &rule));
         }
         Ok(CheckedSpec {
             worker_id: id("workerId", &self.worker_id)?,
@@ -145,15 +107,16 @@ impl WorkerSpec {
         })
     }
 
-    fn checked_payload(&self) -> Result<Map<String, Value>, WorkerError> {
+    fn checked_payload(&self) -> Result<Map<String, Value>, Error> {
         let text = self.payload.to_string();
-        let wrong = |value: String, rule: String| WorkerError::Invalid { field: "payload", value, rule };
+        let wrong = |value: &str, rule: &str| invalid("payload", value, rule);
         let Value::Object(payload) = &self.payload else {
-            return Err(wrong(text.chars().take(64).collect(), "must be a JSON object".to_owned()));
+            let start: String = text.chars().take(64).collect();
+            return Err(wrong(&start, "must be a JSON object"));
         };
         if text.len() > PAYLOAD_MAX_BYTES {
             let rule = format!("must be at most {PAYLOAD_MAX_BYTES} bytes as JSON");
-            return Err(wrong(format!("{} bytes", text.len()), rule));
+            return Err(wrong(&format!("{} bytes", text.len()), &rule));
         }
         Ok(payload.clone())
     }

@@ -2,7 +2,7 @@
 //! what the leader published.
 
 use super::documents::{ListedWorker, ListedWorkerCodec, SnapshotCodec};
-use super::registry::{Pointers, WorkerRegistry};
+use super::registry::{SnapshotPointers, WorkerRegistry};
 use crate::documents::{DocumentClient, Documents};
 use crate::forget::forgotten;
 use crate::guard::{LeaderGuard, Leadership};
@@ -34,7 +34,7 @@ const RESTARTS: Restarts = Restarts {
 pub(crate) struct Sweeper {
     config: SweepConfig,
     client: Client,
-    pointers: Pointers,
+    pointers: SnapshotPointers,
     /// An observer reads snapshots, but never publishes.
     follows_only: bool,
 }
@@ -45,7 +45,7 @@ impl Sweeper {
         keys: Keys,
         settings: &Settings,
         leadership: watch::Receiver<Leadership>,
-        pointers: Pointers,
+        pointers: SnapshotPointers,
         registry: WorkerRegistry,
     ) -> Sweeper {
         let timeout = Duration::from_millis(settings.request_timeout_ms);
@@ -245,7 +245,7 @@ struct SweepHost {
     /// The epoch that the machine was told.
     leads: Option<u64>,
     follows_only: bool,
-    pointers: Pointers,
+    pointers: SnapshotPointers,
     seats: watch::Receiver<Option<Option<SnapshotPointer>>>,
     /// The seat that the machine was told.
     seat: Option<Option<SnapshotPointer>>,
@@ -259,7 +259,7 @@ impl SweepHost {
         let epoch = self.client.guard().map(|guard| guard.epoch()).filter(|_| !self.follows_only);
         if self.leads != epoch {
             self.leads = epoch;
-            self.client.registry.forget_lives();
+            self.client.registry.forget_seen();
             return Some(match epoch {
                 Some(epoch) => SweepCommand::Lead { epoch: Epoch(epoch), me: Incarnation(rand::random()) },
                 None => SweepCommand::Lost,

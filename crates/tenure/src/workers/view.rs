@@ -1,13 +1,13 @@
 //! The workers of a namespace, seen from outside. Writes nothing.
 
 use super::documents::SnapshotDocument;
+use crate::error::{Error, found, listed};
 use crate::keys::Keys;
-use crate::status::StatusError;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use tenure_core::SnapshotEntry;
 use tenure_core::{Namespace, WorkerId};
-use tenure_store::{Lanes, List, Read};
+use tenure_store::{Lanes, Read};
 
 /// Most objects to look at.
 const LIST_MAX: usize = 100_000;
@@ -75,7 +75,7 @@ impl WorkerList {
     ///
     /// Not promised: the states are those of the last snapshot. Without a live leader nobody judges, and they stay as they
     /// are.
-    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<WorkerList, StatusError> {
+    pub async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<WorkerList, Error> {
         let keys = Keys::global(namespace);
         let (epoch, mut known) = judged(lanes, &keys).await?;
         // A live leader wrote the seat just now, so its time shows the store's clock even if no worker is left.
@@ -83,11 +83,7 @@ impl WorkerList {
             Read::Found(object) => object.modified.0,
             Read::Absent | Read::Unchanged | Read::Unavailable(_) | Read::Denied(_) => 0,
         };
-        let entries = match lanes.bulk.list(&keys.workers(), LIST_MAX).await {
-            List::Entries { entries, .. } => entries,
-            List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-            List::Denied(trouble) => return Err(StatusError::Denied(trouble)),
-        };
+        let (entries, _) = listed(lanes.bulk.list(&keys.workers(), LIST_MAX).await)?;
         let newest = entries.iter().map(|entry| entry.modified.0).fold(seat, u64::max);
         let (mut workers, mut skipped) = (Vec::new(), 0);
         for entry in &entries {
@@ -114,15 +110,12 @@ impl WorkerList {
     }
 }
 
-async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<WorkerId, SnapshotEntry>), StatusError> {
-    let object = match lanes.bulk.get(&keys.snapshot(), None).await {
-        Read::Found(object) => object,
-        Read::Absent | Read::Unchanged => return Ok((0, BTreeMap::new())),
-        Read::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble)),
-        Read::Denied(trouble) => return Err(StatusError::Denied(trouble)),
+async fn judged(lanes: &Lanes, keys: &Keys) -> Result<(u64, BTreeMap<WorkerId, SnapshotEntry>), Error> {
+    let Some(object) = found(lanes.bulk.get(&keys.snapshot(), None).await)? else {
+        return Ok((0, BTreeMap::new()));
     };
     let snapshot = SnapshotDocument::parse(&object.body)
-        .map_err(|error| StatusError::Unreadable { key: keys.snapshot(), detail: error.detail })?
+        .map_err(|error| Error::unreadable(&keys.snapshot(), error.detail))?
         .snapshot;
     let workers = snapshot.workers.into_iter().map(|entry| (entry.worker.clone(), entry)).collect();
     Ok((snapshot.id.epoch.0, workers))

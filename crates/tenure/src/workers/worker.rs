@@ -1,10 +1,12 @@
 //! A worker of this process: the handle, and the host of the registration that keeps its object fresh.
 
 use super::documents::WorkerCodec;
-use super::spec::{WorkerError, WorkerSpec};
+use super::registry::WorkerInfo;
+use super::spec::WorkerSpec;
 use crate::documents::{DocumentClient, Documents};
 use crate::election::Reporter;
-use crate::event::{EventKind, WorkerFacts};
+use crate::error::{Error, ErrorKind};
+use crate::event::EventKind;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -27,10 +29,10 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub(crate) struct WorkerHost {
     documents: Documents,
-    keys: Keys,
-    settings: Arc<Settings>,
-    reporter: Reporter,
-    leadership: watch::Receiver<Leadership>,
+    pub(crate) keys: Keys,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) reporter: Reporter,
+    pub(crate) leadership: watch::Receiver<Leadership>,
 }
 
 impl std::fmt::Debug for WorkerHost {
@@ -62,13 +64,14 @@ impl WorkerHost {
         Duration::from_millis(self.settings.drain_timeout_ms)
     }
 
-    pub(crate) fn register(&self, spec: &WorkerSpec) -> Result<Worker, WorkerError> {
+    pub(crate) fn register(&self, spec: &WorkerSpec) -> Result<Worker, Error> {
         let spec = spec.check(&self.settings)?;
-        let facts = WorkerFacts {
+        let info = WorkerInfo {
             worker_id: spec.worker_id.clone(),
             plugin_type: spec.plugin_type.clone(),
             pod: spec.pod.clone(),
-            timeout_ms: spec.timeout_ms,
+            timeout: Duration::from_millis(spec.timeout_ms),
+            active: true,
         };
         let incarnation = Incarnation(rand::random());
         let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
@@ -81,7 +84,7 @@ impl WorkerHost {
         let host = Host {
             object: self.documents.at(key, WorkerCodec { spec: Arc::new(spec), started_at }),
             reporter: self.reporter.clone(),
-            facts: facts.clone(),
+            info: info.clone(),
             leadership: self.leadership.clone(),
             watching: true,
             status,
@@ -91,7 +94,7 @@ impl WorkerHost {
         };
         let clock = Arc::clone(&self.reporter.clock);
         tokio::spawn(Shell::new(Registration::new(config), host, clock).run());
-        Ok(Worker { facts, leadership: self.leadership.clone(), status: watcher, stop: Some(stop), silent })
+        Ok(Worker { info, leadership: self.leadership.clone(), status: watcher, stop: Some(stop), silent })
     }
 }
 
@@ -126,7 +129,7 @@ pub enum WorkerEnd {
     /// It was asked to deregister, or was dropped.
     Deregistered,
     /// It never had the id.
-    Refused(WorkerError),
+    Refused(Error),
     /// Another process took over the id while this one was silent.
     Superseded {
         /// The pod the other process runs on.
@@ -146,7 +149,7 @@ pub enum WorkerEnd {
 /// It keeps going whatever the store does; only another process under its id ends it.
 #[derive(Debug)]
 pub struct Worker {
-    facts: WorkerFacts,
+    info: WorkerInfo,
     leadership: watch::Receiver<Leadership>,
     status: watch::Receiver<WorkerStatus>,
     stop: Option<oneshot::Sender<()>>,
@@ -156,33 +159,35 @@ pub struct Worker {
 impl Worker {
     /// A handle whose status somebody else reports.
     pub(crate) fn shown(
-        facts: WorkerFacts,
+        info: WorkerInfo,
         leadership: watch::Receiver<Leadership>,
         status: watch::Receiver<WorkerStatus>,
         stop: oneshot::Sender<()>,
         silent: CancellationToken,
     ) -> Worker {
-        Worker { facts, leadership, status, stop: Some(stop), silent }
+        Worker { info, leadership, status, stop: Some(stop), silent }
     }
 
     /// The worker's id.
     pub fn id(&self) -> &WorkerId {
-        &self.facts.worker_id
+        &self.info.worker_id
     }
 
-    /// What events say about it.
-    pub fn facts(&self) -> &WorkerFacts {
-        &self.facts
+    /// What it says about itself.
+    pub fn info(&self) -> &WorkerInfo {
+        &self.info
     }
 
     /// Waits until it has its id, or cannot have it.
-    pub async fn registered(&self) -> Result<(), WorkerError> {
+    pub async fn registered(&self) -> Result<(), Error> {
         let mut status = self.status.clone();
         let done = status.wait_for(|status| status.phase != WorkerPhase::Registering).await;
         match done.map(|status| status.phase.clone()) {
             Ok(WorkerPhase::Registered) => Ok(()),
             Ok(WorkerPhase::Ended(WorkerEnd::Refused(error))) => Err(error),
-            Ok(WorkerPhase::Ended(_) | WorkerPhase::Registering) | Err(_) => Err(WorkerError::Ended),
+            Ok(WorkerPhase::Ended(_) | WorkerPhase::Registering) | Err(_) => {
+                Err(Error::new(ErrorKind::Ended, "the worker is no longer registered"))
+            }
         }
     }
 
@@ -234,7 +239,7 @@ impl Worker {
 struct Host {
     object: DocumentClient<WorkerCodec>,
     reporter: Reporter,
-    facts: WorkerFacts,
+    info: WorkerInfo,
     leadership: watch::Receiver<Leadership>,
     /// The channel is open: a closed one is always ready.
     watching: bool,
@@ -309,7 +314,7 @@ impl Host {
     }
 
     fn tell(&self, event: RegistrationEvent) {
-        let worker = &self.facts.worker_id;
+        let worker = &self.info.worker_id;
         let detail = || format!("worker {worker}: {}", self.object.trouble());
         match event {
             RegistrationEvent::Registered => {
@@ -338,28 +343,30 @@ impl Host {
     }
 
     fn end(&mut self, end: RegistrationEnd) {
-        let worker = self.facts.worker_id.to_string();
+        let worker = self.info.worker_id.to_string();
         let (conflict, end) = match end {
             RegistrationEnd::Deregistered => (None, WorkerEnd::Deregistered),
             RegistrationEnd::Refused { pod, incarnation } => {
-                let (other, incarnation) = (pod.to_string(), incarnation.to_string());
-                let error = WorkerError::Held { worker, pod: other, incarnation: incarnation.clone() };
-                (Some((pod, incarnation)), WorkerEnd::Refused(error))
+                let sentence = format_args!(
+                    "worker id {worker:?} is held by another live process, on pod {pod} (incarnation {incarnation})"
+                );
+                let error = Error::new(ErrorKind::Taken, sentence);
+                (Some((pod, incarnation.to_string())), WorkerEnd::Refused(error))
             }
             RegistrationEnd::Superseded { pod, incarnation } => {
                 let incarnation = incarnation.to_string();
                 (Some((pod.clone(), incarnation.clone())), WorkerEnd::Superseded { pod, incarnation })
             }
             RegistrationEnd::Unreadable => {
-                let (key, detail) = (self.object.key().to_owned(), self.object.trouble());
-                (None, WorkerEnd::Refused(WorkerError::Unreadable { key, detail }))
+                let sentence = format_args!("the object {} {}", self.object.key(), self.object.trouble());
+                (None, WorkerEnd::Refused(Error::new(ErrorKind::Unreadable, sentence)))
             }
         };
         // Whoever hears of the conflict finds the worker already disabled.
         self.status.send_modify(|status| status.phase = WorkerPhase::Ended(end));
         self.mind();
         if let Some((other_pod, other_incarnation)) = conflict {
-            let worker = self.facts.clone();
+            let worker = self.info.clone();
             let kind = EventKind::WorkerConflict { worker, other_pod, other_incarnation };
             self.reporter.emit(self.epoch(), kind);
         }
@@ -376,10 +383,9 @@ impl Host {
             std::mem::replace(&mut status.enabled, enabled) != enabled
         });
         if changed {
-            let facts = self.facts.clone();
+            let info = self.info.clone();
             let enabled = self.status.borrow().enabled;
-            let kind =
-                if enabled { EventKind::WorkerEnabled(facts) } else { EventKind::WorkerDisabled(facts) };
+            let kind = if enabled { EventKind::WorkerEnabled(info) } else { EventKind::WorkerDisabled(info) };
             self.reporter.emit(epoch, kind);
         }
     }

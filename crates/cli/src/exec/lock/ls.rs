@@ -6,9 +6,8 @@ use crate::out::{Table, complain, say, say_json};
 use crate::status::existing;
 use serde_json::{Value, json};
 use std::process::ExitCode;
-use std::time::Duration;
-use tenure::admin::{SeatHolder, Status, StatusError, WATCH_MAX_MS};
-use tenure::document::Keys;
+use tenure::Error;
+use tenure::admin::{Election, SeatHolder, Status, WATCH_MAX};
 use tenure::id::{Namespace, PluginName};
 use tenure::store::{Lanes, List};
 use tokio::task::JoinSet;
@@ -97,15 +96,14 @@ async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<HeldLock>, Fai
             }
             entries
         }
-        List::Unavailable(trouble) => return Err(StatusError::Unavailable(trouble).into()),
-        List::Denied(trouble) => return Err(StatusError::Denied(trouble).into()),
+        List::Unavailable(trouble) => return Err(Error::unavailable(trouble).into()),
+        List::Denied(trouble) => return Err(Error::denied(trouble).into()),
     };
     let names = entries.iter().filter_map(|entry| {
         let rest = entry.key.strip_prefix(&root)?.strip_prefix("lock-")?;
         rest.strip_suffix("/seat.json").map(str::to_owned)
     });
     let mut names = names.into_iter();
-    let watched = Duration::from_millis(WATCH_MAX_MS);
     let (mut looks, mut held) = (JoinSet::new(), Vec::new());
     loop {
         while looks.len() < AT_ONCE
@@ -114,10 +112,10 @@ async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<HeldLock>, Fai
             let (lanes, namespace) = (lanes.clone(), namespace.clone());
             looks.spawn(async move {
                 let seat = PluginName::new(&format!("lock-{name}")).ok()?;
-                let keys = Keys::per_plugin(&namespace, &seat);
-                let status = match SeatHolder::read(&lanes, &keys).await {
+                let election = Election { namespace, plugin: Some(seat) };
+                let status = match SeatHolder::read(&lanes, &election).await {
                     Ok(None) => return None,
-                    Ok(Some(_)) => Status::read_at(&lanes, &namespace, &keys, watched).await,
+                    Ok(Some(_)) => Status::read_at(&lanes, &election, WATCH_MAX).await,
                     Err(error) => Err(error),
                 };
                 Some((name, status))
@@ -131,14 +129,14 @@ async fn read(lanes: &Lanes, namespace: &Namespace) -> Result<Vec<HeldLock>, Fai
                 held.push(HeldLock { name, holder: leader.node, since: leader.since, epoch, state });
             }
             Ok(Status { leader: None, .. }) => {}
-            Err(StatusError::Unreadable { .. }) => held.push(HeldLock {
+            Err(error) if error.is_unreadable() => held.push(HeldLock {
                 name,
                 holder: "-".to_owned(),
                 since: None,
                 epoch: 0,
                 state: State::Unreadable,
             }),
-            Err(error @ (StatusError::Unavailable(_) | StatusError::Denied(_))) => return Err(error.into()),
+            Err(error) => return Err(error.into()),
         }
     }
     held.sort_by(|one, two| one.name.cmp(&two.name));

@@ -3,7 +3,7 @@
 use super::{Schedules, document_name};
 use crate::checks::health::Health;
 use serde::{Deserialize, Serialize};
-use tenure::document::DocumentError;
+use tenure::Error;
 use tenure::id::DocumentName;
 use tenure::{FencedDocument, LeaderGuard};
 
@@ -18,10 +18,10 @@ fn name() -> DocumentName {
 
 impl Schedules {
     /// The health of the checks, as last saved by the leader.
-    pub(super) async fn read_health(&self) -> Result<Health, DocumentError> {
+    pub(super) async fn read_health(&self) -> Result<Health, Error> {
         match self.folder("results")?.read::<Results>(&name()).await {
             Ok(found) => Ok(found.map(|found| found.body.health).unwrap_or_default()),
-            Err(error) if error.is_blocked() => Ok(Health::default()),
+            Err(error) if error.is_unreadable() => Ok(Health::default()),
             Err(error) => Err(error),
         }
     }
@@ -39,13 +39,13 @@ impl SavedHealth {
     pub(in crate::schedules) async fn open(
         schedules: &Schedules,
         guard: &LeaderGuard,
-    ) -> Result<(SavedHealth, Health), DocumentError> {
+    ) -> Result<(SavedHealth, Health), Error> {
         match FencedDocument::<Results>::open(&schedules.folder("results")?, &name(), guard).await {
             Ok(document) => {
                 let health = document.get().map(|results| results.health.clone()).unwrap_or_default();
                 Ok((SavedHealth { document: Some(document), unsaved: None }, health))
             }
-            Err(error) if error.is_blocked() => {
+            Err(error) if error.is_unreadable() => {
                 Ok((SavedHealth { document: None, unsaved: Some(error.to_string()) }, Health::default()))
             }
             Err(error) => Err(error),
@@ -57,10 +57,10 @@ impl SavedHealth {
         &mut self,
         guard: &LeaderGuard,
         health: &Health,
-    ) -> Result<(), DocumentError> {
+    ) -> Result<(), Error> {
         let Some(document) = &mut self.document else { return Ok(()) };
         match document.put(guard, Results { health: health.clone() }).await {
-            Err(error) if error.is_blocked() => {
+            Err(error) if error.is_unreadable() => {
                 *self = SavedHealth { document: None, unsaved: Some(error.to_string()) };
                 Ok(())
             }

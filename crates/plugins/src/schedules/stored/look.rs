@@ -41,7 +41,7 @@ pub(in crate::schedules) struct Look {
 impl Schedules {
     /// Looks at the schedules; `known` is what the last look listed.
     pub(in crate::schedules) async fn look(&self, known: &Listed) -> Result<Look, String> {
-        let folder = format!("{}/schedules/", self.keys.root());
+        let folder = format!("{}/schedules/", self.prefix());
         let (entries, more) = self.list_folder(&folder, SCHEDULES_MAX).await?;
         if more {
             return Err(format!(

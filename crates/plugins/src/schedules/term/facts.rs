@@ -55,7 +55,8 @@ impl Term<'_> {
 
 /// What a worker says about itself as an agent; `None` if it is not one.
 async fn read_agent(schedules: &Schedules, worker: &WorkerId) -> Result<Option<AgentFacts>, String> {
-    let Read::Found(object) = schedules.get_object(&schedules.keys.worker(worker)).await? else {
+    let key = format!("{}/workers/{worker}.json", schedules.prefix());
+    let Read::Found(object) = schedules.get_object(&key).await? else {
         return Ok(None);
     };
     let value: Option<Value> = serde_json::from_slice(&object.body).ok();

@@ -53,7 +53,7 @@ pub(super) async fn until_needed(inner: &Inner, context: &ProcessContext) {
 /// Whether anything is in these folders.
 async fn is_needed(inner: &Inner, folders: &[&str]) -> Result<bool, String> {
     for folder in folders {
-        let folder = format!("{}/{folder}/", inner.schedules.keys.root());
+        let folder = format!("{}/{folder}/", inner.schedules.prefix());
         let (entries, _) = inner.schedules.list_folder(&folder, 1).await?;
         if !entries.is_empty() {
             return Ok(true);

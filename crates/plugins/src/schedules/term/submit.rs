@@ -13,8 +13,10 @@ use crate::schedules::runner::{RunNow, ScheduleError};
 use crate::schedules::schedule::{RunRequest, Schedule};
 use std::sync::Arc;
 use std::time::Duration;
+use tenure::Error;
+use tenure::error::ErrorKind;
 use tenure::id::ScheduleId;
-use tenure::job::{JobSpec, SubmitError, Submitted};
+use tenure::job::{JobSpec, Submitted};
 use tenure::machine::{Effect, In, Input, Machine, Now, Time};
 use tenure::schedules::{JobAnswer, NewJob, Requested, RunAnswer, Scheduler, SchedulerCommand, SubmitJobs};
 
@@ -73,7 +75,7 @@ impl Term<'_> {
             known.push(match answer {
                 Ok(Submitted::Created) => JobAnswer::Created,
                 Ok(Submitted::Exists | Submitted::BelowWatermark) => JobAnswer::Existed,
-                Err(SubmitError::Ended) => return Err(TermError::Dispatcher),
+                Err(error) if error.is_fenced() => return Err(TermError::Dispatcher),
                 Err(error) => {
                     self.warn_once(format!("schedule {}: {error}", job.schedule.id));
                     self.refusals.insert(job.id.clone(), error);
@@ -110,7 +112,10 @@ impl Term<'_> {
             RunAnswer::Full => Err(ScheduleError::Full(schedule.to_string())),
             RunAnswer::Unknown => Err(ScheduleError::Unknown(schedule.to_string())),
             RunAnswer::Refused => {
-                Err(ScheduleError::Submit(self.refusals.get(job).cloned().unwrap_or(SubmitError::Ended)))
+                let ended = || {
+                    Error::new(ErrorKind::Fenced, "the dispatcher has ended; the job may or may not exist")
+                };
+                Err(ScheduleError::Submit(self.refusals.get(job).cloned().unwrap_or_else(ended)))
             }
         };
         let known = self.scheduler.planner().schedules().get(schedule).filter(|_| answer.is_ok());
