@@ -5,7 +5,8 @@ mod plan;
 
 pub use io::{ClaimerAnswer, ClaimerCommand, ClaimerCounts, ClaimerOutput, ClaimerRequest, Refused};
 
-use super::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind, QUICK_LOOKS, RETRY, next_request};
+use super::model::{Entry, EntryState, InboxDoc, Outcome, OutcomeKind};
+use super::{QUICK_LOOKS, RETRY, next_request};
 use crate::document::{Content, Document, DocumentAnswer, Rules, State, Unreadable, What, Writer};
 use crate::election::Version;
 use crate::id::{Incarnation, JobId};

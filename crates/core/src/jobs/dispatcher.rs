@@ -6,123 +6,54 @@
 //! Not promised: that a dispatcher notices by itself that leadership ended. Its caller asks the guard right before each write,
 //! and a newer leader's ledger ends it.
 
-mod inboxes;
+mod assignment;
 mod io;
-mod ledger;
-mod lifecycle;
-mod table;
+#[cfg(test)]
+mod tests;
 
+use io::Effects;
 pub use io::{
     DispatchAnswer, DispatchCommand, DispatchCounts, DispatchEnd, DispatchOutput, DispatchRequest,
-    InboxListed, JobUpdate, SubmitAnswer,
+    DispatcherConfig, InboxListed, JobUpdate, SubmitAnswer,
 };
+pub(super) use io::{Sink, View};
 
 use super::assign::Assign;
-use super::inbox::Inbox;
-use super::part::Part;
-use super::{JobRecord, JobState, LedgerDoc, RETRY, entry_weight, job_shard};
-use crate::document::{DocumentAnswer, What, Writer};
-use crate::election::Epoch;
-use crate::id::{Incarnation, JobId, SeriesId, WorkerId};
+use super::inboxes::{InboxNews, Inboxes, Report, report};
+use super::ledger::{Ledger, LedgerNews};
+use super::lifecycle::{AtWorker, Judgement, conclude, due_at, judge};
+use super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, Outcome, OutcomeKind};
+use super::table::{AttemptEnd, Job, Table, Transition};
+use super::workers::Workers;
+use crate::document::{DocumentAnswer, State, Writer};
+use crate::id::{JobId, SeriesId, WorkerId};
 use crate::machine::{Effect, In, Input, Machine, Now, Out, RequestId};
 use crate::mutants::Mutant;
 use crate::time::Time;
-use std::collections::{BTreeMap, BTreeSet};
-use table::{Table, due_by, first_after};
-
-/// The parameters of a dispatcher.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct DispatcherConfig {
-    /// This life of the dispatcher; new every time it starts.
-    pub incarnation: Incarnation,
-    /// The epoch it leads in.
-    pub epoch: Epoch,
-    /// Number of ledger shards; must be the same for every leader of a namespace, forever.
-    pub shards: usize,
-    /// Most entries in an inbox.
-    pub entries_max: usize,
-    /// How often it looks while something changes.
-    pub fast_ms: u64,
-    /// How often it looks while nothing changes.
-    pub slow_ms: u64,
-    /// How long an entry may stay unclaimed before it is withdrawn.
-    pub claim_timeout_ms: u64,
-    /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
-    pub margin_ms: u64,
-    /// How long a worker must have been missing from the registry before its inbox is removed. Must be longer than any
-    /// request can be in flight: if a former leader's write landed after that, only the worker's fence would refuse it.
-    pub retire_ms: u64,
-    /// Finished jobs a shard keeps before they are archived.
-    pub keep_finished: usize,
-}
-
-/// Why an entry is taken out of an inbox unclaimed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Withdraw {
-    Requeue,
-    Expire,
-    Cancel,
-}
-
-/// The workers as last reported; see [`DispatchCommand::Workers`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Registry {
-    list: BTreeMap<WorkerId, bool>,
-    listed: bool,
-    whole: bool,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct Job {
-    record: JobRecord,
-    /// The shard's revision when the job last changed.
-    revision: u64,
-    known_since: Time,
-    state_since: Time,
-    /// Since when it waits to be claimed. The wait continues while it is dispatched but not claimed.
-    waits_since: Time,
-    not_before: Time,
-    withdraw: Option<Withdraw>,
-    tokens: Vec<(u64, SubmitAnswer)>,
-    told: Option<(JobState, u32)>,
-    /// When to judge it next, going by time alone.
-    timer: Option<Time>,
-}
+use std::collections::BTreeMap;
 
 /// Hands out jobs for one leader.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Dispatcher<A> {
     config: DispatcherConfig,
     assign: A,
+    table: Table,
+    ledger: Ledger,
+    inboxes: Inboxes,
+    workers: Workers,
+    /// Submissions to shards that this leader does not own yet.
+    waiting: Vec<(u64, JobRecord)>,
+    /// Jobs that were told why they wait are tried again only from this time on, and after the last one that was tried.
+    retry_at: Time,
+    tried: Option<JobId>,
     /// When the last step was taken, and whether it left something to do at the next wake-up.
     now: Time,
     unsettled: bool,
-    parts: Vec<Part>,
-    jobs: BTreeMap<JobId, Job>,
-    inboxes: BTreeMap<WorkerId, Inbox>,
-    /// Submissions to shards that this leader does not own yet.
-    waiting: Vec<(u64, JobRecord)>,
-    workers: Option<Registry>,
-    gone_since: BTreeMap<WorkerId, Time>,
-    list: Option<RequestId>,
-    list_due: Time,
-    listed: bool,
-    /// Lists show other versions than reads do, so their stamps are compared instead.
-    list_misnames: bool,
-    poll_at: Option<Time>,
-    poll_ms: u64,
-    /// When a look last found something, and how many empty looks may still stay quick.
-    moved_at: Option<Time>,
-    quick_looks: u8,
-    archive_due: Time,
     requests: u64,
     /// Not told yet.
     news: Vec<DispatchOutput>,
     counts: DispatchCounts,
     ended: bool,
-    /// The last job for which nobody was found, if the pass did not reach all.
-    tried: Option<JobId>,
-    table: Table,
 }
 
 impl<A: Assign> Dispatcher<A> {
@@ -130,45 +61,27 @@ impl<A: Assign> Dispatcher<A> {
     pub fn new(config: DispatcherConfig, assign: A) -> Dispatcher<A> {
         let writer = Writer::Owner { epoch: config.epoch, me: config.incarnation };
         Dispatcher {
-            parts: vec![Part::new(writer); config.shards],
-            poll_ms: config.fast_ms,
-            config,
             assign,
+            table: Table::new(config.epoch, config.shards),
+            ledger: Ledger::new(writer, config.shards),
+            inboxes: Inboxes::new(writer, &config),
+            workers: Workers::default(),
+            config,
+            waiting: Vec::new(),
+            retry_at: Time(0),
+            tried: None,
             now: Time(0),
             unsettled: true,
-            jobs: BTreeMap::new(),
-            inboxes: BTreeMap::new(),
-            waiting: Vec::new(),
-            workers: None,
-            gone_since: BTreeMap::new(),
-            list: None,
-            list_due: Time(0),
-            listed: false,
-            list_misnames: false,
-            poll_at: None,
-            moved_at: None,
-            quick_looks: 0,
-            archive_due: Time(0),
             requests: 0,
             news: Vec::new(),
             counts: DispatchCounts::default(),
             ended: false,
-            tried: None,
-            table: Table::default(),
         }
     }
 
     /// Whether it may dispatch: it owns every shard that can be read, and the inboxes are known.
     pub fn is_ready(&self) -> bool {
-        self.listed && !self.ended && self.has_shards()
-    }
-
-    fn has_shards(&self) -> bool {
-        self.parts.iter().all(|part| part.is_owned() || part.is_blocked())
-    }
-
-    fn writer(&self) -> Writer {
-        Writer::Owner { epoch: self.config.epoch, me: self.config.incarnation }
+        self.inboxes.are_known() && !self.ended && self.ledger.is_adopted()
     }
 
     /// Whoever chooses workers.
@@ -183,248 +96,373 @@ impl<A: Assign> Dispatcher<A> {
 
     /// How many shards cannot be read.
     pub fn blocked_shards(&self) -> usize {
-        self.parts.iter().filter(|part| part.is_blocked()).count()
+        self.ledger.blocked()
     }
 
     /// The jobs as this leader knows them.
     pub fn jobs(&self) -> impl Iterator<Item = &JobRecord> {
-        self.jobs.values().map(|job| &job.record)
+        self.table.iter().map(Job::record)
     }
 
     /// The jobs that wait for somebody to choose a worker for them.
     pub fn unassigned(&self, now: Time) -> impl Iterator<Item = &JobRecord> {
-        let ready = self.is_ready();
-        let waits = move |job: &&Job| {
-            ready && job.record.state == JobState::Queued && now >= job.not_before && !job.record.cancel
-        };
-        let jobs = self.table.queued.iter().filter_map(|id| self.jobs.get(id));
-        jobs.filter(waits).map(|job| &job.record).filter(|record| record.target.is_none())
-    }
-
-    /// Whether something has happened that may give waiting jobs a worker now. Limited to a useful rate.
-    fn may_retry(&self, now: Time) -> bool {
-        self.table.retry && now >= self.table.retry_at
+        let waiting = self.is_ready().then(|| self.table.waiting(now, true)).into_iter().flatten();
+        waiting.map(Job::record).filter(|record| record.target.is_none() && !record.cancel)
     }
 
     /// How many jobs are queued, and how many are out at workers.
     pub fn open(&self) -> (usize, usize) {
-        (self.table.queued.len(), self.table.in_flight)
+        (self.table.index().queued.len(), self.table.index().in_flight)
     }
 
     /// The highest watermark of each series, for the shards this leader owns.
     pub fn series(&self) -> impl Iterator<Item = (&SeriesId, u64)> {
-        let owned = self.parts.iter().filter(|part| part.is_owned());
-        owned.flat_map(|part| part.series.iter().map(|(name, watermark)| (name, *watermark)))
+        self.ledger.series()
     }
 
     /// How many attempts are out at this worker.
     pub fn in_flight(&self, worker: &WorkerId) -> usize {
-        self.table.out.get(worker).map_or(0, BTreeSet::len)
+        self.table.load_of(worker)
     }
 
-    fn out_at(&self, worker: &WorkerId) -> impl Iterator<Item = &Job> {
-        let ids = self.table.out.get(worker).into_iter().flatten();
-        ids.filter_map(|id| self.jobs.get(id))
+    /// Workers that take no more jobs, as far as their inboxes were seen.
+    pub fn draining(&self) -> impl Iterator<Item = &WorkerId> {
+        self.inboxes.closed()
     }
 
-    fn is_active(&self, worker: &WorkerId) -> bool {
-        self.workers.as_ref().is_some_and(|workers| workers.list.get(worker) == Some(&true))
+    /// Whether an inbox has room for one more job with a payload of this many bytes.
+    pub fn has_room(&self, worker: &WorkerId, payload: usize) -> bool {
+        self.inboxes.has_room(&self.table, worker, payload, self.config.entries_max)
     }
 
-    // ---- inputs ----
+    // ---- commands ----
 
     fn command(&mut self, now: Time, command: DispatchCommand<A::Facts>) {
         match command {
             DispatchCommand::Submit(records) => {
-                self.table.retry = true;
+                self.table.news.retry = true;
                 self.waiting.extend(records);
             }
-            DispatchCommand::Forget(series) => self.forget(series),
+            DispatchCommand::Forget(series) => {
+                for (name, upto) in series {
+                    self.ledger.forget(&self.table, &name, upto);
+                }
+            }
             DispatchCommand::Cancel(id) => self.cancel(now, &id),
             DispatchCommand::Workers { list, listed, whole } => self.on_workers(now, list, listed, whole),
             DispatchCommand::Facts(facts) => {
                 self.assign.learn(facts);
-                (self.table.retry, self.table.retry_at) = (true, now);
+                self.table.news.retry = true;
+                self.retry_at = now;
             }
         }
     }
 
-    fn answer(&mut self, now: Time, id: RequestId, answer: DispatchAnswer) {
-        match answer {
-            DispatchAnswer::Ledger(part, answer) => self.on_ledger(now, id, part, answer),
-            DispatchAnswer::Inbox(worker, answer) => self.on_inbox(now, id, &worker, answer),
-            DispatchAnswer::Listed(list) => self.on_listed(now, id, list),
-            DispatchAnswer::Archived(part, done) => self.on_archived(now, id, part, done),
-        }
-    }
-
-    fn on_ledger(&mut self, now: Time, id: RequestId, part: usize, answer: DocumentAnswer<LedgerDoc>) {
-        let blocked = self.blocked_shards();
-        let (settled, body) = self.parts[part].document.answered(now, id, answer);
-        match settled.what {
-            What::Loaded => self.load(now, part, body.unwrap_or_default()),
-            What::Landed { .. } => self.confirmed(part),
-            What::Superseded(_) | What::Overtaken(_) => self.ended = !Mutant::JobLedgerReclaimed.on(),
-            What::Blocked { news, .. } => self.counts.rejected += u64::from(news),
-            // If somebody removed it, all of it is written again from memory.
-            What::Empty => self.parts[part].unconfirmed = self.parts[part].jobs.clone(),
-            What::Nothing | What::Same | What::Shared | What::Failed { .. } | What::Removed => {}
-        }
-        if self.blocked_shards() != blocked {
-            self.look_at_all_inboxes();
-        }
-    }
-
-    fn on_listed(&mut self, now: Time, id: RequestId, list: Option<Vec<InboxListed>>) {
-        if self.list != Some(id) {
+    fn cancel(&mut self, now: Time, id: &JobId) {
+        let Some(JobRecord { state, cancel, .. }) = self.table.get(id).map(Job::record) else { return };
+        let (queued, over) = (*state == JobState::Queued, state.is_final());
+        if over || *cancel {
             return;
         }
-        self.list = None;
-        let Some(list) = list else {
-            self.list_due = now + RETRY.max_ms / 10;
-            return;
-        };
-        let first = !std::mem::replace(&mut self.listed, true);
-        let writer = self.writer();
-        let mut unseen: BTreeSet<WorkerId> = self.inboxes.keys().cloned().collect();
-        for line in list {
-            unseen.remove(&line.worker);
-            let misnames = self.list_misnames;
-            let inbox = self.inboxes.entry(line.worker.clone()).or_insert_with(|| Inbox::new(writer));
-            let same = match &line.version {
-                Some(version) if !misnames => inbox.document.version() == Some(version),
-                Some(_) | None => inbox.stamp == Some(line.stamp),
-            };
-            inbox.stamp = Some(line.stamp);
-            // A request in flight brings something newer than the list.
-            if !same && !inbox.document.is_busy() {
-                inbox.said_changed |= inbox.document.version().is_some() && line.version.is_some();
-                inbox.document.refresh();
-            }
-            if inbox.document.must_read() {
-                self.table.inboxes.insert(line.worker);
-            }
+        self.table.ask_to_cancel(&mut self.ledger, id);
+        if queued {
+            let reason = "called off before it was dispatched".to_owned();
+            let end = Transition::End { state: JobState::Cancelled, attempt: AttemptEnd::None, reason };
+            self.change(now, id, end);
         }
-        for worker in unseen {
-            // It was there and is missing now: somebody removed it, or the list is older than the write.
-            let idle = |inbox: &&mut Inbox| inbox.doc().is_some() && !inbox.document.is_busy();
-            if let Some(inbox) = self.inboxes.get_mut(&worker).filter(idle) {
-                inbox.document.refresh();
-                self.table.inboxes.insert(worker);
-            }
-        }
-        if first {
-            for worker in self.table.out.keys() {
-                self.inboxes.entry(worker.clone()).or_insert_with(|| Inbox::absent(writer));
-                self.table.inboxes.insert(worker.clone());
-            }
-        }
+    }
+
+    fn on_workers(&mut self, now: Time, list: BTreeMap<WorkerId, bool>, listed: bool, whole: bool) {
+        self.table.news.loads.extend(list.keys().cloned());
+        let before = self.workers.report(list, listed, whole);
+        self.table.news.loads.extend(before.into_keys());
+        self.workers.forget_gone(|worker| self.inboxes.get(worker).is_some());
         self.note_gone(now);
     }
 
-    // ---- outputs ----
-
-    fn next_request(&mut self) -> RequestId {
-        self.requests += 1;
-        RequestId(self.requests)
+    /// Updates who is gone, by the registry's last report. Also covers inboxes found since.
+    fn note_gone(&mut self, now: Time) {
+        if !self.workers.are_known() {
+            return;
+        }
+        for worker in self.workers.note_gone(now, self.inboxes.workers()) {
+            self.table.judge_again(&worker);
+            self.inboxes.mark([worker]);
+        }
+        self.inboxes.note_unheard_of(now, &self.workers);
+        self.table.news.retry = true;
     }
 
-    fn shard_of(&self, record: &JobRecord) -> usize {
-        job_shard(&record.series, self.config.shards)
+    // ---- answers ----
+
+    fn answer(&mut self, now: Time, id: RequestId, answer: DispatchAnswer) {
+        match answer {
+            DispatchAnswer::Ledger(shard, answer) => self.on_ledger(now, id, shard, answer),
+            DispatchAnswer::Inbox(worker, answer) => self.on_inbox(now, id, &worker, answer),
+            DispatchAnswer::Listed(list) => {
+                let busy = self.table.index().out.keys().cloned();
+                if self.inboxes.answered_list(now, id, list, busy) {
+                    self.note_gone(now);
+                }
+            }
+            DispatchAnswer::Archived(shard, done) => {
+                let archived = self.ledger.archived(now, id, shard, done);
+                archived.iter().for_each(|id| self.table.remove(id));
+                self.inboxes.ledger_changed();
+            }
+        }
     }
 
-    /// Whether the ledger on the store matches this job's record.
-    fn is_confirmed(&self, job: &Job) -> bool {
-        self.parts[self.shard_of(&job.record)].document.is_confirmed(job.revision)
+    fn on_ledger(&mut self, now: Time, id: RequestId, shard: usize, answer: DocumentAnswer<LedgerDoc>) {
+        let blocked = self.ledger.blocked();
+        match self.ledger.answered(now, id, shard, answer) {
+            LedgerNews::Nothing => {}
+            LedgerNews::Loaded(mut records) => {
+                let all = records.len();
+                records.retain(|record| self.ledger.shard_of(&record.series) == shard);
+                self.counts.rejected += (all - records.len()) as u64;
+                self.table.load(&self.ledger, now, shard, records);
+                self.inboxes.mark_all();
+            }
+            LedgerNews::Confirmed => {
+                self.table.confirmed(&self.ledger, shard);
+                self.inboxes.ledger_changed();
+            }
+            LedgerNews::Empty => self.table.unconfirm(shard),
+            LedgerNews::Unreadable => self.counts.rejected += 1,
+            LedgerNews::Superseded => self.ended = true,
+        }
+        if self.ledger.blocked() != blocked {
+            self.inboxes.mark_all();
+        }
     }
+
+    fn on_inbox(&mut self, now: Time, id: RequestId, worker: &WorkerId, answer: DocumentAnswer<InboxDoc>) {
+        let claimed = self.table.index().claimed > 0;
+        let news = self.inboxes.answered(now, &self.config, claimed, id, worker, answer);
+        match news {
+            None => return,
+            Some(InboxNews::Nothing) => {}
+            Some(InboxNews::Read { dispatched }) => {
+                self.counts.dispatched += dispatched as u64;
+                self.reconcile(now, worker);
+            }
+            Some(InboxNews::Unreadable) => self.counts.rejected += 1,
+            Some(InboxNews::Superseded) => self.ended = true,
+        }
+        self.table.news.loads.insert(worker.clone());
+        self.table.news.retry = true;
+        self.table.judge_again(worker);
+    }
+
+    /// Draws conclusions from what an inbox shows.
+    fn reconcile(&mut self, now: Time, worker: &WorkerId) {
+        for entry in self.inboxes.entries(worker).to_vec() {
+            let (id, attempt) = entry.key();
+            match report(self.table.get(&id), worker, &entry) {
+                Report::Nothing => {}
+                Report::Stray => self.counts.rejected += u64::from(self.ledger.blocked() == 0),
+                Report::Claimed(state) => self.claimed(now, &id, state),
+                Report::Ended(outcome) => {
+                    self.claimed(now, &id, JobState::Running);
+                    let restarted = outcome.kind == OutcomeKind::Abandoned;
+                    let why = if restarted { "its worker was started again" } else { "" };
+                    self.conclude(now, &id, &outcome, false, why);
+                }
+                Report::Late(kind) => {
+                    let known = !self.inboxes.note_late(worker, (id.clone(), attempt));
+                    // Nobody speaks for a former life, and work that was not begun has no result.
+                    if !known && !matches!(kind, OutcomeKind::Abandoned | OutcomeKind::Returned) {
+                        self.record_late(now, &id, LateResult { attempt, worker: worker.clone(), kind });
+                    }
+                }
+            }
+        }
+        let Some(inbox) = self.inboxes.get(worker).filter(|inbox| inbox.is_firm()) else { return };
+        // Claimed entries that are missing now: somebody removed them, and nobody will report how they ended.
+        let claimed = self.table.out_at(worker).map(Job::record).filter(|r| r.state != JobState::Dispatched);
+        let vanished = claimed.filter(|record| inbox.entry(&record.id, record.attempt).is_none());
+        let vanished: Vec<JobId> = vanished.map(|record| record.id.clone()).collect();
+        for id in vanished {
+            self.give_up(now, &id, OutcomeKind::Abandoned, "it vanished from its worker's inbox");
+        }
+    }
+
+    fn claimed(&mut self, now: Time, id: &JobId, state: JobState) {
+        let Some(job) = self.table.get(id).filter(|job| job.record().state.may_become(state)) else { return };
+        if job.record().state == JobState::Dispatched && job.record().attempt == 1 {
+            self.news.push(DispatchOutput::Claimed { after_ms: now.since(job.times().known_since) });
+        }
+        self.change(now, id, Transition::Claim(state));
+    }
+
+    /// The result of an attempt that had been given up: recorded, but not applied.
+    fn record_late(&mut self, now: Time, id: &JobId, late: LateResult) {
+        self.counts.late += 1;
+        let reopens = Mutant::JobLateResultReopens.on() && late.kind == OutcomeKind::Failed;
+        if reopens && self.table.get(id).is_some_and(|job| job.record().state.is_final()) {
+            let (attempt, reason) = (AttemptEnd::None, String::new());
+            self.change(now, id, Transition::Requeue { attempt, pause_ms: 0, reason });
+        }
+        let Some(job) = self.table.get(id) else { return };
+        self.news.push(DispatchOutput::Update(JobUpdate::late(job.record(), &late)));
+        self.table.record_late(&mut self.ledger, id, late);
+    }
+
+    // ---- one step ----
 
     /// Does what follows from everything that happened.
-    fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Vec<Out<Self>>) {
+    fn advance(&mut self, now: Time, wall_ms: i64, out: &mut Effects) {
         if self.ended {
             return self.end(out);
         }
-        self.admit(out);
+        self.admit(now, out);
         if self.is_ready() {
-            self.sweep(now);
             self.judge(now);
             self.assign_waiting(now);
-            let again: Vec<JobId> = self.table.jobs.iter().cloned().collect();
-            again.iter().for_each(|id| self.retime(now, id));
+            let changed: Vec<JobId> = self.table.news.changed.iter().cloned().collect();
+            changed.iter().for_each(|id| self.retime(now, id));
         }
-        self.keep_reasons(now);
-        self.write_ledger(now, out);
-        if self.has_shards() && !self.listed && self.list.is_none() && now >= self.list_due {
-            self.send_list(out);
+        let Dispatcher { config, table, ledger, inboxes, workers, requests, .. } = self;
+        inboxes.mark(std::mem::take(&mut table.news.inboxes));
+        let (view, sink) = (View { now, wall_ms, config, table, workers }, &mut Sink { requests, out });
+        ledger.send(&view, sink);
+        if ledger.is_adopted() {
+            inboxes.find(now, sink);
         }
-        if self.is_ready() {
-            self.poll(now, out);
-            self.write_inboxes(now, wall_ms, out);
-            self.archive(now, out);
+        if ledger.is_adopted() && inboxes.are_known() {
+            inboxes.poll(&view, sink);
+            inboxes.send(&view, ledger, sink);
+            ledger.archive(&view, inboxes, sink);
         }
         self.tell(out);
     }
 
-    fn end(&mut self, out: &mut Vec<Out<Self>>) {
-        let waiting = std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token);
-        let tokens = self.jobs.values_mut().flat_map(|job| std::mem::take(&mut job.tokens));
-        let tokens: Vec<u64> = waiting.chain(tokens.map(|(token, _)| token)).collect();
-        let answer = |token| Effect::Output(DispatchOutput::Answered(token, SubmitAnswer::Ended));
-        out.extend(tokens.into_iter().map(answer));
-        out.push(Effect::Output(DispatchOutput::Ended(DispatchEnd::Superseded)));
+    fn change(&mut self, now: Time, id: &JobId, transition: Transition) {
+        self.table.change(&mut self.ledger, now, id, transition);
     }
 
-    fn send_list(&mut self, out: &mut Vec<Out<Self>>) {
-        let id = self.next_request();
-        self.list = Some(id);
-        out.push(Effect::Request(id, DispatchRequest::ListInboxes));
+    /// Admits submissions whose shard this leader owns.
+    fn admit(&mut self, now: Time, out: &mut Effects) {
+        for (token, record) in std::mem::take(&mut self.waiting) {
+            let shard = self.ledger.shard_of(&record.series);
+            let answer = match self.ledger.state(shard) {
+                State::Unread | State::Found => {
+                    self.waiting.push((token, record));
+                    continue;
+                }
+                State::Blocked => Some(SubmitAnswer::Blocked),
+                State::Superseded => Some(SubmitAnswer::Ended),
+                State::Owned => self.create(now, shard, token, record),
+            };
+            out.extend(answer.map(|answer| Effect::Output(DispatchOutput::Answered(token, answer))));
+        }
+    }
+
+    /// The answer, unless it has to wait for the ledger on the store.
+    fn create(&mut self, now: Time, shard: usize, token: u64, record: JobRecord) -> Option<SubmitAnswer> {
+        if self.table.submitted_again(&record.id, token) {
+            self.counts.duplicates += 1;
+            return None;
+        }
+        if let Err(answer) = self.ledger.admit(shard, self.table.index().shards[shard].weight, &record) {
+            self.counts.duplicates += u64::from(answer == SubmitAnswer::BelowWatermark);
+            return Some(answer);
+        }
+        self.counts.created += 1;
+        self.table.create(&mut self.ledger, now, token, record);
+        None
+    }
+
+    /// Judges every job that changed or may be due.
+    fn judge(&mut self, now: Time) {
+        let ids = self.table.take_changed(now);
+        for id in &ids {
+            self.judge_one(now, id);
+            self.retime(now, id);
+        }
+    }
+
+    fn judge_one(&mut self, now: Time, id: &JobId) {
+        let Some(job) = self.table.get(id) else { return };
+        let (state, worker) = (job.record().state, job.record().worker.clone());
+        match judge(job, self.at_worker(job), now, &self.config) {
+            Judgement::Stay => {}
+            Judgement::Change(transition) => self.change(now, id, transition),
+            Judgement::Withdraw(why) => self.table.withdraw_entry(id, why),
+            Judgement::GiveUp(kind, why) => self.give_up(now, id, kind, why),
+            Judgement::Look => worker.iter().for_each(|worker| self.inboxes.refresh(worker)),
+        }
+        if state == JobState::Dispatched {
+            self.inboxes.mark(worker);
+        }
+    }
+
+    fn retime(&mut self, now: Time, id: &JobId) {
+        let Some(job) = self.table.get(id) else { return };
+        let timer = due_at(job, self.at_worker(job), now, &self.config);
+        self.table.retime(id, timer);
+    }
+
+    fn at_worker(&self, job: &Job) -> AtWorker<'_> {
+        let worker = job.record().worker.as_ref();
+        AtWorker {
+            gone_since: worker.and_then(|worker| self.workers.gone_since(worker)),
+            inbox: worker.and_then(|worker| self.inboxes.get(worker)),
+        }
+    }
+
+    /// Stops waiting for an attempt's result: one that still arrives is late.
+    fn give_up(&mut self, now: Time, id: &JobId, kind: OutcomeKind, why: &str) {
+        self.counts.lost += u64::from(kind == OutcomeKind::Abandoned);
+        self.conclude(now, id, &Outcome::bare(kind), true, why);
+    }
+
+    fn conclude(&mut self, now: Time, id: &JobId, outcome: &Outcome, given_up: bool, why: &str) {
+        let Some(job) = self.table.get(id) else { return };
+        let transition = conclude(job, outcome, given_up, why, now);
+        self.change(now, id, transition);
     }
 
     /// Reports what is in the ledger and what was seen in inboxes.
-    fn tell(&mut self, out: &mut Vec<Out<Self>>) {
-        for id in std::mem::take(&mut self.table.untold) {
-            let Some(job) = self.jobs.get(&id) else { continue };
+    fn tell(&mut self, out: &mut Effects) {
+        for id in std::mem::take(&mut self.table.news.untold) {
+            let Some(job) = self.table.get(&id) else { continue };
             // Unconfirmed changes come back here once they are confirmed.
-            let confirmed = self.is_confirmed(job);
-            let Some(job) = self.jobs.get_mut(&id) else { continue };
-            let record = &job.record;
+            let confirmed = job.is_confirmed(&self.ledger);
+            let seen = matches!(job.record().state, JobState::Acked | JobState::Running);
             if confirmed {
-                for (token, answer) in job.tokens.drain(..) {
-                    self.news.push(DispatchOutput::Answered(token, answer));
-                }
+                let answers = self.table.take_tokens(&id).into_iter();
+                self.news.extend(answers.map(|(token, answer)| DispatchOutput::Answered(token, answer)));
             }
-            let now = Some((record.state, record.attempt));
-            let seen = matches!(record.state, JobState::Acked | JobState::Running);
-            if job.told != now && (confirmed || seen) {
-                job.told = now;
+            if let Some(record) = (confirmed || seen).then(|| self.table.tell(&id)).flatten() {
                 self.counts.finished += u64::from(record.state.is_final());
-                self.news.push(DispatchOutput::Update(JobUpdate {
-                    id: record.id.clone(),
-                    series: record.series.clone(),
-                    state: record.state,
-                    attempt: record.attempt,
-                    worker: record.worker.clone(),
-                    reason: record.reason.clone(),
-                    result: record.result.clone(),
-                    late: None,
-                }));
+                self.news.push(DispatchOutput::Update(JobUpdate::of(record)));
             }
         }
         out.extend(self.news.drain(..).map(Effect::Output));
     }
 
+    fn end(&mut self, out: &mut Effects) {
+        let mut tokens: Vec<u64> =
+            std::mem::take(&mut self.waiting).into_iter().map(|(token, _)| token).collect();
+        let ids: Vec<JobId> = self.jobs().map(|record| record.id.clone()).collect();
+        for id in ids {
+            tokens.extend(self.table.take_tokens(&id).into_iter().map(|(token, _)| token));
+        }
+        let answer = |token| Effect::Output(DispatchOutput::Answered(token, SubmitAnswer::Ended));
+        out.extend(tokens.into_iter().map(answer));
+        out.push(Effect::Output(DispatchOutput::Ended(DispatchEnd::Superseded)));
+    }
+
     /// When something is due by time alone. Whatever was due earlier is done, or waits for something else.
     fn due_at(&self) -> Option<Time> {
         let now = self.now;
-        let parts = self.parts.iter().filter(|part| !part.document.is_busy()).flat_map(|part| {
-            [Some(part.document.due()), part.stale_since.map(|since| since + self.config.slow_ms)]
-        });
-        let archives = self.parts.iter().map(|part| self.may_archive(part).then_some(part.archive_at));
-        let list = (!self.listed && self.list.is_none()).then_some(self.list_due);
-        let held = self.table.queued.len() > self.table.fresh.len();
-        let retry = (self.table.retry && held).then_some(self.table.retry_at);
-        let timers = [first_after(&self.table.inbox_timers, now), first_after(&self.table.job_timers, now)];
-        let times = timers.into_iter().chain([list, retry, self.poll_at, Some(self.archive_due)]);
-        times.chain(parts).chain(archives).flatten().filter(|at| *at > now).min()
+        let retries = self.table.news.retry && self.table.has_explained();
+        let retry = (retries && self.retry_at > now).then_some(self.retry_at);
+        let view = View { now, wall_ms: 0, config: &self.config, table: &self.table, workers: &self.workers };
+        let ledger = self.ledger.due_at(&view);
+        [retry, ledger, self.inboxes.due_at(now), self.table.due_at(now)].into_iter().flatten().min()
     }
 }
 

@@ -269,8 +269,6 @@ pub(crate) struct Desk {
     nonces: BTreeSet<u64>,
     tokens: u64,
     claim_times: Vec<u64>,
-    /// Whether the index is held to what a search says, after every step.
-    pub(crate) index_is_whole: bool,
 }
 
 impl Desk {
@@ -287,7 +285,6 @@ impl Desk {
             nonces: BTreeSet::new(),
             tokens: 0,
             claim_times: Vec::new(),
-            index_is_whole: true,
         }
     }
 
@@ -327,9 +324,6 @@ impl Desk {
         if !wakes {
             assert!(out.is_empty() && self.core.wake_at() == Some(Time(now)), "it acts when it is woken");
             self.step(Input::Wake, &mut out);
-        }
-        if self.index_is_whole {
-            assert_eq!(self.core.table_fault(Time(self.now)), None);
         }
         assert!(self.core.wake_at().is_none_or(|at| at > Time(self.now)), "woken in vain");
         out.into_iter().filter_map(|effect| self.note(effect)).collect()

@@ -94,18 +94,13 @@ fn an_inbox_that_cannot_be_read_is_remembered_as_such_whoever_is_gone() {
 }
 
 #[test]
-fn what_the_table_does_not_mark_is_found_once_everything_is_looked_at() {
-    // What is being withdrawn has no time of its own. So nothing marks it when its inbox, which became unreadable meanwhile,
-    // has been so for the time of a claim.
+fn what_is_being_withdrawn_from_an_unreadable_inbox_is_given_up_in_time() {
     let mut desk = unreadable("t1");
-    desk.index_is_whole = false;
     desk.tell(2150, cancel("t1"));
-    for now in [4999, 5000, 5001, 5100, 8999] {
-        desk.wake(now);
-        assert_eq!(desk.state("t1"), JobState::Dispatched, "at {now}");
-    }
-    desk.wake(9000);
-    assert_eq!(desk.state("t1"), JobState::Cancelled, "four slow intervals after the last time");
+    desk.wake(5099);
+    assert_eq!((desk.state("t1"), desk.at()), (JobState::Dispatched, Some(5100)));
+    desk.wake(5100);
+    assert_eq!(desk.state("t1"), JobState::Cancelled, "the time of a claim after it was dispatched");
 }
 
 #[test]

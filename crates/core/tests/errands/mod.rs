@@ -255,11 +255,6 @@ impl World {
         if lead.dispatcher.wake_at() == Some(now.at) {
             lead.dispatcher.handle(now, Input::Wake, &mut out);
         }
-        // Now and then: it looks at everything.
-        let fault = self.versions.is_multiple_of(8).then(|| lead.dispatcher.table_fault(now.at)).flatten();
-        if let Some(fault) = fault {
-            self.book.violations.push(fault);
-        }
         for effect in out {
             match effect {
                 Effect::Request(id, request) => self.asked.push(Asked::Leader(leader, id, request)),

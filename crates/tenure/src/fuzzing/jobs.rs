@@ -117,7 +117,6 @@ fn lead(stamp: Stamp, doc: &LedgerDoc) {
                 break;
             }
         }
-        assert_eq!(dispatcher.table_fault(now), None);
         now = match dispatcher.wake_at() {
             Some(at) if at < Time(u64::MAX) => at,
             Some(_) | None => break,

@@ -1,12 +1,78 @@
-//! Commands, requests and outputs of the dispatcher.
+//! Parameters, commands, requests and outputs of the dispatcher.
 
-use super::super::{InboxDoc, JobRecord, JobState, LedgerDoc, OutcomeKind};
-use crate::document::{DocumentAnswer, DocumentRequest};
-use crate::election::Version;
-use crate::id::{JobId, SeriesId, WorkerId};
-use crate::machine::Request;
+use super::super::model::{InboxDoc, JobRecord, JobState, LateResult, LedgerDoc, OutcomeKind};
+use super::super::table::Table;
+use super::super::workers::Workers;
+use crate::document::{DocumentAnswer, DocumentRequest, Op};
+use crate::election::{Epoch, Version};
+use crate::id::{Incarnation, JobId, SeriesId, WorkerId};
+use crate::machine::{Effect, Request, RequestId};
+use crate::time::Time;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// The parameters of a dispatcher.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DispatcherConfig {
+    /// This life of the dispatcher; new every time it starts.
+    pub incarnation: Incarnation,
+    /// The epoch it leads in.
+    pub epoch: Epoch,
+    /// Number of ledger shards; must be the same for every leader of a namespace, forever.
+    pub shards: usize,
+    /// Most entries in an inbox.
+    pub entries_max: usize,
+    /// How often it looks while something changes.
+    pub fast_ms: u64,
+    /// How often it looks while nothing changes.
+    pub slow_ms: u64,
+    /// How long an entry may stay unclaimed before it is withdrawn.
+    pub claim_timeout_ms: u64,
+    /// How much longer than the timeout it waits for a running attempt, so that the worker reports first.
+    pub margin_ms: u64,
+    /// How long a worker must have been missing from the registry before its inbox is removed. Must be longer than any
+    /// request can be in flight: if a former leader's write landed after that, only the worker's fence would refuse it.
+    pub retire_ms: u64,
+    /// Finished jobs a shard keeps before they are archived.
+    pub keep_finished: usize,
+}
+
+/// What the parts of a dispatcher go by.
+pub(in crate::jobs) struct View<'a> {
+    pub(in crate::jobs) now: Time,
+    pub(in crate::jobs) wall_ms: i64,
+    pub(in crate::jobs) config: &'a DispatcherConfig,
+    pub(in crate::jobs) table: &'a Table,
+    pub(in crate::jobs) workers: &'a Workers,
+}
+
+/// What a step of the dispatcher leads to.
+pub(in crate::jobs) type Effects = Vec<Effect<DispatchRequest, DispatchOutput>>;
+
+/// Takes the requests of a step, each under a new id.
+pub(in crate::jobs) struct Sink<'a> {
+    pub(in crate::jobs) requests: &'a mut u64,
+    pub(in crate::jobs) out: &'a mut Effects,
+}
+
+impl Sink<'_> {
+    pub(in crate::jobs) fn send(&mut self, request: DispatchRequest) -> RequestId {
+        *self.requests += 1;
+        self.out.push(Effect::Request(RequestId(*self.requests), request));
+        RequestId(*self.requests)
+    }
+
+    /// Sends what a document asks for, if it asks for something under the id it is given.
+    pub(in crate::jobs) fn send_for(
+        &mut self,
+        ask: impl FnOnce(RequestId) -> Option<Op>,
+        request: impl FnOnce(Op) -> DispatchRequest,
+    ) {
+        if let Some(op) = ask(RequestId(*self.requests + 1)) {
+            self.send(request(op));
+        }
+    }
+}
 
 /// What can happen to a dispatcher, besides time and answers.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -137,6 +203,33 @@ pub struct JobUpdate {
     pub result: Arc<[u8]>,
     /// Set if this reports the result of an attempt that had been given up: it was recorded, but not applied.
     pub late: Option<OutcomeKind>,
+}
+
+impl JobUpdate {
+    pub(super) fn of(record: &JobRecord) -> JobUpdate {
+        JobUpdate {
+            id: record.id.clone(),
+            series: record.series.clone(),
+            state: record.state,
+            attempt: record.attempt,
+            worker: record.worker.clone(),
+            reason: record.reason.clone(),
+            result: record.result.clone(),
+            late: None,
+        }
+    }
+
+    /// The result of an attempt that had been given up.
+    pub(super) fn late(record: &JobRecord, late: &LateResult) -> JobUpdate {
+        JobUpdate {
+            attempt: late.attempt,
+            worker: Some(late.worker.clone()),
+            reason: Arc::from("a result of an attempt that was given up"),
+            result: Arc::from([]),
+            late: Some(late.kind),
+            ..JobUpdate::of(record)
+        }
+    }
 }
 
 /// Why a dispatcher ended.

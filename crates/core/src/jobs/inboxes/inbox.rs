@@ -1,13 +1,15 @@
-//! One worker's inbox, as the leader sees it. It carries messages; the dispatcher decides what they mean.
+//! One worker's inbox, as the leader sees it.
 
-use super::{Entry, InboxDoc, RETRY};
-use crate::document::{Content, Document, Rules, State, Unreadable, Writer};
-use crate::id::JobId;
+use super::super::RETRY;
+use super::super::dispatcher::{DispatchRequest, Sink};
+use super::super::model::{Entry, InboxDoc};
+use crate::document::{Content, Document, Op, Rules, State, Unreadable, Writer};
+use crate::id::{JobId, WorkerId};
 use crate::mutants::Mutant;
 use crate::time::Time;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Inbox {
+pub(in crate::jobs) struct Inbox {
     pub(super) document: Document,
     pub(super) content: Content<InboxDoc>,
     /// When the last answered read was sent.
@@ -27,7 +29,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(writer: Writer) -> Inbox {
+    pub(in crate::jobs) fn new(writer: Writer) -> Inbox {
         // Written once a job names it, or if it is not empty: most inboxes that a former leader left are not worth a write.
         let rules = Rules { writer, adopt: false, unreadable: Unreadable::LeaveAlone, retry: RETRY };
         Inbox {
@@ -44,14 +46,19 @@ impl Inbox {
     }
 
     /// An inbox that a complete list did not show: it does not exist.
-    pub(super) fn absent(writer: Writer) -> Inbox {
+    pub(in crate::jobs) fn absent(writer: Writer) -> Inbox {
         let mut inbox = Inbox::new(writer);
         inbox.document.known_absent();
         inbox
     }
 
+    #[cfg(test)]
+    pub(in crate::jobs) fn document(&mut self) -> &mut Document {
+        &mut self.document
+    }
+
     /// The object is not an inbox; it is left alone.
-    pub(super) fn is_unreadable(&self) -> bool {
+    pub(in crate::jobs) fn is_unreadable(&self) -> bool {
         self.document.state() == State::Blocked
     }
 
@@ -73,7 +80,22 @@ impl Inbox {
         self.doc().is_some_and(|doc| doc.closed.is_some())
     }
 
-    pub(super) fn entry(&self, id: &JobId, attempt: u32) -> Option<&Entry> {
+    /// Whether jobs are kept from it because its worker takes no more.
+    pub(in crate::jobs) fn refuses_jobs(&self) -> bool {
+        self.is_closed() && !Mutant::JobDrainIgnored.on()
+    }
+
+    /// Whether a read that was sent at this time or later has been answered.
+    pub(in crate::jobs) fn was_read_since(&self, time: Time) -> bool {
+        self.read_sent.is_some_and(|sent| sent >= time) && !self.document.is_busy()
+    }
+
+    /// Whether this attempt is not in it, as far as is known.
+    pub(super) fn is_without(&self, id: &JobId, attempt: u32) -> bool {
+        self.is_known() && !self.document.is_busy() && self.entry(id, attempt).is_none()
+    }
+
+    pub(in crate::jobs) fn entry(&self, id: &JobId, attempt: u32) -> Option<&Entry> {
         self.entries().iter().find(|entry| entry.attempt == attempt && entry.id == *id)
     }
 
@@ -88,10 +110,23 @@ impl Inbox {
     }
 
     /// Whether its content is conclusive: nothing of this leader is in flight, and nothing of a former leader can land.
-    pub(super) fn is_firm(&self) -> bool {
+    pub(in crate::jobs) fn is_firm(&self) -> bool {
         let document = &self.document;
         let settled = document.state() == State::Owned && !document.is_busy() && !document.must_read();
         (settled && !self.in_doubt())
             || (Mutant::JobInboxNotFenced.on() && self.is_known() && !document.is_busy())
+    }
+
+    pub(super) fn read(&mut self, now: Time, worker: &WorkerId, sink: &mut Sink<'_>) {
+        let request = |op: Op| DispatchRequest::Inbox(worker.clone(), op.with(InboxDoc::default));
+        sink.send_for(|id| self.document.next(now, id, false), request);
+    }
+
+    pub(super) fn write(&mut self, now: Time, worker: &WorkerId, entries: Vec<Entry>, sink: &mut Sink<'_>) {
+        self.document.touch();
+        let closed = self.doc().and_then(|doc| doc.closed);
+        let body = self.content.send(InboxDoc { closed, entries });
+        let request = |op: Op| DispatchRequest::Inbox(worker.clone(), op.with(|| body));
+        sink.send_for(|id| self.document.next(now, id, true), request);
     }
 }

@@ -1,0 +1,390 @@
+//! Jobs, their states and limits, and the two documents they are kept in.
+
+use crate::election::Epoch;
+use crate::id::{Incarnation, JobId, KindName, SeriesId, WorkerId};
+use std::sync::Arc;
+
+/// Largest payload of a job.
+pub const JOB_PAYLOAD_MAX_BYTES: usize = 16 * 1024;
+
+/// Largest result of a job. A result is a summary and has to fit into inbox and ledger beside all the others. Anything
+/// larger belongs in an object of its own.
+pub const JOB_RESULT_MAX_BYTES: usize = 1024;
+
+/// Limit on the weight of an inbox or shard, as [`Entry::weight`] and [`JobRecord::weight`] count it: less than half of
+/// what a store takes, because a body may need twice its bytes once it is encoded.
+pub const JOB_OBJECT_MAX_WEIGHT: usize = 480 * 1024;
+
+/// Most series that a shard remembers.
+pub const JOB_SERIES_MAX: usize = 500;
+
+/// Most late results that a job remembers; further ones are only counted.
+pub const JOB_LATE_MAX: usize = 8;
+
+/// The state of a job.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum JobState {
+    /// It waits for a worker, or for a backoff to end.
+    Queued,
+    /// It is assigned to a worker and may be in that worker's inbox.
+    Dispatched,
+    /// The worker has claimed it and will run it.
+    Acked,
+    /// The worker runs it.
+    Running,
+    /// It is done.
+    Succeeded,
+    /// It is done in part, and will not be tried again.
+    Partial,
+    /// Its last attempt failed.
+    Failed,
+    /// Its last attempt took too long, or its deadline passed.
+    TimedOut,
+    /// Nobody claimed it in time.
+    Expired,
+    /// It was cancelled.
+    Cancelled,
+    /// The worker of its last attempt fell silent.
+    Lost,
+}
+
+impl JobState {
+    /// Every state.
+    pub const ALL: [JobState; 11] = [
+        JobState::Queued,
+        JobState::Dispatched,
+        JobState::Acked,
+        JobState::Running,
+        JobState::Succeeded,
+        JobState::Partial,
+        JobState::Failed,
+        JobState::TimedOut,
+        JobState::Expired,
+        JobState::Cancelled,
+        JobState::Lost,
+    ];
+
+    /// The state's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            JobState::Queued => "queued",
+            JobState::Dispatched => "dispatched",
+            JobState::Acked => "acked",
+            JobState::Running => "running",
+            JobState::Succeeded => "succeeded",
+            JobState::Partial => "partial",
+            JobState::Failed => "failed",
+            JobState::TimedOut => "timed_out",
+            JobState::Expired => "expired",
+            JobState::Cancelled => "cancelled",
+            JobState::Lost => "lost",
+        }
+    }
+
+    /// The state with this wire name; `None` if there is none.
+    pub fn named(name: &str) -> Option<JobState> {
+        JobState::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+
+    /// Whether a job never leaves this state.
+    pub fn is_final(self) -> bool {
+        self != JobState::Queued && !self.is_out()
+    }
+
+    /// Whether a worker has the job, or may have it.
+    pub fn is_out(self) -> bool {
+        matches!(self, JobState::Dispatched | JobState::Acked | JobState::Running)
+    }
+
+    /// The allowed transitions. The leader may see two of a worker's steps at once, so an attempt that is out may end from
+    /// any of its states. Going back to the queue means another attempt.
+    pub fn may_become(self, next: JobState) -> bool {
+        match self {
+            JobState::Queued => {
+                matches!(next, JobState::Dispatched | JobState::Expired | JobState::Cancelled)
+            }
+            JobState::Dispatched => next != JobState::Dispatched,
+            JobState::Acked => !matches!(next, JobState::Dispatched | JobState::Acked | JobState::Expired),
+            JobState::Running => next == JobState::Queued || (next.is_final() && next != JobState::Expired),
+            JobState::Succeeded
+            | JobState::Partial
+            | JobState::Failed
+            | JobState::TimedOut
+            | JobState::Expired
+            | JobState::Cancelled
+            | JobState::Lost => false,
+        }
+    }
+}
+
+/// How an attempt ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OutcomeKind {
+    /// The work is done.
+    Succeeded,
+    /// The work is done in part.
+    Partial,
+    /// The work is not done.
+    Failed,
+    /// The worker gave up because the time ran out.
+    TimedOut,
+    /// The worker stopped because the leader cancelled the job.
+    Cancelled,
+    /// A former life of the worker claimed it: it may have run, and nobody will ever report on it.
+    Abandoned,
+    /// The worker gives it back without having begun it.
+    Returned,
+}
+
+impl OutcomeKind {
+    /// Every kind.
+    pub const ALL: [OutcomeKind; 7] = [
+        OutcomeKind::Succeeded,
+        OutcomeKind::Partial,
+        OutcomeKind::Failed,
+        OutcomeKind::TimedOut,
+        OutcomeKind::Cancelled,
+        OutcomeKind::Abandoned,
+        OutcomeKind::Returned,
+    ];
+
+    /// The kind's name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            OutcomeKind::Succeeded => "succeeded",
+            OutcomeKind::Partial => "partial",
+            OutcomeKind::Failed => "failed",
+            OutcomeKind::TimedOut => "timed_out",
+            OutcomeKind::Cancelled => "cancelled",
+            OutcomeKind::Abandoned => "abandoned",
+            OutcomeKind::Returned => "returned",
+        }
+    }
+
+    /// The kind with this wire name; `None` if there is none.
+    pub fn named(name: &str) -> Option<OutcomeKind> {
+        OutcomeKind::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+}
+
+/// How an attempt ended, and its result.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Outcome {
+    /// How the attempt ended.
+    pub kind: OutcomeKind,
+    /// At most [`JOB_RESULT_MAX_BYTES`]; may be empty.
+    pub result: Arc<[u8]>,
+}
+
+impl Outcome {
+    /// An outcome without a result.
+    pub fn bare(kind: OutcomeKind) -> Outcome {
+        Outcome { kind, result: Arc::from([]) }
+    }
+}
+
+/// Time and attempt limits of a job. Whoever enforces a limit counts on its own clock, from when it saw the state begin.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JobLimits {
+    /// How long one attempt may run, by the worker's clock.
+    pub timeout_ms: u64,
+    /// How long it may wait for a worker to claim it, before each attempt, by the leader's clock. It does not matter in how
+    /// many inboxes it was in the meantime. A new leader starts counting again.
+    pub ttl_ms: u64,
+    /// How long it may take in all, by the leader's clock; 0 means forever. A new leader starts counting again.
+    pub deadline_ms: u64,
+    /// How often it may be started.
+    pub attempts_max: u32,
+    /// The pause before the second attempt; it doubles for each further one.
+    pub backoff_ms: u64,
+}
+
+/// A result that came too late.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LateResult {
+    /// The attempt it belongs to.
+    pub attempt: u32,
+    /// The worker that reported it.
+    pub worker: WorkerId,
+    /// How that attempt ended.
+    pub kind: OutcomeKind,
+}
+
+/// A job in the ledger.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct JobRecord {
+    /// Unique: the ledger accepts no second job with this id while it remembers the first.
+    pub id: JobId,
+    /// The series it belongs to; decides its shard.
+    pub series: SeriesId,
+    /// Its place in the series; 0 means none. Once a watermark is used, nothing at or below it is ever created again.
+    pub watermark: u64,
+    /// Tells the worker which handler to run.
+    pub kind: KindName,
+    /// Input for the handler. Empty once the job is over.
+    pub payload: Arc<[u8]>,
+    /// Time and attempt limits.
+    pub limits: JobLimits,
+    /// The worker it was requested for; `None` means any worker.
+    pub target: Option<WorkerId>,
+    /// The present state, as far as the leader knows.
+    pub state: JobState,
+    /// The number of its last dispatch; 0 before the first. Never used twice.
+    pub attempt: u32,
+    /// How many of these were never begun, because they were withdrawn or given back. They do not count against its
+    /// attempts.
+    pub unbegun: u32,
+    /// The worker of its last dispatch; `None` before the first.
+    pub worker: Option<WorkerId>,
+    /// The epoch of the leader that last changed it.
+    pub epoch: Epoch,
+    /// Somebody asked to cancel it.
+    pub cancel: bool,
+    /// Its last attempt was given up before there was a result; a result that still arrives is late.
+    pub given_up: bool,
+    /// Why it waits, or why it ended as it did. For people.
+    pub reason: Arc<str>,
+    /// The result of the attempt that counts; empty until there is one.
+    pub result: Arc<[u8]>,
+    /// Results of attempts that had been given up, at most [`JOB_LATE_MAX`].
+    pub late: Vec<LateResult>,
+}
+
+impl JobRecord {
+    /// How many attempts count against the limit.
+    pub fn begun(&self) -> u32 {
+        self.attempt.saturating_sub(self.unbegun)
+    }
+
+    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in a shard.
+    pub fn weight(&self) -> usize {
+        self.payload.len() + JOB_RESULT_MAX_BYTES + 1536
+    }
+}
+
+/// The content of one shard of the ledger.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LedgerDoc {
+    /// The highest watermark of each series.
+    pub series: Vec<(SeriesId, u64)>,
+    /// Jobs in id order.
+    pub jobs: Vec<JobRecord>,
+}
+
+/// How far a worker has got with an entry of its inbox.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum EntryState {
+    /// Nobody has claimed it.
+    Dispatched,
+    /// Claimed, but not begun.
+    Acked {
+        /// The life of the worker that claimed it.
+        by: Incarnation,
+    },
+    /// Claimed and begun.
+    Running {
+        /// The life of the worker that claimed it.
+        by: Incarnation,
+    },
+    /// The worker is finished with it.
+    Finished {
+        /// How it ended, with its result.
+        outcome: Outcome,
+    },
+}
+
+/// One attempt at a job, in an inbox.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Entry {
+    /// The id of the job.
+    pub id: JobId,
+    /// The number of the attempt; see [`JobRecord::attempt`].
+    pub attempt: u32,
+    /// The epoch of the leader responsible for it.
+    pub epoch: Epoch,
+    /// When that leader stamped it, in ms on its wall clock. Affects only a fence's grace, which it can only shorten.
+    pub dispatched_at: i64,
+    /// Tells the worker which handler to run.
+    pub kind: KindName,
+    /// Input for the handler. Empty once the attempt is over.
+    pub payload: Arc<[u8]>,
+    /// How long it may run, by the worker's clock.
+    pub timeout_ms: u64,
+    /// How far the worker has got.
+    pub state: EntryState,
+    /// The leader asks the worker to cancel it.
+    pub cancel: bool,
+}
+
+impl Entry {
+    /// The job id and attempt number, which identify the entry.
+    pub fn key(&self) -> (JobId, u32) {
+        (self.id.clone(), self.attempt)
+    }
+
+    /// How much of [`JOB_OBJECT_MAX_WEIGHT`] it uses in an inbox, including its result.
+    pub fn weight(&self) -> usize {
+        entry_weight(self.payload.len())
+    }
+
+    /// Whether a worker has claimed it and not finished it.
+    pub fn is_claimed(&self) -> bool {
+        match self.state {
+            EntryState::Acked { .. } | EntryState::Running { .. } => true,
+            EntryState::Dispatched | EntryState::Finished { .. } => false,
+        }
+    }
+}
+
+pub(crate) fn entry_weight(payload: usize) -> usize {
+    payload + JOB_RESULT_MAX_BYTES + 768
+}
+
+/// The content of a worker's inbox. Its leader owns it; the worker writes it as a guest.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct InboxDoc {
+    /// The life of the worker that takes no more: it is draining or has drained. The next life reopens the inbox. Only
+    /// workers change this, and the store refuses any write a leader had in flight in the meantime.
+    pub closed: Option<Incarnation>,
+    /// Open and finished attempts, in dispatch order.
+    pub entries: Vec<Entry>,
+}
+
+/// The shard of a series: the same for every leader.
+pub fn job_shard(series: &SeriesId, shards: usize) -> usize {
+    // FNV-1a: short, stable, and not tied to any library.
+    let hash = series.as_str().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    // FNV's low bits depend only on the low bits of the text.
+    ((hash ^ (hash >> 32)) % shards.max(1) as u64) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn final_states_stay_and_queued_never_ends_as_done() {
+        for from in JobState::ALL {
+            for to in JobState::ALL {
+                let allowed = from.may_become(to);
+                assert!(!(from.is_final() && allowed), "{from:?} is final and became {to:?}");
+                assert!(from != to || !allowed, "{from:?} to itself is no transition");
+            }
+            assert_eq!(JobState::named(from.as_str()), Some(from));
+        }
+        assert!(!JobState::Queued.may_become(JobState::Succeeded), "nobody has run it");
+        assert!(!JobState::Running.may_become(JobState::Acked), "no way back");
+        assert!(OutcomeKind::ALL.iter().all(|kind| OutcomeKind::named(kind.as_str()) == Some(*kind)));
+    }
+
+    #[test]
+    fn a_series_stays_in_its_shard_and_all_shards_are_used_alike() {
+        let shard = |series: &str| job_shard(&SeriesId::new(series).expect("valid"), 4);
+        assert_eq!([shard("a"), shard("b"), shard("report"), shard("mail")], [0, 1, 3, 0]);
+        let mut used = [0; 4];
+        (0..4000).for_each(|number| used[shard(&format!("schedule-{number}"))] += 1);
+        assert!(used.iter().all(|count| (900..1100).contains(count)), "{used:?}");
+    }
+}

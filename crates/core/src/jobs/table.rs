@@ -1,0 +1,532 @@
+//! The jobs of this leader, and everything that follows from them: who has what, what waits, and what is due.
+//!
+//! Only [`Table::change`] changes a job's state. It takes the job out of the index first and puts it back afterwards, so the
+//! index always says what a search through all jobs would say. A step costs what changed, not what exists: the table also
+//! remembers what changed, until somebody asks for it.
+
+mod index;
+
+use super::dispatcher::SubmitAnswer;
+use super::ledger::Ledger;
+use super::model::{JOB_LATE_MAX, JobRecord, JobState, LateResult};
+use crate::election::Epoch;
+use crate::id::{JobId, WorkerId};
+use crate::mutants::Mutant;
+use crate::time::Time;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+pub(super) use index::{Index, News};
+
+/// What changes the state of a job.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Transition {
+    /// Another attempt begins: it is assigned to this worker.
+    Dispatch(WorkerId),
+    /// Its worker has claimed it, or runs it.
+    Claim(JobState),
+    /// It waits again, at least this long.
+    Requeue { attempt: AttemptEnd, pause_ms: u64, reason: String },
+    /// It is over.
+    End { state: JobState, attempt: AttemptEnd, reason: String },
+}
+
+/// How the attempt ended that a transition ends.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum AttemptEnd {
+    /// There was none.
+    None,
+    /// It was withdrawn before anybody claimed it. It does not count, and the wait for a claim continues.
+    Withdrawn,
+    /// Its worker gave it back without having begun it. It does not count.
+    Returned,
+    /// It has this result. If it was given up, nobody waits for its result any more.
+    Ended { result: Arc<[u8]>, given_up: bool },
+}
+
+/// Why an entry is taken out of an inbox unclaimed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Withdraw {
+    Requeue,
+    Expire,
+    Cancel,
+}
+
+/// Since when, on this leader's clock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Times {
+    pub(super) known_since: Time,
+    pub(super) state_since: Time,
+    /// Since when it waits to be claimed. The wait continues while it is dispatched but not claimed.
+    pub(super) waits_since: Time,
+    /// No attempt before this.
+    pub(super) not_before: Time,
+}
+
+/// A job. Only the table changes it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Job {
+    record: JobRecord,
+    shard: usize,
+    /// The shard's revision when the job last changed.
+    revision: u64,
+    times: Times,
+    withdraw: Option<Withdraw>,
+    /// Submissions to be answered once the ledger on the store has the job.
+    tokens: Vec<(u64, SubmitAnswer)>,
+    told: Option<(JobState, u32)>,
+    timer: Option<Time>,
+}
+
+impl Job {
+    pub(super) fn record(&self) -> &JobRecord {
+        &self.record
+    }
+
+    pub(super) fn times(&self) -> Times {
+        self.times
+    }
+
+    pub(super) fn withdraw(&self) -> Option<Withdraw> {
+        self.withdraw
+    }
+
+    /// Whether the ledger on the store has the job as it is here.
+    pub(super) fn is_confirmed(&self, ledger: &Ledger) -> bool {
+        ledger.is_confirmed(self.shard, self.revision)
+    }
+
+    /// Whether this attempt at this worker is the one that counts.
+    pub(super) fn is_current(&self, worker: &WorkerId, attempt: u32) -> bool {
+        self.record.state.is_out() && self.is_last(worker, attempt)
+    }
+
+    /// Whether this attempt at this worker is the last one.
+    pub(super) fn is_last(&self, worker: &WorkerId, attempt: u32) -> bool {
+        self.record.attempt == attempt && self.record.worker.as_ref() == Some(worker)
+    }
+
+    pub(super) fn waits(&self, now: Time) -> bool {
+        self.record.state == JobState::Queued && now >= self.times.not_before
+    }
+
+    /// The worker that has the job, or may have it.
+    fn out_at(&self) -> Option<&WorkerId> {
+        self.record.worker.as_ref().filter(|_| self.record.state.is_out())
+    }
+
+    /// What a worker reports about itself is in its inbox. The ledger does not repeat it: that saves two writes per job, and a
+    /// new leader reads the inboxes anyway.
+    fn become_claimed(&mut self, now: Time, state: JobState) {
+        self.record.state = state;
+        self.times.state_since = now;
+        // Too late to take it back.
+        self.withdraw = None;
+    }
+
+    fn become_recorded(&mut self, now: Time, epoch: Epoch, state: JobState, reason: &str) {
+        self.become_claimed(now, state);
+        self.record.epoch = epoch;
+        self.record.reason = Arc::from(reason);
+    }
+
+    fn end_attempt(&mut self, now: Time, attempt: AttemptEnd) {
+        match attempt {
+            AttemptEnd::None => {}
+            AttemptEnd::Withdrawn => self.record.unbegun += 1,
+            AttemptEnd::Returned => {
+                self.record.unbegun += 1;
+                self.times.waits_since = now;
+            }
+            AttemptEnd::Ended { result, given_up } => {
+                self.record.result = result;
+                self.record.given_up |= given_up;
+                self.times.waits_since = now;
+            }
+        }
+    }
+}
+
+/// The jobs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Table {
+    epoch: Epoch,
+    jobs: BTreeMap<JobId, Job>,
+    index: Index,
+    pub(super) news: News,
+    /// By shard: the jobs that changed after its confirmed revision.
+    unconfirmed: Vec<BTreeSet<JobId>>,
+}
+
+impl Table {
+    pub(super) fn new(epoch: Epoch, shards: usize) -> Table {
+        Table {
+            epoch,
+            jobs: BTreeMap::new(),
+            index: Index::of(shards, [].into_iter()),
+            news: News::default(),
+            unconfirmed: vec![BTreeSet::new(); shards],
+        }
+    }
+
+    // ---- looking ----
+
+    pub(super) fn get(&self, id: &JobId) -> Option<&Job> {
+        self.jobs.get(id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values()
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
+    }
+
+    pub(super) fn of_shard(&self, shard: usize) -> impl Iterator<Item = &Job> {
+        self.index.shards[shard].ids.iter().filter_map(|id| self.jobs.get(id))
+    }
+
+    pub(super) fn out_at(&self, worker: &WorkerId) -> impl Iterator<Item = &Job> {
+        self.index.out.get(worker).into_iter().flatten().filter_map(|id| self.jobs.get(id))
+    }
+
+    /// How many attempts are out at this worker.
+    pub(super) fn load_of(&self, worker: &WorkerId) -> usize {
+        self.index.out.get(worker).map_or(0, BTreeSet::len)
+    }
+
+    /// The jobs that wait for a worker: all of them, or those for which nobody has looked for one yet.
+    pub(super) fn waiting(&self, now: Time, all: bool) -> impl Iterator<Item = &Job> {
+        let ids = if all { &self.index.queued } else { &self.news.fresh };
+        ids.iter().filter_map(|id| self.jobs.get(id)).filter(move |job| job.waits(now))
+    }
+
+    /// Whether some queued job has been told why it waits.
+    pub(super) fn has_explained(&self) -> bool {
+        self.index.queued.len() > self.news.fresh.len()
+    }
+
+    /// The next time after now at which a job has to be judged.
+    pub(super) fn due_at(&self, now: Time) -> Option<Time> {
+        self.index.timers.iter().map(|(at, _)| *at).find(|at| *at > now)
+    }
+
+    // ---- changing ----
+
+    /// The only place that changes the state of a job. Panics if the transition is not allowed: a job whose state cannot be
+    /// trusted must not reach the ledger.
+    pub(super) fn change(&mut self, ledger: &mut Ledger, now: Time, id: &JobId, transition: Transition) {
+        let epoch = self.epoch;
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        let from = job.record.state;
+        let to = match &transition {
+            Transition::Dispatch(_) => JobState::Dispatched,
+            Transition::Requeue { .. } => JobState::Queued,
+            Transition::Claim(state) | Transition::End { state, .. } => *state,
+        };
+        let allowed = from.may_become(to) || Mutant::JobLateResultReopens.on();
+        assert!(allowed, "{id}: {from:?} cannot become {to:?}");
+        self.index.take(job);
+        self.news.left(job);
+        let recorded = !matches!(transition, Transition::Claim(_));
+        match transition {
+            Transition::Dispatch(worker) => {
+                job.record.attempt += 1;
+                job.record.worker = Some(worker);
+                job.record.given_up = false;
+                job.become_recorded(now, epoch, to, "");
+            }
+            Transition::Claim(state) => job.become_claimed(now, state),
+            Transition::Requeue { attempt, pause_ms, reason } => {
+                job.end_attempt(now, attempt);
+                job.times.not_before = now + pause_ms;
+                job.become_recorded(now, epoch, to, &reason);
+            }
+            Transition::End { attempt, reason, .. } => {
+                job.end_attempt(now, attempt);
+                job.record.payload = Arc::from([]);
+                job.become_recorded(now, epoch, to, &reason);
+            }
+        }
+        self.index.put(job);
+        self.news.came(job);
+        if recorded {
+            self.touch(ledger, id);
+        }
+    }
+
+    /// A job that was just submitted.
+    pub(super) fn create(&mut self, ledger: &mut Ledger, now: Time, token: u64, record: JobRecord) {
+        let record = JobRecord {
+            state: JobState::Queued,
+            attempt: 0,
+            unbegun: 0,
+            worker: None,
+            epoch: self.epoch,
+            cancel: false,
+            given_up: false,
+            result: Arc::from([]),
+            late: Vec::new(),
+            ..record
+        };
+        let id = record.id.clone();
+        self.insert(ledger, now, record, None);
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.tokens.push((token, SubmitAnswer::Created));
+        }
+        self.touch(ledger, &id);
+    }
+
+    /// A shard as a former leader left it.
+    pub(super) fn load(&mut self, ledger: &Ledger, now: Time, shard: usize, records: Vec<JobRecord>) {
+        for id in self.index.shards[shard].ids.clone() {
+            self.remove(&id);
+        }
+        for record in records {
+            let told = Some((record.state, record.attempt));
+            self.insert(ledger, now, record, told);
+        }
+    }
+
+    fn insert(&mut self, ledger: &Ledger, now: Time, record: JobRecord, told: Option<(JobState, u32)>) {
+        self.remove(&record.id);
+        let job = Job {
+            shard: ledger.shard_of(&record.series),
+            record,
+            revision: 0,
+            times: Times { known_since: now, state_since: now, waits_since: now, not_before: now },
+            withdraw: None,
+            tokens: Vec::new(),
+            told,
+            timer: None,
+        };
+        self.index.put(&job);
+        self.news.came(&job);
+        self.jobs.insert(job.record.id.clone(), job);
+    }
+
+    pub(super) fn remove(&mut self, id: &JobId) {
+        let Some(job) = self.jobs.remove(id) else { return };
+        self.index.take(&job);
+        self.news.left(&job);
+        self.unconfirmed[job.shard].remove(id);
+    }
+
+    /// A submission of a job that exists, to be answered once the ledger on the store has it. Returns whether it exists.
+    pub(super) fn submitted_again(&mut self, id: &JobId, token: u64) -> bool {
+        let Some(job) = self.jobs.get_mut(id) else { return false };
+        job.tokens.push((token, SubmitAnswer::Exists));
+        self.news.untold.insert(id.clone());
+        true
+    }
+
+    /// Somebody asked to cancel it. The ledger records that, so that the next leader sees it too.
+    pub(super) fn ask_to_cancel(&mut self, ledger: &mut Ledger, id: &JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        job.record.cancel = true;
+        if job.record.state == JobState::Dispatched {
+            job.withdraw = Some(Withdraw::Cancel);
+        }
+        self.touch(ledger, id);
+    }
+
+    /// Its entry is to be taken out of the inbox unclaimed.
+    pub(super) fn withdraw_entry(&mut self, id: &JobId, why: Withdraw) {
+        if let Some(job) = self.jobs.get_mut(id) {
+            job.withdraw = Some(why);
+        }
+    }
+
+    /// The result of an attempt that had been given up.
+    pub(super) fn record_late(&mut self, ledger: &mut Ledger, id: &JobId, late: LateResult) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if job.record.late.len() < JOB_LATE_MAX {
+            job.record.late.push(late);
+        }
+        self.touch(ledger, id);
+    }
+
+    /// Says why a job waits. The reason goes to the store with the next write of its shard, or with one of its own if it lasts.
+    pub(super) fn explain(&mut self, ledger: &mut Ledger, now: Time, id: &JobId, reason: &str) {
+        self.news.fresh.remove(id);
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        if job.record.state == JobState::Queued && *job.record.reason != *reason {
+            job.record.reason = Arc::from(reason);
+            ledger.explained(now, job.shard);
+        }
+    }
+
+    /// When to judge a job next, going by time alone.
+    pub(super) fn retime(&mut self, id: &JobId, timer: Option<Time>) {
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.timer != timer) else { return };
+        if let Some(before) = std::mem::replace(&mut job.timer, timer) {
+            self.index.timers.remove(&(before, id.clone()));
+        }
+        self.index.timers.extend(timer.map(|at| (at, id.clone())));
+    }
+
+    /// A job changed in a way that the ledger must record.
+    fn touch(&mut self, ledger: &mut Ledger, id: &JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
+        job.revision = ledger.touch(job.shard);
+        self.unconfirmed[job.shard].insert(id.clone());
+        self.news.changed.insert(id.clone());
+        self.news.inboxes.extend(job.record.worker.clone());
+    }
+
+    // ---- news ----
+
+    /// More of a shard is on the store than before.
+    pub(super) fn confirmed(&mut self, ledger: &Ledger, shard: usize) {
+        let (jobs, news) = (&self.jobs, &mut self.news);
+        self.unconfirmed[shard].retain(|id| {
+            let Some(job) = jobs.get(id) else { return false };
+            let confirmed = job.is_confirmed(ledger);
+            if confirmed {
+                news.inboxes.extend(job.record.worker.clone());
+                news.untold.insert(id.clone());
+            }
+            !confirmed
+        });
+    }
+
+    /// Somebody removed a shard: all of it is written again from memory.
+    pub(super) fn unconfirm(&mut self, shard: usize) {
+        self.unconfirmed[shard] = self.index.shards[shard].ids.clone();
+    }
+
+    /// What is known of a worker has changed: its jobs are judged again.
+    pub(super) fn judge_again(&mut self, worker: &WorkerId) {
+        self.news.changed.extend(self.index.out.get(worker).into_iter().flatten().cloned());
+    }
+
+    /// Jobs in a pause become fresh again when it ends.
+    pub(super) fn set_pausing_aside(&mut self, now: Time) {
+        let jobs = &self.jobs;
+        self.news.fresh.retain(|id| jobs.get(id).is_some_and(|job| now >= job.times.not_before));
+    }
+
+    /// The jobs that changed, and those whose time has come.
+    pub(super) fn take_changed(&mut self, now: Time) -> BTreeSet<JobId> {
+        let mut ids = std::mem::take(&mut self.news.changed);
+        for (_, id) in self.index.timers.iter().take_while(|(at, _)| *at <= now) {
+            if self.index.queued.contains(id) {
+                self.news.fresh.insert(id.clone());
+            }
+            ids.insert(id.clone());
+        }
+        ids
+    }
+
+    pub(super) fn take_tokens(&mut self, id: &JobId) -> Vec<(u64, SubmitAnswer)> {
+        self.jobs.get_mut(id).map(|job| std::mem::take(&mut job.tokens)).unwrap_or_default()
+    }
+
+    /// The job as it is now, unless that was told before.
+    pub(super) fn tell(&mut self, id: &JobId) -> Option<&JobRecord> {
+        let job = self.jobs.get_mut(id)?;
+        let now = Some((job.record.state, job.record.attempt));
+        (std::mem::replace(&mut job.told, now) != now).then_some(&job.record)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{ledger, name, record, table};
+    use super::*;
+    use rand::{RngExt, SeedableRng};
+
+    fn done(kind: JobState) -> Transition {
+        let attempt = AttemptEnd::Ended { result: Arc::from(*b"r"), given_up: false };
+        Transition::End { state: kind, attempt, reason: String::new() }
+    }
+
+    /// Some transition, allowed or not, with the state it leads to.
+    fn any(draw: u32, worker: u32) -> (JobState, Transition) {
+        let worker = name(&format!("w{worker}"));
+        let (attempt, reason) = (AttemptEnd::Withdrawn, "why".to_owned());
+        match draw {
+            0..3 => (JobState::Dispatched, Transition::Dispatch(worker)),
+            3 => (JobState::Acked, Transition::Claim(JobState::Acked)),
+            4 => (JobState::Running, Transition::Claim(JobState::Running)),
+            5 => (JobState::Queued, Transition::Requeue { attempt, pause_ms: 10, reason }),
+            _ => (JobState::Failed, done(JobState::Failed)),
+        }
+    }
+
+    #[test]
+    fn the_index_says_what_a_search_says() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(1);
+        let (mut table, mut ledger) = (Table::new(Epoch(2), 2), ledger());
+        let mut states = BTreeSet::new();
+        for now in 0..20_000_u64 {
+            let id: JobId = name(&format!("t{}", rng.random_range(0..20)));
+            match rng.random_range(0..20) {
+                0 => table.remove(&id),
+                1 => table.retime(&id, rng.random_bool(0.7).then(|| Time(now + rng.random_range(0..9)))),
+                2 => drop(table.take_changed(Time(now))),
+                3 => table.ask_to_cancel(&mut ledger, &id),
+                4 => table.explain(&mut ledger, Time(now), &id, "nobody is there"),
+                5 => table.set_pausing_aside(Time(now)),
+                _ => match table.get(&id).map(|job| job.record.state) {
+                    None => table.create(&mut ledger, Time(now), now, record(id.as_str())),
+                    Some(state) => {
+                        let (next, transition) = any(rng.random_range(0..7), rng.random_range(0..3));
+                        if state.may_become(next) {
+                            table.change(&mut ledger, Time(now), &id, transition);
+                            states.insert(next);
+                        }
+                    }
+                },
+            }
+            assert_eq!(table.index, Index::of(2, table.iter()), "at {now}");
+            assert!(table.news.fresh.is_subset(&table.index.queued), "at {now}");
+            let unmarked = |job: &&Job| {
+                !job.is_confirmed(&ledger) && !table.unconfirmed[job.shard].contains(&job.record.id)
+            };
+            assert_eq!(table.iter().find(unmarked), None, "its confirmation is not waited for");
+        }
+        assert_eq!(states.len(), 5, "{states:?}");
+    }
+
+    #[test]
+    #[should_panic(expected = "t1: Queued cannot become Succeeded")]
+    fn a_transition_that_is_not_allowed_stops_everything() {
+        table(record("t1"), vec![done(JobState::Succeeded)]);
+    }
+
+    #[test]
+    fn only_what_was_begun_counts_as_an_attempt() {
+        let requeue =
+            |attempt| Transition::Requeue { attempt, pause_ms: 50, reason: "not claimed".to_owned() };
+        let dispatch = || Transition::Dispatch(name("w1"));
+        let transitions = vec![dispatch(), requeue(AttemptEnd::Withdrawn), dispatch()];
+        let (mut table, mut ledger, id) = table(record("t1"), transitions);
+        let job = table.get(&id).expect("it is there");
+        assert_eq!((job.record.attempt, job.record.begun(), job.times.waits_since), (2, 1, Time(0)));
+        table.change(&mut ledger, Time(4000), &id, Transition::Claim(JobState::Running));
+        table.change(&mut ledger, Time(5000), &id, requeue(AttemptEnd::Returned));
+        let job = table.get(&id).expect("it is there");
+        assert_eq!(
+            (job.record.begun(), job.times.waits_since, job.times.not_before),
+            (0, Time(5000), Time(5050))
+        );
+    }
+
+    #[test]
+    fn what_is_over_keeps_its_result_and_drops_its_payload() {
+        let transitions = vec![
+            Transition::Dispatch(name("w1")),
+            Transition::Claim(JobState::Running),
+            done(JobState::Succeeded),
+        ];
+        let (table, _, id) = table(record("t1"), transitions);
+        let record = table.get(&id).expect("it is there").record();
+        assert_eq!(
+            (record.state, &*record.result, record.payload.len()),
+            (JobState::Succeeded, &b"r"[..], 0)
+        );
+        assert_eq!((table.index.in_flight, table.index.claimed, table.load_of(&name("w1"))), (0, 0, 0));
+    }
+}
