@@ -49,7 +49,9 @@ pub use election::{
 #[cfg(feature = "explore")]
 pub use election::{LeadView, Renumber, SeenView, View};
 pub use fallback::{
-    SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatObserver, SeatRead, SeatUse, WhichSeat,
+    SeatChoice, SeatChoiceCommand, SeatChoiceConfig, SeatChoiceOutput, SeatChoiceRequest, SeatObserver,
+    SeatObserverAnswer, SeatObserverCommand, SeatObserverConfig, SeatObserverOutput, SeatObserverRequest,
+    SeatUse, WhichSeat,
 };
 pub use fence::{FenceRule, Verdict};
 pub use id::{

@@ -109,6 +109,8 @@ pub enum Mutant {
     MarkIgnored,
     /// A look at the other seat that got no answer counts as what was last seen, or as free.
     UnansweredLookTakenForFree,
+    /// A read of the other seat that was sent before this one was won counts like one that was sent afterwards.
+    EarlierReadCounts,
     /// A new holder of the global seat does not look at the plugin's own seat first.
     SeatNotChecked,
     /// The next epoch is derived from the leader last announced, not from the seat that was read.

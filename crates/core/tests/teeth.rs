@@ -35,6 +35,11 @@ fn unanswered_look_taken_for_free() {
 }
 
 #[test]
+fn earlier_read_of_the_other_seat_counts() {
+    must_be_caught(Mutant::EarlierReadCounts);
+}
+
+#[test]
 fn other_seat_not_checked() {
     must_be_caught(Mutant::SeatNotChecked);
 }

@@ -1,11 +1,13 @@
-//! Pods, one plugin, two seats, looks that may get no answer, and anything happening in any order.
+//! Pods, one plugin, two seats, reads that may take long or get no answer, and anything happening in any order.
 #![allow(dead_code, reason = "two test programs use it")]
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tenure_core::machine::{Effect, In, Input, Machine, Now, RequestId};
 use tenure_core::{
-    Epoch, SeatChoice, SeatChoiceEffect, SeatChoiceInput, SeatObserver, SeatRead, SeatState, SeatUse, Time,
-    Version, WhichSeat,
+    Epoch, Holder, Incarnation, Lease, NodeId, Nonce, SeatAnswer, SeatChoice, SeatChoiceCommand,
+    SeatChoiceConfig, SeatChoiceOutput, SeatChoiceRequest, SeatObserverAnswer, SeatObserverRequest,
+    SeatState, Time, Version, WhichSeat,
 };
 
 const PODS: usize = 3;
@@ -13,7 +15,7 @@ const CHAOS_STEPS: usize = 400;
 const QUIET_STEPS: usize = 4000;
 const LEASE_MS: u64 = 1000;
 const EXPIRY_PERMILLE: u64 = 3000;
-const PATIENCE_MS: u64 = 500;
+const CONFIG: SeatChoiceConfig = SeatChoiceConfig { every_ms: 200, patience_ms: 500 };
 const STEP_MS_MAX: u64 = 150;
 
 /// A seat of the world. A holder that lost it without vacating stays on it, and renews it no more.
@@ -36,18 +38,30 @@ impl Seat {
         self.holder.is_none() || !alive && expired
     }
 
-    fn read(&self, unless: Option<&Version>) -> SeatRead {
+    fn nonce(&self) -> Nonce {
+        Nonce { incarnation: Incarnation(1), sequence: self.version }
+    }
+
+    fn read(&self, unless: Option<&Version>) -> SeatAnswer {
         let version = Version::new(&self.version.to_string());
-        match (self.version, self.holder) {
-            (0, _) => SeatRead::Absent,
-            _ if unless == Some(&version) => SeatRead::Unchanged,
-            (_, holder) => SeatRead::Seat {
-                version,
-                state: if holder.is_some() { SeatState::Held } else { SeatState::Vacant },
-                epoch: Epoch(self.epoch),
-                expiry_ms: LEASE_MS * EXPIRY_PERMILLE / 1000,
-            },
+        if self.version == 0 {
+            return SeatAnswer::Absent;
         }
+        if unless == Some(&version) {
+            return SeatAnswer::Unchanged;
+        }
+        let node = NodeId::new("pod").expect("valid");
+        let seat = tenure_core::Seat {
+            epoch: Epoch(self.epoch),
+            state: if self.holder.is_some() { SeatState::Held } else { SeatState::Vacant },
+            holder: Holder { node, incarnation: Incarnation(1) },
+            lease: Lease { hold_ms: LEASE_MS, expiry_ms: LEASE_MS * EXPIRY_PERMILLE / 1000 },
+            terms: None,
+            renewals: 0,
+            nonce: self.nonce(),
+            step_down: false,
+        };
+        SeatAnswer::Found { seat, version, modified_ms: 0 }
     }
 }
 
@@ -65,10 +79,9 @@ struct Pod {
     own: Option<(u64, Option<u64>)>,
     acts_global: Option<u64>,
     acts_own: Option<u64>,
-    global_seat: SeatObserver,
-    /// The watch of the plugin's own seat, for the leadership at hand.
-    own_seat: Option<SeatObserver>,
-    todo: Vec<SeatChoiceEffect>,
+    todo: Vec<SeatChoiceOutput>,
+    /// Requests under way, and what came of those that have reached the store.
+    asked: Vec<(RequestId, SeatChoiceRequest, Option<SeatObserverAnswer>)>,
 }
 
 #[derive(Default)]
@@ -118,7 +131,7 @@ impl World {
     /// A process that starts.
     fn pod(&mut self) -> Pod {
         Pod {
-            choice: SeatChoice::default(),
+            choice: SeatChoice::new(CONFIG),
             refused: self.rng.random_bool(0.4),
             heard: 0,
             floor: 0,
@@ -127,9 +140,8 @@ impl World {
             own: None,
             acts_global: None,
             acts_own: None,
-            global_seat: SeatObserver::new(PATIENCE_MS),
-            own_seat: None,
             todo: Vec::new(),
+            asked: Vec::new(),
         }
     }
 
@@ -145,18 +157,74 @@ impl World {
             7 if !self.quiet => self.end_global(pod),
             8..12 => self.claim_own(pod),
             12 if !self.quiet => self.end_own(pod),
-            13..16 => self.look(pod),
+            13..16 => self.carry(pod),
+            16..19 => self.wake(pod),
             _ => self.work(pod),
         }
         self.check();
     }
 
-    fn tell(&mut self, pod: usize, input: SeatChoiceInput) {
-        let mut out = Vec::new();
-        self.pods[pod].choice.handle(input, &mut out);
-        self.outcome.fallbacks += out.iter().filter(|e| **e == SeatChoiceEffect::FallbackStarted).count();
-        self.pods[pod].todo.extend(out);
+    fn tell(&mut self, pod: usize, command: SeatChoiceCommand) {
+        self.feed(pod, Input::Command(command));
+    }
+
+    fn feed(&mut self, pod: usize, input: In<SeatChoice>) {
+        let (mut out, woken) = (Vec::new(), matches!(input, Input::Wake));
+        let choice = &mut self.pods[pod].choice;
+        choice.handle(Now { at: Time(self.now), wall_ms: 0 }, input, &mut out);
+        assert!(!woken || choice.wake_at().is_none_or(|at| at > Time(self.now)), "it would spin");
+        for effect in out {
+            match effect {
+                Effect::Request(id, request) => self.pods[pod].asked.push((id, request, None)),
+                Effect::Output(output) => {
+                    self.outcome.fallbacks += usize::from(output == SeatChoiceOutput::FallbackStarted);
+                    self.pods[pod].todo.push(output);
+                }
+            }
+        }
         self.act(pod);
+    }
+
+    fn wake(&mut self, pod: usize) {
+        if self.pods[pod].choice.wake_at().is_some_and(|at| at <= Time(self.now)) {
+            self.feed(pod, Input::Wake);
+        }
+    }
+
+    /// Any request under way reaches the store, or is answered: now and then it is as if it never was.
+    fn carry(&mut self, pod: usize) {
+        let count = self.pods[pod].asked.len();
+        if count == 0 {
+            return;
+        }
+        let at = self.rng.random_range(0..count);
+        let (id, request, answer) = self.pods[pod].asked.remove(at);
+        match answer {
+            Some(answer) => self.feed(pod, Input::Answer(id, answer)),
+            None => {
+                let done = self.done(&request);
+                let unanswered = tenure_core::machine::Request::unanswered(&request);
+                let answer = if self.rng.random_bool(0.3) { unanswered } else { done };
+                self.pods[pod].asked.push((id, request, Some(answer)));
+            }
+        }
+    }
+
+    fn done(&mut self, request: &SeatChoiceRequest) -> SeatObserverAnswer {
+        let seat = match request.seat {
+            WhichSeat::Global => &mut self.global,
+            WhichSeat::Own => &mut self.own,
+        };
+        match &request.request {
+            SeatObserverRequest::Read { unless } => SeatObserverAnswer::Read(seat.read(unless.as_ref())),
+            SeatObserverRequest::Vacate(nonce) => {
+                let unchanged = *nonce == seat.nonce();
+                if unchanged {
+                    seat.write(self.now, None, seat.epoch);
+                }
+                SeatObserverAnswer::Vacated(unchanged)
+            }
+        }
     }
 
     /// The plugin acts as soon as it may.
@@ -204,7 +272,8 @@ impl World {
     /// The process leaves the global election; its lease has ended.
     fn refuse(&mut self, pod: usize) {
         if self.pods[pod].global.is_none() {
-            self.tell(pod, SeatChoiceInput::Refused);
+            let led = Some(Epoch(self.pods[pod].led));
+            self.tell(pod, SeatChoiceCommand::Refused { led });
         }
     }
 
@@ -217,7 +286,7 @@ impl World {
         let epoch = self.global.epoch.max(floor) + 1;
         self.global.write(self.now, Some(pod), epoch);
         (self.pods[pod].global, self.pods[pod].led) = (Some(epoch), epoch);
-        self.tell(pod, SeatChoiceInput::GlobalLeads(Epoch(epoch)));
+        self.tell(pod, SeatChoiceCommand::GlobalLeads(Epoch(epoch)));
     }
 
     /// Work stops first; then the seat is given up, or left to expire.
@@ -225,16 +294,16 @@ impl World {
         if self.pods[pod].global.take().is_none() {
             return;
         }
-        (self.pods[pod].acts_global, self.pods[pod].own_seat) = (None, None);
+        self.pods[pod].acts_global = None;
         if !self.pods[pod].refused && self.rng.random_bool(0.5) {
             let epoch = self.global.epoch;
             self.global.write(self.now, None, epoch);
         }
-        self.tell(pod, SeatChoiceInput::GlobalEnded);
+        self.tell(pod, SeatChoiceCommand::GlobalEnded);
     }
 
     fn claim_own(&mut self, pod: usize) {
-        let stopping = self.pods[pod].todo.contains(&SeatChoiceEffect::StopOwn);
+        let stopping = self.pods[pod].todo.contains(&SeatChoiceOutput::StopOwn);
         let Some((floor, None)) = self.pods[pod].own else { return };
         let alive = self.own.holder.is_some_and(|held| self.own_led_by(held));
         if stopping || !self.own.may_be_claimed(self.now, alive) {
@@ -243,7 +312,7 @@ impl World {
         let epoch = self.own.epoch.max(floor) + 1;
         self.own.write(self.now, Some(pod), epoch);
         self.pods[pod].own = Some((floor, Some(epoch)));
-        self.tell(pod, SeatChoiceInput::OwnLeads(Epoch(epoch)));
+        self.tell(pod, SeatChoiceCommand::OwnLeads(Epoch(epoch)));
     }
 
     fn end_own(&mut self, pod: usize) {
@@ -254,29 +323,7 @@ impl World {
             let epoch = self.own.epoch;
             self.own.write(self.now, None, epoch);
         }
-        self.tell(pod, SeatChoiceInput::OwnEnded);
-    }
-
-    /// One look at the global seat, as the library makes it: now and then without an answer.
-    fn glance(&mut self, pod: usize) -> Option<SeatUse> {
-        let now = Time(self.now);
-        let silent = self.rng.random_bool(0.3);
-        let Pod { global_seat, led, .. } = &mut self.pods[pod];
-        let read = match silent {
-            true => SeatRead::Nothing,
-            false => self.global.read(global_seat.version()),
-        };
-        let usage = global_seat.look(now, now, read)?;
-        let mine = usage == SeatUse::Held && self.global.epoch == *led;
-        Some(if mine { SeatUse::Free(Epoch(*led)) } else { usage })
-    }
-
-    fn look(&mut self, pod: usize) {
-        if self.pods[pod].choice.is_fallback()
-            && let Some(usage) = self.glance(pod)
-        {
-            self.tell(pod, SeatChoiceInput::GlobalSeat(usage));
-        }
+        self.tell(pod, SeatChoiceCommand::OwnEnded);
     }
 
     /// Carries out something that was asked for, in any order.
@@ -288,13 +335,13 @@ impl World {
         let at = self.rng.random_range(0..count);
         let effect = self.pods[pod].todo.remove(at);
         match effect {
-            SeatChoiceEffect::FallbackStarted => {}
-            SeatChoiceEffect::StartOwn(above) => {
+            SeatChoiceOutput::FallbackStarted | SeatChoiceOutput::Left => {}
+            SeatChoiceOutput::StartOwn(above) => {
                 let floor = self.pods[pod].heard.max(above.0);
                 self.pods[pod].own = Some((floor, None));
             }
-            SeatChoiceEffect::StopOwn => {
-                if self.pods[pod].todo.iter().any(|e| matches!(e, SeatChoiceEffect::StartOwn(_))) {
+            SeatChoiceOutput::StopOwn => {
+                if self.pods[pod].todo.iter().any(|e| matches!(e, SeatChoiceOutput::StartOwn(_))) {
                     self.pods[pod].todo.push(effect); // Never before it was started.
                     return;
                 }
@@ -304,49 +351,21 @@ impl World {
                     let epoch = self.own.epoch;
                     self.own.write(self.now, None, epoch);
                 }
-                self.tell(pod, SeatChoiceInput::OwnStopped);
+                self.tell(pod, SeatChoiceCommand::OwnStopped);
             }
-            SeatChoiceEffect::CheckOwnSeat(check) => {
-                if self.pods[pod].global == Some(check.0) {
-                    self.watch_own_seat(pod, check);
-                }
-            }
-            SeatChoiceEffect::CheckGlobalSeat(check) => match self.glance(pod) {
-                Some(usage) => self.tell(pod, SeatChoiceInput::GlobalSeatChecked { check, usage }),
-                None => self.pods[pod].todo.push(effect), // Until there is an answer.
-            },
-            SeatChoiceEffect::Raise(above) => {
+            SeatChoiceOutput::Raise(WhichSeat::Global, above) => {
                 self.pods[pod].floor = self.pods[pod].floor.max(above.0);
                 if self.pods[pod].global.is_some_and(|epoch| epoch <= above.0) {
                     self.end_global(pod);
                 }
             }
-            SeatChoiceEffect::RaiseOwn(above) => {
+            SeatChoiceOutput::Raise(WhichSeat::Own, above) => {
                 if let Some((floor, leads)) = &mut self.pods[pod].own {
                     *floor = (*floor).max(above.0);
                     if leads.is_some_and(|epoch| epoch <= above.0) {
                         self.end_own(pod);
                     }
                 }
-            }
-        }
-    }
-
-    /// One look of the watch that a new holder of the global seat keeps until the other is free.
-    fn watch_own_seat(&mut self, pod: usize, check: Epoch) {
-        let now = Time(self.now);
-        let silent = self.rng.random_bool(0.3);
-        let mut watch = match self.pods[pod].own_seat.take() {
-            Some(watch) => watch,
-            None => SeatObserver::new(PATIENCE_MS),
-        };
-        let read = if silent { SeatRead::Nothing } else { self.own.read(watch.version()) };
-        let usage = watch.look(now, now, read);
-        match usage {
-            Some(SeatUse::Free(epoch)) => self.tell(pod, SeatChoiceInput::OwnSeatFree { check, epoch }),
-            Some(SeatUse::Held) | None => {
-                self.pods[pod].own_seat = Some(watch);
-                self.pods[pod].todo.push(SeatChoiceEffect::CheckOwnSeat(check));
             }
         }
     }
