@@ -1,9 +1,11 @@
 //! The election of one node: what runs the core's coordinator, and what it gives to everybody else.
 
 mod host;
+mod seat_reader;
 mod store;
 
 pub(crate) use host::ElectionHost;
+pub(crate) use seat_reader::SeatReader;
 pub(crate) use store::SeatClient;
 
 use crate::clock::Clock;

@@ -55,7 +55,6 @@ mod node;
 pub mod plugin;
 pub mod process;
 pub mod schedules;
-mod service;
 pub mod settings;
 pub mod shell;
 mod status;

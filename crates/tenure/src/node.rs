@@ -15,9 +15,9 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::job::Jobs;
 use crate::keys::Keys;
 use crate::metrics::{Counters, Metrics};
-use crate::process::{Parts, StandAside};
+use crate::process::LeadershipSource;
 use crate::settings::Settings;
-use crate::workers::{SnapshotPointers, Sweeper, Worker, WorkerHost, WorkerRegistry, WorkerSpec, Workers};
+use crate::workers::{SnapshotPointers, Worker, WorkerSpec, Workers};
 use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,61 +114,41 @@ impl NodeBuilder {
     /// Opens the store and starts the candidate. Does not wait for the store to answer: a node whose store is away keeps
     /// trying, and reports it in its events.
     pub async fn start(self) -> Result<Node, Error> {
-        let id = self.settings.node.clone();
+        let lanes = match &self.lanes {
+            Some(lanes) => lanes.clone(),
+            None => {
+                let timeout = Duration::from_millis(self.settings.request_timeout_ms);
+                tenure_store::open(&self.settings.store, &OpenOptions::with_request_timeout(timeout)).await?
+            }
+        };
+        self.start_on(lanes)
+    }
+
+    /// Starts the candidate on a store that is open.
+    pub(crate) fn start_on(self, lanes: Lanes) -> Result<Node, Error> {
         let namespace = Namespace::new(&self.settings.namespace)?;
         let keys = match &self.plugin {
             Some(plugin) => Keys::per_plugin(&namespace, plugin),
             None => Keys::global(&namespace),
         };
-        let request_timeout = Duration::from_millis(self.settings.request_timeout_ms);
-        let lanes = match self.lanes {
-            Some(lanes) => lanes,
-            None => {
-                let options = OpenOptions::with_request_timeout(request_timeout);
-                tenure_store::open(&self.settings.store, &options).await?
-            }
-        };
         let clock = crate::mutant::clock(self.clock, self.settings.heartbeat_interval_ms);
         let (commands, inbox) = mpsc::channel(16);
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (end, ended) = watch::channel(None);
-        let counters = Arc::new(Counters::new(&self.settings, Arc::clone(&clock), watcher.clone()));
+        let (handle, fence, jobs) =
+            NodeHandle::connect(&self.settings, &keys, lanes, clock, self.events, watcher);
         if let Some(plugin) = &self.plugin {
-            counters.serve([Arc::from(plugin.as_str())].into());
+            handle.reporter().counters.serve([Arc::from(plugin.as_str())].into());
         }
-        let lanes = counters.meter(lanes);
-        let fence = Fence::counting(self.settings.fence_rule(), Arc::clone(&clock), counters.drift());
-        let reporter = Reporter {
-            namespace: Arc::from(namespace.as_str()),
-            node: id,
-            prefix: Arc::from(self.settings.telemetry_prefix.as_str()),
-            clock,
-            events: self.events,
-            counters: Arc::clone(&counters),
-        };
-        let ((registry, workers), pointers) =
-            (WorkerRegistry::new(reporter.clone()), SnapshotPointers::default());
-        let settings = Arc::new(self.settings.clone());
-        let jobs = Jobs {
-            store: counters.meter_jobs(&lanes.bulk),
-            keys: Jobs::fixed(keys.clone()),
-            settings: Arc::clone(&settings),
-            reporter: reporter.clone(),
-            fence: fence.clone(),
-            workers: workers.clone(),
-        };
-        let (bulk, known) = (Arc::clone(&lanes.bulk), watcher.clone());
-        let host = WorkerHost::new(Arc::clone(&bulk), keys.clone(), settings, reporter.clone(), watcher);
-        let sweeper =
-            Sweeper::new(bulk, keys.clone(), &self.settings, known, pointers.clone(), registry.clone());
-        let sweeper = tokio::spawn(sweeper.supervised(ended.clone()));
+        let pointers = SnapshotPointers::default();
+        let sweeper = tokio::spawn(handle.sweeper(pointers.clone()).supervised(ended.clone()));
         let supervisor = Supervisor {
             keys,
             settings: self.settings,
-            lanes: lanes.clone(),
+            lanes: handle.lanes.clone(),
             floor: self.floor,
             outputs: ElectionOutputs {
-                reporter,
+                reporter: handle.reporter().clone(),
                 leadership,
                 fence: fence.clone(),
                 #[cfg(feature = "explore")]
@@ -179,7 +159,6 @@ impl NodeBuilder {
             end,
         };
         let supervisor = tokio::spawn(supervisor.run(inbox));
-        let handle = NodeHandle { lanes, host, workers, registry };
         Ok(Node { handle, commands, fence, ended, supervisor, jobs, sweeper })
     }
 }
@@ -337,15 +316,15 @@ impl Node {
         stand_aside(self.commands.clone(), hold).await
     }
 
-    /// What a process supervisor needs. It must not keep the node alive.
-    pub(crate) fn process_parts(&self) -> Parts {
+    /// For a supervisor of processes. It must not keep the node alive.
+    pub(crate) fn leadership_source(&self) -> LeadershipSource {
         let commands = self.commands.downgrade();
-        let stand_aside: StandAside = Arc::new(move |hold| {
+        let stand_aside = move |hold| {
             let commands = commands.upgrade();
-            Box::pin(async move { stand_aside(commands.ok_or_else(Error::not_leading)?, hold).await })
-        });
+            async move { stand_aside(commands.ok_or_else(Error::not_leading)?, hold).await }
+        };
         let (leadership, reporter) = (self.leadership(), self.reporter().clone());
-        Parts { leadership, reporter, drain: self.handle.host.drain(), stand_aside }
+        LeadershipSource::new(leadership, reporter, self.handle.host.drain(), stand_aside)
     }
 
     /// Completes when the node has ended, for whatever reason.

@@ -1,14 +1,27 @@
 //! Plugins: code that takes part in an election without running one.
 
+mod callbacks;
+mod fallback;
+mod handle;
+mod service;
+
+pub use handle::PluginHandle;
+pub use service::{Service, Services};
+
 pub use crate::node::NodeHandle;
-pub use crate::service::{PluginHandle, Service, Services};
 
 use crate::event::Event;
+use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
+use crate::keys::Keys;
+use crate::metrics::Counters;
+use crate::workers::Workers;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use tenure_core::NodeId;
+use tokio::sync::{broadcast, watch};
 
 /// A subscriber to an election: its namespace's, shared with others, or one of its own.
 ///
@@ -130,4 +143,18 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
+}
+
+/// What a plugin in global mode sees, whichever seat lets it act.
+#[derive(Clone)]
+struct PluginView {
+    leadership: watch::Sender<Leadership>,
+    mode: watch::Sender<Mode>,
+    /// Where the plugin's workers and jobs are.
+    keys: watch::Sender<Keys>,
+    workers: watch::Sender<Workers>,
+    events: broadcast::Sender<Event>,
+    fence: Fence,
+    /// The figures of the plugin's own node, while it has one.
+    own_counters: Arc<Mutex<Option<Arc<Counters>>>>,
 }

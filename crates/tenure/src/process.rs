@@ -1,22 +1,23 @@
 //! Processes: supervised leader-only work, on exactly one node.
 
 mod context;
-mod host;
 mod runner;
+mod source;
 mod spec;
 
 pub use context::ProcessContext;
-pub use host::ProcessHost;
+pub use source::LeadershipSource;
 pub use spec::ProcessSpec;
 pub use tenure_core::{ProcessOutcome, ProcessState, Restart};
 
-pub(crate) use host::{Parts, StandAside};
+pub(crate) use spec::panic_message;
 
 use crate::error::{Error, ErrorKind};
 use crate::event::EventKind;
-use crate::shell::{Restarts, Shell};
+use crate::shell::{Restarts, Shell, restarted};
 use runner::{Life, Runner};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::ProcessName;
@@ -118,7 +119,7 @@ impl Supervisor {
     ///
     /// This does not keep the node alive: a node that is dropped or shut down stops its processes first, and the supervisor
     /// ends with it. Must be called on a runtime.
-    pub fn run(self, on: &impl ProcessHost) -> Result<Processes, Error> {
+    pub fn run(self, on: impl Into<LeadershipSource>) -> Result<Processes, Error> {
         let mut names: Vec<&str> = Vec::new();
         for spec in &self.specs {
             let name = spec.name();
@@ -133,19 +134,19 @@ impl Supervisor {
         if names.is_empty() {
             return Err(Error::new(ErrorKind::Invalid, "a supervisor needs at least one process"));
         }
-        let parts = on.parts();
+        let source = on.into();
         let status = watch::Sender::new(SupervisorStatus::of(&self.specs));
         let (watcher, stop) = (status.subscribe(), CancellationToken::new());
-        let config = self.config(parts.budget());
+        let config = self.config(source.budget());
         let life = Life {
             config,
             alive: self.specs.iter().map(|_| Arc::new(())).collect(),
             specs: self.specs.into(),
-            parts,
+            source,
             status,
             stop: stop.clone(),
         };
-        let task = tokio::spawn(watch_over(life));
+        let task = tokio::spawn(supervise(life));
         Ok(Processes { status: watcher, stop: stop.drop_guard(), task })
     }
 
@@ -169,36 +170,33 @@ pub(crate) fn ms(duration: Duration) -> u64 {
 
 /// Keeps a supervisor alive. Its processes end with each of its lives; the next life begins once nothing of the last one
 /// runs.
-async fn watch_over(life: Life) {
-    let clock = Arc::clone(&life.parts.reporter.clock);
-    let mut deaths = 0u32;
-    loop {
-        let born = tokio::time::Instant::now();
-        // A separate task, so that a panic ends there and not here.
-        let machine = Supervision::new(life.config.clone());
-        match tokio::spawn(Shell::new(machine, Runner::new(life.clone()), Arc::clone(&clock)).run()).await {
-            Ok(()) => return,
-            Err(error) if error.is_cancelled() => return,
-            Err(_) => {}
+async fn supervise(life: Life) {
+    let live = || {
+        let clock = Arc::clone(&life.source.reporter.clock);
+        Shell::new(Supervision::new(life.config.clone()), Runner::new(life.clone()), clock).run()
+    };
+    let died = |_, hold| {
+        let life = life.clone();
+        async move {
+            tokio::select! {
+                biased;
+                () = life.stop.cancelled() => ControlFlow::Break(()),
+                () = stand_aside(&life, hold) => ControlFlow::Continue(()),
+            }
         }
-        deaths = if born.elapsed() >= DEATHS.forgiven_after { 1 } else { deaths.saturating_add(1) };
-        tokio::select! {
-            biased;
-            () = life.stop.cancelled() => return,
-            () = stand_aside(&life, DEATHS.pause(deaths)) => {}
-        }
-    }
+    };
+    restarted(DEATHS, live, died).await;
 }
 
 /// The supervisor died, and its processes with it: better no seat than one nobody works from.
 async fn stand_aside(life: &Life, hold: Duration) {
-    let epoch = life.parts.leadership.borrow().epoch;
+    let epoch = life.source.leadership.borrow().epoch;
     let cause = "supervisor died";
     let gave_up = EventKind::ProcessesGaveUp { process: None, cause, hold };
-    life.parts.reporter.emit(epoch, gave_up);
+    life.source.reporter.emit(epoch, gave_up);
     loop {
         // Not leading is just as good.
-        let _ = (life.parts.stand_aside)(hold).await;
+        let _ = (life.source.stand_aside)(hold).await;
         if life.alive.iter().all(|alive| Arc::strong_count(alive) == 1) {
             return;
         }

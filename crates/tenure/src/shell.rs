@@ -149,7 +149,7 @@ where
             },
             Some(done) = self.requests.join_next_with_id(), if !self.requests.is_empty() => self.on_done(done),
             () = std::future::ready(()), if due => self.on_time(),
-            () = sleep_or_never(sleep), if !due => self.on_time(),
+            () = or_never(sleep.map(tokio::time::sleep)), if !due => self.on_time(),
         }
     }
 
@@ -273,16 +273,17 @@ impl Restarts {
     }
 }
 
-/// Lives one life after the other until one ends by itself. A life that panics is told to `died`, with the number of deaths in
-/// a row and the pause that follows.
-pub async fn restarted<E, L>(
+/// Lives one life after the other until one ends by itself. If a life panics, `died` is told the number of deaths in a row and
+/// the pause that is due; it waits that long, or decides that there is no next life.
+pub async fn restarted<E, L, P>(
     restarts: Restarts,
     mut life: impl FnMut() -> L,
-    mut died: impl FnMut(u32, Duration),
+    mut died: impl FnMut(u32, Duration) -> P,
 ) -> Option<E>
 where
     E: Send + 'static,
     L: Future<Output = E> + Send + 'static,
+    P: Future<Output = ControlFlow<E>>,
 {
     let mut deaths = 0u32;
     loop {
@@ -294,10 +295,16 @@ where
             Err(_) => {}
         }
         deaths = if born.elapsed() >= restarts.forgiven_after { 1 } else { deaths.saturating_add(1) };
-        let pause = restarts.pause(deaths);
-        died(deaths, pause);
-        tokio::time::sleep(pause).await;
+        if let ControlFlow::Break(end) = died(deaths, restarts.pause(deaths)).await {
+            return Some(end);
+        }
     }
+}
+
+/// Waits for a pause before the next life.
+pub async fn rest<E>(pause: Duration) -> ControlFlow<E> {
+    tokio::time::sleep(pause).await;
+    ControlFlow::Continue(())
 }
 
 /// The receiving end of a handle. Says once that the handle is gone, and then nothing more: a closed channel is always ready.
@@ -329,10 +336,10 @@ impl<C> Commands<C> {
     }
 }
 
-/// Sleeps this long, or for ever.
-pub async fn sleep_or_never(time: Option<Duration>) {
-    match time {
-        Some(time) => tokio::time::sleep(time).await,
+/// Waits for this, or for ever if there is nothing to wait for.
+pub async fn or_never<F: Future>(future: Option<F>) -> F::Output {
+    match future {
+        Some(future) => future.await,
         None => std::future::pending().await,
     }
 }
@@ -476,7 +483,11 @@ mod tests {
                 "done"
             }
         };
-        let end = restarted(restarts, life, |count, pause| deaths.push((count, pause.as_secs()))).await;
+        let died = |count, pause: Duration| {
+            deaths.push((count, pause.as_secs()));
+            rest(pause)
+        };
+        let end = restarted(restarts, life, died).await;
         assert_eq!(end, Some("done"));
         assert_eq!(deaths, [(1, 1), (2, 2), (3, 4), (4, 4), (1, 1)], "a calm minute is forgiven");
     }

@@ -283,13 +283,7 @@ impl SeatChoice {
     }
 
     /// Steps one of the watches, and takes what it sees.
-    fn watch(
-        &mut self,
-        seat: WhichSeat,
-        now: Now,
-        input: In<SeatObserver>,
-        out: &mut Vec<Out<SeatChoice>>,
-    ) {
+    fn watch(&mut self, seat: WhichSeat, now: Now, input: In<SeatObserver>, out: &mut Vec<Out<SeatChoice>>) {
         let (observer, bit) = match seat {
             WhichSeat::Global => (&mut self.global_seat, 0),
             WhichSeat::Own => (&mut self.own_seat, 1),

@@ -379,7 +379,12 @@ mod tests {
     }
 
     /// One read, with the times at which it was sent and ended: what it said.
-    fn read(observer: &mut SeatObserver, sent: u64, ended: u64, answer: SeatAnswer) -> Vec<Out<SeatObserver>> {
+    fn read(
+        observer: &mut SeatObserver,
+        sent: u64,
+        ended: u64,
+        answer: SeatAnswer,
+    ) -> Vec<Out<SeatObserver>> {
         let out = step(observer, sent, Input::Command(SeatObserverCommand::ReadAgain));
         let Some(Effect::Request(id, SeatObserverRequest::Read { .. })) = out.last() else {
             panic!("no read: {out:?}")
@@ -509,7 +514,8 @@ mod tests {
                 panic!("not cleared: {out:?}")
             };
             assert_eq!(nonce.sequence, 4);
-            let out = step(&mut observer, sent + 20, Input::Answer(*id, SeatObserverAnswer::Vacated(cleared)));
+            let out =
+                step(&mut observer, sent + 20, Input::Answer(*id, SeatObserverAnswer::Vacated(cleared)));
             assert_eq!(used(&out), cleared.then_some(SeatUse::Free(Epoch(4))), "whoever wrote it is alive");
         }
     }

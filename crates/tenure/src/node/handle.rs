@@ -4,17 +4,21 @@ use crate::clock::Clock;
 use crate::documents::Documents;
 use crate::election::Reporter;
 use crate::error::Error;
-use crate::event::{EventKind, PluginEvent};
+use crate::event::{Event, EventKind, PluginEvent};
+use crate::fence::Fence;
 use crate::guard::Leadership;
-use crate::metrics::Metrics;
+use crate::job::Jobs;
+use crate::keys::Keys;
+use crate::metrics::{Counters, Metrics};
 use crate::settings::Settings;
-use crate::workers::{SeenWorker, Worker, WorkerHost, WorkerRegistry, WorkerSpec, Workers};
+use crate::workers::{SeenWorker, SnapshotPointers, Sweeper, Worker, WorkerHost, WorkerRegistry};
+use crate::workers::{WorkerSpec, Workers};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Namespace, NodeId, WorkerId};
 use tenure_store::Lanes;
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 
 /// What plugins and servers use of a [`Node`](crate::Node) that somebody else holds: its documents, figures, clock and events,
 /// and nothing that could harm its election. Requests through it count as the node's.
@@ -29,6 +33,47 @@ pub struct NodeHandle {
 }
 
 impl NodeHandle {
+    /// A process's connection to a namespace, with its fence and its jobs: all that a node and an observer have in common.
+    pub(crate) fn connect(
+        settings: &Settings,
+        keys: &Keys,
+        lanes: Lanes,
+        clock: Arc<dyn Clock>,
+        events: broadcast::Sender<Event>,
+        leadership: watch::Receiver<Leadership>,
+    ) -> (NodeHandle, Fence, Jobs) {
+        let settings = Arc::new(settings.clone());
+        let counters = Arc::new(Counters::new(&settings, Arc::clone(&clock), leadership.clone()));
+        let lanes = counters.meter(lanes);
+        let fence = Fence::counting(settings.fence_rule(), Arc::clone(&clock), counters.drift());
+        let reporter = Reporter {
+            namespace: Arc::from(settings.namespace.as_str()),
+            node: settings.node.clone(),
+            prefix: Arc::from(settings.telemetry_prefix.as_str()),
+            clock,
+            events,
+            counters: Arc::clone(&counters),
+        };
+        let (registry, workers) = WorkerRegistry::new(reporter.clone());
+        let jobs = Jobs {
+            store: counters.meter_jobs(&lanes.bulk),
+            keys: Jobs::fixed(keys.clone()),
+            settings: Arc::clone(&settings),
+            reporter: reporter.clone(),
+            fence: fence.clone(),
+            workers: workers.clone(),
+        };
+        let bulk = Arc::clone(&lanes.bulk);
+        let host = WorkerHost::new(bulk, keys.clone(), settings, reporter, leadership);
+        (NodeHandle { lanes, host, workers, registry }, fence, jobs)
+    }
+
+    /// What keeps track of the workers.
+    pub(crate) fn sweeper(&self, pointers: SnapshotPointers) -> Sweeper {
+        let (bulk, keys) = (Arc::clone(&self.lanes.bulk), self.host.keys.clone());
+        Sweeper::new(bulk, keys, self.settings(), self.leadership(), pointers, self.registry.clone())
+    }
+
     /// For whoever emits events in this node's name.
     pub(crate) fn reporter(&self) -> &Reporter {
         &self.host.reporter

@@ -6,7 +6,7 @@ use crate::event::{EventKind, LostReason};
 use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::shell::{Commands, Restarts, Shell, restarted};
+use crate::shell::{Commands, Restarts, Shell, rest, restarted};
 use crate::workers::SnapshotPointers;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,11 @@ impl Supervisor {
         // The candidate's lives share it, one at a time; it survives a panic in one life.
         let commands = Arc::new(Mutex::new(Commands::new(inbox)));
         let life = || self.live(Arc::clone(&commands));
-        let reason = match restarted(RESTARTS, life, |deaths, pause| self.died(deaths, pause)).await {
+        let died = |deaths, pause| {
+            self.died(deaths, pause);
+            rest(pause)
+        };
+        let reason = match restarted(RESTARTS, life, died).await {
             Some(StopCause::StoreUnsafe) => StopReason::StoreUnsafe,
             Some(StopCause::Asked) | None => StopReason::Asked,
         };

@@ -2,13 +2,12 @@
 
 use super::SupervisorStatus;
 use super::context::{ProcessContext, ReadySignal};
-use super::host::Parts;
-use super::spec::{Body, ProcessSpec, in_short};
+use super::source::LeadershipSource;
+use super::spec::{Body, ProcessSpec, panic_message};
 use crate::event::EventKind;
 use crate::guard::LeaderGuard;
 use crate::metrics::ProcessShare;
-use crate::shell::{Happening, Host};
-use std::any::Any;
+use crate::shell::{Happening, Host, or_never};
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,18 +28,21 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Life {
     pub(super) config: SupervisionConfig,
     pub(super) specs: Arc<[ProcessSpec]>,
-    pub(super) parts: Parts,
+    pub(super) source: LeadershipSource,
     pub(super) status: watch::Sender<SupervisorStatus>,
     pub(super) stop: CancellationToken,
     /// One per process; every instance holds a clone for as long as it runs, whoever still knows of it.
     pub(super) alive: Arc<[Arc<()>]>,
 }
 
-type Ended = Result<(), Fault>;
+/// How an instance ended, and what it said if it failed.
+type Ended = (ProcessOutcome, Option<String>);
 
-enum Fault {
-    Failed(String),
-    Panicked(String),
+fn ended(returned: Result<(), String>) -> Ended {
+    match returned {
+        Ok(()) => (ProcessOutcome::Done, None),
+        Err(words) => (ProcessOutcome::Failed, Some(words)),
+    }
 }
 
 /// A running instance. However this goes away, the instance is told to end and its guard ends.
@@ -100,7 +102,7 @@ pub(super) struct Runner {
 impl Runner {
     pub(super) fn new(mut life: Life) -> Runner {
         // This node may lead already.
-        life.parts.leadership.mark_changed();
+        life.source.leadership.mark_changed();
         // Each instance sends one notice; no more instances are alive together than there are processes.
         let (ready_to, ready) = mpsc::channel(life.specs.len() * 4);
         Runner {
@@ -113,7 +115,7 @@ impl Runner {
             ready,
             ready_to,
             aside: None,
-            share: ProcessShare::new(Arc::clone(&life.parts.reporter.counters)),
+            share: ProcessShare::new(Arc::clone(&life.source.reporter.counters)),
             stopping: false,
             closed: false,
             life,
@@ -136,8 +138,8 @@ impl Host<Supervision> for Runner {
                 SupervisionCommand::Stop
             }
             // What became of leadership is news, which comes before anything else.
-            () = over(self.lease.as_ref()) => return Happening::Nothing,
-            changed = self.life.parts.leadership.changed(), if !self.closed => match changed {
+            () = or_never(self.lease.as_ref().map(LeaderGuard::ended)) => return Happening::Nothing,
+            changed = self.life.source.leadership.changed(), if !self.closed => match changed {
                 Ok(()) => return Happening::Nothing,
                 Err(_) => {
                     self.closed = true;
@@ -152,7 +154,7 @@ impl Host<Supervision> for Runner {
                     None => return Happening::Nothing,
                 }
             }
-            () = finished(&mut self.aside) => {
+            () = or_never(self.aside.as_mut()) => {
                 self.aside = None;
                 SupervisionCommand::StoodAside
             }
@@ -167,7 +169,7 @@ impl Host<Supervision> for Runner {
             return Some(SupervisionCommand::Leadership(Some((Epoch(lease.epoch()), self.told))));
         }
         // A detached plugin no longer leads, although the lease continues.
-        let shown = self.life.parts.leadership.borrow_and_update().guard().filter(|_| !self.closed);
+        let shown = self.life.source.leadership.borrow_and_update().guard().filter(|_| !self.closed);
         let epoch = |guard: &Option<LeaderGuard>| guard.as_ref().map(LeaderGuard::epoch);
         if epoch(&shown) == epoch(&self.lease) && self.lease.as_ref().is_none_or(LeaderGuard::is_valid) {
             return None;
@@ -193,7 +195,7 @@ impl Host<Supervision> for Runner {
             }
             SupervisionOutput::Released { .. } => self.working = None,
             SupervisionOutput::StandAside { hold_ms } => {
-                let asked = (self.life.parts.stand_aside)(Duration::from_millis(hold_ms));
+                let asked = (self.life.source.stand_aside)(Duration::from_millis(hold_ms));
                 self.aside = Some(Box::pin(async move {
                     // Not leading is just as good.
                     let _ = asked.await;
@@ -229,24 +231,22 @@ impl Host<Supervision> for Runner {
 
 impl Runner {
     fn on_task(&mut self, done: Result<(Id, Ended), JoinError>) -> Option<SupervisionCommand> {
-        let (id, done) = match done {
-            Ok((id, ended)) => (id, Ok(ended)),
-            Err(error) => (error.id(), Err(error)),
+        let (id, (outcome, words)) = match done {
+            Ok((id, ended)) => (id, ended),
+            Err(error) if error.is_panic() => {
+                let id = error.id();
+                (id, (ProcessOutcome::Panicked, Some(panic_message(&*error.into_panic()))))
+            }
+            Err(error) => (error.id(), (ProcessOutcome::Aborted, None)),
         };
         let (process, number) = self.running.remove(&id)?;
         let instance = self.instances[process].take_if(|running| running.number == number);
         let over = instance.is_none_or(|instance| instance.scope.is_cancelled())
             || self.working.as_ref().is_none_or(|guard| !guard.is_valid());
-        let (outcome, words) = match done {
-            Ok(Ok(())) => (ProcessOutcome::Done, None),
-            // A process that returns the guard's own error, or any other error after the guard ended, did as it was told.
-            // `check()?` is the natural way out, and must not look like a failure in every hand-over.
-            Ok(Err(Fault::Failed(_))) if over => (ProcessOutcome::Done, None),
-            Ok(Err(Fault::Failed(words))) => (ProcessOutcome::Failed, Some(words)),
-            Ok(Err(Fault::Panicked(words))) => (ProcessOutcome::Panicked, Some(words)),
-            Err(error) if error.is_panic() => (ProcessOutcome::Panicked, Some(said(&*error.into_panic()))),
-            Err(_) => (ProcessOutcome::Aborted, None),
-        };
+        // A process that returns the guard's own error, or any other error after the guard ended, did as it was told.
+        // `check()?` is the natural way out, and must not look like a failure in every hand-over.
+        let obeyed = outcome == ProcessOutcome::Failed && over;
+        let (outcome, words) = if obeyed { (ProcessOutcome::Done, None) } else { (outcome, words) };
         if let Some(words) = words {
             self.life.status.send_modify(|status| {
                 status.processes[process].last_failure = Some(Arc::from(words));
@@ -274,15 +274,15 @@ impl Runner {
                 let body = Arc::clone(body);
                 let task = self.tasks.spawn(async move {
                     let _alive = alive;
-                    body(context).await.map_err(Fault::Failed)
+                    ended(body(context).await)
                 });
                 (task.id(), Some(task))
             }
             Body::Thread(body) => {
-                let ended = on_thread(context, Arc::clone(body), alive);
+                let done = on_thread(context, Arc::clone(body), alive);
                 // No outcome was sent: the thread could not be started, or died in a way that cannot be caught.
-                let lost = || Err(Fault::Panicked("the thread is gone".to_owned()));
-                (self.tasks.spawn(async move { ended.await.unwrap_or_else(|_| lost()) }).id(), None)
+                let lost = || (ProcessOutcome::Panicked, Some("the thread is gone".to_owned()));
+                (self.tasks.spawn(async move { done.await.unwrap_or_else(|_| lost()) }).id(), None)
             }
         };
         self.running.insert(id, (process, number));
@@ -326,7 +326,7 @@ impl Runner {
                 }
             }
         };
-        self.life.parts.reporter.emit(epoch.0, kind);
+        self.life.source.reporter.emit(epoch.0, kind);
     }
 }
 
@@ -356,44 +356,19 @@ fn on_thread(
     body: Arc<dyn Fn(ProcessContext) -> Result<(), String> + Send + Sync>,
     alive: Arc<()>,
 ) -> oneshot::Receiver<Ended> {
-    let (done, ended) = oneshot::channel();
+    let (done, outcome) = oneshot::channel();
     let name = format!("tenure-{}", context.name());
     let work = move || {
-        let outcome = catch_unwind(AssertUnwindSafe(|| body(context)));
-        let outcome = match outcome {
-            Ok(done) => done.map_err(Fault::Failed),
-            Err(panic) => Err(Fault::Panicked(said(&*panic))),
+        let how = match catch_unwind(AssertUnwindSafe(|| body(context))) {
+            Ok(returned) => ended(returned),
+            Err(panic) => (ProcessOutcome::Panicked, Some(panic_message(&*panic))),
         };
         drop(alive);
         // If the supervisor is gone, nobody listens.
-        let _ = done.send(outcome);
+        let _ = done.send(how);
     };
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
         tracing::error!(target: "tenure", %error, "cannot start a thread for a process");
     }
-    ended
-}
-
-/// A panic's message, as one line.
-fn said(panic: &(dyn Any + Send)) -> String {
-    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (None, Some(text)) => text.as_str(),
-        (None, None) => "without words",
-    };
-    in_short(text)
-}
-
-async fn over(lease: Option<&LeaderGuard>) {
-    match lease {
-        Some(lease) => lease.ended().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn finished(aside: &mut Option<Pin<Box<dyn Future<Output = ()> + Send>>>) {
-    match aside {
-        Some(aside) => aside.await,
-        None => std::future::pending().await,
-    }
+    outcome
 }

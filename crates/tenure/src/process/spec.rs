@@ -2,6 +2,7 @@
 
 use super::context::ProcessContext;
 use super::ms;
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -128,7 +129,17 @@ impl fmt::Debug for ProcessSpec {
     }
 }
 
+/// A panic's message.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text.as_str(),
+        (None, None) => "without words",
+    };
+    in_short(text)
+}
+
 /// One bounded line of what a process said.
-pub(super) fn in_short(text: &str) -> String {
+fn in_short(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(FAILURE_CHARS_MAX).collect()
 }

@@ -1,27 +1,27 @@
 //! An observer: knows who leads without taking part, for processes that have workers but no node.
 
-use super::registry::{SnapshotPointers, WorkerRegistry, Workers};
+use super::registry::{SnapshotPointers, Workers};
 use super::spec::WorkerSpec;
-use super::sweeper::Sweeper;
-use super::worker::{Worker, WorkerHost};
+use super::worker::Worker;
 use crate::clock::Clock;
-use crate::election::Reporter;
+use crate::election::{Reporter, SeatReader};
 use crate::error::Error;
 use crate::event::{Event, EventKind};
 use crate::fence::Fence;
 use crate::guard::{LeaderGuard, Leadership};
-use crate::keys::Keys;
-use tenure_core::{Namespace, NodeId};
-
 use crate::job::Jobs;
-use crate::metrics::{Counters, Metrics};
-use crate::node::{EVENTS_KEPT, StopReason};
+use crate::keys::Keys;
+use crate::metrics::Metrics;
+use crate::node::{EVENTS_KEPT, NodeHandle, StopReason};
 use crate::settings::Settings;
-use crate::wire::SeatDocument;
+use crate::shell::{Happening, Host, Shell};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
-use tenure_core::{Epoch, Seat, SeatState, Time};
-use tenure_store::{Lanes, Read, Store, Version};
+use tenure_core::machine::Now;
+use tenure_core::{Epoch, Namespace, NodeId, Time};
+use tenure_core::{SeatObserver, SeatObserverAnswer, SeatObserverCommand, SeatObserverConfig};
+use tenure_core::{SeatObserverOutput, SeatObserverRequest};
+use tenure_store::Lanes;
 use tokio::sync::{broadcast, oneshot, watch};
 
 /// Looks at the seat every `electionInterval`, and at nothing else until the seat names a new snapshot. It writes no
@@ -34,14 +34,9 @@ use tokio::sync::{broadcast, oneshot, watch};
 /// another pod already leads. The jobs they receive carry an epoch; the [fence](Observer::fence) refuses stale ones.
 #[derive(Debug)]
 pub struct Observer {
-    pod: NodeId,
-    events: broadcast::Sender<Event>,
-    leadership: watch::Receiver<Leadership>,
-    workers: watch::Receiver<Workers>,
+    handle: NodeHandle,
     fence: Fence,
-    host: WorkerHost,
     jobs: Jobs,
-    counters: Arc<Counters>,
     _stop: oneshot::Sender<()>,
 }
 
@@ -49,87 +44,57 @@ impl Observer {
     /// Starts looking. Does not wait for the store to answer. Must be called on a tokio runtime.
     pub fn start(settings: Settings, lanes: Lanes, clock: Arc<dyn Clock>) -> Result<Observer, Error> {
         let namespace = Namespace::new(&settings.namespace)?;
-        let (keys, pod) = (Keys::global(&namespace), settings.node.clone());
+        let keys = Keys::global(&namespace);
         let (leadership, watcher) = watch::channel(Leadership::default());
         let (events, _) = broadcast::channel(EVENTS_KEPT);
-        let counters = Arc::new(Counters::new(&settings, Arc::clone(&clock), watcher.clone()));
-        let lanes = counters.meter(lanes);
-        let fence = Fence::counting(settings.fence_rule(), Arc::clone(&clock), counters.drift());
-        let reporter = Reporter {
-            namespace: Arc::from(namespace.as_str()),
-            node: pod.clone(),
-            prefix: Arc::from(settings.telemetry_prefix.as_str()),
-            clock,
-            events: events.clone(),
-            counters: Arc::clone(&counters),
-        };
+        let (handle, fence, jobs) = NodeHandle::connect(&settings, &keys, lanes, clock, events, watcher);
         let pointers = SnapshotPointers::default();
-        let (registry, workers) = WorkerRegistry::new(reporter.clone());
-        let bulk = Arc::clone(&lanes.bulk);
-        let sweeper = Sweeper::new(
-            Arc::clone(&bulk),
-            keys.clone(),
-            &settings,
-            watcher.clone(),
-            pointers.clone(),
-            registry,
-        )
-        .following();
-        let look = Look {
-            store: lanes.lease,
-            key: keys.seat(),
-            every_ms: settings.election_interval_ms,
-            request_timeout: Duration::from_millis(settings.request_timeout_ms),
-            reporter: reporter.clone(),
+        let sweeper = handle.sweeper(pointers.clone()).following();
+        let (stop, stopped) = oneshot::channel();
+        let host = ObserverHost {
+            seat: SeatReader::new(Arc::clone(&handle.lanes.lease), &keys, &settings, pointers),
+            reporter: handle.reporter().clone(),
             fence: fence.clone(),
             leadership,
-            pointers,
-            seen: None,
             guard: None,
+            started: false,
+            stop: stopped,
         };
-        let (stop, stopped) = oneshot::channel();
+        let observer = SeatObserver::new(SeatObserverConfig {
+            every_ms: settings.election_interval_ms,
+            patience_ms: settings.takeover_delay_ms,
+            may_be_hidden: false,
+            clears: false,
+            node: Some(settings.node),
+        });
+        let shell = Shell::new(observer, host, Arc::clone(&handle.reporter().clock));
         let (end, ended) = watch::channel(None);
         tokio::spawn(async move {
-            tokio::select! {
-                biased;
-                _ = stopped => {}
-                () = look.run() => {}
-            }
+            shell.run().await;
             end.send_replace(Some(StopReason::Asked));
         });
         tokio::spawn(sweeper.supervised(ended));
-        let settings = Arc::new(settings);
-        let jobs = Jobs {
-            store: counters.meter_jobs(&bulk),
-            keys: Jobs::fixed(keys.clone()),
-            settings: Arc::clone(&settings),
-            reporter: reporter.clone(),
-            fence: fence.clone(),
-            workers: workers.clone(),
-        };
-        let host = WorkerHost::new(bulk, keys, settings, reporter, watcher.clone());
-        let leadership = watcher;
-        Ok(Observer { pod, events, leadership, workers, fence, host, jobs, counters, _stop: stop })
+        Ok(Observer { handle, fence, jobs, _stop: stop })
     }
 
     /// The pod this process runs on.
     pub fn pod(&self) -> &NodeId {
-        &self.pod
+        self.handle.id()
     }
 
     /// The leader last seen, with a guard while this pod leads. `role` is always `None`.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        self.leadership.clone()
+        self.handle.leadership()
     }
 
     /// Events from now on: `leader:changed`, and those about workers.
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+        self.handle.reporter().events.subscribe()
     }
 
     /// The workers of the namespace, from the leader's snapshots.
     pub fn workers(&self) -> watch::Receiver<Workers> {
-        self.workers.clone()
+        self.handle.workers()
     }
 
     /// The fence that hears of every leader change this process sees.
@@ -144,93 +109,78 @@ impl Observer {
 
     /// What the looking has cost so far.
     pub fn metrics(&self) -> Metrics {
-        self.counters.metrics()
+        self.handle.metrics()
     }
 
     /// Registers a worker of this process; see [`Node::register_worker`](crate::Node::register_worker). The worker is
     /// enabled while this pod is seen to lead. Keep the observer: dropping it disables its workers at once.
     pub fn register_worker(&self, spec: WorkerSpec) -> Result<Worker, Error> {
-        self.host.register(&spec)
+        self.handle.register_worker(&spec)
     }
 }
 
-/// The loop that looks at the seat.
-struct Look {
-    store: Arc<dyn Store>,
-    key: String,
-    every_ms: u64,
-    request_timeout: Duration,
+/// The world around the observed seat.
+struct ObserverHost {
+    seat: SeatReader,
     reporter: Reporter,
     fence: Fence,
     leadership: watch::Sender<Leadership>,
-    pointers: SnapshotPointers,
-    seen: Option<(Version, Seat)>,
     /// Held while this pod is seen to lead; whoever works has clones of it.
     guard: Option<LeaderGuard>,
+    started: bool,
+    stop: oneshot::Receiver<()>,
 }
 
-impl Drop for Look {
-    fn drop(&mut self) {
-        self.withdraw();
+impl Host<SeatObserver> for ObserverHost {
+    type End = ();
+
+    fn carry(
+        &self,
+        request: SeatObserverRequest,
+    ) -> impl Future<Output = SeatObserverAnswer> + Send + 'static {
+        self.seat.clone().carry(request)
+    }
+
+    async fn next(&mut self) -> Happening<SeatObserver, ()> {
+        if !std::mem::replace(&mut self.started, true) {
+            return Happening::Command(SeatObserverCommand::Watch { ended: None });
+        }
+        let _ = (&mut self.stop).await;
+        Happening::End(())
+    }
+
+    fn output(&mut self, _: Now, _: &SeatObserver, output: SeatObserverOutput) -> ControlFlow<()> {
+        match output {
+            SeatObserverOutput::Seen { leader, epoch, is_new } => self.saw(leader, epoch.0, is_new),
+            SeatObserverOutput::Extend { epoch, until } => self.extend(epoch, until),
+            SeatObserverOutput::Withdraw => self.withdraw(),
+            SeatObserverOutput::Use(_) => {}
+        }
+        ControlFlow::Continue(())
     }
 }
 
-impl Look {
-    async fn run(mut self) {
-        let mut due_ms = self.reporter.clock.now_ms();
-        loop {
-            let sent = Time(self.reporter.clock.now_ms());
-            let version = self.seen.as_ref().map(|(version, _)| version);
-            let read = self.store.get(&self.key, version);
-            if let Ok(Read::Found(object)) = tokio::time::timeout(self.request_timeout, read).await {
-                // A seat that cannot be read says nothing; what was known ends by itself.
-                if let Ok((document, seat)) = SeatDocument::parse(&object.body) {
-                    self.pointers.saw(document.snapshot());
-                    self.saw(sent, object.version, seat);
-                }
-            }
-            let now_ms = self.reporter.clock.now_ms();
-            due_ms = (due_ms + self.every_ms).max(now_ms);
-            tokio::time::sleep(Duration::from_millis(due_ms - now_ms)).await;
-        }
-    }
-
-    fn saw(&mut self, sent: Time, version: Version, seat: Seat) {
-        let before = self.seen.replace((version, seat.clone())).map(|(_, seat)| seat);
-        let held = seat.state == SeatState::Held;
-        // If the epoch went back, somebody repaired the seat; nobody works under it until it has risen again.
-        let news = seat.epoch >= Epoch(self.fence.epoch());
-        // The first look cannot tell a live holder from a dead one: only a change is a sign of life.
-        let mine = held && news && before.is_some() && seat.holder.node == self.reporter.node;
-        if mine {
-            self.extend(seat.epoch, sent + seat.lease.hold_ms);
-        } else {
-            self.withdraw();
-        }
-        let previous = self.leadership.borrow().leader.clone();
-        let (leader, epoch) = (held.then(|| seat.holder.node.clone()), seat.epoch.0);
-        let newly = held && news && before.is_none_or(|before| before.epoch != seat.epoch);
-        if newly {
+impl ObserverHost {
+    fn saw(&self, leader: Option<NodeId>, epoch: u64, is_new: bool) {
+        if is_new {
             self.fence.observe(epoch);
         }
-        self.leadership.send_if_modified(|leadership| {
-            let changed = leadership.leader != leader || leadership.epoch != epoch;
-            (leadership.leader, leadership.epoch) = (leader, epoch);
+        let (previous, new) = (self.leadership.borrow().leader.clone(), leader.clone());
+        self.leadership.send_if_modified(|known| {
+            let changed = known.leader != leader || known.epoch != epoch;
+            (known.leader, known.epoch) = (leader, epoch);
             changed
         });
-        if newly {
-            let new = seat.holder.node;
+        if let Some(new) = new.filter(|_| is_new) {
             self.reporter.emit(epoch, EventKind::LeaderChanged { previous, new });
         }
     }
 
-    fn extend(&mut self, epoch: Epoch, deadline: Time) {
-        if let Some(guard) = self.guard.as_ref().filter(|guard| guard.epoch() == epoch.0 && guard.is_valid())
-        {
-            return guard.lease().extend(deadline);
+    fn extend(&mut self, epoch: Epoch, until: Time) {
+        if let Some(guard) = &self.guard {
+            return guard.lease().extend(until);
         }
-        self.withdraw();
-        let (guard, _) = LeaderGuard::new(epoch, deadline, Arc::clone(&self.reporter.clock));
+        let (guard, _) = LeaderGuard::new(epoch, until, Arc::clone(&self.reporter.clock));
         let weak = guard.downgrade();
         self.guard = Some(guard);
         self.leadership.send_modify(|leadership| leadership.guard = Some(weak));
@@ -241,5 +191,11 @@ impl Look {
             guard.lease().cancel();
         }
         self.leadership.send_if_modified(|leadership| leadership.guard.take().is_some());
+    }
+}
+
+impl Drop for ObserverHost {
+    fn drop(&mut self) {
+        self.withdraw();
     }
 }

@@ -9,7 +9,7 @@ use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::node::StopReason;
 use crate::settings::Settings;
-use crate::shell::{Happening, Host, Restarts, Shell, restarted, sleep_or_never};
+use crate::shell::{Happening, Host, Restarts, Shell, or_never, rest, restarted};
 use crate::wire::{DOCUMENT_MAX_BYTES, SnapshotPointer};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -95,6 +95,7 @@ impl Sweeper {
         let died = |_, pause: Duration| {
             let ms = pause.as_millis();
             tracing::error!(target: "tenure", "the worker registry died; restarting it in {ms} ms");
+            rest(pause)
         };
         tokio::select! {
             biased;
@@ -314,7 +315,7 @@ impl Host<Sweep> for SweepHost {
                 Happening::Nothing
             }
             Ok(()) = self.seats.changed() => Happening::Nothing,
-            () = sleep_or_never(lease) => Happening::Nothing,
+            () = or_never(lease.map(tokio::time::sleep)) => Happening::Nothing,
         }
     }
 

@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::guard::{LeaderGuard, Leadership};
 use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::shell::{self, Happening, Shell, sleep_or_never};
+use crate::shell::{self, Happening, Shell, or_never};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use tenure_core::{
 };
 use tenure_core::{NodeId, WorkerId};
 use tenure_store::Store;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// Where workers register: a store, a place in it, and a source of leadership.
@@ -30,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct WorkerHost {
     documents: Documents,
     pub(crate) keys: Keys,
+    /// Says where a plugin's workers are, now and later.
+    follows: Option<watch::Receiver<Keys>>,
     pub(crate) settings: Arc<Settings>,
     pub(crate) reporter: Reporter,
     pub(crate) leadership: watch::Receiver<Leadership>,
@@ -51,12 +53,18 @@ impl WorkerHost {
     ) -> WorkerHost {
         let timeout = Duration::from_millis(settings.request_timeout_ms);
         let documents = Documents::new(store, Arc::clone(&reporter.namespace), timeout);
-        WorkerHost { documents, keys, settings, reporter, leadership }
+        WorkerHost { documents, keys, follows: None, settings, reporter, leadership }
     }
 
-    /// The same host in another place.
-    pub(crate) fn elsewhere(&self, keys: Keys) -> WorkerHost {
-        WorkerHost { keys, ..self.clone() }
+    /// The same for a plugin. Its workers go with it from place to place, under one handle: what enables them is the plugin's
+    /// leadership, not where their objects are. They end when it has left.
+    pub(crate) fn of_plugin(
+        self,
+        mut keys: watch::Receiver<Keys>,
+        leadership: watch::Receiver<Leadership>,
+    ) -> WorkerHost {
+        let here = keys.borrow_and_update().clone();
+        WorkerHost { keys: here, follows: Some(keys), leadership, ..self }
     }
 
     /// How long work may take to stop, according to the same settings.
@@ -77,24 +85,26 @@ impl WorkerHost {
         let heartbeat_ms = self.settings.worker_heartbeat_interval_ms;
         let (status, watcher) =
             watch::channel(WorkerStatus { life: Some(incarnation), ..WorkerStatus::default() });
-        let ((stop, stopped), silent) = (oneshot::channel(), CancellationToken::new());
+        let (stop, silent) = (CancellationToken::new(), CancellationToken::new());
         let config = RegistrationConfig { heartbeat_ms, incarnation, pod: spec.pod.clone() };
         let started_at = Arc::from(format!("{:.3}", jiff::Timestamp::now()));
-        let key = self.keys.worker(&spec.worker_id);
+        let codec = WorkerCodec { spec: Arc::new(spec), started_at };
         let host = Host {
-            object: self.documents.at(key, WorkerCodec { spec: Arc::new(spec), started_at }),
+            object: self.documents.at(self.keys.worker(&info.worker_id), codec.clone()),
             reporter: self.reporter.clone(),
             info: info.clone(),
             leadership: self.leadership.clone(),
             watching: true,
             status,
             started: false,
-            stop: Some(stopped),
+            follows: self.follows.clone(),
+            moving: false,
+            stop: stop.clone(),
+            stopping: false,
             silent: silent.clone(),
         };
-        let clock = Arc::clone(&self.reporter.clock);
-        tokio::spawn(Shell::new(Registration::new(config), host, clock).run());
-        Ok(Worker { info, leadership: self.leadership.clone(), status: watcher, stop: Some(stop), silent })
+        tokio::spawn(host.live(config, self.documents.clone(), codec));
+        Ok(Worker { info, leadership: self.leadership.clone(), status: watcher, stop, silent })
     }
 }
 
@@ -152,22 +162,17 @@ pub struct Worker {
     info: WorkerInfo,
     leadership: watch::Receiver<Leadership>,
     status: watch::Receiver<WorkerStatus>,
-    stop: Option<oneshot::Sender<()>>,
+    stop: CancellationToken,
     silent: CancellationToken,
 }
 
-impl Worker {
-    /// A handle whose status somebody else reports.
-    pub(crate) fn shown(
-        info: WorkerInfo,
-        leadership: watch::Receiver<Leadership>,
-        status: watch::Receiver<WorkerStatus>,
-        stop: oneshot::Sender<()>,
-        silent: CancellationToken,
-    ) -> Worker {
-        Worker { info, leadership, status, stop: Some(stop), silent }
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
+}
 
+impl Worker {
     /// The worker's id.
     pub fn id(&self) -> &WorkerId {
         &self.info.worker_id
@@ -229,13 +234,22 @@ impl Worker {
 
     /// Removes its object and ends. Bounded: if the store is away it gives up after a few requests, and the leader's
     /// retention does the rest.
-    pub async fn deregister(mut self) -> WorkerEnd {
-        drop(self.stop.take());
+    pub async fn deregister(self) -> WorkerEnd {
+        self.stop.cancel();
         self.ended().await
     }
 }
 
+/// The end of a registration.
+enum End {
+    /// The worker has ended.
+    Ended,
+    /// It goes on elsewhere.
+    Moved,
+}
+
 /// The world around a registration.
+#[derive(Clone)]
 struct Host {
     object: DocumentClient<WorkerCodec>,
     reporter: Reporter,
@@ -245,12 +259,15 @@ struct Host {
     watching: bool,
     status: watch::Sender<WorkerStatus>,
     started: bool,
-    stop: Option<oneshot::Receiver<()>>,
+    follows: Option<watch::Receiver<Keys>>,
+    moving: bool,
+    stop: CancellationToken,
+    stopping: bool,
     silent: CancellationToken,
 }
 
 impl shell::Host<Registration> for Host {
-    type End = ();
+    type End = End;
 
     fn carry(
         &self,
@@ -260,20 +277,23 @@ impl shell::Host<Registration> for Host {
         async move { object.carry(None, request).await }
     }
 
-    fn output(&mut self, _: Now, _: &Registration, output: RegistrationOutput) -> ControlFlow<()> {
+    fn output(&mut self, _: Now, _: &Registration, output: RegistrationOutput) -> ControlFlow<End> {
         match output {
             RegistrationOutput::Event(event) => {
                 self.tell(event);
                 ControlFlow::Continue(())
             }
+            RegistrationOutput::Ended(_) if self.moving && !self.stop.is_cancelled() => {
+                ControlFlow::Break(End::Moved)
+            }
             RegistrationOutput::Ended(end) => {
                 self.end(end);
-                ControlFlow::Break(())
+                ControlFlow::Break(End::Ended)
             }
         }
     }
 
-    async fn next(&mut self) -> Happening<Registration, ()> {
+    async fn next(&mut self) -> Happening<Registration, End> {
         self.mind();
         if !std::mem::replace(&mut self.started, true) {
             return Happening::Command(RegistrationCommand::Start);
@@ -285,30 +305,40 @@ impl shell::Host<Registration> for Host {
                 // A write in flight may still land: the last sign of life, as from a crashed worker.
                 self.status.send_modify(|status| status.phase = WorkerPhase::Ended(WorkerEnd::Silent));
                 self.mind();
-                Happening::End(())
+                Happening::End(End::Ended)
             }
-            // A message and a dropped handle mean the same.
-            () = stopped(self.stop.as_mut()) => {
-                self.stop = None;
+            () = self.stop.cancelled(), if !self.stopping => {
+                self.stopping = true;
+                Happening::Command(RegistrationCommand::Stop)
+            }
+            changed = or_never(self.follows.as_mut().map(watch::Receiver::changed)) => {
+                // Leaves the old place before it goes to the new one. If nobody says any more where it belongs, its plugin
+                // has left, and it has nobody to work for.
+                (self.moving, self.follows) = (changed.is_ok(), None);
                 Happening::Command(RegistrationCommand::Stop)
             }
             changed = self.leadership.changed(), if self.watching => {
                 self.watching = changed.is_ok();
                 Happening::Nothing
             }
-            () = sleep_or_never(lease) => Happening::Nothing,
+            () = or_never(lease.map(tokio::time::sleep)) => Happening::Nothing,
         }
     }
 }
 
-async fn stopped(stop: Option<&mut oneshot::Receiver<()>>) {
-    match stop {
-        Some(stop) => drop(stop.await),
-        None => std::future::pending().await,
-    }
-}
-
 impl Host {
+    /// Keeps the worker registered, wherever it belongs. Gives up on a place that refuses after a few requests.
+    async fn live(mut self, config: RegistrationConfig, documents: Documents, codec: WorkerCodec) {
+        let clock = Arc::clone(&self.reporter.clock);
+        loop {
+            let registration = Registration::new(config.clone());
+            let end = Shell::new(registration, self.clone(), Arc::clone(&clock)).run().await;
+            let (End::Moved, Some(keys)) = (end, &mut self.follows) else { return };
+            let key = keys.borrow_and_update().worker(&self.info.worker_id);
+            self.object = documents.at(key, codec.clone());
+        }
+    }
+
     fn epoch(&self) -> u64 {
         self.leadership.borrow().epoch
     }

@@ -1,13 +1,8 @@
 //! Services: one election for all plugins of a namespace in one process.
 
-mod handle;
-mod host;
-mod keeper;
-mod mover;
-mod seats;
-
-pub use handle::PluginHandle;
-
+use super::callbacks::Callbacks;
+use super::handle::{Attached, PluginElection, PluginHandle};
+use super::{Mode, Plugin, PluginView, fallback};
 use crate::clock::{BootClock, Clock};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
@@ -16,13 +11,8 @@ use crate::guard::Leadership;
 use crate::keys::Keys;
 use crate::metrics::Metrics;
 use crate::node::{Node, NodeBuilder};
-use crate::plugin::{Mode, Plugin};
 use crate::settings::{CoordinationMode, Settings};
-use handle::{ArbiterHandle, Attached};
-use host::Host;
-use keeper::{Face, Keeper};
 use parking_lot::Mutex;
-use seats::{GlobalSeat, SeatWatch, look_every};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -31,6 +21,7 @@ use tenure_core::{FenceRule, Role};
 use tenure_core::{Namespace, PluginName};
 use tenure_store::{Lanes, OpenOptions};
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// A reader of a plugin's events that falls further behind than this learns how many it missed.
@@ -129,7 +120,7 @@ impl Services {
             return Err(Error::new(ErrorKind::Taken, sentence));
         }
         let plugin: Arc<dyn Plugin> = Arc::new(plugin);
-        let (arbiter, host, leave) = match settings.coordination_mode {
+        let (election, callbacks, leave) = match settings.coordination_mode {
             CoordinationMode::PerPlugin => self.alone(&name, plugin, &settings).await?,
             CoordinationMode::Global => {
                 let service = match &state.service {
@@ -147,7 +138,7 @@ impl Services {
         state.names.insert(name.clone(), settings.coordination_mode);
         state.announce();
         drop(state);
-        Ok(PluginHandle::new(Attached { name, slot, leave, host, arbiter }))
+        Ok(PluginHandle::new(Attached { name, slot, leave, callbacks, election }))
     }
 
     /// The services running now, each with its plugins.
@@ -173,30 +164,16 @@ impl Services {
         name: &PluginName,
         plugin: Arc<dyn Plugin>,
         settings: &Settings,
-    ) -> Result<(ArbiterHandle, HostTasks, CancellationToken), Error> {
+    ) -> Result<(PluginElection, [JoinHandle<()>; 2], CancellationToken), Error> {
         let lanes = open(&self.hooks, settings).await?;
         let builder = self.hooks.builder(settings, &lanes).per_plugin(name);
         let events = builder.events();
         let node = builder.start().await?;
-        let leave = CancellationToken::new();
-        let host = Host {
-            name: Arc::from(name.as_str()),
-            plugin,
-            leadership: node.leadership(),
-            reporter: node.reporter().clone(),
-            grace: grace(settings),
-            leave: leave.clone(),
-        };
+        let callbacks = Callbacks::new(plugin, node.leadership(), node.reporter().clone(), settings);
+        let leave = callbacks.leave.clone();
         let mode = watch::Sender::new(Mode::PerPlugin).subscribe();
-        Ok((ArbiterHandle::Own { node: Arc::new(node), mode }, host.start(events), leave))
+        Ok((PluginElection::Own { node: Arc::new(node), mode }, callbacks.start(events), leave))
     }
-}
-
-type HostTasks = [tokio::task::JoinHandle<()>; 2];
-
-/// Half of the drain; the other half is for stopping what did not stop by itself.
-fn grace(settings: &Settings) -> Duration {
-    Duration::from_millis(settings.drain_timeout_ms / 2)
 }
 
 async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, Error> {
@@ -211,7 +188,7 @@ async fn open(hooks: &Hooks, settings: &Settings) -> Result<Lanes, Error> {
 
 /// What a process has on one store and namespace. Stays when empty: there are only as many as namespaces.
 #[derive(Default)]
-struct Slot {
+pub(super) struct Slot {
     /// Held across starting and ending, so that whoever arrives in the meantime waits for the outcome.
     state: tokio::sync::Mutex<SlotState>,
 }
@@ -238,7 +215,7 @@ impl SlotState {
 
 impl Slot {
     /// A plugin is gone. The service goes with the last one.
-    async fn release(&self, name: &PluginName) {
+    pub(super) async fn release(&self, name: &PluginName) {
         let mut state = self.state.lock().await;
         state.names.remove(name);
         if state.shared().is_empty()
@@ -255,10 +232,8 @@ pub struct Service {
     node: Node,
     settings: Settings,
     namespace: Namespace,
-    /// As opened: every node counts its own requests.
     lanes: Lanes,
     hooks: Hooks,
-    seat: GlobalSeat,
     /// What the store said when it refused the global seat; from then on this process is out of that election.
     refused: watch::Sender<Option<Arc<str>>>,
     ended: CancellationToken,
@@ -274,52 +249,52 @@ impl Service {
     async fn start(hooks: &Hooks, settings: &Settings, namespace: &Namespace) -> Result<Arc<Service>, Error> {
         let lanes = open(hooks, settings).await?;
         let node = hooks.builder(settings, &lanes).start().await?;
-        let store = Arc::clone(&node.lanes().bulk);
-        let watch = SeatWatch::new(store, &Keys::global(namespace), settings, hooks.clock());
         let service = Arc::new(Service {
             node,
             settings: settings.clone(),
             namespace: namespace.clone(),
             lanes,
             hooks: hooks.clone(),
-            seat: GlobalSeat::new(watch, look_every(settings)),
             refused: watch::Sender::new(None),
             ended: CancellationToken::new(),
         });
         let (mine, ended) = (Arc::clone(&service), service.ended.clone());
-        tokio::spawn(async move { ended.run_until_cancelled(mine.mind_refusal()).await });
+        tokio::spawn(async move { ended.run_until_cancelled(mine.leave_if_refused()).await });
         Ok(service)
     }
 
-    /// Once the store refuses the global seat, this process leaves that election for good and only watches the seat. If it
-    /// leads, it first keeps its lease: the lease may well outlast the refusal, and a store that refuses only presences must
-    /// not make a leader come and go.
-    async fn mind_refusal(&self) {
+    /// Once the store refuses the global seat, this process leaves that election for good. If it leads, it first keeps its
+    /// lease: the lease may well outlast the refusal, and a store that refuses only presences must not make a leader come
+    /// and go.
+    async fn leave_if_refused(&self) {
         let (mut denied, mut leadership) = (self.node.counters().denied(), self.node.leadership());
-        let leads = |now: &Leadership| matches!(now.role, Some(Role::Leader | Role::Draining));
+        let rests = |now: &Leadership| !matches!(now.role, Some(Role::Leader | Role::Draining));
         let detail = loop {
-            let detail = denied.borrow_and_update().clone();
-            if let Some(detail) = detail.filter(|_| !leads(&leadership.borrow_and_update())) {
-                break detail;
+            let refused = denied.wait_for(Option::is_some).await.is_ok();
+            if !(refused && leadership.wait_for(rests).await.is_ok()) {
+                return;
             }
-            tokio::select! {
-                changed = denied.changed() => if changed.is_err() { return },
-                changed = leadership.changed() => if changed.is_err() { return },
+            // It may have changed its mind in the meantime.
+            if let Some(detail) = denied.borrow().clone() {
+                break detail;
             }
         };
         // The node is told to leave first, and claims nothing from then on. It does not matter how long it takes to give up
         // on what the store refuses; it does matter that it may have won just now.
-        let goes_on = async {
-            let _ = leadership.wait_for(|now| !leads(now)).await;
+        let tell = async {
+            let _ = leadership.wait_for(rests).await;
             self.refused.send_replace(Some(detail));
-            self.seat.watch(self.led()).await;
         };
-        tokio::join!(biased; self.node.leave(), goes_on);
+        tokio::join!(biased; self.node.leave(), tell);
     }
 
-    /// The last epoch in which this process led the namespace.
-    fn led(&self) -> u64 {
-        self.node.counters().led()
+    /// What the store said when it refused the global seat, once it has and this process no longer takes part.
+    pub(super) fn refused(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.refused.subscribe()
+    }
+
+    pub(super) fn namespace_id(&self) -> &Namespace {
+        &self.namespace
     }
 
     /// The name of the namespace.
@@ -372,43 +347,35 @@ impl Service {
         name: PluginName,
         plugin: Arc<dyn Plugin>,
         rule: FenceRule,
-    ) -> (ArbiterHandle, HostTasks, CancellationToken) {
+    ) -> (PluginElection, [JoinHandle<()>; 2], CancellationToken) {
         let (events, heard) = broadcast::channel(EVENTS_KEPT);
         let fence = Fence::counting(rule, self.hooks.clock(), self.node.counters().drift());
-        let face = Face {
+        let view = PluginView {
             leadership: watch::Sender::new(Leadership::default()),
             mode: watch::Sender::new(Mode::Global),
             keys: watch::Sender::new(Keys::global(&self.namespace)),
             workers: watch::Sender::new(self.node.workers().borrow().clone()),
             events,
             fence,
-            own: Arc::default(),
+            own_counters: Arc::default(),
         };
-        let leave = CancellationToken::new();
-        let host = Host {
-            name: Arc::from(name.as_str()),
-            plugin,
-            leadership: face.leadership.subscribe(),
-            reporter: self.node.reporter().clone(),
-            grace: grace(&self.settings),
-            leave: leave.clone(),
-        };
-        let host = host.start(heard);
+        let reporter = self.node.reporter().clone();
+        let callbacks = Callbacks::new(plugin, view.leadership.subscribe(), reporter, &self.settings);
+        let leave = callbacks.leave.clone();
+        let callbacks = callbacks.start(heard);
         let (commands, inbox) = mpsc::channel(16);
-        let keeper = Keeper::new(name, Arc::clone(self), face.clone(), inbox);
-        let keeper = tokio::spawn(keeper.run());
-        (ArbiterHandle::Shared { service: Arc::clone(self), face, commands, keeper }, host, leave)
+        let fallback = fallback::start(name, Arc::clone(self), view.clone(), inbox);
+        (PluginElection::Shared { service: Arc::clone(self), view, commands, fallback }, callbacks, leave)
     }
 
     /// A node for one plugin's own election, with the same settings.
-    fn own_node(&self, plugin: &PluginName) -> NodeBuilder {
+    pub(super) fn own_node(&self, plugin: &PluginName) -> NodeBuilder {
         self.hooks.builder(&self.settings, &self.lanes).per_plugin(plugin)
     }
 
-    /// A watch on one plugin's own seat, counted with the service's requests.
-    fn own_seat(&self, plugin: &PluginName) -> SeatWatch {
-        let keys = Keys::per_plugin(&self.namespace, plugin);
-        SeatWatch::new(Arc::clone(&self.node.lanes().bulk), &keys, &self.settings, self.hooks.clock())
+    /// The store as it was opened: every node counts its own requests.
+    pub(super) fn lanes(&self) -> Lanes {
+        self.lanes.clone()
     }
 
     async fn end(&self) {

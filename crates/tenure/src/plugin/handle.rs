@@ -1,7 +1,8 @@
 //! The handle of an attached plugin.
 
-use super::keeper::{Command, Face};
-use super::{Service, Slot, mover};
+use super::fallback::PluginCommand;
+use super::service::{Service, Slot};
+use super::{Mode, PluginView};
 use crate::error::Error;
 use crate::event::Event;
 use crate::fence::Fence;
@@ -9,14 +10,12 @@ use crate::guard::Leadership;
 use crate::job::Jobs;
 use crate::metrics::Metrics;
 use crate::node::Node;
-use crate::plugin::Mode;
-use crate::process::{Parts, StandAside};
+use crate::process::LeadershipSource;
 use crate::workers::{Worker, WorkerSpec, Workers};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::PluginName;
-
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -32,16 +31,21 @@ pub(super) struct Attached {
     pub(super) name: PluginName,
     pub(super) slot: Arc<Slot>,
     pub(super) leave: CancellationToken,
-    pub(super) host: [JoinHandle<()>; 2],
-    pub(super) arbiter: ArbiterHandle,
+    pub(super) callbacks: [JoinHandle<()>; 2],
+    pub(super) election: PluginElection,
 }
 
 /// Who decides when this plugin leads.
-pub(super) enum ArbiterHandle {
+pub(super) enum PluginElection {
     /// Its own node, as its settings say.
     Own { node: Arc<Node>, mode: watch::Receiver<Mode> },
     /// The namespace's service, or its own node once that is refused.
-    Shared { service: Arc<Service>, face: Face, commands: mpsc::Sender<Command>, keeper: JoinHandle<()> },
+    Shared {
+        service: Arc<Service>,
+        view: PluginView,
+        commands: mpsc::Sender<PluginCommand>,
+        fallback: JoinHandle<()>,
+    },
 }
 
 impl fmt::Debug for Attached {
@@ -52,23 +56,23 @@ impl fmt::Debug for Attached {
 
 impl Attached {
     fn mode(&self) -> watch::Receiver<Mode> {
-        match &self.arbiter {
-            ArbiterHandle::Own { mode, .. } => mode.clone(),
-            ArbiterHandle::Shared { face, .. } => face.mode.subscribe(),
+        match &self.election {
+            PluginElection::Own { mode, .. } => mode.clone(),
+            PluginElection::Shared { view, .. } => view.mode.subscribe(),
         }
     }
 
     /// Ends the plugin first, then its own node, then, if it was the last, the service.
     async fn end(self) {
         self.leave.cancel();
-        for task in self.host {
+        for task in self.callbacks {
             let _ = task.await;
         }
-        match self.arbiter {
-            ArbiterHandle::Own { node, .. } => drop(node.leave().await),
-            ArbiterHandle::Shared { commands, keeper, .. } => {
-                let _ = commands.send(Command::Leave).await;
-                let _ = keeper.await;
+        match self.election {
+            PluginElection::Own { node, .. } => drop(node.leave().await),
+            PluginElection::Shared { commands, fallback, .. } => {
+                let _ = commands.send(PluginCommand::Leave).await;
+                let _ = fallback.await;
             }
         }
         self.slot.release(&self.name).await;
@@ -99,38 +103,38 @@ impl PluginHandle {
         self.attached().mode()
     }
 
-    /// Leadership by the arbiter in force: continuous, whichever that is.
+    /// Leadership by the seat that lets this plugin act: continuous, whichever that is.
     pub fn leadership(&self) -> watch::Receiver<Leadership> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.leadership(),
-            ArbiterHandle::Shared { face, .. } => face.leadership.subscribe(),
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.leadership(),
+            PluginElection::Shared { view, .. } => view.leadership.subscribe(),
         }
     }
 
-    /// This plugin's fence: it hears of every epoch of whichever arbiter is in force. Clones share it.
+    /// This plugin's fence: it hears of every epoch of either seat. Clones share it.
     pub fn fence(&self) -> Fence {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.fence(),
-            ArbiterHandle::Shared { face, .. } => face.fence.clone(),
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.fence(),
+            PluginElection::Shared { view, .. } => view.fence.clone(),
         }
     }
 
     /// The events this plugin receives, from now on.
     pub fn events(&self) -> broadcast::Receiver<Event> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.events(),
-            ArbiterHandle::Shared { face, .. } => face.events.subscribe(),
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.events(),
+            PluginElection::Shared { view, .. } => view.events.subscribe(),
         }
     }
 
     /// The figures of the node whose election this plugin takes part in: the shared one, or its own.
     pub fn metrics(&self) -> Metrics {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.metrics(),
-            ArbiterHandle::Shared { service, face, .. } => {
-                let own = face.own.lock().clone();
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.metrics(),
+            PluginElection::Shared { service, view, .. } => {
+                let own = view.own_counters.lock().clone();
                 // The fence is the plugin's, and existed before its own election.
-                let epoch_drift_events = face.fence.stale_tasks();
+                let epoch_drift_events = view.fence.stale_tasks();
                 own.map_or_else(
                     || service.metrics(),
                     |counters| Metrics { epoch_drift_events, ..counters.metrics() },
@@ -139,12 +143,15 @@ impl PluginHandle {
         }
     }
 
-    /// Registers a worker of this plugin. It is enabled while the plugin leads, whichever arbiter decides that, and its
-    /// object is where that arbiter is: it moves with the plugin into fallback, and the handle stays.
+    /// Registers a worker of this plugin. It is enabled while the plugin leads, by whichever seat, and its object is beside
+    /// that seat: it moves with the plugin into fallback, and the handle stays.
     pub fn register_worker(&self, spec: &WorkerSpec) -> Result<Worker, Error> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.register_worker(spec.clone()),
-            ArbiterHandle::Shared { service, face, .. } => mover::register(service, face, spec),
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.register_worker(spec.clone()),
+            PluginElection::Shared { service, view, .. } => {
+                let host = service.node().handle().host;
+                host.of_plugin(view.keys.subscribe(), view.leadership.subscribe()).register(spec)
+            }
         }
     }
 
@@ -153,60 +160,60 @@ impl PluginHandle {
     /// the namespace's ledger when the store refused it cannot be reached from here; they wait there for a leader that may
     /// write it.
     pub fn jobs(&self) -> Jobs {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.jobs(),
-            ArbiterHandle::Shared { service, face, .. } => Jobs {
-                fence: face.fence.clone(),
-                keys: face.keys.subscribe(),
-                workers: face.workers.subscribe(),
-                ..service.node.jobs()
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.jobs(),
+            PluginElection::Shared { service, view, .. } => Jobs {
+                fence: view.fence.clone(),
+                keys: view.keys.subscribe(),
+                workers: view.workers.subscribe(),
+                ..service.node().jobs()
             },
         }
     }
 
     /// The workers of the namespace; in per-plugin mode and in fallback, only those of this plugin.
     pub fn workers(&self) -> watch::Receiver<Workers> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.workers(),
-            ArbiterHandle::Shared { face, .. } => face.workers.subscribe(),
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.workers(),
+            PluginElection::Shared { view, .. } => view.workers.subscribe(),
         }
     }
 
     /// The service this plugin shares; `None` in per-plugin mode. In fallback, it is the one that was refused.
     pub fn service(&self) -> Option<Arc<Service>> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { .. } => None,
-            ArbiterHandle::Shared { service, .. } => Some(Arc::clone(service)),
+        match &self.attached().election {
+            PluginElection::Own { .. } => None,
+            PluginElection::Shared { service, .. } => Some(Arc::clone(service)),
         }
     }
 
     /// Hands leadership over. In global mode that is the whole namespace's: every plugin of this process is demoted.
     pub async fn step_down(&self) -> Result<(), Error> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.step_down().await,
-            ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), None).await,
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.step_down().await,
+            PluginElection::Shared { commands, .. } => ask(commands.clone(), None).await,
         }
     }
 
     /// Like [`step_down`](PluginHandle::step_down), and the node claims nothing for this long; see [`Node::stand_aside`].
     pub async fn stand_aside(&self, hold: Duration) -> Result<(), Error> {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.stand_aside(hold).await,
-            ArbiterHandle::Shared { commands, .. } => ask(commands.clone(), Some(hold)).await,
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => node.stand_aside(hold).await,
+            PluginElection::Shared { commands, .. } => ask(commands.clone(), Some(hold)).await,
         }
     }
 
-    /// What a process supervisor needs. It must not keep the plugin attached.
-    pub(crate) fn process_parts(&self) -> Parts {
-        match &self.attached().arbiter {
-            ArbiterHandle::Own { node, .. } => node.process_parts(),
-            ArbiterHandle::Shared { service, face, commands, .. } => {
+    /// For a supervisor of processes. It must not keep the plugin attached.
+    pub(crate) fn leadership_source(&self) -> LeadershipSource {
+        match &self.attached().election {
+            PluginElection::Own { node, .. } => LeadershipSource::from(&**node),
+            PluginElection::Shared { service, view, commands, .. } => {
                 let commands = commands.downgrade();
-                let stand_aside: StandAside = Arc::new(move |hold| {
+                let stand_aside = move |hold| {
                     let commands = commands.upgrade();
-                    Box::pin(async move { ask(commands.ok_or_else(Error::not_leading)?, Some(hold)).await })
-                });
-                Parts { leadership: face.leadership.subscribe(), stand_aside, ..service.node.process_parts() }
+                    async move { ask(commands.ok_or_else(Error::not_leading)?, Some(hold)).await }
+                };
+                LeadershipSource::from(&**service).led_by(view.leadership.subscribe(), stand_aside)
             }
         }
     }
@@ -219,9 +226,9 @@ impl PluginHandle {
     }
 }
 
-async fn ask(commands: mpsc::Sender<Command>, hold: Option<Duration>) -> Result<(), Error> {
+async fn ask(commands: mpsc::Sender<PluginCommand>, hold: Option<Duration>) -> Result<(), Error> {
     let (reply, done) = oneshot::channel();
-    commands.send(Command::StepDown(hold, reply)).await.map_err(|_| Error::not_leading())?;
+    commands.send(PluginCommand::StepDown(hold, reply)).await.map_err(|_| Error::not_leading())?;
     drop(commands);
     done.await.map_err(|_| Error::not_leading())?
 }

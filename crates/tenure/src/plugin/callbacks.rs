@@ -1,10 +1,11 @@
-//! The host: calls one plugin and isolates it from everybody else.
+//! Calls one plugin, and isolates it from everybody else.
 
+use super::{LeaderChange, Plugin};
 use crate::election::Reporter;
 use crate::event::{Event, EventKind};
 use crate::guard::{LeaderGuard, Leadership};
-use crate::plugin::{LeaderChange, Plugin};
-use std::any::Any;
+use crate::process::panic_message;
+use crate::settings::Settings;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::NodeId;
@@ -18,20 +19,33 @@ const HANDLER_LIMIT: Duration = Duration::from_secs(5);
 
 /// What the two loops of a plugin share.
 #[derive(Clone)]
-pub(super) struct Host {
-    pub(super) name: Arc<str>,
-    pub(super) plugin: Arc<dyn Plugin>,
-    pub(super) leadership: watch::Receiver<Leadership>,
-    pub(super) reporter: Reporter,
+pub(super) struct Callbacks {
+    name: Arc<str>,
+    plugin: Arc<dyn Plugin>,
+    leadership: watch::Receiver<Leadership>,
+    reporter: Reporter,
     /// How long `promoted` has to return.
-    pub(super) grace: Duration,
+    grace: Duration,
+    /// Ends both loops.
     pub(super) leave: CancellationToken,
 }
 
-impl Host {
+impl Callbacks {
+    pub(super) fn new(
+        plugin: Arc<dyn Plugin>,
+        leadership: watch::Receiver<Leadership>,
+        reporter: Reporter,
+        settings: &Settings,
+    ) -> Callbacks {
+        // Half of the drain; the other half is for stopping what did not stop by itself.
+        let grace = Duration::from_millis(settings.drain_timeout_ms / 2);
+        let leave = CancellationToken::new();
+        Callbacks { name: Arc::from(plugin.name()), plugin, leadership, reporter, grace, leave }
+    }
+
     /// Starts both loops. Leadership has its own loop: a notice that hangs must not hold up a demotion.
     pub(super) fn start(self, events: broadcast::Receiver<Event>) -> [JoinHandle<()>; 2] {
-        let notices = Notices { host: self.clone(), events, told: None };
+        let notices = Notices { callbacks: self.clone(), events, told: None };
         [tokio::spawn(self.lead()), tokio::spawn(notices.run())]
     }
 
@@ -41,24 +55,15 @@ impl Host {
             let leads = self.leadership.borrow_and_update().is_leader();
             // Whichever seat was won: never start again beside work that did not stop.
             if let Some(task) = stuck.take_if(|_| leads) {
-                tokio::select! {
-                    () = self.leave.cancelled() => return,
-                    _ = task => {}
-                }
+                self.leave.run_until_cancelled(task).await;
             }
-            let guard = self.leadership.borrow_and_update().guard();
+            let guard = self.leadership.borrow_and_update().guard().filter(|_| !self.leave.is_cancelled());
             if let Some(guard) = guard {
                 stuck = self.promote(guard).await;
             }
-            if self.leave.is_cancelled() {
+            let Some(Ok(())) = self.leave.run_until_cancelled(self.leadership.changed()).await else {
                 return;
-            }
-            tokio::select! {
-                () = self.leave.cancelled() => return,
-                changed = self.leadership.changed() => if changed.is_err() {
-                    return;
-                },
-            }
+            };
         }
     }
 
@@ -82,10 +87,7 @@ impl Host {
         }
         if !running {
             // It is done, or it died; it is promoted again only after the next change.
-            tokio::select! {
-                () = guard.ended() => {}
-                () = self.leave.cancelled() => {}
-            }
+            self.leave.run_until_cancelled(guard.ended()).await;
         }
         end.cancel();
         let stuck = if running { self.wind_down(&guard, task).await } else { None };
@@ -133,7 +135,7 @@ impl Host {
         if let Err(error) = done
             && error.is_panic()
         {
-            self.failed(handler, format!("panicked: {}", words(&*error.into_panic())));
+            self.failed(handler, format!("panicked: {}", panic_message(&*error.into_panic())));
         }
     }
 
@@ -144,19 +146,9 @@ impl Host {
     }
 }
 
-/// A panic's message, as one line.
-fn words(panic: &(dyn Any + Send)) -> String {
-    let text = match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
-        (Some(text), _) => text,
-        (None, Some(text)) => text.as_str(),
-        (None, None) => "without words",
-    };
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
-}
-
 /// The loop that delivers notices.
 struct Notices {
-    host: Host,
+    callbacks: Callbacks,
     events: broadcast::Receiver<Event>,
     /// The leader the plugin was last told about.
     told: Option<(NodeId, u64)>,
@@ -164,16 +156,13 @@ struct Notices {
 
 impl Notices {
     async fn run(mut self) {
-        let leave = self.host.leave.clone();
+        let leave = self.callbacks.leave.clone();
         // A running handler is dropped too: a plugin that leaves has no more to say.
-        tokio::select! {
-            () = leave.cancelled() => {}
-            () = self.take() => {}
-        }
+        leave.run_until_cancelled(self.take()).await;
     }
 
     async fn take(&mut self) {
-        let mut leadership = self.host.leadership.clone();
+        let mut leadership = self.callbacks.leadership.clone();
         loop {
             tokio::select! {
                 biased;
@@ -215,8 +204,8 @@ impl Notices {
         if matches!(event.kind, EventKind::PluginFailed { .. }) {
             return;
         }
-        let plugin = Arc::clone(&self.host.plugin);
-        self.host.call("event", async move { plugin.event(&event).await }).await;
+        let plugin = Arc::clone(&self.callbacks.plugin);
+        self.callbacks.call("event", async move { plugin.event(&event).await }).await;
     }
 
     async fn change(&mut self, previous: Option<NodeId>, new: NodeId, epoch: u64) {
@@ -224,23 +213,23 @@ impl Notices {
             return;
         }
         self.told = Some((new.clone(), epoch));
-        let namespace = Arc::clone(&self.host.reporter.namespace);
+        let namespace = Arc::clone(&self.callbacks.reporter.namespace);
         let change = LeaderChange { namespace, previous, new, epoch };
-        let plugin = Arc::clone(&self.host.plugin);
-        self.host.call("leader_changed", async move { plugin.leader_changed(&change).await }).await;
+        let plugin = Arc::clone(&self.callbacks.plugin);
+        self.callbacks.call("leader_changed", async move { plugin.leader_changed(&change).await }).await;
     }
 
     async fn missed(&mut self, missed: u64) {
-        let now = self.host.leadership.borrow().clone();
-        let plugin = Arc::clone(&self.host.plugin);
-        self.host.call("missed", async move { plugin.missed(missed, &now).await }).await;
+        let now = self.callbacks.leadership.borrow().clone();
+        let plugin = Arc::clone(&self.callbacks.plugin);
+        self.callbacks.call("missed", async move { plugin.missed(missed, &now).await }).await;
         self.sync().await;
     }
 
     /// Tells the plugin about the present leader if no event did: some were missed, or another arbiter is in force.
     async fn sync(&mut self) {
         let (leader, epoch) = {
-            let now = self.host.leadership.borrow();
+            let now = self.callbacks.leadership.borrow();
             (now.leader.clone(), now.epoch)
         };
         if let Some(leader) = leader {
