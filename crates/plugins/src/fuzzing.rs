@@ -11,6 +11,7 @@ pub use crate::cluster_health::health;
 use crate::schedules::{Problems, Rules, Schedule, Timing, read_file};
 use serde_json::Value;
 use tenure::id::KindName;
+use tenure::schedules::DueTimes;
 
 /// The longest line about one fault, whatever the document was.
 const LINE_MAX_CHARS: usize = 2000;
@@ -89,39 +90,10 @@ pub fn schedule(body: &[u8]) -> bool {
 
 /// Fields that are read and may be written back differently.
 fn is_known(name: &&str) -> bool {
-    const KNOWN: [&str; 30] = [
-        "epoch",
-        "owner",
-        "nonce",
-        "v",
-        "id",
-        "every",
-        "offset",
-        "jitter",
-        "cron",
-        "zone",
-        "manual",
-        "enabled",
-        "priority",
-        "maxConcurrent",
-        "timeout",
-        "ttl",
-        "attempts",
-        "backoff",
-        "overlap",
-        "misfire",
-        "misfireThreshold",
-        "partition",
-        "domain",
-        "capabilities",
-        "failAfter",
-        "recoverAfter",
-        "since",
-        "runNow",
-        "ran",
-        "checks",
-    ];
-    KNOWN.contains(name)
+    const KNOWN: &str = "epoch owner nonce v id every offset jitter cron zone manual enabled priority maxConcurrent timeout \
+        ttl attempts backoff overlap misfire misfireThreshold partition domain capabilities failAfter recoverAfter since \
+        runNow ran checks";
+    KNOWN.split_whitespace().any(|known| known == *name)
 }
 
 /// Checks any file for `tenure apply`, YAML or JSON.

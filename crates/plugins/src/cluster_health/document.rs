@@ -1,5 +1,6 @@
 //! `health.json`: what a leader publishes about the cluster, and how two versions of it differ.
 
+use crate::schedules::problem::one_line;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -11,6 +12,9 @@ pub(super) const ROWS_MAX: usize = 2000;
 
 /// Most workers listed; the counts cover all of them.
 pub(super) const WORKERS_MAX: usize = 500;
+
+/// The longest detail of a reason or a probe.
+pub(super) const DETAIL_MAX_CHARS: usize = 200;
 
 /// Most reasons given.
 pub(super) const REASONS_MAX: usize = 100;
@@ -117,8 +121,7 @@ pub struct Reason {
 
 impl Reason {
     pub(super) fn new(code: ReasonCode, subject: Option<&str>, detail: &str) -> Reason {
-        let detail = detail.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect();
-        Reason { code, subject: subject.map(str::to_owned), detail }
+        Reason { code, subject: subject.map(str::to_owned), detail: one_line(detail, DETAIL_MAX_CHARS) }
     }
 }
 

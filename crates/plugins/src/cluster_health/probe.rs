@@ -1,6 +1,7 @@
 //! Component probes: what an application adds to the health of its cluster.
 
-use super::document::ProbeHealth;
+use super::document::{DETAIL_MAX_CHARS, ProbeHealth};
+use crate::schedules::problem::one_line;
 use std::sync::Arc;
 use std::time::Duration;
 use tenure::async_trait;
@@ -61,8 +62,7 @@ pub(super) async fn run_all(probes: &[Arc<dyn Probe>], limit: Duration) -> Vec<P
     let mut found: Vec<ProbeHealth> = probes.iter().map(outcome).collect();
     while let Some(ended) = running.join_next().await {
         if let Ok((at, result)) = ended {
-            let line = result.detail.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200);
-            (found[at].ok, found[at].detail) = (result.ok, line.collect());
+            (found[at].ok, found[at].detail) = (result.ok, one_line(&result.detail, DETAIL_MAX_CHARS));
         }
     }
     found

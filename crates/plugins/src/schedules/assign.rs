@@ -9,7 +9,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use tenure::id::{Label, WorkerId};
-
 use tenure::job::{Assign, Candidate, JobRecord, LeastLoaded};
 
 /// The kind of the jobs that run checks.
@@ -48,25 +47,9 @@ impl Default for AgentFacts {
 impl AgentFacts {
     /// Reads the payload of a worker; `None` if it is not an agent or the payload makes no sense.
     pub fn from_payload(payload: &Value) -> Option<AgentFacts> {
-        let said = payload.get("poll")?.as_object()?;
-        let id = |key: &str| match said.get(key) {
-            None | Some(Value::Null) => Some(None),
-            Some(value) => Label::new(value.as_str()?).ok().map(Some),
-        };
-        let capabilities = match said.get("capabilities") {
-            None | Some(Value::Null) => BTreeSet::new(),
-            Some(list) => {
-                let names = list.as_array()?.iter().map(|name| Label::new(name.as_str()?).ok());
-                names.collect::<Option<BTreeSet<Label>>>()?
-            }
-        };
-        Some(AgentFacts {
-            partition: id("partition")?,
-            domain: id("domain")?,
-            capabilities,
-            slots: said.get("slots").map_or(Some(16), Value::as_u64)?,
-            draining: said.get("draining").map_or(Some(false), Value::as_bool)?,
-        })
+        let said = WireFacts::deserialize(payload.get("poll")?).ok()?;
+        let Needs { partition, domain, capabilities } = said.labels.read()?;
+        Some(AgentFacts { partition, domain, capabilities, slots: said.slots, draining: said.draining })
     }
 
     /// The payload of a worker with these facts.
@@ -131,7 +114,7 @@ impl NoWorker {
     pub fn sentence(self, needs: Option<&Needs>) -> String {
         let id = |id: Option<&Label>| id.map_or_else(|| "it needs".to_owned(), Label::to_string);
         match self {
-            NoWorker::NoWorker => "no active worker runs polls; start one with `tenure agent`".to_owned(),
+            NoWorker::NoWorker => "no active worker runs checks; start one with `tenure agent`".to_owned(),
             NoWorker::AllDraining => "every agent is draining and takes no new jobs".to_owned(),
             NoWorker::WrongPartition => {
                 let partition = id(needs.and_then(|needs| needs.partition.as_ref()));
@@ -233,32 +216,51 @@ impl AgentAssign {
     }
 }
 
+/// What a job needs, or an agent has, as JSON.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct WireLabels {
+    partition: Option<String>,
+    domain: Option<String>,
+    capabilities: Option<Vec<String>>,
+}
+
+impl WireLabels {
+    /// `None` if one of them is not a label.
+    fn read(self) -> Option<Needs> {
+        let label = |text: Option<String>| text.map(|text| Label::new(&text)).transpose().ok();
+        let capabilities = self.capabilities.unwrap_or_default();
+        Some(Needs {
+            partition: label(self.partition)?,
+            domain: label(self.domain)?,
+            capabilities: capabilities.iter().map(|text| Label::new(text).ok()).collect::<Option<_>>()?,
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct WireFacts {
+    #[serde(flatten)]
+    labels: WireLabels,
+    #[serde(default = "slots")]
+    slots: u64,
+    #[serde(default)]
+    draining: bool,
+}
+
+fn slots() -> u64 {
+    AgentFacts::default().slots
+}
+
 #[derive(Deserialize)]
 struct JobNeeds {
     #[serde(default)]
-    needs: WireNeeds,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct WireNeeds {
-    partition: Option<String>,
-    domain: Option<String>,
-    capabilities: Vec<String>,
+    needs: WireLabels,
 }
 
 /// The needs in a job's payload.
 pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
-    let WireNeeds { partition, domain, capabilities } =
-        serde_json::from_slice::<JobNeeds>(payload).ok()?.needs;
-    let id =
-        |text: Option<String>| text.map(|text| Label::new(&text).ok()).map_or(Some(None), |id| id.map(Some));
-    let capabilities = capabilities.iter().map(|text| Label::new(text).ok());
-    Some(Needs {
-        partition: id(partition)?,
-        domain: id(domain)?,
-        capabilities: capabilities.collect::<Option<BTreeSet<Label>>>()?,
-    })
+    serde_json::from_slice::<JobNeeds>(payload).ok()?.needs.read()
 }
 
 impl Assign for AgentAssign {

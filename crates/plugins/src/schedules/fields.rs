@@ -25,11 +25,11 @@ impl<'t> Fields<'t> {
     pub(super) fn take(&mut self, key: &str) -> Option<&'t Tree> {
         self.taken.insert(key.to_owned());
         let entry = self.entries.iter().find(|entry| entry.key == key)?;
-        (entry.value.data != Data::Null).then_some(&entry.value)
+        (!entry.value.is_null()).then_some(&entry.value)
     }
 
     pub(super) fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.key == key && entry.value.data != Data::Null)
+        self.entries.iter().any(|entry| entry.key == key && !entry.value.is_null())
     }
 
     pub(super) fn path(&self) -> &str {
@@ -88,11 +88,7 @@ impl Reader {
     /// Whether this version is supported.
     pub(super) fn version(&mut self, fields: &mut Fields<'_>, known: u64) -> bool {
         let given = fields.take("v");
-        let number = match given.map(|tree| &tree.data) {
-            Some(Data::Number(number)) => number.as_u64().unwrap_or(0),
-            Some(Data::Null | Data::Bool(_) | Data::Text(_) | Data::List(_) | Data::Map(_)) | None => 0,
-        };
-        if (1..=known).contains(&number) {
+        if given.and_then(Tree::as_number).is_some_and(|number| (1..=known).contains(&number)) {
             return true;
         }
         let value = given.map(Tree::shown).unwrap_or_default();
@@ -108,30 +104,22 @@ impl Reader {
             }
             return None;
         };
-        match &tree.data {
-            Data::Text(text) if text.is_empty() => self.fault_at(tree, fields, key, "must not be empty"),
-            Data::Text(text) if text.len() > TEXT_MAX_BYTES => {
-                self.fault_at(tree, fields, key, format!("must be at most {TEXT_MAX_BYTES} bytes"));
-            }
-            Data::Text(text) => return Some(text.clone()),
-            Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => {
-                self.fault_at(tree, fields, key, "must be text; quote it if it looks like something else");
-            }
-        }
+        let rule = match tree.as_text() {
+            None => "must be text; quote it if it looks like something else".to_owned(),
+            Some("") => "must not be empty".to_owned(),
+            Some(text) if text.len() > TEXT_MAX_BYTES => format!("must be at most {TEXT_MAX_BYTES} bytes"),
+            Some(text) => return Some(text.to_owned()),
+        };
+        self.fault_at(tree, fields, key, rule);
         None
     }
 
     pub(super) fn texts(&mut self, fields: &mut Fields<'_>, key: &str) -> Vec<String> {
         let mut texts = Vec::new();
         for (place, tree) in self.list(fields, key).iter().enumerate() {
-            match &tree.data {
-                Data::Text(text) if text.len() <= TEXT_MAX_BYTES => texts.push(text.clone()),
-                Data::Text(_)
-                | Data::Null
-                | Data::Bool(_)
-                | Data::Number(_)
-                | Data::List(_)
-                | Data::Map(_) => {
+            match tree.as_text().filter(|text| text.len() <= TEXT_MAX_BYTES) {
+                Some(text) => texts.push(text.to_owned()),
+                None => {
                     let rule = format!("must be text of at most {TEXT_MAX_BYTES} bytes; quote a number");
                     self.fault_at(tree, fields, &format!("{key}[{place}]"), rule);
                 }
@@ -168,13 +156,10 @@ impl Reader {
 
     pub(super) fn flag(&mut self, fields: &mut Fields<'_>, key: &str, default: bool) -> bool {
         let Some(tree) = fields.take(key) else { return default };
-        match &tree.data {
-            Data::Bool(value) => *value,
-            Data::Null | Data::Number(_) | Data::Text(_) | Data::List(_) | Data::Map(_) => {
-                self.fault_at(tree, fields, key, "must be true or false");
-                default
-            }
-        }
+        tree.as_flag().unwrap_or_else(|| {
+            self.fault_at(tree, fields, key, "must be true or false");
+            default
+        })
     }
 
     pub(super) fn number(
@@ -185,18 +170,11 @@ impl Reader {
         default: u64,
     ) -> u64 {
         let Some(tree) = fields.take(key) else { return default };
-        let number = match &tree.data {
-            Data::Number(number) => number.as_u64(),
-            Data::Null | Data::Bool(_) | Data::Text(_) | Data::List(_) | Data::Map(_) => None,
-        };
-        match number.filter(|number| range.contains(number)) {
-            Some(number) => number,
-            None => {
-                let rule = format!("must be a whole number from {} to {}", range.start(), range.end());
-                self.fault_at(tree, fields, key, rule);
-                default
-            }
-        }
+        tree.as_number().filter(|number| range.contains(number)).unwrap_or_else(|| {
+            let rule = format!("must be a whole number from {} to {}", range.start(), range.end());
+            self.fault_at(tree, fields, key, rule);
+            default
+        })
     }
 
     /// A time in ms: written with a unit in a file, and as a number on the store.
@@ -211,11 +189,7 @@ impl Reader {
             return self.number(fields, key, range, default);
         }
         let Some(tree) = fields.take(key) else { return default };
-        let ms = match &tree.data {
-            Data::Text(text) => tenure::settings::parse_time_ms(text),
-            Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => None,
-        };
-        let rule = match ms {
+        let rule = match tree.as_text().and_then(tenure::settings::parse_time_ms) {
             Some(ms) if range.contains(&ms) => return ms,
             Some(_) => format!("must be {} to {}", in_words(*range.start()), in_words(*range.end())),
             None => "must be a time with its unit: 500ms, 30s, 5m, 2h, 1d, 1h30m".to_owned(),
@@ -226,25 +200,21 @@ impl Reader {
 
     pub(super) fn list<'t>(&mut self, fields: &mut Fields<'t>, key: &str) -> &'t [Tree] {
         let Some(tree) = fields.take(key) else { return &[] };
-        match &tree.data {
-            Data::List(list) => list,
-            Data::Null | Data::Bool(_) | Data::Number(_) | Data::Text(_) | Data::Map(_) => {
-                self.fault_at(tree, fields, key, "must be a list");
-                &[]
-            }
+        if let Data::List(list) = &tree.data {
+            return list;
         }
+        self.fault_at(tree, fields, key, "must be a list");
+        &[]
     }
 
     /// A map that is passed on uninterpreted.
     pub(super) fn map(&mut self, fields: &mut Fields<'_>, key: &str) -> Map<String, Value> {
         let Some(tree) = fields.take(key) else { return Map::new() };
-        match tree.to_json() {
-            Value::Object(map) => map,
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-                self.fault_at(tree, fields, key, "must be a map");
-                Map::new()
-            }
+        if let Value::Object(map) = tree.to_json() {
+            return map;
         }
+        self.fault_at(tree, fields, key, "must be a map");
+        Map::new()
     }
 
     /// Fields nobody asked for: kept in an object of the store, refused in a file.

@@ -4,7 +4,7 @@ use super::{Rules, Schedule, read_file};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use tenure::id::{JobId, ScheduleId, SeriesId};
-use tenure::schedules::JobAnswer;
+use tenure::schedules::{DueTimes, JobAnswer};
 
 type Planner = tenure::schedules::Planner<Schedule>;
 

@@ -28,7 +28,7 @@ impl Problem {
         value: impl fmt::Display,
         rule: impl Into<String>,
     ) -> Problem {
-        let words = |text: String| cut(&text, WORDS_MAX_CHARS);
+        let words = |text: String| one_line(&text, WORDS_MAX_CHARS);
         Problem {
             line,
             field: words(field.into()),
@@ -40,7 +40,7 @@ impl Problem {
 
 /// A text cut to a printable length, without control characters.
 pub(crate) fn told(text: &str) -> String {
-    cut(text, TOLD_MAX_CHARS)
+    one_line(text, TOLD_MAX_CHARS)
 }
 
 /// Hides a value that may contain a password, as addresses may, and an address that was cut too early to tell.
@@ -50,7 +50,8 @@ fn without_credentials(value: String) -> String {
     if is_suspect || is_cut { "(not shown)".to_owned() } else { value }
 }
 
-fn cut(text: &str, max_chars: usize) -> String {
+/// A text of at most this length, without control characters.
+pub(crate) fn one_line(text: &str, max_chars: usize) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
     let mut cut: String = text.chars().take(max_chars).map(clean).collect();
     if text.chars().nth(max_chars).is_some() {

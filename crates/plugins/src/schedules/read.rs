@@ -214,16 +214,10 @@ fn needs(reader: &mut Reader, fields: &mut Fields<'_>) -> Needs {
     let mut capabilities = BTreeSet::new();
     for (place, tree) in reader.list(fields, "capabilities").iter().enumerate() {
         let key = format!("capabilities[{place}]");
-        match &tree.data {
-            Data::Text(text) => match Label::new(text) {
-                Ok(capability) => {
-                    capabilities.insert(capability);
-                }
-                Err(error) => reader.fault_at(tree, fields, &key, error.rule),
-            },
-            Data::Null | Data::Bool(_) | Data::Number(_) | Data::List(_) | Data::Map(_) => {
-                reader.fault_at(tree, fields, &key, "must be text");
-            }
+        match tree.as_text().map(Label::new) {
+            Some(Ok(capability)) => drop(capabilities.insert(capability)),
+            Some(Err(error)) => reader.fault_at(tree, fields, &key, error.rule),
+            None => reader.fault_at(tree, fields, &key, "must be text"),
         }
     }
     if capabilities.len() > 32 {

@@ -8,7 +8,6 @@ use super::tree::Tree;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use tenure::id::{CheckName, JobId, KindName, Label, ScheduleId};
-
 use tenure::schedules::{Planned, ScheduleTerms};
 
 pub use tenure::schedules::Misfire;
@@ -111,6 +110,18 @@ pub struct Needs {
     pub domain: Option<Label>,
     /// The worker must have all of these.
     pub capabilities: BTreeSet<Label>,
+}
+
+impl Needs {
+    fn to_fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        for (key, label) in [("partition", &self.partition), ("domain", &self.domain)] {
+            fields.extend(label.as_ref().map(|label| (key.to_owned(), json!(label.as_str()))));
+        }
+        let capabilities = self.capabilities.iter().map(|one| json!(one.as_str())).collect();
+        fields.insert("capabilities".to_owned(), capabilities);
+        fields
+    }
 }
 
 /// One check of a schedule.
@@ -281,13 +292,6 @@ impl Schedule {
         put("overlap", json!(self.overlap.as_str()));
         put("misfire", json!(self.misfire.to_string()));
         put("misfireThreshold", json!(self.misfire_threshold_ms));
-        if let Some(partition) = &self.needs.partition {
-            put("partition", json!(partition.as_str()));
-        }
-        if let Some(domain) = &self.needs.domain {
-            put("domain", json!(domain.as_str()));
-        }
-        put("capabilities", self.needs.capabilities.iter().map(|one| json!(one.as_str())).collect());
         put("failAfter", json!(self.fail_after));
         put("recoverAfter", json!(self.recover_after));
         put("since", json!(self.since_ms));
@@ -299,6 +303,7 @@ impl Schedule {
             put("ran", json!(self.ran));
         }
         put("checks", self.checks.iter().map(CheckSpec::to_json).collect());
+        map.extend(self.needs.to_fields());
         for (key, value) in &self.extra {
             map.entry(key.clone()).or_insert_with(|| value.clone());
         }
@@ -308,20 +313,9 @@ impl Schedule {
     /// The payload of its jobs: what a worker must have, and what to check. At most 16 KiB, which is checked when a schedule is
     /// read.
     pub fn job_payload(&self, due_ms: u64) -> Vec<u8> {
-        let mut needs = Map::new();
-        if let Some(partition) = &self.needs.partition {
-            needs.insert("partition".to_owned(), json!(partition.as_str()));
-        }
-        if let Some(domain) = &self.needs.domain {
-            needs.insert("domain".to_owned(), json!(domain.as_str()));
-        }
-        if !self.needs.capabilities.is_empty() {
-            let all = self.needs.capabilities.iter().map(|one| json!(one.as_str()));
-            needs.insert("capabilities".to_owned(), all.collect());
-        }
         let checks: Value = self.checks.iter().map(CheckSpec::to_json).collect();
         let payload = json!({
-            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": needs,
+            "v": VERSION, "schedule": self.id.as_str(), "due": due_ms, "needs": self.needs.to_fields(),
             "names": self.names_digest(), "checks": checks,
         });
         payload.to_string().into_bytes()

@@ -95,8 +95,6 @@ struct Term<'a> {
     next_save: Instant,
     next_forget: Instant,
     counts: RunnerCounts,
-    /// The part of `counts` already added to the node's metrics.
-    in_metrics: RunnerCounts,
     trouble: Option<String>,
 }
 
@@ -163,7 +161,6 @@ async fn term(
         next_save: Instant::now(),
         next_forget: Instant::now(),
         counts: RunnerCounts::default(),
-        in_metrics: RunnerCounts::default(),
     };
     context.ready();
     term.work(&mut updates, &mut asked).await
@@ -375,8 +372,7 @@ impl Term<'_> {
         self.counts.jobs = self.dispatcher.counts();
         self.counts.open = jobs.len() as u64;
         let schedules = planner.schedules().len();
-        self.inner.figures.take(&self.in_metrics, &self.counts, schedules, self.health.failing());
-        self.in_metrics = self.counts;
+        self.inner.figures.set(&self.counts, schedules, self.health.failing());
         let size = u32::try_from(jobs.len() + schedules).unwrap_or(u32::MAX);
         self.view_is_old = false;
         self.next_view = now + VIEW_EVERY + VIEW_EVERY_EACH.saturating_mul(size);

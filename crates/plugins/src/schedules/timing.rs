@@ -115,9 +115,8 @@ pub enum CronField {
     Zone,
 }
 
-impl Timing {
-    /// The first due time after this moment.
-    pub fn next(&self, after_ms: u64) -> Option<u64> {
+impl DueTimes for Timing {
+    fn next(&self, after_ms: u64) -> Option<u64> {
         match self {
             Timing::Interval(interval) => interval.next(after_ms),
             Timing::Cron(times) => times.next(after_ms),
@@ -125,8 +124,7 @@ impl Timing {
         }
     }
 
-    /// The newest due times after `after_ms` and up to and including `until_ms`, in order; at most `count`.
-    pub fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
+    fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
         if count == 0 || after_ms >= until_ms {
             return Vec::new();
         }
@@ -137,8 +135,7 @@ impl Timing {
         }
     }
 
-    /// How many due times there are after `after_ms` and up to and including `until_ms`; counts no further than `most`.
-    pub fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
+    fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
         match self {
             Timing::Interval(interval) => interval.count(after_ms, until_ms, most),
             Timing::Cron(times) => {
@@ -149,30 +146,11 @@ impl Timing {
         }
     }
 
-    /// When the job of this due time should begin: the due time plus, for an interval, its jitter.
-    pub fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
+    fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
         match self {
             Timing::Interval(interval) => interval.begins_ms(schedule, due_ms),
             Timing::Cron(_) | Timing::Manual => due_ms,
         }
-    }
-}
-
-impl DueTimes for Timing {
-    fn next(&self, after_ms: u64) -> Option<u64> {
-        Timing::next(self, after_ms)
-    }
-
-    fn newest(&self, after_ms: u64, until_ms: u64, count: usize) -> Vec<u64> {
-        Timing::newest(self, after_ms, until_ms, count)
-    }
-
-    fn count(&self, after_ms: u64, until_ms: u64, most: u64) -> u64 {
-        Timing::count(self, after_ms, until_ms, most)
-    }
-
-    fn begins_ms(&self, schedule: &str, due_ms: u64) -> u64 {
-        Timing::begins_ms(self, schedule, due_ms)
     }
 
     fn jitter_max_ms(&self) -> u64 {

@@ -19,10 +19,8 @@ pub(crate) struct Tree {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Data {
-    Null,
-    Bool(bool),
-    Number(Number),
-    Text(String),
+    /// Neither an array nor an object.
+    Scalar(Value),
     List(Vec<Tree>),
     Map(Vec<Entry>),
 }
@@ -35,13 +33,32 @@ pub(crate) struct Entry {
 }
 
 impl Tree {
+    fn scalar(&self) -> &Value {
+        if let Data::Scalar(value) = &self.data { value } else { &Value::Null }
+    }
+
+    /// Whether a value is missing. Lists and maps are values.
+    pub(crate) fn is_null(&self) -> bool {
+        self.data == Data::Scalar(Value::Null)
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        self.scalar().as_str()
+    }
+
+    pub(crate) fn as_flag(&self) -> Option<bool> {
+        self.scalar().as_bool()
+    }
+
+    pub(crate) fn as_number(&self) -> Option<u64> {
+        self.scalar().as_u64()
+    }
+
     /// How an error shows the value.
     pub(crate) fn shown(&self) -> String {
         match &self.data {
-            Data::Null => "null".to_owned(),
-            Data::Bool(value) => value.to_string(),
-            Data::Number(number) => number.to_string(),
-            Data::Text(text) => format!("{:?}", told(text)),
+            Data::Scalar(Value::String(text)) => format!("{:?}", told(text)),
+            Data::Scalar(value) => value.to_string(),
             Data::List(list) => format!("a list of {}", list.len()),
             Data::Map(map) => format!("a map of {}", map.len()),
         }
@@ -49,10 +66,7 @@ impl Tree {
 
     pub(crate) fn to_json(&self) -> Value {
         match &self.data {
-            Data::Null => Value::Null,
-            Data::Bool(value) => Value::Bool(*value),
-            Data::Number(number) => Value::Number(number.clone()),
-            Data::Text(text) => Value::String(text.clone()),
+            Data::Scalar(value) => value.clone(),
             Data::List(list) => Value::Array(list.iter().map(Tree::to_json).collect()),
             Data::Map(map) => {
                 let entries = map.iter().map(|entry| (entry.key.clone(), entry.value.to_json()));
@@ -63,10 +77,6 @@ impl Tree {
 
     pub(crate) fn from_json(value: &Value) -> Tree {
         let data = match value {
-            Value::Null => Data::Null,
-            Value::Bool(value) => Data::Bool(*value),
-            Value::Number(number) => Data::Number(number.clone()),
-            Value::String(text) => Data::Text(text.clone()),
             Value::Array(list) => Data::List(list.iter().map(Tree::from_json).collect()),
             Value::Object(map) => {
                 let entry = |(key, value): (&String, &Value)| Entry {
@@ -76,6 +86,7 @@ impl Tree {
                 };
                 Data::Map(map.iter().map(entry).collect())
             }
+            scalar => Data::Scalar(scalar.clone()),
         };
         Tree { line: None, data }
     }
@@ -104,7 +115,7 @@ pub(crate) fn parse(text: &str) -> Result<Tree, Problems> {
         }
     }
     Problems::check(std::mem::take(&mut builder.problems))?;
-    Ok(builder.root.unwrap_or(Tree { line: Some(1), data: Data::Null }))
+    Ok(builder.root.unwrap_or(Tree { line: Some(1), data: Data::Scalar(Value::Null) }))
 }
 
 fn line_of(span: Span) -> usize {
@@ -169,14 +180,14 @@ impl Builder {
             *key = Some((text.to_owned(), line));
             return Ok(());
         }
-        let data = match style {
+        let value = match style {
             ScalarStyle::Plain => plain(text),
             ScalarStyle::SingleQuoted
             | ScalarStyle::DoubleQuoted
             | ScalarStyle::Literal
-            | ScalarStyle::Folded => Data::Text(text.to_owned()),
+            | ScalarStyle::Folded => Value::String(text.to_owned()),
         };
-        self.put(Tree { line: Some(line), data })
+        self.put(Tree { line: Some(line), data: Data::Scalar(value) })
     }
 
     fn put(&mut self, tree: Tree) -> Result<(), Problem> {
@@ -193,14 +204,14 @@ impl Builder {
 }
 
 /// An unquoted scalar, by YAML's JSON schema.
-fn plain(text: &str) -> Data {
+fn plain(text: &str) -> Value {
     match text {
-        "" | "~" | "null" | "Null" | "NULL" => Data::Null,
-        "true" | "True" | "TRUE" => Data::Bool(true),
-        "false" | "False" | "FALSE" => Data::Bool(false),
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
         _ => match serde_json::from_str::<Number>(text) {
-            Ok(number) => Data::Number(number),
-            Err(_) => Data::Text(text.to_owned()),
+            Ok(number) => Value::Number(number),
+            Err(_) => Value::String(text.to_owned()),
         },
     }
 }

@@ -11,8 +11,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use tenure::id::{CheckName, ScheduleId, WorkerId};
-
 use tenure::job::{JobRecord, LateResult};
+use tenure::schedules::DueTimes;
 
 /// Most schedules looked up for the names of their checks.
 const SCHEDULES_MAX: usize = 100;
