@@ -23,7 +23,7 @@ const PAYLOAD_MAX_BYTES: usize = 16 * 1024;
 const NOW_MS: u64 = 1_794_787_200_000;
 
 #[track_caller]
-pub(crate) fn assert_told(detail: &str) {
+pub(crate) fn assert_readable(detail: &str) {
     assert!(!detail.trim().is_empty(), "nothing is said");
     let chars = detail.chars().count();
     assert!(chars <= LINE_MAX_CHARS, "{chars} characters: {detail}");
@@ -45,7 +45,7 @@ fn rules() -> Rules {
 
 fn assert_explained(problems: &Problems) {
     assert!(!problems.all().is_empty());
-    problems.all().iter().for_each(|problem| assert_told(&problem.to_string()));
+    problems.all().iter().for_each(|problem| assert_readable(&problem.to_string()));
 }
 
 /// What holds for every schedule, however it was written.

@@ -1,7 +1,7 @@
 //! Schedules: checks things at due times. The leader plans, and the cluster's workers run the checks.
 //!
 //! A [`Schedule`] says what to check and when; the [`Scheduler`](tenure::schedules::Scheduler) says which due times become jobs now;
-//! [`AgentAssign`] says who runs them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
+//! `assign.rs` says who runs them. All three are pure: the wall clock is an input, and every leader reaches the same answer. The ledger of
 //! [`tenure::job`] turns a due time into a job exactly once: a job is named after its schedule and due time, and the series of
 //! a schedule never goes back behind its watermark. [`ScheduleRunner`] is the leader-only process that puts them together; the source
 //! documents call it PollOrchestrator.
@@ -23,7 +23,7 @@ mod timing;
 pub(crate) mod tree;
 mod view;
 
-pub use assign::{ActiveAgents, AgentAssign, AgentFacts, CHECKS_KIND, NoWorker, choose};
+pub use assign::{AgentFacts, CHECKS_KIND, NoWorker};
 pub use cost::cost;
 pub use figures::SCHEDULE_METRIC_NAMES;
 pub use job::JobFacts;

@@ -6,7 +6,7 @@ use super::check::{Check, CommandCheck, DnsCheck, HttpCheck, JobRun, TcpCheck};
 use super::link_local::LinkLocal;
 use super::report::{CheckResult, JobReport};
 use crate::schedules::assign::CHECKS_KIND;
-use crate::schedules::problem::told;
+use crate::schedules::problem::shortened;
 use crate::schedules::read::{self, KINDS, Rules};
 use crate::schedules::schedule::{CheckSpec, VERSION};
 use crate::schedules::tree::Tree;
@@ -107,7 +107,7 @@ impl Checks {
 
     /// Runs all checks of a job at once (a schedule has at most 32); results come in the order of the checks.
     async fn all(&self, job: &JobRun, checks: Vec<Result<CheckSpec, String>>) -> Vec<CheckResult> {
-        let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: told(detail) };
+        let failed = |detail: &str| CheckResult { ok: false, latency_ms: 0, detail: shortened(detail) };
         let mut results = vec![failed("it panicked"); checks.len()];
         let mut running = JoinSet::new();
         for (place, check) in checks.into_iter().enumerate() {
@@ -141,7 +141,7 @@ async fn one(check: &dyn Check, job: &JobRun, spec: &CheckSpec) -> CheckResult {
     let done = tokio::time::timeout(limit, check.check(job, spec)).await;
     let detail = match done {
         Ok(Ok(())) => None,
-        Ok(Err(why)) => Some(told(&why)),
+        Ok(Err(why)) => Some(shortened(&why)),
         Err(_) => Some(format!("no answer within {} ms", spec.timeout_ms)),
     };
     CheckResult {

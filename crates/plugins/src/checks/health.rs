@@ -187,7 +187,7 @@ mod tests {
         transitions.iter().map(|t| format!("{}{}", t.check, if t.failing { "-" } else { "+" })).collect()
     }
 
-    const STORY: [(&str, &[&str]); 10] = [
+    const RESULTS: [(&str, &[&str]); 10] = [
         ("--", &[]),
         ("-+", &[]),
         ("--", &["a-"]),
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn transitions_are_told_once() {
         let mut health = Health::default();
-        for (place, (results, expected)) in STORY.iter().enumerate() {
+        for (place, (results, expected)) in RESULTS.iter().enumerate() {
             assert_eq!(told(&mut health, place as u64 + 1, results), *expected, "{place}");
             assert_eq!(told(&mut health, place as u64 + 1, results), [""; 0], "{place} again");
         }
@@ -213,12 +213,12 @@ mod tests {
     /// and takes the jobs since then from the ledger.
     #[test]
     fn transitions_are_told_once_through_a_failover() {
-        for failover in 0..STORY.len() {
+        for failover in 0..RESULTS.len() {
             let (mut health, mut saved, mut all) = (Health::default(), json!({}), Vec::new());
-            for (place, (step, _)) in STORY.iter().enumerate() {
+            for (place, (step, _)) in RESULTS.iter().enumerate() {
                 if place == failover {
                     health = Health::from_json(&saved).expect("readable");
-                    for (before, (results, _)) in STORY.iter().enumerate().take(place) {
+                    for (before, (results, _)) in RESULTS.iter().enumerate().take(place) {
                         assert_eq!(told(&mut health, before as u64 + 1, results), [""; 0], "replayed");
                     }
                 }

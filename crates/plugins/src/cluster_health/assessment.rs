@@ -2,7 +2,7 @@
 //! input.
 //!
 //! The leader measures a node's silence on its own clock, from the answer that showed its presence changed to the *sending* of
-//! the list that shows it unchanged since. Store times are only marks: a different one means a sign of life. The store's current
+//! the list that shows it unchanged since. Store times are only compared: a different one means a sign of life. The store's current
 //! time is used once, when a leader begins: it shows who wrote recently, so those nodes need not be watched for a full timeout
 //! first.
 //!
@@ -20,86 +20,86 @@ const READS_NEW_MAX: usize = 256;
 
 /// The time limits of an assessment, in ms.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AssessmentConfig {
+pub(super) struct AssessmentConfig {
     /// A node whose presence has not changed for this long is `suspect`.
-    pub suspect_ms: u64,
+    pub(super) suspect_ms: u64,
     /// A node whose presence has not changed for this long is `down`. A new leader watches this long before it judges.
-    pub down_ms: u64,
+    pub(super) down_ms: u64,
     /// A node that has been down or gone for this long is no longer shown.
-    pub retention_ms: u64,
+    pub(super) retention_ms: u64,
     /// A status improves only after it has been better for this long.
-    pub calm_ms: u64,
+    pub(super) calm_ms: u64,
     /// A node that goes down twice within this time flaps …
-    pub flap_window_ms: u64,
+    pub(super) flap_window_ms: u64,
     /// … and must be steady for this long before it is `up` again.
-    pub flap_hold_ms: u64,
+    pub(super) flap_hold_ms: u64,
     /// A look that is this late means that this process was not running.
-    pub stall_ms: u64,
+    pub(super) stall_ms: u64,
     /// A 99th percentile of heartbeats above this means a slow store.
-    pub slow_ms: u64,
+    pub(super) slow_ms: u64,
     /// The longest time between two writes of the document.
-    pub refresh_ms: u64,
+    pub(super) refresh_ms: u64,
     /// Presences read again in each look, oldest reading first.
-    pub rereads: usize,
+    pub(super) rereads: usize,
 }
 
 /// The result of one look.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listing {
+pub(super) struct Listing {
     /// When the list request was sent.
-    pub sent_ms: u64,
+    pub(super) sent_ms: u64,
     /// When it was answered.
-    pub now_ms: u64,
+    pub(super) now_ms: u64,
     /// How late the request was sent.
-    pub late_ms: u64,
+    pub(super) late_ms: u64,
     /// The presences, and whether the list is complete; `None` if there was no answer.
-    pub list: Option<(Vec<Listed>, bool)>,
+    pub(super) list: Option<(Vec<Listed>, bool)>,
 }
 
 /// One presence in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Listed {
+pub(super) struct Listed {
     /// The node it belongs to.
-    pub node: String,
-    /// When it was written, on the store's clock; used as a change mark.
-    pub mark: u64,
+    pub(super) node: String,
+    /// When it was written, on the store's clock; only compared.
+    pub(super) modified: u64,
     /// How long ago that was, if the store tells its time.
-    pub age_ms: Option<u64>,
+    pub(super) age_ms: Option<u64>,
     /// It lost the seat by falling silent and has not written since.
-    pub deposed: bool,
+    pub(super) deposed: bool,
 }
 
 /// The contents of a presence.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Facts {
+pub(super) struct Facts {
     /// The incarnation.
-    pub incarnation: String,
+    pub(super) incarnation: String,
     /// The software version.
-    pub version: String,
+    pub(super) version: String,
     /// The number of heartbeat cycles so far that took too long.
-    pub contention: u64,
+    pub(super) contention: u64,
     /// The number of plugins in fallback mode.
-    pub fallback: u64,
+    pub(super) fallback: u64,
     /// Another process keeps writing its presence.
-    pub conflict: bool,
+    pub(super) conflict: bool,
 }
 
 /// What the leader knows beyond the list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LeaderFacts {
+pub(super) struct LeaderFacts {
     /// The facts about itself.
-    pub facts: Facts,
+    pub(super) facts: Facts,
     /// The 99th percentile of its heartbeats.
-    pub p99_ms: u64,
+    pub(super) p99_ms: u64,
     /// The state of the workers.
-    pub workers: WorkersHealth,
+    pub(super) workers: WorkersHealth,
     /// The results of the component probes.
-    pub probes: Vec<ProbeHealth>,
+    pub(super) probes: Vec<ProbeHealth>,
 }
 
 /// What one leader makes of the cluster, for one epoch.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Assessment {
+pub(super) struct Assessment {
     config: AssessmentConfig,
     epoch: u64,
     me: String,
@@ -116,12 +116,12 @@ pub struct Assessment {
     told: HealthStatus,
     better_ms: Option<u64>,
     /// The only thing wrong was that nobody could take over.
-    lonely: bool,
+    alone: bool,
 }
 
 impl Assessment {
     /// Continues from the last document.
-    pub fn new(
+    pub(super) fn new(
         config: AssessmentConfig,
         epoch: u64,
         me: &str,
@@ -141,12 +141,12 @@ impl Assessment {
             status: HealthStatus::Unknown,
             told: inherited.map_or(HealthStatus::Unknown, |document| document.told),
             better_ms: None,
-            lonely: false,
+            alone: false,
         }
     }
 
     /// Takes a list and returns the presences to read.
-    pub fn take_list(&mut self, listing: Listing) -> Vec<String> {
+    pub(super) fn take_list(&mut self, listing: Listing) -> Vec<String> {
         let Listing { sent_ms, now_ms, late_ms, list } = listing;
         self.stalled = late_ms >= self.config.stall_ms;
         if self.stalled {
@@ -163,24 +163,24 @@ impl Assessment {
         self.blind_ms = None;
         let mut wanted = Vec::new();
         for entry in &entries {
-            let read = self.saw(entry, sent_ms, now_ms) && entry.node != self.me;
+            let read = self.take_entry(entry, sent_ms, now_ms) && entry.node != self.me;
             if read && wanted.len() < READS_NEW_MAX {
                 wanted.push(entry.node.clone());
             }
         }
         if complete {
-            self.miss(&entries, now_ms);
+            self.take_missing(&entries, now_ms);
             self.begun_ms.get_or_insert(now_ms);
         }
         self.cut = !complete;
-        self.i_live(now_ms);
+        self.note_self(now_ms);
         self.reread(&mut wanted);
         wanted
     }
 
     /// Handles one entry of a list. Returns whether the presence should be read at once.
-    fn saw(&mut self, entry: &Listed, sent_ms: u64, now_ms: u64) -> bool {
-        let Listed { node: name, mark, age_ms, deposed } = entry;
+    fn take_entry(&mut self, entry: &Listed, sent_ms: u64, now_ms: u64) -> bool {
+        let Listed { node: name, modified, age_ms, deposed } = entry;
         let lately = age_ms.is_some_and(|age_ms| age_ms < self.config.suspect_ms);
         let Some(node) = self.nodes.get_mut(name) else {
             // On the first list, the living cannot be told from the dead, except those that wrote recently: the presence of a
@@ -188,7 +188,7 @@ impl Assessment {
             let fresh = (self.begun_ms.is_some() && !self.cut || lately) && !deposed;
             let (state, told) =
                 if fresh { (NodeState::Up, Some(Told::Up)) } else { (NodeState::Suspect, None) };
-            let mut node = Watched { undecided: !fresh, ..Watched::new(state, told, *mark, now_ms) };
+            let mut node = Watched { undecided: !fresh, ..Watched::new(state, told, *modified, now_ms) };
             if *deposed {
                 node.is_down(&self.config, now_ms);
             }
@@ -196,7 +196,7 @@ impl Assessment {
             return true;
         };
         let first = !std::mem::replace(&mut node.listed, true);
-        let changed = std::mem::replace(&mut node.mark, *mark) != *mark;
+        let changed = std::mem::replace(&mut node.modified, *modified) != *modified;
         let was = node.state;
         if first {
             (node.changed_ms, node.flapped_ms, node.ended_ms) = (now_ms, now_ms, now_ms);
@@ -206,8 +206,8 @@ impl Assessment {
             node.is_down(&self.config, now_ms);
             return false;
         }
-        // A node published as down or gone was published with its mark at that time, so a different mark is a sign of life. For a
-        // node that was up, a different mark says nothing; its watch begins with this list.
+        // A node published as down or gone was published with its time of change, so a different one is a sign of life. For a
+        // node that was up, a different one says nothing; its watch begins with this list.
         if changed && (!first || matches!(was, NodeState::Down | NodeState::Left)) || was == NodeState::Left {
             node.lives(&self.config, now_ms);
         } else if !first {
@@ -219,7 +219,7 @@ impl Assessment {
     }
 
     /// A node missing from a complete list has removed its presence.
-    fn miss(&mut self, entries: &[Listed], now_ms: u64) {
+    fn take_missing(&mut self, entries: &[Listed], now_ms: u64) {
         let listed: std::collections::BTreeSet<&str> =
             entries.iter().map(|entry| entry.node.as_str()).collect();
         let retention_ms = self.config.retention_ms;
@@ -244,7 +244,7 @@ impl Assessment {
     }
 
     /// The judging node is alive, whatever happened to its presence.
-    fn i_live(&mut self, now_ms: u64) {
+    fn note_self(&mut self, now_ms: u64) {
         let fresh = || Watched::new(NodeState::Up, Some(Told::Up), 0, now_ms);
         let me = self.nodes.entry(self.me.clone()).or_insert_with(fresh);
         (me.state, me.told, me.forgotten, me.changed_ms) = (NodeState::Up, Some(Told::Up), false, now_ms);
@@ -265,7 +265,7 @@ impl Assessment {
     }
 
     /// Takes what was read from a presence; `None` if it could not be read or is not a presence.
-    pub fn read(&mut self, now_ms: u64, name: &str, facts: Option<Facts>) {
+    pub(super) fn read(&mut self, now_ms: u64, name: &str, facts: Option<Facts>) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         match facts {
             Some(facts) => node.learn(now_ms, facts),
@@ -275,22 +275,22 @@ impl Assessment {
     }
 
     /// Whether this leader has seen every node alive, or has watched for a full timeout.
-    pub fn is_settled(&self, now_ms: u64) -> bool {
+    pub(super) fn is_settled(&self, now_ms: u64) -> bool {
         let Some(begun_ms) = self.begun_ms else { return false };
         now_ms.saturating_sub(begun_ms) >= self.config.down_ms
             || !self.nodes.values().any(|node| node.undecided && node.state != NodeState::Left)
     }
 
     /// Assesses the cluster and returns the document to publish.
-    pub fn assess(&mut self, now_ms: u64, leader_facts: LeaderFacts) -> HealthDocument {
+    pub(super) fn assess(&mut self, now_ms: u64, leader_facts: LeaderFacts) -> HealthDocument {
         let LeaderFacts { facts, p99_ms, workers, probes } = leader_facts;
         if let Some(me) = self.nodes.get_mut(&self.me) {
             me.learn(now_ms, facts);
         }
         let mut reasons = self.reasons(p99_ms, &workers, &probes);
         let raw = self.raw_status(&reasons, &probes);
-        let was_lonely = std::mem::replace(
-            &mut self.lonely,
+        let was_alone = std::mem::replace(
+            &mut self.alone,
             !reasons.is_empty() && reasons.iter().all(|reason| reason.code == ReasonCode::NoEligibleStandby),
         );
         let blind = self.blind_ms.is_some_and(|ms| now_ms.saturating_sub(ms) >= self.config.down_ms);
@@ -308,7 +308,7 @@ impl Assessment {
                 ),
             );
         } else {
-            self.damp(now_ms, if blind { HealthStatus::Unknown } else { raw }, was_lonely);
+            self.damp(now_ms, if blind { HealthStatus::Unknown } else { raw }, was_alone);
             self.told = self.status;
             if self.status != raw && !blind {
                 reasons.push(Reason::new(
@@ -336,12 +336,12 @@ impl Assessment {
     }
 
     /// A status worsens at once and improves only after it has been better for the whole calm period. Changes to and from
-    /// `unknown` apply at once, and so does the arrival of a second node beside a lonely one.
-    fn damp(&mut self, now_ms: u64, raw: HealthStatus, was_lonely: bool) {
+    /// `unknown` apply at once, and so does the arrival of a second node beside a alone one.
+    fn damp(&mut self, now_ms: u64, raw: HealthStatus, was_alone: bool) {
         let unknown = HealthStatus::Unknown;
         let better = raw < self.status && self.status != unknown;
         let calm = |since_ms: u64| now_ms.saturating_sub(since_ms) >= self.config.calm_ms;
-        if !better || was_lonely || calm(*self.better_ms.get_or_insert(now_ms)) {
+        if !better || was_alone || calm(*self.better_ms.get_or_insert(now_ms)) {
             (self.status, self.better_ms) = (raw, None);
         }
     }
@@ -427,7 +427,7 @@ impl Assessment {
             role: if *name == self.me { "leader" } else { "standby" }.to_owned(),
             incarnation: node.facts.as_ref().map(|facts| facts.incarnation.clone()),
             version: node.facts.as_ref().map(|facts| facts.version.clone()),
-            last_seen: node.mark,
+            last_seen: node.modified,
             told: node.told,
             flaps: node.flaps,
             forgotten: node.forgotten,

@@ -1,7 +1,7 @@
 //! Tests of the assessment on simulated time.
 
 use super::*;
-use crate::cluster_health::{Transition, transitions};
+use crate::cluster_health::document::{Transition, transitions};
 
 const P: u64 = 100;
 
@@ -20,11 +20,11 @@ fn config() -> AssessmentConfig {
     }
 }
 
-/// An assessment, the marks on a simulated store, and everything that was published and announced.
+/// An assessment, the presences on a simulated store, and everything that was published and announced.
 struct Bench {
     assessment: Assessment,
     now_ms: u64,
-    marks: BTreeMap<String, u64>,
+    modified: BTreeMap<String, u64>,
     /// How old each presence is, if the store tells its time.
     ages: BTreeMap<String, u64>,
     /// Nodes that lost the seat by falling silent.
@@ -37,12 +37,12 @@ struct Bench {
 impl Bench {
     fn new(epoch: u64, last: Option<HealthDocument>, names: &[&str]) -> Bench {
         let assessment = Assessment::new(config(), epoch, "a", last.as_ref());
-        let marks = names.iter().map(|name| ((*name).to_owned(), 1)).collect();
+        let modified = names.iter().map(|name| ((*name).to_owned(), 1)).collect();
         let (ages, deposed) = Default::default();
         Bench {
             assessment,
             now_ms: 5_000,
-            marks,
+            modified,
             ages,
             deposed,
             leader_facts: LeaderFacts::default(),
@@ -55,19 +55,19 @@ impl Bench {
     fn tick(&mut self, alive: &[&str]) -> HealthDocument {
         self.now_ms += P;
         for name in alive {
-            *self.marks.entry((*name).to_owned()).or_default() += 1;
+            *self.modified.entry((*name).to_owned()).or_default() += 1;
         }
         self.look(0, true)
     }
 
     fn look(&mut self, late_ms: u64, answered: bool) -> HealthDocument {
-        let listed = |(node, mark): (&String, &u64)| Listed {
+        let listed = |(node, modified): (&String, &u64)| Listed {
             node: node.clone(),
-            mark: *mark,
+            modified: *modified,
             age_ms: self.ages.get(node).copied(),
             deposed: self.deposed.contains(node),
         };
-        let list = answered.then(|| (self.marks.iter().map(listed).collect(), true));
+        let list = answered.then(|| (self.modified.iter().map(listed).collect(), true));
         self.assessment.take_list(Listing { sent_ms: self.now_ms, now_ms: self.now_ms, late_ms, list });
         self.publish()
     }
@@ -148,7 +148,7 @@ fn ob2_a_leader_that_fell_silent_is_down_at_once_for_its_successor() {
     let mut first = Bench::new(1, None, &["a", "b", "z"]);
     let document = first.ticks(5, &["a", "b", "z"]);
     let mut next = Bench::new(2, Some(document), &["a", "b", "z"]);
-    next.marks = first.marks.clone();
+    next.modified = first.modified.clone();
     next.ages = ["b", "z"].map(|name| (name.to_owned(), P)).into();
     next.deposed = vec!["z".to_owned()];
     let document = next.tick(&["a"]);
@@ -182,11 +182,11 @@ fn silence_is_suspect_then_down_then_forgotten_and_told_once() {
     assert_eq!((state(&document, "c"), codes(&document)), (NodeState::Down, vec!["node_down"]));
     assert_eq!(bench.said(), ["-c", "healthy>degraded"]);
     let document = bench.ticks(110, &["a", "b"]);
-    assert!(document.shown().all(|row| row.node != "c"), "it is no longer shown");
+    assert!(document.visible_nodes().all(|row| row.node != "c"), "it is no longer shown");
     assert_eq!(bench.said(), ["degraded>healthy"], "and told only once");
     // A successor does not announce the forgotten node again either.
     let mut next = Bench { now_ms: 0, ..Bench::new(2, Some(document), &["a", "b", "c"]) };
-    next.marks = bench.marks.clone();
+    next.modified = bench.modified.clone();
     next.ticks(8, &["a", "b"]);
     assert_eq!(next.said(), Vec::<String>::new());
 }
@@ -196,9 +196,9 @@ fn a_successor_goes_on_from_the_last_document() {
     let mut bench = Bench::new(1, None, &["a", "b", "c", "d"]);
     bench.ticks(5, &["a", "b", "c", "d"]);
     let last = bench.ticks(4, &["a", "b", "c"]);
-    let marks = bench.marks;
+    let modified = bench.modified;
     // Another node leads, and its clock has a different origin. `b` died with the old leader, `d` is still dead.
-    let mut next = Bench { now_ms: 70, marks, ..Bench::new(2, Some(last), &[]) };
+    let mut next = Bench { now_ms: 70, modified, ..Bench::new(2, Some(last), &[]) };
     for _ in 0..3 {
         let document = next.tick(&["a", "c"]);
         assert_eq!((document.status, document.told), (HealthStatus::Unknown, HealthStatus::Degraded));
@@ -216,13 +216,13 @@ fn one_that_takes_its_presence_away_has_left_and_comes_back() {
     let mut bench = Bench::new(1, None, &["a", "b", "c"]);
     bench.ticks(5, &["a", "b", "c"]);
     bench.said();
-    bench.marks.remove("c");
+    bench.modified.remove("c");
     let document = bench.tick(&["a", "b"]);
     assert_eq!((state(&document, "c"), document.status), (NodeState::Left, HealthStatus::Healthy));
     assert_eq!(bench.said(), Vec::<String>::new(), "no alarm for an orderly leave");
     assert_eq!(state(&bench.tick(&["a", "b", "c"]), "c"), NodeState::Up);
     assert_eq!(bench.said(), ["+c"]);
-    bench.marks.remove("c");
+    bench.modified.remove("c");
     let document = bench.ticks(105, &["a", "b"]);
     assert!(document.nodes.iter().all(|row| row.node != "c"));
 }
@@ -345,11 +345,11 @@ fn whatever_happens_the_dead_were_silent_and_each_transition_is_told_once() {
                 match random.below(40) {
                     0 => alive[at] = false,
                     1 | 2 => alive[at] = true,
-                    3 => drop(bench.marks.remove(*name)),
+                    3 => drop(bench.modified.remove(*name)),
                     _ => {}
                 }
                 if alive[at] {
-                    *bench.marks.entry((*name).to_owned()).or_default() += now_ms;
+                    *bench.modified.entry((*name).to_owned()).or_default() += now_ms;
                     wrote.insert(name, now_ms);
                 }
             }

@@ -19,7 +19,7 @@ pub(super) const DETAIL_MAX_CHARS: usize = 200;
 /// Most reasons given.
 pub(super) const REASONS_MAX: usize = 100;
 
-/// How a cluster is doing, ordered from good to bad; `unknown` means that there is no judgement.
+/// How a cluster is doing, ordered from good to bad; `unknown` means that nobody can tell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "lowercase")]
@@ -173,13 +173,13 @@ pub enum Told {
     Down,
 }
 
-/// One node as the leader judged it.
+/// One node as the leader sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeHealth {
     /// The node id.
     pub node: String,
-    /// As last judged by the leader.
+    /// Its state, by the leader's last look.
     pub state: NodeState,
     /// `leader` or `standby`.
     pub role: String,
@@ -211,7 +211,7 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// One worker as the leader judged it.
+/// One worker as the leader sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "camelCase")]
@@ -298,7 +298,7 @@ pub struct HealthDocument {
     pub sequence: u64,
     /// A living leader writes at least this often, in ms.
     pub refresh: u64,
-    /// The overall judgement.
+    /// The overall status.
     pub status: HealthStatus,
     /// The last status that was announced; `unknown` before the first. A new leader keeps it until it can judge.
     pub told: HealthStatus,
@@ -333,7 +333,7 @@ fn sequence<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
 
 impl HealthDocument {
     /// Whether nothing differs that is worth a write. Details and the timestamps of living nodes and workers are not.
-    pub(super) fn is_old_news(&self, other: &HealthDocument) -> bool {
+    pub(super) fn differs_only_in_details(&self, other: &HealthDocument) -> bool {
         let strip = |document: &HealthDocument| {
             let mut plain = document.clone();
             plain.sequence = 0;
@@ -351,7 +351,7 @@ impl HealthDocument {
     }
 
     /// The nodes to show: all but the forgotten ones.
-    pub fn shown(&self) -> impl Iterator<Item = &NodeHealth> {
+    pub fn visible_nodes(&self) -> impl Iterator<Item = &NodeHealth> {
         self.nodes.iter().filter(|node| !node.forgotten)
     }
 }
@@ -382,7 +382,7 @@ pub enum Transition {
 
 /// What the second document announces that the first did not. Only published documents are compared, so nothing is announced
 /// twice, no matter who leads.
-pub fn transitions(before: Option<&HealthDocument>, after: &HealthDocument) -> Vec<Transition> {
+pub(super) fn transitions(before: Option<&HealthDocument>, after: &HealthDocument) -> Vec<Transition> {
     let told: BTreeMap<&str, Option<Told>> =
         before.iter().flat_map(|before| &before.nodes).map(|row| (row.node.as_str(), row.told)).collect();
     // Rows were cut only for nodes that were well. So above that size new nodes are not announced.

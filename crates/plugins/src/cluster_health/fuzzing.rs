@@ -1,6 +1,8 @@
 //! What must hold for `health.json`, whatever it contains; see [`crate::fuzzing`].
 
-use super::{Assessment, AssessmentConfig, HealthDocument, LeaderFacts, Listed, Listing, transitions};
+use super::HealthDocument;
+use super::assessment::{Assessment, AssessmentConfig, LeaderFacts, Listed, Listing};
+use super::document::transitions;
 use tenure::fuzzing::document;
 
 /// How often the nodes are listed.
@@ -13,7 +15,7 @@ pub fn health(body: &[u8]) -> bool {
     let (_, same, _) = document::<HealthDocument>(&again).expect("our own");
     assert_eq!(same.as_ref(), Some(&found));
     let found = HealthDocument { epoch, ..found };
-    assert!(found.is_old_news(&found), "nothing is new in it");
+    assert!(found.differs_only_in_details(&found), "nothing is new in it");
     // No real sequence gets that far.
     if found.sequence < u64::MAX / 2 - STEPS {
         assess(&found);
@@ -38,12 +40,12 @@ fn assess(found: &HealthDocument) {
     let mut assessment = Assessment::new(config, found.epoch, "a", Some(found));
     let mut last = found.clone();
     for step in 1..=STEPS {
-        let mark = |(place, row): (usize, &super::NodeHealth)| {
-            let mark = row.last_seen.wrapping_add(if place % 2 == 0 { step } else { 0 });
-            let (age_ms, deposed) = ((place % 3 == 0).then_some(mark % 500), place % 5 == 4);
-            Listed { node: row.node.clone(), mark, age_ms, deposed }
+        let listed = |(place, row): (usize, &super::NodeHealth)| {
+            let modified = row.last_seen.wrapping_add(if place % 2 == 0 { step } else { 0 });
+            let (age_ms, deposed) = ((place % 3 == 0).then_some(modified % 500), place % 5 == 4);
+            Listed { node: row.node.clone(), modified, age_ms, deposed }
         };
-        let list = found.nodes.iter().enumerate().map(mark).collect();
+        let list = found.nodes.iter().enumerate().map(listed).collect();
         let now_ms = 5000 + step * 100;
         assessment.take_list(Listing {
             sent_ms: now_ms,

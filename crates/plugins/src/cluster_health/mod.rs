@@ -1,4 +1,4 @@
-//! ClusterHealth: which nodes are there, how the cluster is doing, and why. The leader judges; everybody can read it.
+//! ClusterHealth: which nodes are there, how the cluster is doing, and why. The leader finds out; everybody can read it.
 //!
 //! ```
 //! use tenure::{Node, Settings};
@@ -33,11 +33,11 @@ mod reader;
 mod watched;
 mod workers;
 
-pub use assessment::{Assessment, AssessmentConfig, Facts, LeaderFacts, Listed, Listing};
+use assessment::AssessmentConfig;
 pub use cost::cost;
 pub use document::{
     HealthDocument, HealthStatus, NodeHealth, NodeState, ProbeHealth, Reason, ReasonCode, Told, Transition,
-    WorkerHealth, WorkersHealth, transitions,
+    WorkerHealth, WorkersHealth,
 };
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

@@ -70,13 +70,13 @@ impl HealthProcess {
         let ended = tokio::select! {
             biased;
             () = stop.cancelled() => Ok(()),
-            ended = self.keep() => ended,
+            ended = self.work() => ended,
         };
         channels.published.send_replace(None);
         ended
     }
 
-    async fn keep(&mut self) -> Result<(), LeadershipEnded> {
+    async fn work(&mut self) -> Result<(), LeadershipEnded> {
         let interval_ms = u64::try_from(self.options.interval.as_millis()).unwrap_or(u64::MAX / 4).max(1);
         let retry_ms = interval_ms.min(RETRY_MAX_MS);
         // Judging without knowing what was already announced would announce it twice.
@@ -133,15 +133,15 @@ impl HealthProcess {
         let list = match self.node.documents().presences(LIST_MAX).await {
             Ok(found) => {
                 let present = self.node.lanes().bulk.now();
-                let listed = |mark: PresenceEntry| Listed {
-                    age_ms: present.map(|present| present.0.saturating_sub(mark.modified.0)),
+                let listed = |presence: PresenceEntry| Listed {
+                    age_ms: present.map(|present| present.0.saturating_sub(presence.modified.0)),
                     deposed: self
                         .deposed
                         .iter()
                         .flatten()
-                        .any(|gone| gone.node == mark.node && mark.modified <= gone.modified),
-                    node: mark.node.to_string(),
-                    mark: mark.modified.0,
+                        .any(|gone| gone.node == presence.node && presence.modified <= gone.modified),
+                    node: presence.node.to_string(),
+                    modified: presence.modified.0,
                 };
                 Some((found.entries.into_iter().map(listed).collect(), found.complete))
             }
@@ -192,7 +192,7 @@ impl HealthProcess {
         let half_ms = u64::try_from(self.options.interval.as_millis() / 2).unwrap_or(0);
         let age_ms = self.clock.now_ms().saturating_sub(self.published_ms) + half_ms;
         let is_fresh = age_ms < self.config.refresh_ms;
-        if is_fresh && self.told.as_ref().is_some_and(|told| news.is_old_news(told)) {
+        if is_fresh && self.told.as_ref().is_some_and(|told| news.differs_only_in_details(told)) {
             return Ok(true);
         }
         match document.put(self.context.guard(), news.clone()).await {

@@ -24,7 +24,7 @@ const REFRESH_MAX_MS: u64 = 24 * 3600 * 1000;
 
 /// The health of a namespace, as anybody can read it.
 ///
-/// This is the leader's judgement, and it is shown only while it is fresh: the seat is held by a leader that was *seen* to renew,
+/// This is what the leader says, and it counts only while it is fresh: the seat is held by a leader that was *seen* to renew,
 /// the document is from its epoch, and by the store's clock it is no older than two refreshes. Otherwise the status is `unknown`
 /// with the reason `stale_snapshot`, or, if there was a leader and now there is none, `critical` with the reason `no_leader`.
 /// Nodes and workers are then those of the last document.
@@ -34,7 +34,7 @@ const REFRESH_MAX_MS: u64 = 24 * 3600 * 1000;
 pub struct HealthView {
     /// The namespace that was read.
     pub namespace: String,
-    /// The overall judgement.
+    /// The overall status.
     pub status: HealthStatus,
     /// Why the status is not `healthy`.
     pub reasons: Vec<Reason>,
@@ -169,7 +169,7 @@ fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) 
     };
     if let Some(document) = document {
         (view.epoch, view.sequence) = (document.epoch, document.sequence);
-        view.nodes = document.shown().map(row).collect();
+        view.nodes = document.visible_nodes().map(row).collect();
         (view.status, view.reasons) = (document.status, document.reasons);
         (view.workers, view.probes) = (document.workers, document.probes);
     }
@@ -178,7 +178,7 @@ fn view(status: &Status, document: Option<HealthDocument>, age_ms: Option<u64>) 
         view.reasons.insert(0, Reason::new(ReasonCode::StaleSnapshot, None, doubt));
     }
     if view.leader.is_none() && status.epoch > 0 {
-        // Whatever the last leader judged.
+        // Whatever the last leader said.
         view.status = HealthStatus::Critical;
         view.reasons = vec![Reason::new(ReasonCode::NoLeader, None, "nobody leads")];
     }

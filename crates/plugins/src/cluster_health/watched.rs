@@ -7,7 +7,7 @@ use super::document::{NodeHealth, NodeState, Told};
 pub(super) struct Watched {
     pub(super) state: NodeState,
     pub(super) told: Option<Told>,
-    pub(super) mark: u64,
+    pub(super) modified: u64,
     /// This leader has found it on a list.
     pub(super) listed: bool,
     /// It has neither been seen alive nor watched for long enough.
@@ -28,11 +28,11 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub(super) fn new(state: NodeState, told: Option<Told>, mark: u64, now_ms: u64) -> Watched {
+    pub(super) fn new(state: NodeState, told: Option<Told>, modified: u64, now_ms: u64) -> Watched {
         Watched {
             state,
             told,
-            mark,
+            modified,
             listed: true,
             undecided: false,
             changed_ms: now_ms,

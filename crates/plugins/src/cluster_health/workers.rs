@@ -49,10 +49,10 @@ pub(super) fn workers_health(
     if whole && !seen.is_empty() {
         let gone = known.values().filter(|row| !here.contains(row.worker_id.as_str()));
         // A worker that was down did not leave: retention removed it.
-        let shown = gone.filter(|row| {
+        let visible = gone.filter(|row| {
             row.state != NodeState::Down && now_ms.saturating_sub(row.last_seen) < LEFT_SHOWN_MS
         });
-        list.extend(shown.map(|row| WorkerHealth { state: NodeState::Left, ..(*row).clone() }));
+        list.extend(visible.map(|row| WorkerHealth { state: NodeState::Left, ..(*row).clone() }));
     }
     let rank = |state: NodeState| match state {
         NodeState::Down => 0,

@@ -144,7 +144,7 @@ impl fmt::Display for NoWorker {
 
 /// Chooses among active agents, given their facts and their load (`None`: no room in the inbox). The agent that last had the job
 /// is chosen only if there is no other. Ties go to the first id.
-pub fn choose<'a>(
+fn choose<'a>(
     needs: &Needs,
     had_it: Option<&WorkerId>,
     agents: impl IntoIterator<Item = (&'a WorkerId, &'a AgentFacts, Option<usize>)>,
@@ -170,12 +170,12 @@ pub fn choose<'a>(
 
 /// The facts about all active agents. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct ActiveAgents(Arc<RwLock<Arc<BTreeMap<WorkerId, AgentFacts>>>>);
+pub(super) struct ActiveAgents(Arc<RwLock<Arc<BTreeMap<WorkerId, AgentFacts>>>>);
 
 impl ActiveAgents {
     /// Replaces all facts with those of the agents active now. Returns whether anything changed, so that waiting jobs can be
     /// assigned again.
-    pub fn replace(&self, agents: BTreeMap<WorkerId, AgentFacts>) -> bool {
+    pub(super) fn replace(&self, agents: BTreeMap<WorkerId, AgentFacts>) -> bool {
         let mut known = self.0.write();
         let news = **known != agents;
         if news {
@@ -185,36 +185,14 @@ impl ActiveAgents {
     }
 
     /// The facts about the active agents.
-    pub fn agents(&self) -> Arc<BTreeMap<WorkerId, AgentFacts>> {
+    pub(super) fn agents(&self) -> Arc<BTreeMap<WorkerId, AgentFacts>> {
         Arc::clone(&self.0.read())
     }
 }
 
-/// [`choose`] for a dispatcher. Leaves jobs of other kinds to another assigner.
-#[derive(Clone)]
-pub struct AgentAssign {
-    active_agents: ActiveAgents,
-    others: Arc<dyn Assign>,
-}
-
-impl fmt::Debug for AgentAssign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AgentAssign({:?})", self.active_agents)
-    }
-}
-
-impl AgentAssign {
-    /// Chooses from these agents; other jobs go to the least busy worker.
-    pub fn new(active_agents: ActiveAgents) -> AgentAssign {
-        AgentAssign { active_agents, others: Arc::new(LeastLoaded) }
-    }
-
-    /// Leaves jobs that run no checks to this assigner.
-    pub fn others(mut self, others: Arc<dyn Assign>) -> AgentAssign {
-        self.others = others;
-        self
-    }
-}
+/// [`choose`] for a dispatcher. Jobs of other kinds go to the least busy worker.
+#[derive(Clone, Debug)]
+pub(super) struct AgentAssign(pub(super) ActiveAgents);
 
 /// What a job needs, or an agent has, as JSON.
 #[derive(Deserialize, Default)]
@@ -266,10 +244,10 @@ pub(super) fn needs_of(payload: &[u8]) -> Option<Needs> {
 impl Assign for AgentAssign {
     fn assign(&self, job: &JobRecord, candidates: &[Candidate]) -> Result<WorkerId, String> {
         if job.kind.as_str() != CHECKS_KIND {
-            return self.others.assign(job, candidates);
+            return LeastLoaded.assign(job, candidates);
         }
         let needs = needs_of(&job.payload).ok_or_else(|| NoWorker::Unreadable.to_string())?;
-        let active_agents = self.active_agents.agents();
+        let active_agents = self.0.agents();
         // The dispatcher leaves out workers whose inbox is full. Both lists are sorted by id.
         let mut rest = candidates.iter().peekable();
         let agents = active_agents.iter().map(|(id, facts)| {

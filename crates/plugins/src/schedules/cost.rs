@@ -9,7 +9,7 @@ use tenure::metrics::{Prices, ProjectionLine, Surcharge};
 pub fn cost(settings: &Settings, nodes: u64) -> Surcharge {
     let look_ms = u64::try_from(ScheduleOptions::default().look_interval.as_millis()).unwrap_or(u64::MAX);
     let write = Prices::of(settings).write_per_1000_micros;
-    Surcharge::of(vec![ProjectionLine::new("polls: list pages", nodes.min(1), look_ms, write)])
+    Surcharge::of(vec![ProjectionLine::new("schedules: list pages", nodes.min(1), look_ms, write)])
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Reads the fields of one map and collects what is wrong.
 
-use super::problem::{Problem, told};
+use super::problem::{Problem, shortened};
 use super::tree::{Data, Entry, Tree};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
@@ -73,13 +73,13 @@ impl Reader {
     }
 
     pub(super) fn fault_at(&mut self, tree: &Tree, fields: &Fields<'_>, key: &str, rule: impl Into<String>) {
-        self.problems.push(Problem::new(tree.line, fields.name(key), tree.shown(), rule));
+        self.problems.push(Problem::new(tree.line, fields.name(key), tree.describe(), rule));
     }
 
     pub(super) fn fields<'t>(&mut self, tree: &'t Tree, path: &str, what: &str) -> Option<Fields<'t>> {
         let Data::Map(entries) = &tree.data else {
             let rule = format!("must be a {what}: a map of fields");
-            self.problems.push(Problem::new(tree.line, path, tree.shown(), rule));
+            self.problems.push(Problem::new(tree.line, path, tree.describe(), rule));
             return None;
         };
         Some(Fields { entries, taken: BTreeSet::new(), path: path.to_owned(), line: tree.line })
@@ -91,7 +91,7 @@ impl Reader {
         if given.and_then(Tree::as_number).is_some_and(|number| (1..=known).contains(&number)) {
             return true;
         }
-        let value = given.map(Tree::shown).unwrap_or_default();
+        let value = given.map(Tree::describe).unwrap_or_default();
         let rule = format!("must be 1 to {known}: a newer version wrote it, or something else did");
         self.fault(fields, "v", value, rule);
         false
@@ -138,7 +138,7 @@ impl Reader {
         match text.parse::<T>() {
             Ok(id) => Some(id),
             Err(error) => {
-                self.fault(fields, key, format!("{:?}", told(&error.value)), error.rule);
+                self.fault(fields, key, format!("{:?}", shortened(&error.value)), error.rule);
                 None
             }
         }
@@ -225,7 +225,7 @@ impl Reader {
                 rest.insert(entry.key.clone(), entry.value.to_json());
             } else {
                 let rule = format!("is not a field of a {what} like this");
-                self.fault(fields, &entry.key, entry.value.shown(), rule);
+                self.fault(fields, &entry.key, entry.value.describe(), rule);
             }
         }
         rest

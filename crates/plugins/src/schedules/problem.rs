@@ -32,14 +32,14 @@ impl Problem {
         Problem {
             line,
             field: words(field.into()),
-            value: without_credentials(told(&value.to_string())),
+            value: without_credentials(shortened(&value.to_string())),
             rule: words(rule.into()),
         }
     }
 }
 
-/// A text cut to a printable length, without control characters.
-pub(crate) fn told(text: &str) -> String {
+/// A text cut to a length that fits an error, without control characters.
+pub(crate) fn shortened(text: &str) -> String {
     one_line(text, TOLD_MAX_CHARS)
 }
 

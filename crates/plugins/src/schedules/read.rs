@@ -35,7 +35,7 @@ pub struct Rules {
 pub(crate) fn file(tree: &Tree, rules: &Rules) -> Result<Vec<Schedule>, Problems> {
     let mut reader = Reader::new(false);
     let Data::List(list) = &tree.data else {
-        let rule = format!("must be a list of schedules, not {}", tree.shown());
+        let rule = format!("must be a list of schedules, not {}", tree.describe());
         return Err(Problems::one(Problem::new(tree.line, "", "", rule)));
     };
     if list.len() > SCHEDULES_MAX {

@@ -98,13 +98,6 @@ impl ScheduleEvent {
         }
     }
 
-    /// The event as JSON.
-    pub fn to_json(&self) -> Value {
-        let mut value = self.fields();
-        value["event"] = json!(self.name());
-        value
-    }
-
     /// The event as the node emits it.
     pub(super) fn plugin_event(&self) -> PluginEvent {
         let (alarming, sentence) = match self {

@@ -106,7 +106,7 @@ pub(super) async fn run(inner: &Inner, context: ProcessContext) -> Result<(), Te
         () = idle::until_needed(inner, &context) => {}
     }
     let active_agents = ActiveAgents::default();
-    let assign = Arc::new(AgentAssign::new(active_agents.clone()));
+    let assign = Arc::new(AgentAssign(active_agents.clone()));
     let options = DispatcherOptions { assign, ..DispatcherOptions::default() };
     let dispatcher = Dispatcher::start_with(&inner.place, context.guard().clone(), options);
     tokio::select! {
@@ -389,9 +389,9 @@ impl Term<'_> {
             counts: self.counts,
             trouble: self.trouble.clone(),
         };
-        self.inner.view.send_if_modified(|shown| {
-            let news = *shown != view;
-            *shown = view;
+        self.inner.view.send_if_modified(|before| {
+            let news = *before != view;
+            *before = view;
             news
         });
     }

@@ -1,6 +1,6 @@
 //! A document with the line of every value, from YAML (which includes JSON) or from an object of the store.
 
-use super::problem::{Problem, Problems, told};
+use super::problem::{Problem, Problems, shortened};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
@@ -55,9 +55,9 @@ impl Tree {
     }
 
     /// How an error shows the value.
-    pub(crate) fn shown(&self) -> String {
+    pub(crate) fn describe(&self) -> String {
         match &self.data {
-            Data::Scalar(Value::String(text)) => format!("{:?}", told(text)),
+            Data::Scalar(Value::String(text)) => format!("{:?}", shortened(text)),
             Data::Scalar(value) => value.to_string(),
             Data::List(list) => format!("a list of {}", list.len()),
             Data::Map(map) => format!("a map of {}", map.len()),
@@ -86,7 +86,7 @@ impl Tree {
                 };
                 Data::Map(map.iter().map(entry).collect())
             }
-            scalar => Data::Scalar(scalar.clone()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Data::Scalar(value.clone()),
         };
         Tree { line: None, data }
     }
@@ -175,7 +175,7 @@ impl Builder {
     fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), Problem> {
         if let Some(Open::Map(_, map, key @ None)) = self.stack.last_mut() {
             if map.iter().any(|entry| entry.key == text) {
-                self.problems.push(Problem::new(Some(line), told(text), "", "is given twice"));
+                self.problems.push(Problem::new(Some(line), shortened(text), "", "is given twice"));
             }
             *key = Some((text.to_owned(), line));
             return Ok(());

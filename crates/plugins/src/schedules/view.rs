@@ -57,7 +57,7 @@ impl JobRow {
         Ok(rows)
     }
 
-    /// The newest poll jobs among these by due time, at most `limit`.
+    /// The newest jobs of schedules among these by due time, at most `limit`.
     pub fn newest(mut jobs: Vec<JobRecord>, limit: usize) -> Vec<JobRecord> {
         jobs.retain(|job| job.kind.as_str() == CHECKS_KIND);
         jobs.sort_by_cached_key(|job| std::cmp::Reverse((JobFacts::of(job).due_ms, job.id.clone())));

@@ -5,7 +5,7 @@ fn at(text: &str) -> u64 {
     u64::try_from(text.parse::<Timestamp>().expect("a time").as_millisecond()).expect("after 1970")
 }
 
-fn shown(times: &[u64]) -> Vec<String> {
+fn dates(times: &[u64]) -> Vec<String> {
     let time = |ms: &u64| Timestamp::from_millisecond(i64::try_from(*ms).expect("small")).expect("a time");
     times.iter().map(|ms| time(ms).to_string()).collect()
 }
@@ -15,7 +15,7 @@ fn cron(expression: &str, zone: &str) -> Timing {
 }
 
 fn all(timing: &Timing, after: &str, until: &str) -> Vec<String> {
-    shown(&timing.newest(at(after), at(until), 1000))
+    dates(&timing.newest(at(after), at(until), 1000))
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn every_half_hour_follows_elapsed_time_through_both_changes() {
         [("2026-03-28T22:00:00Z", "2026-03-29T04:00:00Z"), ("2026-10-24T22:00:00Z", "2026-10-25T04:00:00Z")]
     {
         let half_hours: Vec<u64> = (1..=12).map(|n| at(after) + n * 1_800_000).collect();
-        assert_eq!(all(&timing, after, until), shown(&half_hours));
+        assert_eq!(all(&timing, after, until), dates(&half_hours));
     }
 }
 
@@ -100,7 +100,7 @@ proptest! {
             next = timing.next(due);
         }
         let newest = walked[walked.len().saturating_sub(count)..].to_vec();
-        prop_assert_eq!(shown(&timing.newest(after, until, count)), shown(&newest));
+        prop_assert_eq!(dates(&timing.newest(after, until, count)), dates(&newest));
         prop_assert_eq!(timing.count(after, until, u64::MAX), walked.len() as u64);
         // From any moment between two due times, the next is the same.
         for pair in walked.windows(2) {
