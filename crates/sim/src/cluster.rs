@@ -6,10 +6,10 @@
 
 mod log;
 
-use crate::check::Violation;
-use crate::overheard::Overheard;
+use crate::checks::Violation;
+use crate::mutants::Broken;
+use crate::observed_store::ObservedStore;
 use crate::run::with_mutant;
-use crate::teeth::Broken;
 use crate::transition::Followed;
 use log::{DriftingClock, Shared, Watched, name};
 use rand::{RngExt, SeedableRng};
@@ -153,7 +153,7 @@ struct Member {
 
 struct Cluster {
     rng: ChaCha8Rng,
-    store: Arc<Overheard>,
+    store: Arc<ObservedStore>,
     log: Shared,
     members: Vec<Member>,
     lives: u64,
@@ -169,7 +169,7 @@ async fn schedule(seed: u64) -> Outcome {
     let told = Arc::clone(&log);
     let mut cluster = Cluster {
         rng,
-        store: Arc::new(Overheard::new(SEAT, Arc::new(move |record| told.lock().lands(record)))),
+        store: Arc::new(ObservedStore::new(SEAT, Arc::new(move |record| told.lock().lands(record)))),
         log,
         members: Vec::new(),
         lives: 0,

@@ -1,60 +1,48 @@
 //! The simulator: the production protocol in worlds where everything goes wrong.
 //!
-//! - [`run`] plays one schedule from one seed: nodes of the production core, one store, true time on one heap. Three of
-//!   four seeds are storms, the fourth is a drill that holds a calm cluster to its bounds.
+//! - [`run`] plays one schedule from one seed: nodes and workers of the production core, one store, true time on one heap. Three
+//!   of four seeds suffer random faults, the fourth holds a calm cluster to its failover bounds.
 //! - [`explore`] visits every state two or three nodes can reach under every interleaving of store outcomes, crashes,
 //!   pauses and expiries, within stated limits.
-//! - [`teeth`] runs both on deliberately broken variants, which must be caught.
+//! - [`mutants`] runs both on deliberately broken variants, which must be caught.
 //! - [`cluster`] does the same with the production driver on paused time, in smaller numbers.
 //!
 //! None of it is a proof: schedules find what they find, and the explorer is exhaustive only within its limits.
 
-mod book;
-mod budget;
-mod bureau;
-pub mod check;
+mod caller_mistakes;
+pub mod checks;
 mod clock;
 pub mod cluster;
-mod drill;
+mod computer;
 pub mod explore;
-pub mod far;
+mod failovers;
+pub mod far_region;
 mod fault;
-mod hand;
-mod labour;
-mod landing;
-mod lives;
+mod kind;
+mod machines;
 mod model;
 mod monitor;
-mod neglect;
+pub mod mutants;
 mod network;
 mod node;
-mod office;
-mod overheard;
+mod observed_store;
 mod queue;
-mod registry;
+mod random_faults;
 pub mod report;
 mod run;
-mod shelf;
-mod silence;
+mod shell;
 mod store;
-mod storm;
-mod sweep;
-pub mod teeth;
 pub mod timeline;
 mod trace;
 pub mod transition;
-mod wire;
-mod witness;
-mod work;
-mod worker;
-mod workforce;
+mod workloads;
 mod world;
 
-pub use check::Violation;
-pub use drill::Failover;
+pub use caller_mistakes::CallerMistake;
+pub use checks::Violation;
+pub use failovers::Failover;
 pub use fault::{FaultCounts, FaultKind, FaultMix};
-pub use labour::WorkDone;
-pub use neglect::Neglect;
-pub use node::Kind;
+pub use kind::Kind;
 pub use run::{Options, Outcome, run};
 pub use trace::{Note, Noted};
+pub use workloads::jobs::WorkDone;

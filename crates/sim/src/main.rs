@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tenure_core::Mutant;
 use tenure_sim::explore::{Limits, explore};
-use tenure_sim::teeth::{self, Broken};
+use tenure_sim::mutants::{self, Broken};
 use tenure_sim::{FaultKind, FaultMix, Options, report, timeline};
 
 /// The production protocol in worlds where everything goes wrong.
@@ -139,7 +139,7 @@ fn far(days: u64, seed: u64) {
     ];
     println!("in {days} days            renewals     stops of work   leaderships lost");
     for (name, config) in presets.into_iter().chain([("hold = lease, 1 s", of(1000, 2500, 1000, 1000))]) {
-        let outcome = tenure_sim::far::far(config, days, seed);
+        let outcome = tenure_sim::far_region::far(config, days, seed);
         println!("{name:20} {:>12} {:>17} {:>18}", outcome.renewals, outcome.stops, outcome.losses);
     }
 }
@@ -290,18 +290,18 @@ fn bite(json: bool) -> bool {
     let mut results = Vec::new();
     let mut all = true;
     for broken in Broken::all() {
-        let caught = teeth::by_schedules(broken);
+        let caught = mutants::by_schedules(broken);
         let explored = match broken {
-            Broken::Core(mutant) if teeth::FOR_THE_EXPLORER.contains(&mutant) => {
-                let explored = teeth::by_explorer(mutant);
+            Broken::Core(mutant) if mutants::FOR_THE_EXPLORER.contains(&mutant) => {
+                let explored = mutants::by_explorer(mutant);
                 all &= explored.is_some();
                 explored
             }
             Broken::Core(_) | Broken::Caller(_) | Broken::Driver(_) => None,
         };
         let modelled = match broken {
-            Broken::Core(mutant) if teeth::FORBIDDEN.contains(&mutant) => {
-                let modelled = teeth::by_model(mutant);
+            Broken::Core(mutant) if mutants::FORBIDDEN.contains(&mutant) => {
+                let modelled = mutants::by_model(mutant);
                 all &= modelled.is_some();
                 modelled
             }

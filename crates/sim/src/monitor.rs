@@ -4,9 +4,9 @@
 //! Not checked where an assumption of the proof does not hold: while somebody changes the seat by hand, and with clocks beyond
 //! the promise. A crashed incarnation no longer acts, so nothing is checked for it.
 
-use crate::check::name;
+use crate::caller_mistakes::CallerMistake;
+use crate::checks::name;
 use crate::model::{self, Step, Terms, is_over};
-use crate::neglect::Neglect;
 use crate::transition::Followed;
 use crate::world::World;
 use std::collections::BTreeMap;
@@ -42,17 +42,17 @@ impl World {
     /// Compares one step of a node with the model, and what it sends with the truth.
     pub(crate) fn follow(&mut self, node: usize, before: &View, input: &Input, effects: &[Effect]) {
         let (now, target) = (self.now, &self.nodes[node]);
-        let local = target.clock.local(now);
-        let (me, config) = (target.core.me().clone(), &target.config);
+        let local = target.computer.clock.local(now);
+        let (me, config) = (target.core().me().clone(), &target.config);
         if let Some(version) = model::aged(before, &me, config, input) {
             self.monitors.aged.insert(target.life, version);
         }
         let terms = Terms { me: &me, config, aged: self.monitors.aged.get(&target.life) };
-        let after = target.core.view();
+        let after = target.core().view();
         let step = Step { now: local, input, effects };
         let followed = model::follow(&terms, before, &step, &after, &mut self.monitors.followed);
         if let Err(what) = followed {
-            self.judge.violated(now, name::MODEL, || format!("{node}: {what}"));
+            self.violated(name::MODEL, || format!("{node}: {what}"));
         }
         for effect in effects {
             if let Effect::Request(_, Request::WriteSeat { seat, expect }) = effect {
@@ -62,11 +62,11 @@ impl World {
     }
 
     fn monitored(&self) -> bool {
-        self.modelled && !self.meddled && !self.wild && !self.store.ignores_conditions
+        self.modelled && !self.seat_edited && !self.clocks_beyond_drift && !self.store.ignores_conditions
     }
 
     fn sends(&mut self, node: usize, view: &View, seat: &Seat, expect: &Expect) {
-        let (now, local) = (self.now, self.nodes[node].clock.local(self.now));
+        let (now, local) = (self.now, self.nodes[node].computer.clock.local(self.now));
         let write = Write { seat: seat.clone(), sent: Some(local), landed: None };
         self.monitors.writes.insert(seat.nonce, write);
         if seat.state == SeatState::Vacant {
@@ -86,10 +86,10 @@ impl World {
         let Some(holder) = self.nodes.iter().position(|node| node.life == life) else { return };
         let landed = self.monitors.writes.get(&held.nonce).and_then(|write| write.landed.as_ref());
         let since = landed.and_then(|clocks| clocks.get(holder)).copied();
-        let shows = self.nodes[holder].clock.local(now);
+        let shows = self.nodes[holder].computer.clock.local(now);
         if since.is_none_or(|since| shows < since + held.lease.hold_ms) {
             let epoch = held.epoch;
-            self.judge.violated(now, name::M3, || {
+            self.violated(name::M3, || {
                 format!("{node} claims over {epoch:?}, landed at {since:?}, where its holder's clock shows {shows:?}")
             });
         }
@@ -97,7 +97,7 @@ impl World {
 
     /// A write has landed.
     pub(crate) fn seat_landed(&mut self, seat: &Seat) {
-        let clocks: Vec<Time> = self.nodes.iter().map(|node| node.clock.local(self.now)).collect();
+        let clocks: Vec<Time> = self.nodes.iter().map(|node| node.computer.clock.local(self.now)).collect();
         let unsent = Write { seat: seat.clone(), sent: None, landed: None };
         let write = self.monitors.writes.entry(seat.nonce).or_insert(unsent);
         write.landed = Some(clocks);
@@ -120,13 +120,13 @@ impl World {
         self.monitors.checks += 1;
         let found = self.breaks(node);
         if let Some((check, what)) = found {
-            self.judge.violated(self.now, check, || format!("{node}: {what}"));
+            self.violated(check, || format!("{node}: {what}"));
         }
     }
 
     fn breaks(&self, node: usize) -> Option<(&'static str, String)> {
         let (target, monitors) = (&self.nodes[node], &self.monitors);
-        let (view, life, local) = (target.core.view(), target.life, target.clock.local(self.now));
+        let (view, life, local) = (target.core().view(), target.life, target.computer.clock.local(self.now));
         let hold_ms = target.config.hold_ms();
         if let SeenView::Record { seat, since, .. } = &view.seen {
             let landed = monitors.writes.get(&seat.nonce).and_then(|write| write.landed.as_ref());
@@ -146,7 +146,7 @@ impl World {
         if let Some(acting) = target.acting.filter(|acting| !model::is_known(&view, acting.epoch)) {
             return Some((name::K5, format!("{acting:?} runs, and the node does not know: {view:?}")));
         }
-        let unchecked = self.neglect == Some(Neglect::DeadlineUnchecked);
+        let unchecked = self.mistake == Some(CallerMistake::DeadlineUnchecked);
         let acts = target.acting.filter(|_| target.acts(self.now, unchecked));
         if let Some(acting) = acts {
             let held =

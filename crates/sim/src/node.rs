@@ -1,128 +1,21 @@
-//! A simulated node: the production core, and everything around it on its machine.
+//! A simulated node: its machines and everything around them; how it dies, comes back with a new life, stands still and goes on.
 
-use crate::clock::Clock;
-use std::collections::VecDeque;
+use crate::caller_mistakes::CallerMistake;
+use crate::computer::Computer;
+use crate::fault::FaultKind;
+use crate::kind::Kind;
+use crate::machines::dispatcher::JobDispatch;
+use crate::machines::supervision::Processes;
+use crate::machines::sweep::NodeSweep;
+use crate::queue::Happening;
+use crate::shell::{Part, Who};
+use crate::trace::Noted;
+use crate::world::World;
+use rand::RngExt;
 use tenure_core::{
-    Config, Coordinator, Epoch, FenceRule, Input, NodeId, Request, RequestId, SeatState, Time, Verdict,
-    WakeToken,
+    Config, Coordinator, Epoch, FenceRule, Holder, Incarnation, Input, NodeId, Supervision, Sweep, Time,
+    Verdict,
 };
-
-/// The purpose of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
-    /// Checks whether the store honours conditions.
-    Probe,
-    /// Reads the seat.
-    Read,
-    /// Takes the seat.
-    Claim,
-    /// Renews the seat.
-    Renew,
-    /// Gives up the seat.
-    Vacate,
-    /// Writes the node's presence.
-    Presence,
-    /// Removes the node's presence.
-    Leave,
-    /// Lists the presences.
-    List,
-    /// A worker's heartbeat.
-    Beat,
-    /// Another request of a worker for its own object.
-    Own,
-    /// Lists the workers.
-    Sweep,
-    /// Reads or removes a worker's object as leader.
-    Worker,
-    /// Reads the snapshot.
-    Snapshot,
-    /// Writes the snapshot.
-    Publish,
-    /// Reads or writes a shard of the ledger.
-    Ledger,
-    /// Reads or writes an inbox as leader.
-    Inbox,
-    /// Lists the inboxes.
-    Inboxes,
-    /// Archives finished jobs.
-    Archive,
-    /// A worker looks at its inbox.
-    Look,
-    /// A worker writes its inbox.
-    Hand,
-}
-
-impl Kind {
-    /// The number of kinds.
-    pub const COUNT: usize = 20;
-
-    /// The kind of a request.
-    pub fn of(request: &Request) -> Kind {
-        match request {
-            Request::Probe => Kind::Probe,
-            Request::ReadSeat { .. } => Kind::Read,
-            Request::WriteSeat { seat, .. } if seat.state == SeatState::Vacant => Kind::Vacate,
-            Request::WriteSeat { seat, .. } if seat.renewals == 0 => Kind::Claim,
-            Request::WriteSeat { .. } => Kind::Renew,
-            Request::WritePresence { .. } => Kind::Presence,
-            Request::RemovePresence => Kind::Leave,
-            Request::ListNodes => Kind::List,
-        }
-    }
-
-    /// Whether it concerns the seat.
-    pub fn is_seat(self) -> bool {
-        match self {
-            Kind::Read | Kind::Claim | Kind::Renew | Kind::Vacate => true,
-            Kind::Probe | Kind::Presence | Kind::Leave | Kind::List => false,
-            Kind::Beat | Kind::Own | Kind::Sweep | Kind::Worker | Kind::Snapshot | Kind::Publish => false,
-            Kind::Ledger | Kind::Inbox | Kind::Inboxes | Kind::Archive | Kind::Look | Kind::Hand => false,
-        }
-    }
-
-    /// The name used in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Probe => "probe",
-            Kind::Read => "read",
-            Kind::Claim => "claim",
-            Kind::Renew => "renew",
-            Kind::Vacate => "vacate",
-            Kind::Presence => "presence",
-            Kind::Leave => "leave",
-            Kind::List => "list",
-            Kind::Beat => "worker heartbeat",
-            Kind::Own => "worker look",
-            Kind::Sweep => "worker list",
-            Kind::Worker => "worker object",
-            Kind::Snapshot => "snapshot read",
-            Kind::Publish => "snapshot write",
-            Kind::Ledger => "ledger",
-            Kind::Inbox => "inbox",
-            Kind::Inboxes => "inbox list",
-            Kind::Archive => "job archive",
-            Kind::Look => "job look",
-            Kind::Hand => "job write",
-        }
-    }
-}
-
-/// What happens to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
-    Pass,
-    LoseRequest,
-    LoseAnswer,
-    Late(u64),
-    Echo,
-    Unavailable,
-    UnknownLanded,
-    UnknownNotLanded,
-    Denied,
-    StaleList,
-    /// It takes this long to arrive, and this long to be answered.
-    Slow(u64, u64),
-}
 
 /// How work behaves when it is told to stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,12 +38,12 @@ pub(crate) struct Acting {
 
 /// What a receiver of tasks knows, as in the library's fence.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gate {
+pub(crate) struct FenceState {
     pub(crate) known: Epoch,
     pub(crate) changed: Time,
 }
 
-impl Gate {
+impl FenceState {
     pub(crate) fn observe(&mut self, epoch: Epoch, now: Time) {
         if epoch > self.known {
             (self.known, self.changed) = (epoch, now);
@@ -166,60 +59,193 @@ impl Gate {
 
 pub(crate) struct Node {
     pub(crate) id: NodeId,
-    pub(crate) core: Coordinator,
     pub(crate) config: Config,
+    pub(crate) election: Part<Coordinator>,
+    /// If there are workers.
+    pub(crate) sweep: Option<NodeSweep>,
+    /// If leaders have work of their own.
+    pub(crate) processes: Option<Processes>,
+    /// While its process runs.
+    pub(crate) dispatch: Option<JobDispatch>,
     /// Identifies the node and its life: the incarnation.
     pub(crate) life: u64,
     pub(crate) alive: bool,
-    pub(crate) paused: bool,
-    pub(crate) cut_out: bool,
-    pub(crate) cut_in: bool,
+    /// It takes part.
+    pub(crate) running: bool,
+    pub(crate) computer: Computer,
     pub(crate) work: Work,
-    pub(crate) clock: Clock,
-    pub(crate) last_jump: u64,
-    /// The clock's rate while the machine is awake.
-    pub(crate) awake_rate: u64,
-    /// How far its wall clock is off.
-    pub(crate) wall_off_ms: i64,
-    /// Faults that wait for a matching request.
-    pub(crate) faults: VecDeque<(Option<Kind>, Fate)>,
-    /// How many requests in a thousand meet a fault.
-    pub(crate) burst: u32,
     /// It dies after this many effects.
     pub(crate) crash_in: Option<u32>,
-    pub(crate) held: Vec<Input>,
     pub(crate) acting: Option<Acting>,
     /// When its work last stopped acting, in true time; a crash does not count.
     pub(crate) ended: Option<u64>,
-    pub(crate) wake: Option<(WakeToken, Time)>,
-    pub(crate) outstanding: Vec<(RequestId, bool)>,
     pub(crate) sent: [u64; Kind::COUNT],
-    pub(crate) gate: Gate,
+    pub(crate) fence: FenceState,
     /// The highest epoch this incarnation has lost.
     pub(crate) lost: Epoch,
-    /// It was asked to leave, and is not gone yet.
-    pub(crate) stopping: bool,
-    /// It takes part.
-    pub(crate) running: bool,
-    /// The current second, and the number of requests in it.
+    /// The current second, and the number of the election's requests in it.
     pub(crate) second: (u64, u64),
 }
 
 impl Node {
+    pub(crate) fn core(&self) -> &Coordinator {
+        &self.election.machine
+    }
+
     pub(crate) fn acts(&self, now: u64, unchecked: bool) -> bool {
-        let in_time = |acting: &Acting| unchecked || self.clock.local(now) < acting.deadline;
+        let in_time = |acting: &Acting| unchecked || self.computer.clock.local(now) < acting.deadline;
         self.alive && self.acting.as_ref().is_some_and(in_time)
+    }
+
+    /// The epoch in which it leads, by its own clock.
+    pub(crate) fn led_epoch(&self, now: u64) -> Option<Epoch> {
+        let acting = self.acting.filter(|acting| !acting.told && self.acts(now, false))?;
+        Some(acting.epoch)
     }
 
     /// When its work stopped acting, in true time, as far as is known by now.
     pub(crate) fn acted_until(&self, now: u64) -> Option<u64> {
         match &self.acting {
-            Some(acting) => self.clock.when(acting.deadline).map(|end| end.min(now)),
+            Some(acting) => self.computer.clock.when(acting.deadline).map(|end| end.min(now)),
             None => self.ended,
         }
     }
 
     pub(crate) fn count(&self, kind: Kind) -> u64 {
         self.sent[kind as usize]
+    }
+}
+
+impl World {
+    /// Adds a node at rest; several may share one id.
+    pub(crate) fn add(&mut self, id: &str, config: Config, rate: u64, work: Work) -> usize {
+        let (node, life) = (self.nodes.len(), self.new_life());
+        let id = NodeId::new(id).expect("a valid id");
+        let me = Holder { node: id.clone(), incarnation: Incarnation(life) };
+        self.nodes.push(Node {
+            id,
+            election: Part::new(Coordinator::new(config.clone(), me), life),
+            config,
+            sweep: None,
+            processes: None,
+            dispatch: None,
+            life,
+            alive: true,
+            running: false,
+            computer: Computer::new(self.now, rate),
+            work,
+            crash_in: None,
+            acting: None,
+            ended: None,
+            sent: [0; Kind::COUNT],
+            fence: FenceState::default(),
+            lost: Epoch(0),
+            second: (0, 0),
+        });
+        self.new_sweep(node);
+        self.new_processes(node);
+        node
+    }
+
+    pub(crate) fn start(&mut self, node: usize, random: u64) {
+        self.nodes[node].running = true;
+        self.command::<Coordinator>(Who::Node(node), Input::Start { random });
+    }
+
+    /// Starts a node again that is dead or has left.
+    pub(crate) fn come_back(&mut self, node: usize, random: u64) {
+        if !self.nodes[node].alive {
+            self.restart(node, random);
+        } else if !self.nodes[node].running {
+            self.start(node, random);
+        }
+    }
+
+    pub(crate) fn crash(&mut self, node: usize) {
+        let target = &mut self.nodes[node];
+        (target.alive, target.computer.paused, target.acting) = (false, false, None);
+        (target.running, target.crash_in, target.dispatch) = (false, None, None);
+        self.trace.note(self.now, node, || Noted::Crashed);
+        for worker in self.workers_on(node).collect::<Vec<_>>() {
+            self.crash_worker(worker);
+        }
+    }
+
+    /// Whether a node is still there for the next effect of a step.
+    pub(crate) fn survives(&mut self, who: Who) -> bool {
+        let Who::Node(node) = who else { return true };
+        match &mut self.nodes[node].crash_in {
+            Some(0) => {
+                self.strike(FaultKind::CrashMidway, who);
+                self.crash(node);
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        self.nodes[node].alive
+    }
+
+    /// Starts a new life of a dead node.
+    pub(crate) fn restart(&mut self, node: usize, random: u64) {
+        let life = self.new_life();
+        let target = &mut self.nodes[node];
+        let me = Holder { node: target.id.clone(), incarnation: Incarnation(life) };
+        target.election = Part::new(Coordinator::new(target.config.clone(), me), life);
+        (target.life, target.alive, target.computer.paused) = (life, true, false);
+        (target.acting, target.ended, target.lost) = (None, None, Epoch(0));
+        target.fence = FenceState::default();
+        self.trace.note(self.now, node, || Noted::Restarted);
+        self.new_sweep(node);
+        self.new_processes(node);
+        self.start(node, random);
+        for worker in self.workers_on(node).collect::<Vec<_>>() {
+            self.begin_worker(worker);
+        }
+    }
+
+    /// A computer stands still, with everybody on it.
+    pub(crate) fn pause(&mut self, who: Who, ms: u64) {
+        let (now, life) = (self.now, self.life(who));
+        let sleeps = self.mistake == Some(CallerMistake::ClockSleeps);
+        let computer = self.computer_mut(who);
+        computer.paused = true;
+        if sleeps {
+            if computer.clock.rate() > 0 {
+                computer.awake_rate = computer.clock.rate();
+            }
+            computer.clock.set_rate(now, 0);
+        }
+        self.tell(who, || Noted::Paused(ms));
+        self.schedule(now + ms, who, Happening::Resume { life });
+    }
+
+    pub(crate) fn resume(&mut self, who: Who) {
+        let (now, sleeps) = (self.now, self.mistake == Some(CallerMistake::ClockSleeps));
+        let computer = self.computer_mut(who);
+        if !std::mem::take(&mut computer.paused) {
+            return;
+        }
+        if sleeps {
+            let rate = computer.awake_rate;
+            computer.clock.set_rate(now, rate);
+            self.clock_changed(who);
+        }
+        self.tell(who, || Noted::Resumed);
+        // What ran meanwhile is seen to have ended before what came in, or after it.
+        let held = std::mem::take(&mut self.computer_mut(who).held);
+        let first = self.rng.random_bool(0.5);
+        if !first {
+            self.hand_out_held(who);
+        }
+        for (who, life, what) in held {
+            self.schedule(now, who, Happening::Run { life, what });
+        }
+        if first {
+            self.hand_out_held(who);
+        }
+        if let Who::Node(_) = who {
+            self.nudge::<Sweep>(who);
+            self.nudge::<Supervision>(who);
+        }
     }
 }

@@ -1,54 +1,67 @@
 //! Pending events, ordered by true time.
 
-use crate::office::OfficeInput;
-use crate::wire::{Ask, Party, Told};
-use tenure_core::JobId;
-use tenure_core::{Answer, Epoch, OutcomeKind, ProcessOutcome, Request, RequestId, WakeToken};
+use crate::network::{Sender, Then};
+use crate::shell::{PartName, Who};
+use crate::store::{Op, Said};
+use tenure_core::{Epoch, JobId, OutcomeKind, ProcessOutcome, RequestId};
 
 /// An event of the simulation.
 #[derive(Debug)]
 pub(crate) enum Happening {
-    Wake { token: WakeToken },
-    Land { id: RequestId, request: Request, sent: u64, down: bool, then: Then },
-    Answer { id: RequestId, answer: Answer },
-    Stopped { epoch: Epoch },
-    Dispatch { epoch: Epoch },
+    /// Wakes a machine. Without a token it counts in any case.
+    Wake { part: PartName, number: u64, token: Option<u64> },
+    /// A request takes effect, whether its sender is alive or not.
+    Land { from: Sender, op: Op, then: Then },
+    /// A machine gets its answer.
+    Answer { part: PartName, number: u64, id: RequestId, said: Said },
+    /// A process that stood still goes on.
+    Resume { life: u64 },
+    /// Something that runs comes to its end, or is ready.
+    Run { life: u64, what: Run },
+    /// A leader sends a task to some node …
+    SendTask { life: u64, epoch: Epoch },
+    /// … which receives it.
     Task { epoch: Epoch, dispatched: i64 },
-    Resume,
-    WorkerWake { token: u64 },
-    WorkerResume,
-    SweepWake { token: u64 },
-    Ask { who: Party, id: u64, ask: Box<Ask>, sent: u64, then: Then },
-    Told { who: Party, id: u64, told: Told },
-    Office(OfficeInput),
-    Aside { hold_ms: u64 },
-    Fails { process: usize, instance: u64, outcome: ProcessOutcome },
-    Bureau { incarnation: u64, wake: u64 },
-    HandWake { token: u64 },
-    RunEnds { key: (JobId, u32), token: u64, kind: OutcomeKind },
 }
 
-/// What happens to the answer of a request that landed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Then {
-    /// It comes after this long.
-    Answer(u64),
-    /// It never comes.
-    Nothing,
-    /// It comes after this long, as the refusal of the client's own retry.
-    Echo(u64),
-    /// It comes after this long, as a failure of unknown effect.
-    Unknown(u64),
-    /// A list: comes after this long, and shows an earlier state.
-    Stale(u64, usize),
+/// What happens to something that runs on a node or a worker.
+#[derive(Debug)]
+pub(crate) enum Run {
+    /// The work of this epoch has stopped.
+    WorkStopped(Epoch),
+    ProcessReady {
+        process: usize,
+        instance: u64,
+    },
+    ProcessEnded {
+        process: usize,
+        instance: u64,
+        outcome: ProcessOutcome,
+    },
+    /// A process ends by itself.
+    ProcessFails {
+        process: usize,
+        instance: u64,
+        outcome: ProcessOutcome,
+    },
+    /// The supervision wants leadership given up.
+    StandAside {
+        hold_ms: u64,
+    },
+    /// Leadership was given up, or there was none.
+    StoodAside,
+    JobEnded {
+        job: (JobId, u32),
+        token: u64,
+        kind: OutcomeKind,
+    },
 }
 
-/// An event for a node or a worker.
+/// An event at a time and a place.
 pub(crate) struct Entry {
     pub(crate) at: u64,
     pub(crate) sequence: u64,
-    pub(crate) node: usize,
-    pub(crate) life: u64,
+    pub(crate) who: Who,
     pub(crate) what: Happening,
 }
 

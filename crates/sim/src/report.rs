@@ -1,11 +1,11 @@
 //! Many schedules, one report.
 
-use crate::check::Violation;
-use crate::drill::Failover;
+use crate::checks::Violation;
+use crate::failovers::Failover;
 use crate::fault::FaultCounts;
-use crate::labour::WorkDone;
 use crate::run::{Options, run};
 use crate::transition::Followed;
+use crate::workloads::jobs::WorkDone;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU64, Ordering};

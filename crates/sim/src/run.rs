@@ -1,18 +1,18 @@
 //! One seed, one schedule; many seeds, one report.
 
-use crate::check::{Violation, name};
-use crate::drill::Failover;
+use crate::caller_mistakes::CallerMistake;
+use crate::checks::{Violation, name};
+use crate::failovers::Failover;
 use crate::fault::{FaultCounts, FaultMix};
-use crate::labour::WorkDone;
-use crate::neglect::Neglect;
 use crate::trace::Note;
 use crate::transition::Followed;
+use crate::workloads::jobs::WorkDone;
 use crate::world::World;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use tenure_core::Mutant;
 
-/// Every fourth schedule is a drill; the others are storms.
-const DRILL_EVERY: u64 = 4;
+/// Every fourth schedule measures failovers; the others suffer random faults.
+const FAILOVERS_EVERY: u64 = 4;
 
 /// How to run a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -21,8 +21,8 @@ pub struct Options {
     pub mix: FaultMix,
     /// A mistake in the core; only in builds with the feature `teeth`.
     pub mutant: Option<Mutant>,
-    /// A duty of the caller that is neglected.
-    pub neglect: Option<Neglect>,
+    /// A mistake of the caller.
+    pub mistake: Option<CallerMistake>,
     /// Keep everything that happened.
     pub record: bool,
     /// Compare every step with the proof's model, and every state with its clauses.
@@ -31,7 +31,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { mix: FaultMix::all(), mutant: None, neglect: None, record: false, modelled: true }
+        Options { mix: FaultMix::all(), mutant: None, mistake: None, record: false, modelled: true }
     }
 }
 
@@ -89,43 +89,42 @@ pub fn run(seed: u64, options: &Options) -> Outcome {
 fn run_whole(seed: u64, options: &Options) -> Outcome {
     let mut world = World::new(seed, FaultMix::calm());
     world.trace.recording = options.record;
-    world.neglect = options.neglect;
+    world.mistake = options.mistake;
     world.modelled = options.modelled;
     let result = catch_unwind(AssertUnwindSafe(|| {
-        if seed.is_multiple_of(DRILL_EVERY) {
-            crate::drill::run(&mut world)
+        if seed.is_multiple_of(FAILOVERS_EVERY) {
+            crate::failovers::run(&mut world)
         } else {
-            crate::storm::run(&mut world, options.mix);
+            crate::random_faults::run(&mut world, options.mix);
             Vec::new()
         }
     }));
     let failovers = result.unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().cloned();
         let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        let now = world.now;
-        world.judge.violated(now, name::ASSERTION, || said.unwrap_or_default());
+        world.violated(name::ASSERTION, || said.unwrap_or_default());
         Vec::new()
     });
     Outcome {
-        trace: world.trace.digest(),
+        trace: world.trace.finish(),
         simulated_ms: world.now,
         steps: world.steps,
         followed: world.monitors.followed,
         clauses: world.monitors.checks,
-        claims: world.judge.claims,
+        claims: world.seat_checks.claims,
         fenced: world.fenced,
-        timeouts: world.watch.timeouts,
+        timeouts: world.worker_checks.timeouts,
         work: WorkDone {
-            schedules: u64::from(world.staffed),
-            finished: world.book.finished(),
-            jobs: world.book.dues.values().map(|dues| dues.len() as u64).sum(),
+            schedules: u64::from(world.has_jobs),
+            finished: world.job_checks.finished(),
+            jobs: world.job_checks.dues.values().map(|dues| dues.len() as u64).sum(),
             ..world.work_done
         },
         faults: world.struck,
         failovers,
-        margin_permille: world.margin,
+        margin_permille: world.seat_checks.margin,
         nodes: world.nodes.iter().map(|node| node.id.to_string()).collect(),
         notes: std::mem::take(&mut world.trace.notes),
-        violations: world.judge.violations,
+        violations: world.checks.violations,
     }
 }

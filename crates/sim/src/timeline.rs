@@ -9,23 +9,11 @@ use tenure_core::Event;
 pub fn text(outcome: &Outcome) -> String {
     let mut said = String::new();
     for Note { at, node, what } in &outcome.notes {
-        let line = match what {
-            Noted::Event(Event::ElectionCheck { .. } | Event::LeaseRenewed { .. }) => continue,
-            Noted::Event(event) => format!("{event:?}"),
-            Noted::Sent(kind, id) => format!("-> {} #{}", kind.name(), id.0),
-            Noted::Landed(kind, epoch) => format!("== {} {epoch:?} takes effect", kind.name()),
-            Noted::Began(epoch) => format!("work of {epoch:?} starts"),
-            Noted::Ending(epoch) => format!("work of {epoch:?} is to stop"),
-            Noted::Rests => "at rest".to_owned(),
-            Noted::Fault(kind) => format!("!! {kind}"),
-            Noted::Crashed => "dead".to_owned(),
-            Noted::Restarted => "a new life".to_owned(),
-            Noted::Paused(ms) => format!("stands still for {ms} ms"),
-            Noted::Resumed => "goes on".to_owned(),
-            Noted::Worker(what) | Noted::Work(what) => what.clone(),
-        };
-        let _ =
-            writeln!(said, "{at:>7} {}: {line}", outcome.nodes.get(*node).map_or("registry", String::as_str));
+        if matches!(what, Noted::Event(Event::ElectionCheck { .. } | Event::LeaseRenewed { .. })) {
+            continue;
+        }
+        let (who, line) = (outcome.nodes.get(*node).map_or("registry", String::as_str), what.line());
+        let _ = writeln!(said, "{at:>7} {who}: {line}");
     }
     for violation in &outcome.violations {
         let _ = writeln!(said, "VIOLATION at {}: {}: {}", violation.at, violation.check, violation.what);

@@ -1,9 +1,10 @@
 //! What happened: always as a digest, and in full on request.
 
 use crate::fault::FaultKind;
-use crate::node::Kind;
+use crate::kind::Kind;
+use crate::shell::Who;
 use std::hash::{Hash, Hasher};
-use tenure_core::{Effect, Epoch, Event, RequestId};
+use tenure_core::{Epoch, Event, RequestId};
 
 /// Something worth drawing.
 #[derive(Clone, Debug)]
@@ -34,6 +35,26 @@ pub enum Noted {
     Worker(String),
     /// About a leader's work, in words.
     Work(String),
+}
+
+impl Noted {
+    /// A description for people.
+    pub fn line(&self) -> String {
+        match self {
+            Noted::Event(event) => format!("{event:?}"),
+            Noted::Sent(kind, id) => format!("-> {} #{}", kind.name(), id.0),
+            Noted::Landed(kind, epoch) => format!("== {} {epoch:?} takes effect", kind.name()),
+            Noted::Began(epoch) => format!("work of {epoch:?} starts"),
+            Noted::Ending(epoch) => format!("work of {epoch:?} is to stop"),
+            Noted::Rests => "at rest".to_owned(),
+            Noted::Fault(kind) => format!("!! {kind}"),
+            Noted::Crashed => "dead".to_owned(),
+            Noted::Restarted => "a new life".to_owned(),
+            Noted::Paused(ms) => format!("stands still for {ms} ms"),
+            Noted::Resumed => "goes on".to_owned(),
+            Noted::Worker(what) | Noted::Work(what) => what.clone(),
+        }
+    }
 }
 
 /// One line of a timeline.
@@ -96,7 +117,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    pub(crate) fn digest(&self) -> u64 {
+    pub(crate) fn finish(&self) -> u64 {
         self.digest.finish()
     }
 
@@ -106,9 +127,17 @@ impl Trace {
         }
     }
 
-    /// Something a worker does, or a node reports about one.
-    pub(crate) fn worker(&mut self, at: u64, index: usize, what: &impl Hash) {
-        (at, index, what).hash(&mut self.digest);
+    /// Makes something part of the digest.
+    pub(crate) fn digest(&mut self, what: &impl Hash) {
+        what.hash(&mut self.digest);
+    }
+
+    /// A request is sent.
+    pub(crate) fn sent(&mut self, at: u64, who: Who, kind: Kind, id: RequestId) {
+        self.digest(&(at, who, kind, id));
+        if let Who::Node(node) = who {
+            self.note(at, node, || Noted::Sent(kind, id));
+        }
     }
 
     /// About the registry, in words: belongs to no row in a picture.
@@ -116,21 +145,5 @@ impl Trace {
         if self.recording {
             self.notes.push(Note { at, node: usize::MAX, what: Noted::Worker(what()) });
         }
-    }
-
-    pub(crate) fn effect(&mut self, at: u64, node: usize, effect: &Effect) {
-        (at, node, effect).hash(&mut self.digest);
-        if !self.recording {
-            return;
-        }
-        let what = match effect {
-            Effect::Emit(event) => Noted::Event(event.clone()),
-            Effect::Request(id, request) => Noted::Sent(Kind::of(request), *id),
-            Effect::StartProcesses { epoch, .. } => Noted::Began(*epoch),
-            Effect::StopProcesses { epoch, .. } => Noted::Ending(*epoch),
-            Effect::Stopped(_) => Noted::Rests,
-            Effect::Wake { .. } | Effect::ExtendLease { .. } => return,
-        };
-        self.notes.push(Note { at, node, what });
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use tenure_sim::explore::{Limits, explore};
 use tenure_sim::transition::Transition;
-use tenure_sim::{FaultKind, Options, check, cluster, report, run, teeth, timeline};
+use tenure_sim::{FaultKind, Options, checks, cluster, mutants, report, run, timeline};
 
 const SEEDS: u64 = 4000;
 
@@ -96,7 +96,7 @@ fn the_explorer_notices_when_nobody_leads_in_time() {
         Limits::small(2).into_iter().find(|limits| limits.crashes > 0).expect("a search with a crash");
     let found = explore(&Limits { live_ms: Some(0), ..crash }, None);
     let (violation, steps) = found.violation.expect("it takes a while");
-    assert_eq!(violation.check, check::name::LEADER_IN_TIME, "{violation:?}");
+    assert_eq!(violation.check, checks::name::LEADER_IN_TIME, "{violation:?}");
     assert!(!steps.is_empty(), "and how it comes about is told");
 }
 
@@ -113,7 +113,7 @@ fn the_proof_knows_every_transition_and_every_mutant_by_its_name() {
     let named = table.lines().filter_map(|line| line.strip_prefix("    \"")?.split_once("\": Change("));
     let proved: BTreeSet<String> = named.map(|(name, _)| name.to_owned()).collect();
     let mut forbidden: BTreeSet<String> =
-        teeth::FORBIDDEN.iter().map(|mutant| format!("{mutant:?}")).collect();
+        mutants::FORBIDDEN.iter().map(|mutant| format!("{mutant:?}")).collect();
     // A store that ignores conditions is the store's doing. That work checks its own deadline is enough for the proof, but a step
     // past the deadline is still none of the model's.
     assert!(forbidden.insert("UnsafeStoreAccepted".to_owned()) && forbidden.remove("DeadlineIgnored"));
@@ -134,7 +134,7 @@ fn the_driver_keeps_the_same_promises() {
 /// Write latency of a far region for thirty days: median 220 ms, p99 700 ms, 0.3 % above 1 s.
 #[test]
 fn sl2_a_far_region_costs_hardly_any_leadership() {
-    let outcome = tenure_sim::far::far(tenure_core::Config::default(), 30, 1);
+    let outcome = tenure_sim::far_region::far(tenure_core::Config::default(), 30, 1);
     println!("{outcome:?}");
     assert!(outcome.renewals > 1_600_000, "{outcome:?}");
     assert!(outcome.losses <= 1, "leadership is lost at most once a month: {outcome:?}");

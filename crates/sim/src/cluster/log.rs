@@ -1,8 +1,8 @@
 //! What real nodes and their work did, and what must hold for it.
 
-use crate::check::{self, Violation};
+use crate::checks::{self, Violation};
 use crate::model::{self, Step, Terms};
-use crate::overheard::Record;
+use crate::observed_store::Record;
 use crate::trace::Digest;
 use crate::transition::Followed;
 use parking_lot::Mutex;
@@ -156,7 +156,7 @@ impl Log {
             return self.violated(name::SEAT, format!("from epoch {from} to less, or to no record"));
         };
         if let Some(what) = self.lands_early(&record) {
-            self.violated(check::name::M3, what);
+            self.violated(checks::name::M3, what);
         }
         let clocks = self.watched.iter().map(|(life, watched)| (*life, watched.clock.now_ms())).collect();
         let nonce = record.nonce;
@@ -196,7 +196,7 @@ impl Log {
         let made = Step { now: step.now, input: step.input, effects: step.effects };
         let after = step.core.view();
         if let Err(what) = model::follow(&terms, &step.before, &made, &after, &mut self.followed) {
-            self.violated(check::name::MODEL, format!("life {life}: {what}"));
+            self.violated(checks::name::MODEL, format!("life {life}: {what}"));
         }
         let writes = step.effects.iter().filter_map(|effect| {
             let Effect::Request(_, Request::WriteSeat { seat, .. }) = effect else { return None };
@@ -224,7 +224,7 @@ impl Log {
             let landed = self.landed.get(&seat.nonce).map(|landed| landed.clocks.get(&life));
             // Incarnations that began later are not in the list: they did not exist when it landed.
             if landed.is_none_or(|shown| shown.is_some_and(|shown| *shown > since.0)) {
-                return Some((check::name::K1, format!("saw {seat:?} since {since:?}, landed {landed:?}")));
+                return Some((checks::name::K1, format!("saw {seat:?} since {since:?}, landed {landed:?}")));
             }
         }
         let by = |lead: &LeadView| {
@@ -235,23 +235,23 @@ impl Log {
             })
         };
         if let Some(lead) = view.lead.filter(|lead| !by(lead)) {
-            return Some((check::name::K3, format!("{lead:?} rests on no write that landed")));
+            return Some((checks::name::K3, format!("{lead:?} rests on no write that landed")));
         }
         let works = watched.works.map(Epoch);
         if let Some(epoch) = works.filter(|epoch| !model::is_known(view, *epoch)) {
-            return Some((check::name::K5, format!("work of {epoch:?} runs: {view:?}")));
+            return Some((checks::name::K5, format!("work of {epoch:?} runs: {view:?}")));
         }
         let acts = works.filter(|epoch| !watched.is_past_its_deadline(epoch.0));
         let over = |epoch: Epoch| model::is_over(view, acts, epoch);
         if let Some(epoch) = watched.vacated.filter(|epoch| !over(*epoch)) {
-            return Some((check::name::L1, format!("{epoch:?} was vacated: {view:?}")));
+            return Some((checks::name::L1, format!("{epoch:?} was vacated: {view:?}")));
         }
         let newest = watched.newest?;
         let epoch = self.landed.get(&newest)?.record.epoch;
         let stands = self.on_the_seat().is_some_and(|seat| seat.record.held && seat.record.epoch == epoch);
         let past = self.sent.get(&newest).is_none_or(|sent| watched.clock.now_ms() >= sent.0 + hold_ms);
         let gone = !stands && !past && !over(Epoch(epoch));
-        gone.then(|| (check::name::L2, format!("its record of {epoch} is gone: {view:?}")))
+        gone.then(|| (checks::name::L2, format!("its record of {epoch} is gone: {view:?}")))
     }
 
     /// One work item, done under a guard that was valid a moment ago.
@@ -269,7 +269,7 @@ impl Log {
         };
         if !self.on_the_seat().is_some_and(holds) {
             let seat = self.on_the_seat().map(|seat| seat.record.clone());
-            self.violated(check::name::HOLDS_THE_SEAT, format!("life {life} acts in {epoch}: {seat:?}"));
+            self.violated(checks::name::HOLDS_THE_SEAT, format!("life {life} acts in {epoch}: {seat:?}"));
         }
         match self.led.insert(epoch, life) {
             Some(other) if other != life => {

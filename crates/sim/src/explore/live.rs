@@ -8,7 +8,7 @@ use super::Limits;
 use super::canon::canonical;
 use super::moves::Move;
 use super::state::{State, TICK_MS};
-use crate::check::{Violation, name};
+use crate::checks::{Violation, name};
 use std::collections::HashMap;
 
 /// What is known so far.

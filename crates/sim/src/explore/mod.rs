@@ -13,7 +13,7 @@ mod live;
 mod moves;
 mod state;
 
-use crate::check::Violation;
+use crate::checks::Violation;
 use crate::run::with_mutant;
 use crate::transition::Followed;
 use canon::canonical;

@@ -2,7 +2,7 @@
 
 use super::Limits;
 use super::state::{Landed, STOOD_TICKS, SeatOutcome, State, TICK_MS, TIMEOUT_TICKS, Wire, version_of};
-use crate::check::name;
+use crate::checks::name;
 use crate::model::{self, Step, Terms};
 use std::collections::VecDeque;
 use tenure_core::{

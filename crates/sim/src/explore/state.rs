@@ -1,7 +1,7 @@
 //! A state of the explored world.
 
 use super::Limits;
-use crate::check::{Violation, name};
+use crate::checks::{Violation, name};
 use crate::model::{is_known, is_over};
 use crate::transition::Followed;
 use tenure_core::{

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tenure_core::{Answer, Epoch, SeatAnswer, SeatState, Version};
 
 #[derive(Default)]
-pub(crate) struct Witnesses {
+pub(crate) struct SeatEdits {
     /// When an incarnation of a node first saw a holder's incarnation in an epoch.
     holders: BTreeMap<(u64, u64, Epoch), u64>,
     /// When an incarnation of a node first saw a seat, held or vacant.
@@ -18,7 +18,7 @@ pub(crate) struct Witnesses {
     put_back: Option<(Version, u64)>,
 }
 
-impl Witnesses {
+impl SeatEdits {
     /// An incarnation of a node receives this answer.
     pub(crate) fn hear(&mut self, now: u64, life: u64, answer: &Answer) {
         match answer {

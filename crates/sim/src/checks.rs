@@ -1,7 +1,18 @@
 //! The invariants, each under a name. They know the truth (true time, every landed write); the nodes do not.
 
-use std::collections::BTreeMap;
-use tenure_core::{Epoch, Seat, SeatState};
+pub(crate) mod budget;
+pub(crate) mod election;
+pub(crate) mod jobs;
+pub(crate) mod processes;
+pub(crate) mod schedules;
+pub(crate) mod seat_edits;
+pub(crate) mod workers;
+
+use crate::network::Sender;
+use crate::shell::PartName;
+use crate::store::{Key, Object, Value};
+use crate::world::World;
+use std::sync::Arc;
 
 /// The names of the checks.
 pub mod name {
@@ -51,7 +62,7 @@ pub mod name {
         CLEAN_LEAVE = "a node that leaves is gone";
         /// A store that ignores conditions is not used.
         UNSAFE_STORE = "an unsafe store is refused";
-        /// A worker is called silent only if its object did not change for its timeout, by the judge's own clock.
+        /// A worker is called silent only if its object did not change for its timeout, by the leader's own clock.
         TIMEOUT_TRUE = "only the silent time out";
         /// A new leader watches every worker for a full timeout, unless its silence was reported before.
         LEADER_PATIENT = "a new leader is patient";
@@ -147,70 +158,59 @@ pub struct Violation {
 /// How many violations of one schedule are kept.
 const KEPT_MAX: usize = 20;
 
-/// Watches every landed write and every start of work.
+/// What was found to be wrong.
 #[derive(Default)]
-pub(crate) struct Judge {
+pub(crate) struct Checks {
     pub(crate) violations: Vec<Violation>,
-    led: BTreeMap<Epoch, u64>,
-    top: Epoch,
-    /// An operator restored an earlier state of the seat: from then on, only nodes that remember are held to rising epochs.
-    pub(crate) rolled_back: bool,
-    /// An operator brought back a record from before an earlier roll-back, above the current epochs. To every node that looks
-    /// like elections it missed, and the current holder looks as if it had left.
-    pub(crate) leapt: bool,
-    last: Epoch,
-    pub(crate) claims: u64,
 }
 
-impl Judge {
+impl Checks {
     pub(crate) fn violated(&mut self, at: u64, check: &'static str, what: impl FnOnce() -> String) {
         if self.violations.len() < KEPT_MAX {
             self.violations.push(Violation { at, check, what: what() });
         }
     }
+}
 
-    /// A record of this epoch is restored by hand.
-    pub(crate) fn restored(&mut self, epoch: Epoch) {
-        self.rolled_back = true;
-        self.leapt |= epoch > self.last;
-    }
-
-    /// Whether no claim that landed had this epoch or a higher one.
-    pub(crate) fn is_above(&self, epoch: Epoch) -> bool {
-        epoch > self.top
-    }
-
-    /// Work starts in an incarnation of a node.
-    pub(crate) fn leads(&mut self, at: u64, life: u64, epoch: Epoch) {
-        let other = self.led.insert(epoch, life).filter(|other| *other != life);
-        if let Some(other) = other.filter(|_| !self.rolled_back) {
-            self.violated(at, name::ONE_HOLDER, || {
-                format!("{epoch:?} led by life {other} and by life {life}")
-            });
-        }
-    }
-
-    /// A write is about to replace `old`.
-    pub(crate) fn lands(&mut self, at: u64, writer: u64, old: Option<&Seat>, new: &Seat) {
-        let own = new.nonce.incarnation.0 == writer && new.holder.incarnation.0 == writer;
-        if new.state == SeatState::Held && new.renewals == 0 {
-            self.claims += 1;
-            if new.epoch <= self.top && !self.rolled_back {
-                let top = self.top;
-                self.violated(at, name::EPOCHS_RISE, || format!("{:?} claimed after {top:?}", new.epoch));
+impl World {
+    /// A write or a removal has taken effect. `by`: its sender, unless it was somebody outside.
+    pub(crate) fn landed(
+        &mut self,
+        key: &Key,
+        before: Option<&Object>,
+        after: Option<&Value>,
+        by: Option<&Sender>,
+    ) {
+        match (key, after, by) {
+            (Key::Seat, Some(Value::Seat(seat, _)), by) => self.check_seat_landed(before, seat, by),
+            (Key::Worker(id), _, by) => self.check_worker_landed(id, before, after.is_some(), by),
+            (Key::Snapshot, Some(Value::Snapshot(stamp, snapshot)), _) => {
+                self.check_published(before, snapshot, *stamp);
             }
-            if !own {
-                self.violated(at, name::OWN_RECORD, || format!("life {writer} claims for {:?}", new.holder));
+            (Key::Snapshot, _, _) => self.worker_checks.spoiled(self.now),
+            (Key::Ledger(part), Some(Value::Ledger(stamp, doc)), Some(by)) => {
+                self.check_ledger_landed(by.who, *part, before, (*stamp, doc));
             }
-            self.top = self.top.max(new.epoch);
-            self.last = new.epoch;
-            return;
+            (Key::Inbox(worker), Some(Value::Inbox(stamp, doc)), Some(by)) => {
+                self.check_inbox_landed(worker, before, (*stamp, doc), by.part == PartName::Claimer);
+            }
+            (Key::Archive(_), Some(Value::Archive(records)), _) => {
+                self.job_checks.put_away(records);
+                self.report_jobs();
+            }
+            _ => {}
         }
-        let same = old.is_some_and(|old| {
-            old.holder == new.holder && old.epoch == new.epoch && old.state == SeatState::Held
-        });
-        if !own || !same {
-            self.violated(at, name::OWN_RECORD, || format!("life {writer} writes {new:?} over {old:?}"));
-        }
+    }
+
+    /// Somebody outside writes an object.
+    pub(crate) fn put_outside(&mut self, key: Key, value: &Arc<Value>) {
+        let (_, before) = self.store.put(self.now, key.clone(), Arc::clone(value), false);
+        self.landed(&key, before.as_ref(), Some(value), None);
+    }
+
+    /// Somebody outside removes an object.
+    pub(crate) fn remove_outside(&mut self, key: &Key) {
+        let before = self.store.remove(self.now, key);
+        self.landed(key, before.as_ref(), None, None);
     }
 }

@@ -1,7 +1,7 @@
 //! What a cluster may cost in the steady state.
 
-use crate::check::name;
-use crate::node::Kind;
+use super::name;
+use crate::kind::Kind;
 use crate::world::World;
 
 /// Counts requests for this long and compares them with the published cost: one read per election interval for a standby, one
@@ -15,10 +15,9 @@ pub(crate) fn steady(world: &mut World, ms: u64) {
     let before: Vec<_> = world.nodes.iter().map(|node| node.sent).collect();
     let epoch = world.nodes[leader].acting.map(|acting| acting.epoch);
     world.run_for(ms);
-    let now = world.now;
     if world.acting() != [leader] || world.nodes[leader].acting.map(|acting| acting.epoch) != epoch {
         let leaders = world.acting();
-        world.judge.violated(now, name::NO_FAIL_BACK, || {
+        world.violated(name::NO_FAIL_BACK, || {
             format!("{leader} led in {epoch:?} and all was calm, but now lead {leaders:?}")
         });
         return;
@@ -26,7 +25,7 @@ pub(crate) fn steady(world: &mut World, ms: u64) {
     let mut wrong = Vec::new();
     let config = world.nodes[leader].config.clone();
     for (index, node) in world.nodes.iter().enumerate().filter(|(_, node)| node.alive && node.running) {
-        let local_ms = ms * node.clock.rate() / 1000;
+        let local_ms = ms * node.computer.clock.rate() / 1000;
         let sent = |kind: Kind| node.count(kind) - before[index][kind as usize];
         let mut hold = |kind: Kind, interval_ms: u64| {
             let due = local_ms / interval_ms.max(1);
@@ -49,6 +48,6 @@ pub(crate) fn steady(world: &mut World, ms: u64) {
         }
     }
     for what in wrong {
-        world.judge.violated(now, name::BUDGET, || format!("in {ms} ms of peace: {what}"));
+        world.violated(name::BUDGET, || format!("in {ms} ms of calm: {what}"));
     }
 }

@@ -1,12 +1,16 @@
-//! Drills: a calm cluster, one event at a time, each compared with what the documentation promises to the millisecond (plus the
+//! Failovers: a calm cluster, one event at a time, each compared with what the documentation promises to the millisecond (plus the
 //! store's latency, which no bound includes).
 
-use crate::check::name;
+use crate::checks::name;
 use crate::fault::FaultKind;
-use crate::node::{Fate, Kind, Work};
+use crate::kind::Kind;
+use crate::network::Fate;
+use crate::node::Work;
+use crate::shell::Who;
+use crate::store::Key;
 use crate::world::World;
 use rand::RngExt;
-use tenure_core::{Config, Epoch, FenceRule, Input};
+use tenure_core::{Config, Coordinator, Epoch, FenceRule, Input};
 
 /// How long a failover took, and the limit by the settings alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,10 +23,10 @@ pub struct Failover {
     pub bound_ms: u64,
 }
 
-pub(crate) struct Drill {
+struct Failovers {
     config: Config,
     names: Vec<usize>,
-    pub(crate) failovers: Vec<Failover>,
+    failovers: Vec<Failover>,
 }
 
 fn draw_config(world: &mut World) -> Config {
@@ -54,28 +58,28 @@ pub(crate) fn run(world: &mut World) -> Vec<Failover> {
         unsafe_store(world, &config);
         return Vec::new();
     }
-    let mut drill = Drill { config, names: Vec::new(), failovers: Vec::new() };
-    drill.first_election(world);
-    if !world.judge.violations.is_empty() {
+    let mut calm = Failovers { config, names: Vec::new(), failovers: Vec::new() };
+    calm.first_election(world);
+    if !world.checks.violations.is_empty() {
         return Vec::new();
     }
     // The standbys' turns pass, and each looks once more.
-    world.run_for(drill.config.settle_ms + 10 * drill.rank_step() + drill.config.election_interval_ms);
-    crate::budget::steady(world, 60_000.max(8 * drill.config.heartbeat_ms));
+    world.run_for(calm.config.settle_ms + 10 * calm.rank_step() + calm.config.election_interval_ms);
+    crate::checks::budget::steady(world, 60_000.max(8 * calm.config.heartbeat_ms));
     for _ in 0..4 {
         match world.rng.random_range(0..6) {
-            0 => drill.crash(world),
-            1 => drill.hand_over(world),
-            2 => drill.leave(world),
-            3 => drill.hiccup(world),
-            4 => drill.refusal(world),
-            _ => drill.long_dead(world),
+            0 => calm.crash(world),
+            1 => calm.hand_over(world),
+            2 => calm.leave(world),
+            3 => calm.hiccup(world),
+            4 => calm.refusal(world),
+            _ => calm.long_dead(world),
         }
-        if !world.judge.violations.is_empty() {
+        if !world.checks.violations.is_empty() {
             break;
         }
     }
-    drill.failovers
+    calm.failovers
 }
 
 /// No node may take part on a store that ignores conditions.
@@ -87,13 +91,12 @@ fn unsafe_store(world: &mut World, config: &Config) {
         world.start(node, random);
     }
     world.run_for(30_000);
-    let now = world.now;
-    if world.nodes.iter().any(|node| node.running) || !world.store.nodes.is_empty() {
-        world.judge.violated(now, name::UNSAFE_STORE, || "somebody takes part".to_owned());
+    if world.nodes.iter().any(|node| node.running) || world.store.objects().next().is_some() {
+        world.violated(name::UNSAFE_STORE, || "somebody takes part".to_owned());
     }
 }
 
-impl Drill {
+impl Failovers {
     /// The time for this many requests there and back, at the highest latency.
     fn trips(&self, world: &World, count: u64) -> u64 {
         count * 2 * world.latency_ms.1 + 30
@@ -113,7 +116,7 @@ impl Drill {
             let rate = world.rng.random_range(995..=1005);
             let work = if world.rng.random_bool(0.3) { Work::Slow } else { Work::Prompt };
             let node = world.add(&format!("node-{index}"), self.config.clone(), rate, work);
-            world.nodes[node].wall_off_ms = world.rng.random_range(-4000..4000);
+            world.nodes[node].computer.wall_off_ms = world.rng.random_range(-4000..4000);
             self.names.push(node);
             let random = world.rng.random();
             world.start(node, random);
@@ -126,9 +129,9 @@ impl Drill {
             [leader] if world.nodes[*leader].id.as_str() == "node-0" => {}
             [leader] => {
                 let id = world.nodes[*leader].id.clone();
-                world.judge.violated(now, name::FIRST_IN_RANK, || format!("{id} leads, node-0 was there"));
+                world.violated(name::FIRST_IN_RANK, || format!("{id} leads, node-0 was there"));
             }
-            _ => world.judge.violated(now, name::LEADER_IN_TIME, || {
+            _ => world.violated(name::LEADER_IN_TIME, || {
                 format!("{now} ms after the start the leaders are {leaders:?}")
             }),
         }
@@ -140,12 +143,12 @@ impl Drill {
 
     /// Waits for another leader until the bound plus latency; returns when it began, and which node it is.
     fn next_leader(&self, world: &mut World, old: Option<Epoch>, within: u64) -> Option<(u64, usize)> {
-        let from = world.began.len();
+        let from = world.seat_checks.began.len();
         let end = world.now + within;
         while world.now < end {
             let until = (world.now + 50).min(end);
             world.run_until(until);
-            let found = world.began[from..].iter().find(|began| Some(began.epoch) != old);
+            let found = world.seat_checks.began[from..].iter().find(|began| Some(began.epoch) != old);
             if let Some(began) = found.copied() {
                 return Some((began.at, began.node));
             }
@@ -161,7 +164,7 @@ impl Drill {
         bound_ms: u64,
         ahead: u64,
     ) -> Option<usize> {
-        let old = world.began.last().map(|began| began.epoch);
+        let old = world.seat_checks.began.last().map(|began| began.epoch);
         let began = world.now;
         let within = bound_ms * 1006 / 1000 + ahead.min(8) * self.rank_step() + self.trips(world, 5);
         let next = self.next_leader(world, old, within);
@@ -171,8 +174,8 @@ impl Drill {
                 Some(node)
             }
             None => {
-                let (now, kind) = (world.now, if crash { "crash" } else { "graceful" });
-                world.judge.violated(now, name::LEADER_IN_TIME, || {
+                let kind = if crash { "crash" } else { "graceful" };
+                world.violated(name::LEADER_IN_TIME, || {
                     format!("nobody leads {within} ms after a {kind} end; the bound is {bound_ms}")
                 });
                 None
@@ -187,7 +190,7 @@ impl Drill {
 
     fn crash(&mut self, world: &mut World) {
         let Some(leader) = self.leader(world) else { return };
-        world.strike(FaultKind::Crash, leader);
+        world.strike(FaultKind::Crash, Who::Node(leader));
         world.crash(leader);
         let ahead = self.ghosts(world);
         let Some(next) = self.expect_failover(world, true, self.config.failover_bound_ms(), ahead) else {
@@ -203,9 +206,9 @@ impl Drill {
     }
 
     fn stays(&self, world: &mut World, leader: usize) {
-        let (now, leaders) = (world.now, world.acting());
+        let leaders = world.acting();
         if leaders != [leader] {
-            world.judge.violated(now, name::NO_FAIL_BACK, || format!("{leader} led, now {leaders:?}"));
+            world.violated(name::NO_FAIL_BACK, || format!("{leader} led, now {leaders:?}"));
         }
     }
 
@@ -213,11 +216,7 @@ impl Drill {
     fn everybody_back(&self, world: &mut World) {
         for node in self.names.clone() {
             let random = world.rng.random();
-            if !world.nodes[node].alive {
-                world.restart(node, random);
-            } else if !world.nodes[node].running {
-                world.start(node, random);
-            }
+            world.come_back(node, random);
         }
         world.run_for(
             self.config.startup_jitter_max_ms + self.config.settle_ms + 3 * self.config.presence_ms + 2000,
@@ -228,19 +227,18 @@ impl Drill {
         let Some(leader) = self.leader(world) else { return };
         let mut bound = self.config.drain_ms + self.config.election_interval_ms;
         if world.rng.random_bool(0.5) {
-            world.strike(FaultKind::StepDown, leader);
-            world.feed(leader, Input::StepDown);
+            world.strike(FaultKind::StepDown, Who::Node(leader));
+            world.command::<Coordinator>(Who::Node(leader), Input::StepDown);
         } else {
             // The leader notices the mark at its next renewal, and reads the seat.
-            world.strike(FaultKind::Mark, leader);
+            world.strike(FaultKind::Mark, Who::Node(leader));
             world.mark();
             bound += self.config.heartbeat_ms + self.trips(world, 2);
         }
         // The node that steps down comes first in the list, but not in the ranking.
         let Some(next) = self.expect_failover(world, false, bound, 0) else { return };
-        let now = world.now;
         if next == leader {
-            world.judge.violated(now, name::HAND_OVER, || format!("{leader} stepped down and leads again"));
+            world.violated(name::HAND_OVER, || format!("{leader} stepped down and leads again"));
         }
         world.run_for(self.config.failover_bound_ms());
         self.stays(world, next);
@@ -248,18 +246,16 @@ impl Drill {
 
     fn leave(&mut self, world: &mut World) {
         let Some(leader) = self.leader(world) else { return };
-        world.strike(FaultKind::Leave, leader);
-        world.stop(leader);
+        world.strike(FaultKind::Leave, Who::Node(leader));
+        world.command::<Coordinator>(Who::Node(leader), Input::Stop);
         let bound = self.config.drain_ms + self.config.election_interval_ms;
         if self.expect_failover(world, false, bound, 0).is_none() {
             return;
         }
         world.run_for(self.trips(world, 4));
-        let (now, id) = (world.now, world.nodes[leader].id.clone());
-        if world.nodes[leader].running || world.store.nodes.contains_key(&id) {
-            world
-                .judge
-                .violated(now, name::CLEAN_LEAVE, || format!("{id} left, and its presence is still there"));
+        let id = world.nodes[leader].id.clone();
+        if world.nodes[leader].running || world.store.get(&Key::Presence(id.clone())).is_some() {
+            world.violated(name::CLEAN_LEAVE, || format!("{id} left, and its presence is still there"));
         }
         self.everybody_back(world);
     }
@@ -279,13 +275,12 @@ impl Drill {
             (FaultKind::LateLanding, Fate::Late(late)),
         ];
         let (kind, fate) = fates[world.rng.random_range(0..fates.len())];
-        world.strike(kind, leader);
-        world.nodes[leader].faults.push_back((Some(Kind::Renew), fate));
+        world.strike(kind, Who::Node(leader));
+        world.nodes[leader].computer.faults.push_back((Some(Kind::Renew), fate));
         world.run_for(3 * self.config.lease_ms);
         let still = world.nodes[leader].acting.filter(|acting| !acting.told).map(|acting| acting.epoch);
-        let now = world.now;
         if still != epoch || world.nodes[leader].lost >= epoch.unwrap_or_default() {
-            world.judge.violated(now, name::HICCUP, || format!("{leader} led in {epoch:?}, then {fate:?}"));
+            world.violated(name::HICCUP, || format!("{leader} led in {epoch:?}, then {fate:?}"));
         }
     }
 
@@ -304,24 +299,23 @@ impl Drill {
         while world.now < end {
             for node in self.names.clone() {
                 let target = &mut world.nodes[node];
-                target.cut_out = which == 0;
-                while target.faults.len() < 8 && which != 0 {
+                target.computer.cut_out = which == 0;
+                while target.computer.faults.len() < 8 && which != 0 {
                     let fate = if which == 1 { Fate::Unavailable } else { Fate::Denied };
                     let kinds: &[Option<Kind>] = match which {
                         3 => &[Some(Kind::Claim), Some(Kind::Renew)],
                         _ => &[None],
                     };
-                    target.faults.extend(kinds.iter().map(|kind| (*kind, fate)));
+                    target.computer.faults.extend(kinds.iter().map(|kind| (*kind, fate)));
                 }
             }
             world.run_for(100);
         }
-        world.strike(if which == 1 { FaultKind::Unavailable } else { FaultKind::Denied }, 0);
-        let now = world.now;
+        world.strike(if which == 1 { FaultKind::Unavailable } else { FaultKind::Denied }, Who::Node(0));
         for node in self.names.clone() {
             let target = &mut world.nodes[node];
-            target.cut_out = false;
-            target.faults.clear();
+            target.computer.cut_out = false;
+            target.computer.faults.clear();
             let sent = |kind: Kind| target.sent[kind as usize] - before[node][kind as usize];
             let looks = ms / self.config.election_interval_ms;
             let tries = 4 * self.config.hold_ms() / self.config.heartbeat_ms;
@@ -330,16 +324,16 @@ impl Drill {
             let (read, claim) = (sent(Kind::Read), sent(Kind::Claim));
             let (reads_max, claims_max) = (2 * looks + tries + 12, looks + 12);
             if read > reads_max || claim > claims_max {
-                world.judge.violated(now, name::NO_STORM, || {
+                world.violated(name::NO_STORM, || {
                     format!("{node} in {ms} ms of refusal ({which}): {read} reads of {reads_max}, {claim} claims of {claims_max}")
                 });
             }
         }
         self.everybody_back(world);
         world.run_for(self.config.failover_bound_ms() + 4 * self.config.election_interval_ms + 3000);
-        let (now, leaders) = (world.now, world.acting());
+        let leaders = world.acting();
         if leaders.len() != 1 {
-            world.judge.violated(now, name::LEADER_IN_TIME, || format!("after a refusal lead {leaders:?}"));
+            world.violated(name::LEADER_IN_TIME, || format!("after a refusal lead {leaders:?}"));
         }
     }
 
@@ -350,7 +344,7 @@ impl Drill {
         let survivor = last.filter(|node| *node != leader);
         for node in self.names.clone() {
             if node != leader && Some(node) != survivor {
-                world.strike(FaultKind::Crash, node);
+                world.strike(FaultKind::Crash, Who::Node(node));
                 world.crash(node);
             }
         }
@@ -361,7 +355,7 @@ impl Drill {
         if self.leader(world) != Some(leader) {
             return self.everybody_back(world);
         }
-        world.strike(FaultKind::Crash, leader);
+        world.strike(FaultKind::Crash, Who::Node(leader));
         world.crash(leader);
         self.expect_failover(world, true, self.config.failover_bound_ms(), 0);
         self.everybody_back(world);

@@ -1,9 +1,9 @@
-//! Teeth: a green run means something only if wrong protocols turn it red.
+//! Mutants: a green run means something only if wrong protocols turn it red.
 
-use crate::check::{Violation, name};
+use crate::caller_mistakes::CallerMistake;
+use crate::checks::{Violation, name};
 use crate::cluster;
 use crate::explore::{Limits, explore};
-use crate::neglect::Neglect;
 use crate::run::{Options, run};
 use std::time::Duration;
 use tenure::DriverMutant;
@@ -55,8 +55,8 @@ pub const FORBIDDEN: &[Mutant] = &[
 pub enum Broken {
     /// A mistake in the core.
     Core(Mutant),
-    /// A neglected duty of the caller; the core's documentation numbers the duties.
-    Caller(Neglect),
+    /// A mistake of the caller; the core's documentation numbers its duties.
+    Caller(CallerMistake),
     /// A mistake in the production driver.
     Driver(DriverMutant),
 }
@@ -65,7 +65,7 @@ impl Broken {
     /// All variants. Those of the core exist only in builds with the feature `teeth`.
     pub fn all() -> Vec<Broken> {
         let core = Mutant::ELECTION.iter().chain(Mutant::LEADERS_WORK).map(|mutant| Broken::Core(*mutant));
-        let callers = Neglect::ALL.iter().map(|neglect| Broken::Caller(*neglect));
+        let callers = CallerMistake::ALL.iter().map(|mistake| Broken::Caller(*mistake));
         let for_schedules = |mutant: &&DriverMutant| !DriverMutant::FOR_THE_CRATE.contains(mutant);
         let drivers = DriverMutant::ALL.iter().filter(for_schedules).map(|mutant| Broken::Driver(*mutant));
         let teeth = |_: &Broken| cfg!(feature = "teeth");
@@ -76,7 +76,7 @@ impl Broken {
     pub fn name(self) -> String {
         match self {
             Broken::Core(mutant) => format!("{mutant:?}"),
-            Broken::Caller(neglect) => format!("{neglect:?}"),
+            Broken::Caller(mistake) => format!("{mistake:?}"),
             Broken::Driver(mutant) => format!("{mutant:?}"),
         }
     }
@@ -84,7 +84,7 @@ impl Broken {
     fn options(self) -> Options {
         match self {
             Broken::Core(mutant) => Options { mutant: Some(mutant), ..Options::default() },
-            Broken::Caller(neglect) => Options { neglect: Some(neglect), ..Options::default() },
+            Broken::Caller(mistake) => Options { mistake: Some(mistake), ..Options::default() },
             Broken::Driver(_) => Options::default(),
         }
     }

@@ -1,8 +1,8 @@
 //! What a caller of the core must not do, done on purpose.
 
-/// A duty of the caller that is neglected on purpose.
+/// A mistake of the caller, made on purpose.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Neglect {
+pub enum CallerMistake {
     /// Work is reported as stopped when it was only told to stop.
     StoppedToldTooSoon,
     /// Work does not check its deadline.
@@ -19,15 +19,15 @@ pub enum Neglect {
     JobNamedAnew,
 }
 
-impl Neglect {
-    /// All neglected duties.
-    pub const ALL: &[Neglect] = &[
-        Neglect::StoppedToldTooSoon,
-        Neglect::DeadlineUnchecked,
-        Neglect::ClockSleeps,
-        Neglect::DeadlineDoubled,
-        Neglect::SnapshotUnconditional,
-        Neglect::ClaimUnconditional,
-        Neglect::JobNamedAnew,
+impl CallerMistake {
+    /// All mistakes.
+    pub const ALL: &[CallerMistake] = &[
+        CallerMistake::StoppedToldTooSoon,
+        CallerMistake::DeadlineUnchecked,
+        CallerMistake::ClockSleeps,
+        CallerMistake::DeadlineDoubled,
+        CallerMistake::SnapshotUnconditional,
+        CallerMistake::ClaimUnconditional,
+        CallerMistake::JobNamedAnew,
     ];
 }

@@ -1,16 +1,26 @@
 //! The truth about jobs: every write of ledger and inbox that took effect, every run, every update. It knows no state machine.
 
-use crate::check::name;
-use crate::shelf::Stored;
+use super::name;
+use crate::kind::Kind;
+use crate::shell::Who;
+use crate::store::{Key, Object};
+use crate::world::World;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use tenure_core::document::Stamp;
 use tenure_core::{
-    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time,
+    EntryState, Epoch, InboxDoc, Incarnation, JobRecord, JobState, JobUpdate, LedgerDoc, Time, job_shard,
 };
 use tenure_core::{JobId, SeriesId, WorkerId};
 
-type Key = (JobId, u32);
+/// Most requests per second that a leader makes for jobs.
+const RATE_MAX: u64 = 60;
+
+/// An attempt at a job.
+type Attempt = (JobId, u32);
+
+/// A document with its envelope.
+type Stored<'t, T> = (Stamp, &'t T);
 
 /// A leader as a writer: its epoch, and the incarnation of its dispatcher. Later ones have higher numbers.
 type Leader = (Epoch, Incarnation);
@@ -22,11 +32,11 @@ struct Claim {
 }
 
 /// A violation: the check, and a description.
-pub(crate) type Wrong = (&'static str, String);
+type Wrong = (&'static str, String);
 
 /// The truth about jobs.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct JobChecks {
     /// How many jobs of a schedule may be open.
     pub(crate) open_max: BTreeMap<SeriesId, u64>,
     pub(crate) attempts_max: u32,
@@ -43,13 +53,13 @@ pub(crate) struct Book {
     told: BTreeMap<JobId, JobState>,
     /// Jobs whose creation was confirmed to a caller.
     pub(crate) promised: BTreeSet<JobId>,
-    claims: BTreeMap<Key, Claim>,
-    pub(crate) runs: BTreeMap<Key, u32>,
+    claims: BTreeMap<Attempt, Claim>,
+    pub(crate) runs: BTreeMap<Attempt, u32>,
     /// Changes that leaders reported, and among them attempts that were dispatched.
     pub(crate) updates: u64,
     pub(crate) dispatched: u64,
     /// Attempts that the ledger says never began.
-    unbegun: BTreeSet<Key>,
+    unbegun: BTreeSet<Attempt>,
     /// Workers that a leader was told are gone.
     pub(crate) absent: BTreeSet<(Incarnation, WorkerId)>,
     /// When a job of a series was last open, in true time.
@@ -57,11 +67,7 @@ pub(crate) struct Book {
     wrong: Vec<Wrong>,
 }
 
-impl Book {
-    pub(crate) fn take_wrong(&mut self) -> Vec<Wrong> {
-        std::mem::take(&mut self.wrong)
-    }
-
+impl JobChecks {
     fn say(&mut self, check: &'static str, what: String) {
         self.wrong.push((check, what));
     }
@@ -115,12 +121,12 @@ impl Book {
     }
 
     /// A leader's write of a shard lands.
-    pub(crate) fn ledger(
+    fn ledger(
         &mut self,
         now: u64,
         local: (usize, Time),
-        before: Option<&Stored<LedgerDoc>>,
-        (stamp, after): (Stamp, &LedgerDoc),
+        before: Option<Stored<'_, LedgerDoc>>,
+        (stamp, after): Stored<'_, LedgerDoc>,
     ) {
         let leader: Leader = (stamp.epoch, stamp.owner);
         if let Some(newer) = before.map(|(old, _)| (old.epoch, old.owner)).filter(|old| *old > leader) {
@@ -242,11 +248,11 @@ impl Book {
     }
 
     /// A leader's write of an inbox lands. `owner`: the owner of a job's shard on the store.
-    pub(crate) fn dispatch(
+    fn dispatch(
         &mut self,
         worker: &WorkerId,
-        before: Option<&Stored<InboxDoc>>,
-        (stamp, after): (Stamp, &InboxDoc),
+        before: Option<Stored<'_, InboxDoc>>,
+        (stamp, after): Stored<'_, InboxDoc>,
         owner: impl Fn(&JobRecord) -> Option<Incarnation>,
     ) {
         let leader: Leader = (stamp.epoch, stamp.owner);
@@ -254,7 +260,7 @@ impl Book {
             self.say(name::JOB_FENCED, format!("{leader:?} writes an inbox of {newer:?}"));
         }
         for entry in after.entries.iter().filter(|entry| entry.state == EntryState::Dispatched) {
-            let had = |(_, doc): &Stored<InboxDoc>| doc.entries.iter().any(|old| old.key() == entry.key());
+            let had = |(_, doc): Stored<'_, InboxDoc>| doc.entries.iter().any(|old| old.key() == entry.key());
             if before.is_some_and(had) {
                 continue;
             }
@@ -278,11 +284,11 @@ impl Book {
     }
 
     /// A worker's write of its inbox lands.
-    pub(crate) fn work(
+    fn work(
         &mut self,
         worker: &WorkerId,
-        before: Option<&Stored<InboxDoc>>,
-        (stamp, after): (Stamp, &InboxDoc),
+        before: Option<Stored<'_, InboxDoc>>,
+        (stamp, after): Stored<'_, InboxDoc>,
         local: &[Time],
     ) {
         let keys = |doc: &InboxDoc| doc.entries.iter().map(|entry| entry.key()).collect::<Vec<_>>();
@@ -316,4 +322,91 @@ impl Book {
 /// The due time in the name of a job.
 fn due_of(id: &JobId) -> Option<u64> {
     id.as_str().split('-').nth(2)?.parse().ok()
+}
+
+impl World {
+    /// A leader's write of a part of the ledger has landed.
+    pub(crate) fn check_ledger_landed(
+        &mut self,
+        by: Who,
+        part: usize,
+        before: Option<&Object>,
+        (stamp, doc): Stored<'_, LedgerDoc>,
+    ) {
+        let Who::Node(node) = by else { return };
+        let (now, local) = (self.now, (node, self.time(by).at));
+        let before = before.and_then(|object| object.value.ledger());
+        self.job_checks.ledger(now, local, before, (stamp, doc));
+        self.trace.say(now, || {
+            let open = doc.jobs.iter().filter(|job| !job.state.is_final()).count();
+            format!("== ledger {part} of {:?}: {} jobs, {open} open", stamp.epoch, doc.jobs.len())
+        });
+        self.report_jobs();
+    }
+
+    /// A write of an inbox has landed.
+    pub(crate) fn check_inbox_landed(
+        &mut self,
+        worker: &WorkerId,
+        before: Option<&Object>,
+        (stamp, doc): Stored<'_, InboxDoc>,
+        by_itself: bool,
+    ) {
+        let before = before.and_then(|object| object.value.inbox());
+        if by_itself {
+            let local: Vec<Time> =
+                self.nodes.iter().map(|node| node.computer.clock.local(self.now)).collect();
+            self.job_checks.work(worker, before, (stamp, doc), &local);
+        } else {
+            let (store, parts) = (&self.store, self.workload.dispatcher.shards);
+            let owner = |record: &JobRecord| {
+                let ledger = store.get(&Key::Ledger(job_shard(&record.series, parts)))?;
+                ledger.value.ledger().map(|(stamp, _)| stamp.owner)
+            };
+            self.job_checks.dispatch(worker, before, (stamp, doc), owner);
+        }
+        self.trace.say(self.now, || {
+            let by = if by_itself { "itself".to_owned() } else { format!("{:?}", stamp.epoch) };
+            format!("== inbox of {worker} by {by}: {}", entries(doc))
+        });
+        self.report_jobs();
+    }
+
+    /// Turns everything that is wrong with jobs into violations.
+    pub(crate) fn report_jobs(&mut self) {
+        for (check, what) in std::mem::take(&mut self.job_checks.wrong) {
+            self.violated(check, || what);
+        }
+    }
+
+    /// A leader's requests for jobs are bounded during faults, too.
+    pub(crate) fn check_job_rate(&mut self, node: usize, kind: Kind) {
+        if !kind.is_for_jobs() {
+            return;
+        }
+        let second = self.now / 1000;
+        let before = self.job_second.get(&node).copied().filter(|(last, ..)| *last == second);
+        let (_, count, updates) = before.unwrap_or((second, 0, self.job_checks.updates));
+        self.job_second.insert(node, (second, count + 1, updates));
+        // Requests with an effect may add to this: a write for what was seen, and one for what follows from it.
+        let most = RATE_MAX + 2 * (self.job_checks.updates - updates);
+        if count + 1 > most && !self.clocks_beyond_drift {
+            self.violated(name::JOB_BUDGET, || {
+                format!("{node} makes more than {most} requests for jobs in second {second}")
+            });
+        }
+    }
+}
+
+fn entries(doc: &InboxDoc) -> String {
+    let entry = |entry: &tenure_core::Entry| {
+        let state = match &entry.state {
+            EntryState::Dispatched => "new".to_owned(),
+            EntryState::Acked { by: Incarnation(by) } => format!("claimed by life {by}"),
+            EntryState::Running { by: Incarnation(by) } => format!("run by life {by}"),
+            EntryState::Finished { outcome } => outcome.kind.as_str().to_owned(),
+        };
+        format!("{}/{} {state}", entry.id, entry.attempt)
+    };
+    doc.entries.iter().map(entry).collect::<Vec<_>>().join(", ")
 }

@@ -43,26 +43,26 @@ fn nonce(text: &str) -> Option<Nonce> {
 }
 
 /// Reports everything that lands; `None` if it is not a record.
-pub(crate) struct Overheard {
+pub(crate) struct ObservedStore {
     inner: MemoryStore,
     key: &'static str,
     tell: Arc<dyn Fn(Option<Record>) + Send + Sync>,
 }
 
-impl Overheard {
-    pub(crate) fn new(key: &'static str, tell: Arc<dyn Fn(Option<Record>) + Send + Sync>) -> Overheard {
-        Overheard { inner: MemoryStore::new(), key, tell }
+impl ObservedStore {
+    pub(crate) fn new(key: &'static str, tell: Arc<dyn Fn(Option<Record>) + Send + Sync>) -> ObservedStore {
+        ObservedStore { inner: MemoryStore::new(), key, tell }
     }
 }
 
-impl fmt::Debug for Overheard {
+impl fmt::Debug for ObservedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt(f)
     }
 }
 
 #[async_trait]
-impl Store for Overheard {
+impl Store for ObservedStore {
     async fn get(&self, key: &str, unless: Option<&Version>) -> Read {
         self.inner.get(key, unless).await
     }

@@ -55,7 +55,7 @@ pub fn far(config: Config, days: u64, seed: u64) -> FarOutcome {
         world.start(node, 0);
     }
     world.run_for(days * 86_400_000);
-    let renewals = world.nodes.iter().map(|node| node.count(crate::node::Kind::Renew)).sum();
+    let renewals = world.nodes.iter().map(|node| node.count(crate::kind::Kind::Renew)).sum();
     FarOutcome { renewals, stops: world.far.stops, losses: world.far.losses }
 }
 
