@@ -21,6 +21,28 @@ pub const JOB_SERIES_MAX: usize = 500;
 /// Most late results that a job remembers; further ones are only counted.
 pub const JOB_LATE_MAX: usize = 8;
 
+/// Gives the values of an enum their names in documents and answers.
+macro_rules! wire_names {
+    ($type:ident: $($value:ident = $name:literal),+ $(,)?) => {
+        impl $type {
+            /// Every value, in order.
+            pub const ALL: [$type; [$($name),+].len()] = [$($type::$value),+];
+
+            /// The name on the wire.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($type::$value => $name,)+
+                }
+            }
+
+            /// The value with this name on the wire; `None` if there is none.
+            pub fn named(name: &str) -> Option<$type> {
+                $type::ALL.into_iter().find(|value| value.as_str() == name)
+            }
+        }
+    };
+}
+
 /// The state of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum JobState {
@@ -48,44 +70,14 @@ pub enum JobState {
     Lost,
 }
 
+wire_names!(
+    JobState:
+    Queued = "queued", Dispatched = "dispatched", Acked = "acked", Running = "running",
+    Succeeded = "succeeded", Partial = "partial", Failed = "failed", TimedOut = "timed_out",
+    Expired = "expired", Cancelled = "cancelled", Lost = "lost",
+);
+
 impl JobState {
-    /// Every state.
-    pub const ALL: [JobState; 11] = [
-        JobState::Queued,
-        JobState::Dispatched,
-        JobState::Acked,
-        JobState::Running,
-        JobState::Succeeded,
-        JobState::Partial,
-        JobState::Failed,
-        JobState::TimedOut,
-        JobState::Expired,
-        JobState::Cancelled,
-        JobState::Lost,
-    ];
-
-    /// The state's name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            JobState::Queued => "queued",
-            JobState::Dispatched => "dispatched",
-            JobState::Acked => "acked",
-            JobState::Running => "running",
-            JobState::Succeeded => "succeeded",
-            JobState::Partial => "partial",
-            JobState::Failed => "failed",
-            JobState::TimedOut => "timed_out",
-            JobState::Expired => "expired",
-            JobState::Cancelled => "cancelled",
-            JobState::Lost => "lost",
-        }
-    }
-
-    /// The state with this wire name; `None` if there is none.
-    pub fn named(name: &str) -> Option<JobState> {
-        JobState::ALL.into_iter().find(|state| state.as_str() == name)
-    }
-
     /// Whether a job never leaves this state.
     pub fn is_final(self) -> bool {
         self != JobState::Queued && !self.is_out()
@@ -106,13 +98,8 @@ impl JobState {
             JobState::Dispatched => next != JobState::Dispatched,
             JobState::Acked => !matches!(next, JobState::Dispatched | JobState::Acked | JobState::Expired),
             JobState::Running => next == JobState::Queued || (next.is_final() && next != JobState::Expired),
-            JobState::Succeeded
-            | JobState::Partial
-            | JobState::Failed
-            | JobState::TimedOut
-            | JobState::Expired
-            | JobState::Cancelled
-            | JobState::Lost => false,
+            JobState::Succeeded | JobState::Partial | JobState::Failed | JobState::TimedOut => false,
+            JobState::Expired | JobState::Cancelled | JobState::Lost => false,
         }
     }
 }
@@ -136,36 +123,11 @@ pub enum OutcomeKind {
     Returned,
 }
 
-impl OutcomeKind {
-    /// Every kind.
-    pub const ALL: [OutcomeKind; 7] = [
-        OutcomeKind::Succeeded,
-        OutcomeKind::Partial,
-        OutcomeKind::Failed,
-        OutcomeKind::TimedOut,
-        OutcomeKind::Cancelled,
-        OutcomeKind::Abandoned,
-        OutcomeKind::Returned,
-    ];
-
-    /// The kind's name on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            OutcomeKind::Succeeded => "succeeded",
-            OutcomeKind::Partial => "partial",
-            OutcomeKind::Failed => "failed",
-            OutcomeKind::TimedOut => "timed_out",
-            OutcomeKind::Cancelled => "cancelled",
-            OutcomeKind::Abandoned => "abandoned",
-            OutcomeKind::Returned => "returned",
-        }
-    }
-
-    /// The kind with this wire name; `None` if there is none.
-    pub fn named(name: &str) -> Option<OutcomeKind> {
-        OutcomeKind::ALL.into_iter().find(|kind| kind.as_str() == name)
-    }
-}
+wire_names!(
+    OutcomeKind:
+    Succeeded = "succeeded", Partial = "partial", Failed = "failed", TimedOut = "timed_out",
+    Cancelled = "cancelled", Abandoned = "abandoned", Returned = "returned",
+);
 
 /// How an attempt ended, and its result.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
